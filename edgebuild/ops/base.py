@@ -1,0 +1,99 @@
+"""What an op module declares, and the small types it declares it with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest
+from ..errors import EdgebuildError, fail
+from ..ir import Array, Graph, Op, Quant, Tensor
+
+C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An array of the weights file: `name` is the parameter's name in the kernel."""
+
+    name: str
+    data: Array
+    note: str = ""  # what it holds, for the comment
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How an op is printed as C.
+
+    `shape` holds the compile-time numbers; kernels of equal template and shape are one C function.
+    The function takes the activations (x, or x0, x1, ...), the output y, the constants, the
+    scalars, and the scratch buffer if there is one, in this order.
+    """
+
+    template: str  # file beside the op module
+    stem: str  # readable start of the C function's name
+    shape: Mapping[str, int | str | bool | tuple[int, ...]]
+    constants: tuple[Constant, ...] = ()
+    scalars: Mapping[str, int | float] = field(default_factory=dict)
+    helpers: tuple[str, ...] = ()  # names of blocks in helpers.c.j2
+    scratch: int = 0  # bytes
+    summary: str = ""  # one line for the function's comment
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that the rest of the house may ask of an op.
+
+    `view` ops only give the bytes of their first operand another shape; they cost nothing and have
+    no kernel. `tflite` and `onnx` map operator names of the files to functions that read one node.
+    `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
+    so that they work on any dtype and keep their operand's quantisation.
+    """
+
+    kind: str
+    nest: Callable[[Op, Graph], Nest]
+    reference: Callable[..., Array]
+    kernel: Callable[[Op, Graph], Kernel] | None = None
+    tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    view: bool = False
+    exact: bool = False
+    float_only: bool = False
+    clamps: bool = False  # takes a `clamp` attribute: a fused activation
+    limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
+
+
+def check_limits(spec: Spec, op: Op, graph: Graph) -> EdgebuildError | None:
+    """The first limit of the op that this use of it breaks, as a diagnostic."""
+    for limit in spec.limits:
+        seen = limit(op, graph)
+        if seen:
+            rule = " ".join((limit.__doc__ or "").split())
+            return fail(seen, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=[f"supported: {rule}"])
+    return None
+
+
+def scale_of(t: Tensor) -> float:
+    assert t.quant is not None
+    return t.quant.scale[0]
+
+
+def zero_of(t: Tensor) -> int:
+    return t.quant.zero_point[0] if t.quant is not None else 0
+
+
+def quant_of(t: Tensor) -> Quant:
+    assert t.quant is not None
+    return t.quant
+
+
+def is_float(t: Tensor) -> bool:
+    return t.dtype == "float32"
+
+
+def clip_float(y: Array, clamp: Sequence[float | None]) -> Array:
+    low, high = clamp
+    return np.clip(y, low, high).astype(np.float32) if clamp != (None, None) else y.astype(np.float32)

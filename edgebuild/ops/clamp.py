@@ -1,0 +1,68 @@
+"""RELU, RELU6, Relu, Clip: out[i] = min(max(in[i], low), high). Fused into the op before it where that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array, Graph, Op
+from . import convert, fixedpoint, spatial
+from .base import Kernel, Spec, clip_float, is_float, scale_of, zero_of
+
+
+def from_tflite(low: float | None, high: float | None) -> Any:
+    def read(node: Any) -> None:
+        node.emit("clamp", node.inputs, clamp=(low, high))
+
+    return read
+
+
+def from_onnx_relu(node: Any) -> None:
+    node.emit("clamp", node.inputs, clamp=(0.0, None))
+
+
+def from_onnx_clip(node: Any) -> None:
+    """Bounds are attributes up to opset 10 and operands from 11 on."""
+
+    def bound(position: int, name: str) -> float | None:
+        if len(node.inputs) > position and node.inputs[position]:
+            return float(np.ravel(node.real(node.constant(position, name)))[0])
+        value = node.attr(name, None)
+        return None if value is None else float(value)
+
+    node.emit("clamp", node.inputs[:1], clamp=(bound(1, "min"), bound(2, "max")))
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    t, y = graph.operands(op)[0], graph.result(op)
+    if is_float(y):
+        return clip_float(x, op.attrs["clamp"])
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
+    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    t, y = graph.operands(op)[0], graph.result(op)
+    shape: dict[str, Any] = {"operation": "clamp", "N": t.elements, "x": t.dtype, "y": y.dtype}
+    shape["arithmetic"] = graph.arithmetic
+    scalars = spatial.float_bounds(op)
+    if not is_float(y):
+        m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
+        low, high = spatial.bounds(op, y)
+        scalars = {"x_zero": zero_of(t), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        scalars |= {"low": low, "high": high}
+    helpers = ("clamp",) if is_float(y) else ("requantize", "clamp")
+    return Kernel("convert.c.j2", f"clamp_{t.elements}", shape, (), scalars, helpers)
+
+
+SPEC = Spec(
+    kind="clamp",
+    nest=convert.nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"RELU": from_tflite(0.0, None), "RELU6": from_tflite(0.0, 6.0), "RELU_N1_TO_1": from_tflite(-1.0, 1.0)},
+    onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
+    clamps=True,
+)

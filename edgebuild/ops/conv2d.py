@@ -1,0 +1,95 @@
+"""CONV_2D, Conv: out[y, x, k] = sum over (fy, fx, c) of in[y*s + fy*d - p, x*s + fx*d - p, c] * w[k, fy, fx, c].
+
+Letters, here and in the C: H rows, W columns, C channels in, K channels out, FH x FW the window.
+Weights are K x FH x FW x C.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same
+from ..ir import Array, Graph, Op
+from . import spatial
+from .base import Kernel, Spec, clip_float, is_float, zero_of
+
+
+def from_tflite(node: Any) -> None:
+    options = node.options("Conv2DOptions")
+    dilation = (options.DilationHFactor(), options.DilationWFactor())
+    attrs = spatial.tflite_window(node, options, node.tensor(1).shape[1:3], dilation)
+    node.emit("conv2d", node.inputs, dilation=dilation, **attrs)
+
+
+def from_onnx(node: Any) -> None:
+    """Conv; a group per input channel becomes a depthwise convolution."""
+    w = node.constant(1, "weights")
+    attrs = spatial.onnx_window(node, w.shape[2:])
+    group = node.attr("group", 1)
+    bias = [node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else []
+    x = node.nhwc(0)
+    if group == 1:
+        node.emit_nchw("conv2d", [x, node.permuted(w, (0, 2, 3, 1)), *bias], **attrs)
+    elif w.shape[1] == 1 and group == node.tensor(0).shape[1]:
+        node.emit_nchw("depthwise_conv2d", [x, node.permuted(w, (1, 2, 3, 0)), *bias], **attrs)
+    else:
+        raise node.error(f"group {group} of {node.tensor(0).shape[1]} channels", "use group 1 or one group per channel")
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)[:2]
+    extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
+    extents = {"n": x.shape[0], **extents, "k": w.shape[0], "c": x.shape[3]}
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    operands = ((Same("n"), rows, columns, Same("c")), (Same("k"), Same("fy"), Same("fx"), Same("c")), *bias)
+    return Nest(extents, ("n", "y", "x", "k"), operands, macs=True)
+
+
+def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+    out = graph.result(op).shape[1:3]
+    integer = x.dtype == np.int8
+    kind: Any = np.int64 if integer else np.float64
+    zero = zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[0]), kind)
+    for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
+        total += (under.astype(kind) - zero) @ w[:, fy, fx, :].astype(kind).T
+    total += 0 if bias is None else bias.astype(kind)
+    return spatial.requantize_sum(total, op, graph) if integer else clip_float(total, op.attrs["clamp"])
+
+
+def channels_agree(op: Op, graph: Graph) -> str | None:
+    """Weights have as many input channels as the input; there is at most one bias per output channel."""
+    x, w = graph.operands(op)[:2]
+    if len(x.shape) == 4 and (len(w.shape) != 4 or w.shape[3] != x.shape[3]):
+        return f"weights {w.shape} for {x.shape[3]} input channels"
+    return None
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    y = graph.result(op)
+    (sy, sx), (fh, fw) = op.attrs["stride"], w.shape[1:3]
+    assert w.data is not None
+    shape = {
+        **{"H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2], "K": y.shape[3]},
+        **{"FH": fh, "FW": fw, "SY": sy, "SX": sx, "PY": op.attrs["pad"][0], "PX": op.attrs["pad"][1]},
+        **{"DY": op.attrs["dilation"][0], "DX": op.attrs["dilation"][1], "float": is_float(x)},
+    }
+    stem = f"conv2d_{fh}x{fw}_s{sy}_c{x.shape[3]}_k{y.shape[3]}"
+    helpers = ("clamp",) if is_float(x) else ("requantize", "clamp")
+    constants = spatial.sum_constants(op, graph, w.data)
+    return Kernel("conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph), helpers)
+
+
+SPEC = Spec(
+    kind="conv2d",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"CONV_2D": from_tflite},
+    onnx={"Conv": from_onnx},
+    clamps=True,
+    limits=(spatial.window_limit, channels_agree, spatial.symmetric_weights),
+)

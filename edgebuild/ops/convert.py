@@ -1,0 +1,99 @@
+"""Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same
+from ..ir import Array, Graph, Op
+from . import fixedpoint
+from .base import Kernel, Spec, scale_of, zero_of
+
+TFLITE_TYPES = {0: "float32", 2: "int32", 9: "int8"}
+
+
+def cast_from_tflite(node: Any) -> None:
+    node.emit("cast", node.inputs, to=node.output_dtype())
+
+
+def cast_from_onnx(node: Any) -> None:
+    node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1)))
+
+
+def quantize_from_tflite(node: Any) -> None:
+    """QUANTIZE reads float32 or, to change the scale, int8."""
+    node.emit("quantize" if node.tensor(0).dtype == "float32" else "requantize", node.inputs)
+
+
+def dequantize_from_tflite(node: Any) -> None:
+    node.emit("dequantize", node.inputs)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(Same(name) for name in names),))
+
+
+def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x.astype(graph.result(op).dtype)
+
+
+def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    """TFLM rounds half away from zero, ONNX half to even."""
+    y = graph.result(op)
+    steps = (x / np.float32(scale_of(y))).astype(np.float32)
+    half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
+    steps = half_away if graph.arithmetic == "tflite" else np.rint(steps)
+    return np.clip(steps + zero_of(y), -128, 127).astype(np.int8)
+
+
+def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t = graph.operands(op)[0]
+    return ((x.astype(np.int32) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))).astype(np.float32)
+
+
+def requantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t, y = graph.operands(op)[0], graph.result(op)
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
+    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), -128, 127).astype(np.int8)
+
+
+def known_types(op: Op, graph: Graph) -> str | None:
+    """Types are float32, int32 and int8; quantised tensors are int8 with one scale."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    for t in (x, y):
+        if t.dtype not in ("float32", "int32", "int8"):
+            return f"type {t.dtype}"
+        if op.kind != "cast" and t.dtype != "float32" and (t.dtype != "int8" or t.quant is None or not t.quant.per_tensor):
+            return f"'{t.name}' is {t.dtype}, {t.quant}"
+    return None
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    x, y = graph.operands(op)[0], graph.result(op)
+    shape: dict[str, Any] = {"operation": op.kind, "N": x.elements, "x": x.dtype, "y": y.dtype}
+    shape["arithmetic"] = graph.arithmetic
+    scalars: dict[str, int | float] = {}
+    helpers: tuple[str, ...] = ()
+    if op.kind == "quantize":
+        scalars, helpers = {"scale": scale_of(y), "y_zero": zero_of(y)}, ("clamp", "round_float")
+    elif op.kind == "dequantize":
+        scalars = {"x_zero": zero_of(x), "scale": scale_of(x)}
+    elif op.kind == "requantize":
+        m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        helpers = ("requantize", "clamp")
+    return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars, helpers)
+
+
+CAST = Spec("cast", nest, cast_reference, kernel, {"CAST": cast_from_tflite}, {"Cast": cast_from_onnx},
+            float_only=True, limits=(known_types,))
+QUANTIZE = Spec("quantize", nest, quantize_reference, kernel, {"QUANTIZE": quantize_from_tflite}, float_only=True,
+                limits=(known_types,))
+DEQUANTIZE = Spec("dequantize", nest, dequantize_reference, kernel, {"DEQUANTIZE": dequantize_from_tflite},
+                  float_only=True, limits=(known_types,))
+REQUANTIZE = Spec("requantize", nest, requantize_reference, kernel, limits=(known_types,))

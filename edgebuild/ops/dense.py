@@ -1,0 +1,92 @@
+"""FULLY_CONNECTED, Gemm, MatMul with a constant: out[n, k] = sum over c of in[n, c] * w[k, c]. Weights are K x C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same
+from ..ir import Array, Graph, Op
+from . import spatial
+from .base import Kernel, Spec, clip_float, is_float, zero_of
+
+
+def from_tflite(node: Any) -> None:
+    """The input is seen as rows of the weights' input size, whatever its shape."""
+    options = node.options("FullyConnectedOptions")
+    if options.WeightsFormat() != 0:
+        raise node.error(f"weights format {options.WeightsFormat()}", "only the default format is supported")
+    x, w = node.tensor(0), node.tensor(1)
+    if len(w.shape) != 2 or x.elements % w.shape[1]:
+        raise node.error(f"weights {w.shape} for an input of shape {x.shape}", "columns must divide the input's size")
+    rows = x.elements // w.shape[1]
+    flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
+    clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
+    node.emit_as("dense", [flat, *node.inputs[1:]], (rows, w.shape[0]), clamp=clamp)
+
+
+def from_onnx_gemm(node: Any) -> None:
+    if node.attr("transA", 0):
+        raise node.error("transA of an activation", "export the layer without transA")
+    w, bias = node.constant(1, "weights"), []
+    if len(node.inputs) > 2 and node.inputs[2]:
+        bias = [node.flat_bias(node.constant(2, "bias"), w.shape[0 if node.attr("transB", 0) else 1])]
+    for name in ("alpha", "beta"):
+        if node.attr(name, 1.0) != 1.0:
+            raise node.error(f"{name} {node.attr(name, 1.0)}", f"fold {name} into the constants")
+    name = node.permuted(w, (0, 1) if node.attr("transB", 0) else (1, 0))
+    node.emit("dense", [node.inputs[0], name, *bias], clamp=(None, None))
+
+
+def from_onnx_matmul(node: Any) -> None:
+    x, w = node.tensor(0), node.constant(1, "second operand")
+    if len(w.shape) != 2:
+        raise node.error(f"second operand has shape {w.shape}", "only a matrix of weights is supported")
+    rows = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (x.elements // w.shape[0], w.shape[0]))
+    node.emit_as("dense", [rows, node.permuted(w, (1, 0))], (*x.shape[:-1], w.shape[1]), clamp=(None, None))
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)[:2]
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    extents = {"n": x.shape[0], "k": w.shape[0], "c": w.shape[1]}
+    return Nest(extents, ("n", "k"), ((Same("n"), Same("c")), (Same("k"), Same("c")), *bias), macs=True)
+
+
+def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+    integer = x.dtype == np.int8
+    kind: Any = np.int64 if integer else np.float64
+    total = (x.astype(kind) - zero_of(graph.operands(op)[0])) @ w.astype(kind).T
+    total = total + (0 if bias is None else bias.astype(kind))
+    return spatial.requantize_sum(total, op, graph) if integer else clip_float(total, op.attrs["clamp"])
+
+
+def columns_agree(op: Op, graph: Graph) -> str | None:
+    """The weights are a constant matrix with as many columns as the input."""
+    x, w = graph.operands(op)[:2]
+    if w.data is None or len(w.shape) != 2 or len(x.shape) != 2 or w.shape[1] != x.shape[1]:
+        return f"weights {w.shape}{'' if w.constant else ' (not constant)'} for an input of shape {x.shape}"
+    return None
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    assert w.data is not None
+    shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)}
+    helpers = ("clamp",) if is_float(x) else ("requantize", "clamp")
+    constants = spatial.sum_constants(op, graph, w.data)
+    stem = f"dense_c{w.shape[1]}_k{w.shape[0]}"
+    return Kernel("dense.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph), helpers)
+
+
+SPEC = Spec(
+    kind="dense",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"FULLY_CONNECTED": from_tflite},
+    onnx={"Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
+    clamps=True,
+    limits=(columns_agree, spatial.symmetric_weights),
+)

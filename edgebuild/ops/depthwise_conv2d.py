@@ -1,0 +1,81 @@
+"""DEPTHWISE_CONV_2D, Conv with a group per channel: out[y, x, k] = sum over (fy, fx) of in[.., k / m] * w[fy, fx, k].
+
+m = K / C is the channel multiplier. Weights are 1 x FH x FW x K.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Dim, Fixed, Grouped, Nest, Same
+from ..ir import Array, Graph, Op
+from . import spatial
+from .base import Kernel, Spec, clip_float, is_float, zero_of
+
+
+def from_tflite(node: Any) -> None:
+    options = node.options("DepthwiseConv2DOptions")
+    dilation = (options.DilationHFactor(), options.DilationWFactor())
+    attrs = spatial.tflite_window(node, options, node.tensor(1).shape[1:3], dilation)
+    node.emit("depthwise_conv2d", node.inputs, dilation=dilation, **attrs)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    """With m = 1 the channel axis is carried from input to output; else a group of m shares one."""
+    x, w = graph.operands(op)[:2]
+    extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
+    extents = {"n": x.shape[0], **extents, "k": w.shape[3]}
+    channel: Dim = Same("k") if w.shape[3] == x.shape[3] else Grouped("k", w.shape[3] // x.shape[3])
+    bias = [(Same("k"),)] * (len(op.inputs) - 2)
+    operands = ((Same("n"), rows, columns, channel), (Fixed(), Same("fy"), Same("fx"), Same("k")), *bias)
+    return Nest(extents, ("n", "y", "x", "k"), operands, macs=True)
+
+
+def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+    out = graph.result(op).shape[1:3]
+    integer = x.dtype == np.int8
+    kind: Any = np.int64 if integer else np.float64
+    zero = zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[3]), kind)
+    for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
+        total += np.repeat(under.astype(kind) - zero, w.shape[3] // x.shape[3], axis=3) * w[0, fy, fx].astype(kind)
+    total += 0 if bias is None else bias.astype(kind)
+    return spatial.requantize_sum(total, op, graph) if integer else clip_float(total, op.attrs["clamp"])
+
+
+def whole_multiplier(op: Op, graph: Graph) -> str | None:
+    """Output channels are a whole multiple of the input channels, weights are 1 x FH x FW x K."""
+    x, w = graph.operands(op)[:2]
+    if len(x.shape) == 4 and (len(w.shape) != 4 or w.shape[0] != 1 or w.shape[3] % x.shape[3]):
+        return f"weights {w.shape} for {x.shape[3]} input channels"
+    return None
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    x, w = graph.operands(op)[:2]
+    y = graph.result(op)
+    (sy, sx), (fh, fw) = op.attrs["stride"], w.shape[1:3]
+    assert w.data is not None
+    shape = {
+        **{"H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2], "K": y.shape[3]},
+        **{"FH": fh, "FW": fw, "SY": sy, "SX": sx, "PY": op.attrs["pad"][0], "PX": op.attrs["pad"][1]},
+        **{"DY": op.attrs["dilation"][0], "DX": op.attrs["dilation"][1], "float": is_float(x)},
+        "M": y.shape[3] // x.shape[3],
+    }
+    stem = f"depthwise_{fh}x{fw}_s{sy}_c{y.shape[3]}"
+    helpers = ("clamp",) if is_float(x) else ("requantize", "clamp")
+    constants = spatial.sum_constants(op, graph, w.data)
+    return Kernel("depthwise_conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph), helpers)
+
+
+SPEC = Spec(
+    kind="depthwise_conv2d",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"DEPTHWISE_CONV_2D": from_tflite},
+    clamps=True,
+    limits=(spatial.window_limit, whole_multiplier, spatial.symmetric_weights),
+)

@@ -1,0 +1,81 @@
+"""What the ops on two operands of equal or broadcast shape share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..axes import Dim, Fixed, Nest, Same
+from ..ir import Graph, Op, Tensor
+from . import spatial
+from .base import Kernel, is_float, zero_of
+
+
+def from_tflite(kind: str, options_type: str) -> Any:
+    def read(node: Any) -> None:
+        options = node.options(options_type)
+        node.emit(kind, node.inputs, clamp=spatial.tflite_clamp(node, options.FusedActivationFunction()))
+
+    return read
+
+
+def from_onnx(kind: str) -> Any:
+    def read(node: Any) -> None:
+        node.emit(kind, node.inputs, clamp=(None, None))
+
+    return read
+
+
+def out_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    rank = max(len(a.shape), len(b.shape))
+    left, right = ((1,) * (rank - len(t.shape)) + t.shape for t in (a, b))
+    return tuple(max(m, n) for m, n in zip(left, right, strict=True))
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    a, b = graph.operands(op)
+    shape = out_shape(a, b)
+    names = tuple(f"i{d}" for d in range(len(shape)))
+
+    def dims(t: Tensor) -> tuple[Dim, ...]:
+        skipped = len(shape) - len(t.shape)
+        return tuple(Same(names[skipped + d]) if n == shape[skipped + d] else Fixed() for d, n in enumerate(t.shape))
+
+    return Nest(dict(zip(names, shape, strict=True)), names, (dims(a), dims(b)))
+
+
+def broadcastable(op: Op, graph: Graph) -> str | None:
+    """Operand shapes are equal, or one has size 1 (or no dimension) where they differ; at most 4 dimensions."""
+    a, b = graph.operands(op)
+    for m, n in zip(reversed(a.shape), reversed(b.shape), strict=False):
+        if m != n and 1 not in (m, n):
+            return f"shapes {a.shape} and {b.shape}"
+    return f"{len(out_shape(a, b))} dimensions" if len(out_shape(a, b)) > 4 else None
+
+
+def _strides(t: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Elements to step in `t` for each of four output dimensions; 0 where it is broadcast."""
+    strides, step = [0] * len(shape), 1
+    for back in range(1, len(t.shape) + 1):
+        strides[-back] = step if t.shape[-back] > 1 else 0
+        step *= t.shape[-back]
+    return (0,) * (4 - len(shape)) + tuple(strides)
+
+
+def kernel(op: Op, graph: Graph, scaling: dict[str, int | float]) -> Kernel:
+    """The loop over all elements; `scaling` are the scalar parameters of the quantised form."""
+    a, b = graph.operands(op)
+    y = graph.result(op)
+    flat = a.shape == b.shape == y.shape
+    shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
+    shape["N"] = y.elements
+    if not flat:
+        shape["dims"] = (1,) * (4 - len(y.shape)) + y.shape
+        shape["step0"], shape["step1"] = _strides(a, y.shape), _strides(b, y.shape)
+    scalars = spatial.float_bounds(op)
+    if not is_float(y):
+        low, high = spatial.bounds(op, y)
+        zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b), "y_zero": zero_of(y)}
+        scalars = {**zeros, **scaling, "low": low, "high": high}
+    stem = f"{op.kind}_{y.elements}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
+    helpers = ("clamp",) if is_float(y) else ("clamp", "requantize", "round_half_even")
+    return Kernel("elementwise.c.j2", stem, shape, (), scalars, helpers)

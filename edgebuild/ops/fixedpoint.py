@@ -1,0 +1,137 @@
+"""Fixed-point arithmetic of quantised ops: the one place that rounds.
+
+A real multiplier m is held as (M, shift) with m = M / 2^31 * 2^shift and M in [2^30, 2^31); a
+positive shift is a left shift. Two ways of rounding exist, named after the files they come from:
+
+* "tflite": x * 2^shift through a rounding high multiply, then a rounding right shift (half away
+  from zero), as TFLM's and CMSIS-NN's kernels do (gemmlowp's fixedpoint.h). Bit-exact with them.
+* "onnx": one rounding of the exact product, half to even, as QuantizeLinear rounds. Equal to
+  onnxruntime wherever M / 2^31 is the scale itself, else within one step of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, frexp
+
+import numpy as np
+
+from ..ir import Array, Quant
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """m = mantissa / 2^31 * 2^shift."""
+
+    mantissa: int
+    shift: int
+
+
+def quantize_multiplier(real: float) -> Multiplier:
+    """The nearest fixed-point form of `real` >= 0. Below 2^-32 it is zero, as in TFLM."""
+    if real == 0.0:
+        return Multiplier(0, 0)
+    fraction, shift = frexp(real)
+    mantissa = floor(fraction * 2**31 + 0.5)
+    if mantissa == 2**31:
+        mantissa, shift = mantissa // 2, shift + 1
+    return Multiplier(mantissa, shift) if shift >= -31 else Multiplier(0, 0)
+
+
+def rounding_high_multiply(x: Array, mantissa: Array | int) -> Array:
+    """round_half_up(x * mantissa / 2^31), int64 in and out; equals gemmlowp's for mantissa >= 0."""
+    return (np.asarray(x, np.int64) * mantissa + (1 << 30)) >> 31
+
+
+def rounding_right_shift(x: Array, shift: Array | int) -> Array:
+    """x / 2^shift, half away from zero; int64 in and out."""
+    x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
+    mask = (np.int64(1) << shift) - 1
+    return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0))
+
+
+def _wrap32(x: Array) -> Array:
+    return np.asarray(x, np.int64).astype(np.int32).astype(np.int64)
+
+
+def requantize(x: Array, mantissa: Array | int, shift: Array | int, arithmetic: str) -> Array:
+    """x * M / 2^31 * 2^shift in the given arithmetic. `x` holds int32 values; int64 out."""
+    x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    if arithmetic == "tflite":
+        return rounding_right_shift(rounding_high_multiply(_wrap32(x << left), mantissa), right)
+    return round_half_even(x * mantissa, 31 - shift)
+
+
+def round_half_even(x: Array, shift: Array | int) -> Array:
+    """x / 2^shift, half to even, for shift >= 1; int64 in and out."""
+    shift = np.asarray(shift, np.int64)
+    half = np.int64(1) << (shift - 1)
+    floor_, rest = x >> shift, x & ((half << 1) - 1)
+    return floor_ + ((rest > half) | ((rest == half) & ((floor_ & 1) == 1)))
+
+
+def clamp_bounds(quant: Quant, low: float | None, high: float | None) -> tuple[int, int]:
+    """The int8 range that an activation's real bounds leave, as TFLM computes it."""
+    scale, zero = np.float32(quant.scale[0]), quant.zero_point[0]
+
+    def quantized(bound: float) -> int:
+        ratio = float(np.float32(bound) / scale)
+        return zero + int(np.sign(ratio) * floor(abs(ratio) + 0.5))
+
+    lowest = -128 if low is None else max(-128, quantized(low))
+    highest = 127 if high is None else min(127, quantized(high))
+    return lowest, highest
+
+
+def exp_on_negative_values(raw: int, integer_bits: int = 5) -> int:
+    """exp(x) for x <= 0 in Q(integer_bits), result in Q0.31: gemmlowp's series and barrel shifter."""
+    if raw == 0:
+        return INT32_MAX
+    fraction_bits = 31 - integer_bits
+    quarter = 1 << (fraction_bits - 2)
+    a = (raw & (quarter - 1)) - quarter
+    result = _exp_near_minus_eighth(a << integer_bits)
+    rest = a - raw
+    factors = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)  # exp(-2^k), k = -2..4
+    for exponent, factor in enumerate(factors, start=-2):
+        if integer_bits > exponent and rest & (1 << (fraction_bits + exponent)):
+            result = _mul(result, factor)
+    return result
+
+
+def _exp_near_minus_eighth(a: int) -> int:
+    """exp(a) for a in [-1/4, 0), Q0.31: a Taylor series around -1/8 up to the fourth power."""
+    at_eighth, third = 1895147668, 715827883
+    x = a + (1 << 28)
+    x2 = _mul(x, x)
+    x3, x4 = _mul(x2, x), _mul(x2, x2)
+    series = _shift(_mul(_shift(x4, 2) + x3, third) + x2, 1)
+    return at_eighth + _mul(at_eighth, x + series)
+
+
+def reciprocal(x: int, integer_bits: int) -> tuple[int, int]:
+    """1 / x for x in Q(integer_bits), as (Q0.31 mantissa, bits over one): three Newton steps."""
+    headroom = 32 - x.bit_length()
+    half = ((x << headroom) - (1 << 31) + INT32_MAX + 1) // 2
+    estimate = 1515870810 + _mul(half, -1010580540)  # 48/17 - 32/17 d, in Q2.29
+    for _ in range(3):
+        estimate += _saturate(_mul(estimate, (1 << 29) - _mul(half, estimate)) << 2)
+    return _saturate(estimate << 1), integer_bits - headroom
+
+
+def _mul(a: int, b: int) -> int:
+    """gemmlowp's saturating rounding doubling high multiply of two int32."""
+    product = a * b
+    nudged = product + ((1 << 30) if product >= 0 else 1 - (1 << 30))
+    return abs(nudged) // 2**31 * (1 if nudged >= 0 else -1)
+
+
+def _shift(x: int, shift: int) -> int:
+    return int(rounding_right_shift(np.int64(x), shift))
+
+
+def _saturate(x: int) -> int:
+    return max(-(2**31), min(INT32_MAX, x))

@@ -1,0 +1,91 @@
+"""MEAN, ReduceMean: the average over some dimensions."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Dim, Nest, Same
+from ..ir import Array, Graph, Op, Tensor
+from . import fixedpoint
+from .base import Kernel, Spec, is_float, scale_of, zero_of
+
+
+def from_tflite(node: Any) -> None:
+    options = node.options("ReducerOptions")
+    x = node.tensor(0)
+    axes = sorted({int(a) % len(x.shape) for a in np.ravel(node.constant(1, "axis").data)})
+    node.emit_as("mean", node.inputs[:1], _kept(x, axes, bool(options.KeepDims())), axes=tuple(axes))
+
+
+def from_onnx(node: Any) -> None:
+    """Axes are an attribute up to opset 17 and an operand from 18 on."""
+    x = node.tensor(0)
+    listed = node.constant(1, "axes").data if len(node.inputs) > 1 and node.inputs[1] else node.attr("axes", None)
+    axes = sorted({int(a) % len(x.shape) for a in np.ravel(listed)}) if listed is not None else list(range(len(x.shape)))
+    node.emit_as("mean", node.inputs[:1], _kept(x, axes, bool(node.attr("keepdims", 1))), axes=tuple(axes))
+
+
+def _kept(x: Tensor, axes: list[int], keep: bool) -> tuple[int, ...]:
+    """The file's output shape; the op itself always drops the averaged dimensions."""
+    return tuple(1 if d in axes else n for d, n in enumerate(x.shape) if keep or d not in axes)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    dims: tuple[Dim, ...] = tuple(Same(name) for name in names)
+    out = tuple(name for d, name in enumerate(names) if d not in op.attrs["axes"])
+    return Nest(dict(zip(names, x.shape, strict=True)), out, (dims,))
+
+
+def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
+    """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y) by n, shifted up as far as it goes."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    count = prod(x.shape[d] for d in op.attrs["axes"])
+    if graph.arithmetic == "onnx":
+        return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y) / count)
+    m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
+    shift = min(count.bit_length() - 1, 32, 31 + m.shift)
+    return fixedpoint.Multiplier((m.mantissa << shift) // count, m.shift - shift)
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    y, axes = graph.result(op), tuple(op.attrs["axes"])
+    if is_float(y):
+        return np.asarray(x.astype(np.float64).mean(axis=axes)).astype(np.float32)
+    m = multiplier(op, graph)
+    total = (x.astype(np.int64) - zero_of(graph.operands(op)[0])).sum(axis=axes)
+    scaled = fixedpoint.requantize(total, m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), -128, 127).astype(np.int8)
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    """Loops over kept and averaged dimensions, each with its extent and step in the input."""
+    (x,) = graph.operands(op)
+    y, axes = graph.result(op), op.attrs["axes"]
+    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
+    kept = [d for d in range(len(x.shape)) if d not in axes]
+    count = prod(x.shape[d] for d in axes)
+    shape: dict[str, Any] = {"float": is_float(x), "count": count}
+    shape["kept"] = tuple((x.shape[d], steps[d]) for d in kept)
+    shape["averaged"] = tuple((x.shape[d], steps[d]) for d in axes)
+    stem = f"mean_{count}_of_{'x'.join(map(str, x.shape))}"
+    if is_float(x):
+        return Kernel("mean.c.j2", stem, shape)
+    m = multiplier(op, graph)
+    scalars: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": zero_of(y)}
+    scalars |= {"multiplier": m.mantissa, "shift": m.shift}
+    return Kernel("mean.c.j2", stem, shape, (), scalars, ("requantize", "clamp"))
+
+
+SPEC = Spec(
+    kind="mean",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"MEAN": from_tflite},
+    onnx={"ReduceMean": from_onnx},
+)

@@ -1,0 +1,42 @@
+"""MUL, Mul: out[i] = a[i] * b[i], with broadcasting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import Array, Graph, Op
+from . import elementwise, fixedpoint, spatial
+from .base import Kernel, Spec, clip_float, is_float, scale_of, zero_of
+
+
+def scaling(op: Op, graph: Graph) -> dict[str, int | float]:
+    a, b = (scale_of(t) for t in graph.operands(op))
+    m = fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op)))
+    return {"y_mul": m.mantissa, "y_shift": m.shift}
+
+
+def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    y = graph.result(op)
+    if is_float(y):
+        return clip_float(np.asarray(a * b), op.attrs["clamp"])
+    f = scaling(op, graph)
+    ta, tb = graph.operands(op)
+    product = (a.astype(np.int64) - zero_of(ta)) * (b.astype(np.int64) - zero_of(tb))
+    scaled = fixedpoint.requantize(product, f["y_mul"], f["y_shift"], graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    return elementwise.kernel(op, graph, {} if is_float(graph.result(op)) else scaling(op, graph))
+
+
+SPEC = Spec(
+    kind="mul",
+    nest=elementwise.nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"MUL": elementwise.from_tflite("mul", "MulOptions")},
+    onnx={"Mul": elementwise.from_onnx("mul")},
+    clamps=True,
+    limits=(elementwise.broadcastable,),
+)

@@ -1,0 +1,96 @@
+"""PAD, PADV2, Pad: a border of one value around the tensor."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Offset
+from ..ir import Array, Graph, Op
+from .base import Kernel, Spec, zero_of
+
+
+def from_tflite(node: Any) -> None:
+    pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
+    if len(node.inputs) > 2:
+        fill = node.constant(2, "value")
+        node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=np.ravel(fill.data)[0].item())
+    else:
+        node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=None)
+
+
+def from_onnx(node: Any) -> None:
+    if node.attr("mode", "constant") != "constant":
+        raise node.error(f"mode {node.attr('mode', '')}", "only constant padding is supported")
+    listed = node.constant(1, "pads").data if len(node.inputs) > 1 else node.attr("pads", [])
+    value = 0.0
+    if len(node.inputs) > 2 and node.inputs[2]:
+        value = float(np.ravel(node.real(node.constant(2, "value")))[0])
+    pads = np.reshape(listed, (2, -1)).T
+    if len(node.inputs) > 3 and node.inputs[3]:
+        rank, axes = len(node.tensor(0).shape), [int(a) for a in np.ravel(node.constant(3, "axes").data)]
+        full = np.zeros((rank, 2), int)
+        full[[a % rank for a in axes]] = pads
+        pads = full
+    node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=value or None)
+
+
+def _pairs(pads: Array) -> tuple[tuple[int, int], ...]:
+    return tuple((int(before), int(after)) for before, after in pads)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    extents = {name: n + sum(p) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)}
+    dims = tuple(Offset(name, p[0], n) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True))
+    return Nest(extents, names, (dims,))
+
+
+def fill(op: Op, graph: Graph) -> int | float:
+    """The stored value of the border: real zero by default."""
+    x = graph.operands(op)[0]
+    value = op.attrs["value"]
+    if value is None:
+        return zero_of(x)
+    if x.quant is None or isinstance(value, int):
+        return value
+    return max(-128, min(127, round(value / x.quant.scale[0]) + zero_of(x)))
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    return np.pad(x, op.attrs["pads"], constant_values=fill(op, graph))
+
+
+def growing(op: Op, graph: Graph) -> str | None:
+    """Padding adds elements at either end of any of at most 4 dimensions; it removes none."""
+    if any(n < 0 for pair in op.attrs["pads"] for n in pair):
+        return f"padding {op.attrs['pads']}"
+    rank = len(graph.operands(op)[0].shape)
+    return f"{rank} dimensions" if rank > 4 else None
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    (x,) = graph.operands(op)
+    y = graph.result(op)
+    rank = len(x.shape)
+    row = prod(x.shape[-1:])
+    shape: dict[str, Any] = {"dtype": x.dtype, "N": y.elements, "row": row}
+    shape["dims"] = (1,) * (4 - rank) + x.shape
+    shape["before"] = (0,) * (4 - rank) + tuple(p[0] for p in op.attrs["pads"])
+    shape["out"] = (1,) * (4 - rank) + y.shape
+    return Kernel("pad.c.j2", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
+
+
+SPEC = Spec(
+    kind="pad",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"PAD": from_tflite, "PADV2": from_tflite},
+    onnx={"Pad": from_onnx},
+    exact=True,
+    limits=(growing,),
+)

@@ -1,0 +1,153 @@
+"""Max and average pooling: each channel by itself, over a window of rows and columns.
+
+An average counts only elements inside of the input unless `count_include_pad` is set (ONNX).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same
+from ..ir import Array, Graph, Op
+from . import fixedpoint, spatial
+from .base import Constant, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+
+
+def from_tflite(kind: str) -> Any:
+    def read(node: Any) -> None:
+        options = node.options("Pool2DOptions")
+        window = (options.FilterHeight(), options.FilterWidth())
+        node.emit(kind, node.inputs, window=window, **spatial.tflite_window(node, options, window))
+
+    return read
+
+
+def from_onnx(kind: str) -> Any:
+    def read(node: Any) -> None:
+        window = tuple(node.attr("kernel_shape", []))
+        attrs = spatial.onnx_window(node, window)
+        if kind == "avg_pool2d":
+            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
+        node.emit_nchw(kind, [node.nhwc(0)], window=window, **attrs)
+
+    return read
+
+
+def from_onnx_global(node: Any) -> None:
+    window = node.tensor(0).shape[2:4]
+    if len(window) != 2:
+        raise node.error(f"input of shape {node.tensor(0).shape}", "only N x C x H x W is supported")
+    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
+    node.emit_nchw("avg_pool2d", [node.nhwc(0)], window=tuple(window), **attrs)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    extents, rows, columns = spatial.window_dims(op, x, op.attrs["window"])
+    extents = {"n": x.shape[0], **extents, "k": x.shape[3]}
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, Same("k")),))
+
+
+def max_reference(op: Op, graph: Graph, x: Array) -> Array:
+    out, fill = graph.result(op).shape[1:3], -128 if x.dtype == np.int8 else -np.inf
+    y = np.stack([under for *_, under in spatial.taps(x, op, op.attrs["window"], out, fill)]).max(axis=0)
+    return clip_float(y, op.attrs["clamp"]) if x.dtype != np.int8 else _clip(y, op, graph)
+
+
+def avg_reference(op: Op, graph: Graph, x: Array) -> Array:
+    y = graph.result(op)
+    integer = x.dtype == np.int8
+    zero = zero_of(graph.operands(op)[0]) if integer else 0
+    inside = np.ones((1, *x.shape[1:3], 1), np.int64)
+    windows = op.attrs["window"], y.shape[1:3]
+    count: Array = np.sum([under for *_, under in spatial.taps(inside, op, *windows, fill=_counts_pad(op))], axis=0)
+    kind: Any = np.int64 if integer else np.float64
+    total: Array = np.sum([u.astype(kind) - zero for *_, u in spatial.taps(x, op, *windows, fill=zero)], axis=0)
+    if not integer:
+        return clip_float(total / count, op.attrs["clamp"])
+    if graph.arithmetic == "tflite":
+        total = total + zero * count
+        mean = np.where(total > 0, total + count // 2, -((-total) + count // 2))
+        return _clip(np.sign(mean) * (abs(mean) // count), op, graph)
+    mantissa, shift = _multiplier_table(op, graph)
+    scaled = fixedpoint.requantize(total, mantissa.astype(np.int64)[count], shift[count], graph.arithmetic)
+    return _clip(scaled + zero_of(y), op, graph)
+
+
+def _clip(y: Array, op: Op, graph: Graph) -> Array:
+    return np.clip(y, *spatial.bounds(op, graph.result(op))).astype(np.int8)
+
+
+def _counts_pad(op: Op) -> int:
+    return int(op.attrs.get("count_include_pad", False))
+
+
+def _multiplier_table(op: Op, graph: Graph) -> tuple[Array, Array]:
+    """scale(x) / (scale(y) * n) for every number n of elements that a window may hold; entry 0 is unused."""
+    ratio = scale_of(graph.operands(op)[0]) / scale_of(graph.result(op))
+    most = op.attrs["window"][0] * op.attrs["window"][1]
+    pairs = [fixedpoint.quantize_multiplier(ratio / max(n, 1)) for n in range(most + 1)]
+    return np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+
+
+def same_quantisation(op: Op, graph: Graph) -> str | None:
+    """Quantised input and output have the same scale and zero point (TFLite, and max pooling)."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if is_float(x) or x.quant == y.quant or (op.kind == "avg_pool2d" and graph.arithmetic == "onnx"):
+        return None
+    return f"input is {x.quant}, output is {y.quant}"
+
+
+def kernel(op: Op, graph: Graph) -> Kernel:
+    (x,) = graph.operands(op)
+    y = graph.result(op)
+    window, stride, pad = op.attrs["window"], op.attrs["stride"], op.attrs["pad"]
+    average, integer = op.kind == "avg_pool2d", not is_float(x)
+    shape = {
+        **{"H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2]},
+        **{"FH": window[0], "FW": window[1], "SY": stride[0], "SX": stride[1], "PY": pad[0], "PX": pad[1]},
+        **{"DY": op.attrs.get("dilation", (1, 1))[0], "DX": op.attrs.get("dilation", (1, 1))[1]},
+        **{"average": average, "float": not integer, "count_pad": bool(_counts_pad(op))},
+        "scaled": average and integer and graph.arithmetic == "onnx",
+    }
+    constants: tuple[Constant, ...] = ()
+    scalars = spatial.float_bounds(op)
+    if integer:
+        low, high = spatial.bounds(op, y)
+        scalars = {"low": low, "high": high}
+    if shape["scaled"]:
+        mantissa, shift = _multiplier_table(op, graph)
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), **scalars}
+        shape["uniform"] = not any(pad) or bool(_counts_pad(op))
+        if shape["uniform"]:
+            scalars = {**scalars, "multiplier": int(mantissa[-1]), "shift": int(shift[-1])}
+        else:
+            constants = (Constant("multiplier", mantissa, "Q0.31 by count"), Constant("shift", shift, "by count"))
+    stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
+    helpers = ("clamp", "requantize") if shape["scaled"] else ("clamp",)
+    return Kernel("pool2d.c.j2", stem, shape, constants, scalars, helpers)
+
+
+MAX = Spec(
+    kind="max_pool2d",
+    nest=nest,
+    reference=max_reference,
+    kernel=kernel,
+    tflite={"MAX_POOL_2D": from_tflite("max_pool2d")},
+    onnx={"MaxPool": from_onnx("max_pool2d")},
+    exact=True,
+    clamps=True,
+    limits=(spatial.window_limit, same_quantisation),
+)
+AVERAGE = Spec(
+    kind="avg_pool2d",
+    nest=nest,
+    reference=avg_reference,
+    kernel=kernel,
+    tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d")},
+    onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
+    clamps=True,
+    limits=(spatial.window_limit, same_quantisation),
+)
