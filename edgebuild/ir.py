@@ -112,6 +112,19 @@ class Graph:
         return replace(changed, tensors={name: pool[name] for name in dict.fromkeys(used)})
 
 
+def real_values(t: Tensor) -> Array:
+    """What a constant stands for: its data, dequantised to float32 if it is quantised."""
+    assert t.data is not None
+    if t.quant is None:
+        return t.data
+    scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point)
+    if t.quant.axis is not None:
+        shape = [1] * len(t.shape)
+        shape[t.quant.axis] = -1
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    return np.asarray((t.data.astype(np.float64) - zero) * scale).astype(np.float32)
+
+
 def rename(graph: Graph, names: Mapping[str, str]) -> Graph:
     """Replace tensor names in all ops' inputs and in the graph's outputs."""
 

@@ -17,7 +17,7 @@ import onnx
 from onnx import numpy_helper
 
 from ..errors import EdgebuildError, fail
-from ..ir import Array, Graph, Quant, Tensor
+from ..ir import Array, Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
 from .builder import Builder, Node, check_surface
 
@@ -87,18 +87,6 @@ class OnnxNode(Node):
         if code not in TYPES:
             raise self.error(f"type {onnx.TensorProto.DataType.Name(code)}", "use FLOAT, INT32 or INT8")
         return TYPES[code]
-
-
-def real_values(t: Tensor) -> Array:
-    assert t.data is not None
-    if t.quant is None:
-        return t.data
-    scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point)
-    if t.quant.axis is not None:
-        shape = [1] * len(t.shape)
-        shape[t.quant.axis] = -1
-        scale, zero = scale.reshape(shape), zero.reshape(shape)
-    return np.asarray((t.data.astype(np.float64) - zero) * scale).astype(np.float32)
 
 
 def read_onnx(path: Path) -> Graph:

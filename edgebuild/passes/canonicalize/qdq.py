@@ -1,0 +1,142 @@
+"""Quantised ops from the QDQ form: dequantize -> float op -> quantize becomes one integer op."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ... import ops
+from ...ir import Op, Quant, Tensor, real_values
+from ...ops.spatial import bias_quant
+from ..rewrite import Edit, View
+from .fuse import SUMS
+
+
+def integer_op(op: Op, view: View) -> Edit | None:
+    """An op between dequantize of all its operands and one quantize of its result works on int8."""
+    spec, y = ops.SPECS[op.kind], op.outputs[0]
+    quantize = view.only_consumer(y)
+    if spec.float_only or quantize is None or quantize.kind != "quantize":
+        return None
+    inputs, constants = [], []
+    for position, name in enumerate(op.inputs):
+        t = view.tensor(name)
+        source = view.producer(name, "dequantize")
+        bias = position == 2 and op.kind in SUMS
+        if source is not None:
+            inputs.append(source.inputs[0])
+        elif bias and t.constant:
+            constants.append(_bias(t, view.tensor(inputs[0]), view.tensor(inputs[1]), op))
+            inputs.append(constants[-1].name)
+        elif t.constant and t.quant is not None and t.dtype == "int8":
+            inputs.append(name)
+        elif t.constant and t.quant is None and t.dtype == "float32" and op.kind in ("add", "mul"):
+            constants.append(_quantised(t, op))
+            inputs.append(constants[-1].name)
+        else:
+            return None
+    joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
+    return Edit((op, quantize), (joined,), tuple(constants))
+
+
+def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
+    """The bias in int32 steps of scale(x) * scale(w); one that is stored so already is kept."""
+    assert t.data is not None
+    if t.dtype == "int32" and t.quant is not None:
+        return t
+    quant = bias_quant(x, w)
+    steps = np.rint(t.data.astype(np.float64).ravel() / np.array(quant.scale))
+    data = np.clip(steps, -(2**31), 2**31 - 1).astype(np.int32)
+    return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, "int32", quant, data)
+
+
+def _quantised(t: Tensor, op: Op) -> Tensor:
+    """A float constant operand in int8: 255 steps over its own range, zero included."""
+    assert t.data is not None
+    low, high = min(0.0, float(t.data.min())), max(0.0, float(t.data.max()))
+    scale = (high - low) / 255 or 1.0
+    zero = int(round(-128 - low / scale))
+    data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
+    return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
+
+
+def requantize_moves(op: Op, view: View) -> Edit | None:
+    """An int8 op that only moves or selects values cannot change their scale: a requantize follows it."""
+    spec, y = ops.SPECS[op.kind], view.tensor(op.outputs[0])
+    if not spec.exact or y.dtype != "int8" or op.kind == "gather":
+        return None
+    wrong = [n for n in op.inputs if view.tensor(n).quant != y.quant]
+    if not wrong or any(view.tensor(n).constant for n in wrong):
+        return None
+    if len(op.inputs) == 1:
+        inner = replace(y, name=f"{y.name}@own", quant=view.tensor(op.inputs[0]).quant)
+        after = Op("requantize", op.name, (inner.name,), (y.name,), {}, op.origin)
+        return Edit((op,), (replace(op, outputs=(inner.name,)), after), (inner,))
+    new = {n: replace(view.tensor(n), name=f"{n}@{y.name}", quant=y.quant) for n in dict.fromkeys(wrong)}
+    before = [Op("requantize", op.name, (n,), (t.name,), {}, op.origin) for n, t in new.items()]
+    moved = replace(op, inputs=tuple(new[n].name if n in new else n for n in op.inputs))
+    return Edit((op,), (*before, moved), tuple(new.values()))
+
+
+def quantize_of_dequantize(op: Op, view: View) -> Edit | None:
+    """int8 -> real -> int8: nothing if the scales are equal, else one requantize."""
+    first = view.producer(op.inputs[0], "dequantize") if op.kind == "quantize" else None
+    if first is None:
+        return None
+    if view.tensor(first.inputs[0]).quant == view.tensor(op.outputs[0]).quant:
+        return None if op.outputs[0] in view.graph.outputs else Edit((op,), rename={op.outputs[0]: first.inputs[0]})
+    return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
+
+
+def saturating_clamp(op: Op, view: View) -> Edit | None:
+    """quantize(clamp(x)) = quantize(x) where the int8 range has the same bounds: what a zero point of -128 says."""
+    quantize = view.only_consumer(op.outputs[0]) if op.kind == "clamp" else None
+    if quantize is None or quantize.kind != "quantize":
+        return None
+    quant = view.tensor(quantize.outputs[0]).quant
+    assert quant is not None
+    low, high = op.attrs["clamp"]
+    lowest, highest = ((q - quant.zero_point[0]) * quant.scale[0] for q in (-128, 127))
+    if (low is None or lowest >= low) and (high is None or highest <= high):
+        return Edit((op,), rename={op.outputs[0]: op.inputs[0]})
+    return None
+
+
+def quantised_input(op: Op, view: View) -> Edit | None:
+    """A graph input that is only ever quantised in one way is an int8 input: the application quantises."""
+    if op.kind != "quantize" or op.inputs[0] not in view.graph.inputs or view.only_consumer(op.inputs[0]) is not op:
+        return None
+    x, y = view.tensor(op.inputs[0]), view.tensor(op.outputs[0])
+    if op.outputs[0] in view.graph.outputs:
+        return None
+    return Edit((op,), rename={y.name: x.name}, tensors=(replace(x, dtype="int8", quant=y.quant),))
+
+
+def dequantised_output(op: Op, view: View) -> Edit | None:
+    """A graph output that dequantises an int8 result is that result: the header tells its scale."""
+    if op.kind != "dequantize" or op.outputs[0] not in view.graph.outputs or view.consumers[op.outputs[0]]:
+        return None
+    source = view.producers.get(op.inputs[0])
+    if source is None or op.inputs[0] in view.graph.outputs or len(view.consumers[op.inputs[0]]) > 1:
+        return None
+    y = view.tensor(op.outputs[0])
+    result = replace(y, dtype="int8", quant=view.tensor(op.inputs[0]).quant)
+    return Edit((source, op), (replace(source, outputs=(y.name,)),), (result,))
+
+
+def dequantise_constants(op: Op, view: View) -> Edit | None:
+    """An op that stayed in float reads its quantised constants as real values."""
+    if view.tensor(op.outputs[0]).dtype != "float32" or op.kind == "dequantize":
+        return None
+    new = {n: view.tensor(n) for n in op.inputs if view.tensor(n).constant and view.tensor(n).quant is not None}
+    if not new:
+        return None
+    real = {n: Tensor(f"{n}@real", t.shape, "float32", None, real_values(t)) for n, t in new.items()}
+    inputs = tuple(real[n].name if n in real else n for n in op.inputs)
+    return Edit((op,), (replace(op, inputs=inputs),), tuple(real.values()))
+
+
+RULES = (saturating_clamp, integer_op, quantize_of_dequantize, requantize_moves)
+SURFACE = (quantised_input, dequantised_output)
+REMAINS = (dequantise_constants,)
