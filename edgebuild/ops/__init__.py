@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from ..axes import Nest
 from ..ir import Array, Graph, Op
-from . import add, clamp, concat, conv2d, convert, dense, depthwise_conv2d, gather, mean, mul, pad, pool2d, reshape
-from . import softmax, transpose
+from . import (
+    add,
+    clamp,
+    concat,
+    conv2d,
+    convert,
+    dense,
+    depthwise_conv2d,
+    gather,
+    mean,
+    mul,
+    pad,
+    pool2d,
+    reshape,
+    softmax,
+    transpose,
+)
 from .base import Spec
 
 SPECS: dict[str, Spec] = {

@@ -38,7 +38,6 @@ class Kernel:
     shape: Mapping[str, int | str | bool | tuple[int, ...]]
     constants: tuple[Constant, ...] = ()
     scalars: Mapping[str, int | float] = field(default_factory=dict)
-    helpers: tuple[str, ...] = ()  # names of blocks in helpers.c.j2
     scratch: int = 0  # bytes
     summary: str = ""  # one line for the function's comment
 

@@ -53,8 +53,7 @@ def kernel(op: Op, graph: Graph) -> Kernel:
         low, high = spatial.bounds(op, y)
         scalars = {"x_zero": zero_of(t), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
         scalars |= {"low": low, "high": high}
-    helpers = ("clamp",) if is_float(y) else ("requantize", "clamp")
-    return Kernel("convert.c.j2", f"clamp_{t.elements}", shape, (), scalars, helpers)
+    return Kernel("convert.c.j2", f"clamp_{t.elements}", shape, (), scalars)
 
 
 SPEC = Spec(

@@ -78,16 +78,14 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     shape: dict[str, Any] = {"operation": op.kind, "N": x.elements, "x": x.dtype, "y": y.dtype}
     shape["arithmetic"] = graph.arithmetic
     scalars: dict[str, int | float] = {}
-    helpers: tuple[str, ...] = ()
     if op.kind == "quantize":
-        scalars, helpers = {"scale": scale_of(y), "y_zero": zero_of(y)}, ("clamp", "round_float")
+        scalars
     elif op.kind == "dequantize":
         scalars = {"x_zero": zero_of(x), "scale": scale_of(x)}
     elif op.kind == "requantize":
         m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
-        helpers = ("requantize", "clamp")
-    return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars, helpers)
+        return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars)
 
 
 CAST = Spec("cast", nest, cast_reference, kernel, {"CAST": cast_from_tflite}, {"Cast": cast_from_onnx},

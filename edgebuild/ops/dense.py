@@ -74,10 +74,9 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     x, w = graph.operands(op)[:2]
     assert w.data is not None
     shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)}
-    helpers = ("clamp",) if is_float(x) else ("requantize", "clamp")
     constants = spatial.sum_constants(op, graph, w.data)
     stem = f"dense_c{w.shape[1]}_k{w.shape[0]}"
-    return Kernel("dense.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph), helpers)
+    return Kernel("dense.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
 
 
 SPEC = Spec(

@@ -59,15 +59,14 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     (sy, sx), (fh, fw) = op.attrs["stride"], w.shape[1:3]
     assert w.data is not None
     shape = {
-        **{"H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2], "K": y.shape[3]},
-        **{"FH": fh, "FW": fw, "SY": sy, "SX": sx, "PY": op.attrs["pad"][0], "PX": op.attrs["pad"][1]},
-        **{"DY": op.attrs["dilation"][0], "DX": op.attrs["dilation"][1], "float": is_float(x)},
+        "H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2], "K": y.shape[3],
+        "FH": fh, "FW": fw, "SY": sy, "SX": sx, "PY": op.attrs["pad"][0], "PX": op.attrs["pad"][1],
+        "DY": op.attrs["dilation"][0], "DX": op.attrs["dilation"][1], "float": is_float(x),
         "M": y.shape[3] // x.shape[3],
     }
     stem = f"depthwise_{fh}x{fw}_s{sy}_c{y.shape[3]}"
-    helpers = ("clamp",) if is_float(x) else ("requantize", "clamp")
     constants = spatial.sum_constants(op, graph, w.data)
-    return Kernel("depthwise_conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph), helpers)
+    return Kernel("depthwise_conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
 
 
 SPEC = Spec(

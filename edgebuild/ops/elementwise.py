@@ -7,7 +7,7 @@ from typing import Any
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Graph, Op, Tensor
 from . import spatial
-from .base import Kernel, is_float, zero_of
+from .base import Constant, Kernel, is_float, zero_of
 
 
 def from_tflite(kind: str, options_type: str) -> Any:
@@ -77,5 +77,5 @@ def kernel(op: Op, graph: Graph, scaling: dict[str, int | float]) -> Kernel:
         zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b), "y_zero": zero_of(y)}
         scalars = {**zeros, **scaling, "low": low, "high": high}
     stem = f"{op.kind}_{y.elements}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
-    helpers = ("clamp",) if is_float(y) else ("clamp", "requantize", "round_half_even")
-    return Kernel("elementwise.c.j2", stem, shape, (), scalars, helpers)
+    constants = (Constant("x1", b.data),) if b.data is not None else ()
+    return Kernel("elementwise.c.j2", stem, shape, constants, scalars)

@@ -106,10 +106,10 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     window, stride, pad = op.attrs["window"], op.attrs["stride"], op.attrs["pad"]
     average, integer = op.kind == "avg_pool2d", not is_float(x)
     shape = {
-        **{"H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2]},
-        **{"FH": window[0], "FW": window[1], "SY": stride[0], "SX": stride[1], "PY": pad[0], "PX": pad[1]},
-        **{"DY": op.attrs.get("dilation", (1, 1))[0], "DX": op.attrs.get("dilation", (1, 1))[1]},
-        **{"average": average, "float": not integer, "count_pad": bool(_counts_pad(op))},
+        "H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2],
+        "FH": window[0], "FW": window[1], "SY": stride[0], "SX": stride[1], "PY": pad[0], "PX": pad[1],
+        "DY": op.attrs.get("dilation", (1, 1))[0], "DX": op.attrs.get("dilation", (1, 1))[1],
+        "average": average, "float": not integer, "count_pad": bool(_counts_pad(op)),
         "scaled": average and integer and graph.arithmetic == "onnx",
     }
     constants: tuple[Constant, ...] = ()
@@ -126,8 +126,7 @@ def kernel(op: Op, graph: Graph) -> Kernel:
         else:
             constants = (Constant("multiplier", mantissa, "Q0.31 by count"), Constant("shift", shift, "by count"))
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
-    helpers = ("clamp", "requantize") if shape["scaled"] else ("clamp",)
-    return Kernel("pool2d.c.j2", stem, shape, constants, scalars, helpers)
+    return Kernel("pool2d.c.j2", stem, shape, constants, scalars)
 
 
 MAX = Spec(

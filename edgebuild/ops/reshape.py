@@ -9,8 +9,6 @@ import numpy as np
 
 from ..axes import Nest, Whole
 from ..ir import Array, Graph, Op
-
-
 from .base import Spec
 
 

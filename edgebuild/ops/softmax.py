@@ -93,7 +93,7 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     size = x.shape[-1]
     shape = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
     if is_float(x):
-        return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]}, ("exp",))
+        return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
     table = exp_table(op, graph)
     scalars: dict[str, int | float] = {"table_size": len(table)}
     if graph.arithmetic == "onnx":
@@ -101,8 +101,7 @@ def kernel(op: Op, graph: Graph) -> Kernel:
         m = output_multiplier(y.quant)
         scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}
     constants = (Constant("table", table, "exp(-d * scale), Q0.31"),)
-    helpers = ("requantize", "reciprocal", "clamp")
-    return Kernel("softmax.c.j2", f"softmax_{size}", shape, constants, scalars, helpers)
+    return Kernel("softmax.c.j2", f"softmax_{size}", shape, constants, scalars)
 
 
 SPEC = Spec(

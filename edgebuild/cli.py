@@ -1,0 +1,212 @@
+"""The command. Every subcommand imports what it needs when it runs, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import __version__
+from .errors import EdgebuildError, MissingTool
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 the input is wrong, 2 wrong usage, 3 a required tool is missing."""
+    args = _parser().parse_args(argv)
+    try:
+        command: Command = args.command
+        return command(args)
+    except EdgebuildError as error:
+        print(error, file=sys.stderr)
+        return 3 if isinstance(error, MissingTool) else 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("edgebuild", description="Neural networks as build inputs of firmware.")
+    parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=command)
+        return sub
+
+    sub = add("model", _model, "compile a model to C for a target")
+    _model_arguments(sub, target_required=True)
+    sub.add_argument("--name", help="prefix of functions and files; default: from the file's name")
+    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+    sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+    sub = add("verify", _verify, "build a test firmware, run it, compare with the model's reference interpreter")
+    _model_arguments(sub, target_required=True)
+    sub.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
+    sub.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+    sub.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
+
+    sub = add("layout", _layout, "solve a memory layout problem from a file with columns id,lower,upper,size")
+    sub.add_argument("file", type=Path)
+    sub.add_argument("--capacity", help="decide whether it fits, instead of looking for the least height")
+    sub.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
+    sub.add_argument("--time-limit", type=float, metavar="S")
+
+    sub = add("inspect", _inspect, "print a model as edgebuild sees it")
+    sub.add_argument("model", type=Path)
+    sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
+    sub.add_argument("--target", default="host")
+
+    add("ops", _ops, "list the supported operators and their limits")
+    sub = add("targets", _targets, "list the targets, or show one")
+    sub.add_argument("name", nargs="?")
+    sub.add_argument("--json", action="store_true", help="compiler, flags, sources and runner, for build systems")
+
+    sub = add("run", _run, "do what a request file of a build system asks")
+    sub.add_argument("request", type=Path)
+    add("cmake-dir", _cmake_dir, "print the folder of the CMake package")
+    sub = add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project")
+    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR")
+    return parser
+
+
+def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> None:
+    from .request import ARENAS, OBJECTIVES, TILINGS, WEIGHTS
+
+    sub.add_argument("model", type=Path, help="a .tflite or .onnx file")
+    sub.add_argument("--target", required=target_required, help="a name that `edgebuild targets` lists, or a YAML file")
+    sub.add_argument("--objective", choices=OBJECTIVES)
+    sub.add_argument("--tile", choices=TILINGS)
+    sub.add_argument("--max-mac-overhead", metavar="PERCENT")
+    sub.add_argument("--ram", metavar="BYTES", help="largest arena, as 16384, 0x4000 or 16K")
+    sub.add_argument("--qos", metavar="MS", help="time for one inference")
+    sub.add_argument("--arena", choices=ARENAS, help="caller: every function takes the arena as argument")
+    sub.add_argument("--weights", choices=WEIGHTS, help="asm: .incbin; c: string literals")
+    sub.add_argument("--time-limit", metavar="S", help="for solvers; without it results are reproducible")
+
+
+def _request(args: argparse.Namespace, name: str) -> Any:
+    from .request import MODEL_OPTIONS, model_request
+
+    return model_request(args.model, name, args.target, {o: getattr(args, o) for o in MODEL_OPTIONS})
+
+
+def _model(args: argparse.Namespace) -> int:
+    from .artifacts import publish, write_atomic
+    from .compile import compile_model, summary
+    from .doors import code_files
+    from .emit.code import identifier
+    from .run import depfile
+    from .target import load_target
+
+    request = _request(args, args.name or identifier(args.model.stem))
+    artifacts = compile_model(request)
+    publish(artifacts, args.output)
+    if args.depfile:
+        read = [str(request.source), *load_target(request.target).files, *code_files()]
+        write_atomic(args.depfile, depfile(str(args.output / artifacts[0].name), read).encode())
+    if not args.quiet:
+        print(summary(artifacts))
+    return 0
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from .compile import compile_model
+    from .target import load_target
+    from .verify import verify
+
+    inputs = None
+    if args.inputs:
+        import numpy as np
+
+        inputs = np.load(args.inputs)
+    artifacts = compile_model(_request(args, "model"))
+    result = verify(args.model, load_target(args.target), artifacts, inputs, args.keep)
+    text = json.dumps(result, indent=1) + "\n"
+    if args.json and args.json != "-":
+        Path(args.json).write_text(text)
+    print(text if args.json == "-" else _verdict(result), end="")
+    return 0 if result["equal"] else 1
+
+
+def _verdict(r: dict[str, Any]) -> str:
+    what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
+    lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {', '.join(r['compared'])})"]
+    for key in ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes", "instructions", "macs"):
+        if r.get(key) is not None:
+            lines.append(f"  {key.replace('_', ' '):13} {r[key]:>12,}")
+    return "\n".join(lines) + "\n"
+
+
+def _layout(args: argparse.Namespace) -> int:
+    from .memory.csvfile import solve_file
+    from .request import parse_size
+
+    capacity = parse_size("capacity", args.capacity) if args.capacity is not None else None
+    return solve_file(args.file, capacity, args.output, args.time_limit)
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from .compile import inspect
+
+    print(inspect(args.model, args.after, args.target), end="")
+    return 0
+
+
+def _ops(args: argparse.Namespace) -> int:
+    from .ops import SPECS
+
+    for kind, spec in sorted(SPECS.items()):
+        print(kind)
+        for format_, names in (("TFLite", spec.tflite), ("ONNX", spec.onnx)):
+            if names:
+                print(f"  {format_}: {', '.join(sorted(names))}")
+        for limit in spec.limits:
+            print(f"  - {' '.join((limit.__doc__ or '').split())}")
+    print("ONNX also: QuantizeLinear, DequantizeLinear, BatchNormalization; on constants: Shape, Cast, Slice and others")
+    return 0
+
+
+def _targets(args: argparse.Namespace) -> int:
+    from .firmware import describe
+    from .target import load_target, target_names
+
+    if not args.name:
+        for name in target_names():
+            print(f"{name:12} {load_target(name).description}")
+        return 0
+    target = load_target(args.name)
+    if args.json:
+        print(json.dumps(describe(target), indent=1))
+        return 0
+    print(f"{target.name}: {target.description}\n  {target.core.isa} {' '.join(target.core.features)}")
+    for m in target.memories:
+        print(f"  {m.name:8} {m.size:>12,} B at {m.origin:#010x}  {', '.join(m.roles)}")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from .run import run
+
+    return run(args.request)
+
+
+def _cmake_dir(args: argparse.Namespace) -> int:
+    from .doors import cmake_dir
+
+    print(cmake_dir())
+    return 0
+
+
+def _cmake_module(args: argparse.Namespace) -> int:
+    from .doors import write_cmake_module
+
+    write_cmake_module(args.output)
+    return 0

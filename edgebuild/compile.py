@@ -1,0 +1,84 @@
+"""The pipelines, each a short function from request to artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import ops
+from .artifacts import Artifact
+from .emit import emit
+from .errors import did_you_mean, fail
+from .explore import Plan, plan
+from .importers import read_model
+from .ir import Graph, dump, verify
+from .passes.canonicalize import STAGES, canonicalize, stages
+from .request import ModelRequest, model_request
+from .target import Target, load_target
+
+
+def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
+    """Everything that a model becomes. Raises EdgebuildError if the model or the request is wrong."""
+    target = load_target(request.target)
+    decided = plan_model(request, target)
+    artifacts = emit(decided, hashlib.sha256(request.source.read_bytes()).hexdigest())
+    check_weights(decided, len(next(a.data for a in artifacts if a.name.endswith("_weights.bin"))), target)
+    return artifacts
+
+
+def plan_model(request: ModelRequest, target: Target) -> Plan:
+    return plan(prepare(request.source), target, request)
+
+
+def prepare(source: Path) -> Graph:
+    """Model file to canonical graph."""
+    graph = read_model(source)
+    verify(graph, ops.result_shape)
+    return canonicalize(graph)
+
+
+def check_weights(decided: Plan, size: int, target: Target) -> None:
+    memory = next(m for m in target.memories if m.name == decided.weights_memory)
+    if size > memory.size:
+        text = f"does not fit: weights {size} B, memory {memory.name} of {target.name} has {memory.size} B"
+        hint = f"over by {size - memory.size} B; use a target with more flash or a smaller model"
+        raise fail(text, file=decided.graph.file, hints=[hint])
+
+
+
+
+def summary(artifacts: Sequence[Artifact]) -> str:
+    """What a build says about a model, in three lines."""
+    files = {a.name: a.data for a in artifacts}
+    r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
+    ram, macs = r["ram"], r["macs"]["model"]
+    proof = "optimal" if r["layout"]["optimal"] and r["schedule"]["optimal"] else f"bound {ram['lower_bound_bytes']} B"
+    size = f"{macs / 1e6:.2f} M" if macs >= 10000 else str(macs)
+    return "\n".join(
+        f"[edgebuild] {line}"
+        for line in (
+            f"{r['model']['file']} -> {r['target']}: {len(r['schedule']['order'])} ops, {size} MACs",
+            f"arena {ram['arena_bytes']} B ({proof}), peak {ram['peak_bytes']} B",
+            f"weights {r['rom']['weights_bytes']} B in {r['rom']['memory']}",
+        )
+    )
+
+
+def inspect(source: Path, after: str, target: str) -> str:
+    """The model as text after a stage: `import`, a stage of the canonicaliser, or `plan`."""
+    known = ["import", *(name for name, _ in STAGES), "plan"]
+    if after not in known:
+        raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}"])
+    if after == "import":
+        return dump(read_model(source))
+    if after != "plan":
+        return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
+    decided = plan_model(model_request(source, "model", target, {}), load_target(target))
+    rows = [f"{'step':>4} {'live B':>9} {'MACs':>10}  op"]
+    for step, op in enumerate(decided.steps):
+        macs = ops.nest(op, decided.graph).mac_count
+        rows.append(f"{step:>4} {decided.schedule.profile[step]:>9} {macs:>10}  {op.kind} '{op.name.split(';')[0]}'")
+    rows.append(f"arena {decided.arena_bytes} B, peak {decided.schedule.peak} B, bound {decided.schedule.bound} B")
+    return dump(decided.graph) + "\n".join(rows) + "\n"

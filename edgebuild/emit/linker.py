@@ -1,0 +1,20 @@
+"""The linker script fragment that puts weights and arenas into the memories of the plan."""
+
+from __future__ import annotations
+
+from ..explore import Plan
+from .environment import render
+from .storage import arenas, section
+
+
+def fragment(plan: Plan) -> str:
+    """Empty but for a comment where the target has no firmware to link."""
+    places = [(m, symbol, size, section(plan, symbol)) for m, (symbol, size) in arenas(plan).items()]
+    return render(
+        "memory.ld.j2",
+        name=plan.name,
+        file=plan.graph.file,
+        used=plan.target.firmware is not None,
+        weights_memory=plan.weights_memory,
+        arenas=places,
+    )

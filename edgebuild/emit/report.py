@@ -1,0 +1,74 @@
+"""The report: all that was decided about a model, as JSON without times or paths."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import ops
+from ..explore import Plan
+from ..ir import Tensor
+from .code import access_functions
+from .storage import HEADER, Weights
+
+SCHEMA = 1
+
+
+def report(plan: Plan, weights: Weights, sha256: str) -> str:
+    graph, arena = plan.graph, plan.arena_bytes
+    functions = access_functions(plan)
+    macs = ops.macs(graph)
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "model": {"name": plan.name, "file": graph.file, "sha256": sha256, "format": graph.arithmetic},
+        "target": plan.target.name,
+        "inputs": [_surface(graph.tensors[n], functions[n]) for n in graph.inputs],
+        "outputs": [_surface(graph.tensors[n], functions[n]) for n in graph.outputs],
+        "ram": {
+            "arena_bytes": arena,
+            "untiled_arena_bytes": arena,
+            "peak_bytes": plan.schedule.peak,
+            "lower_bound_bytes": min(plan.schedule.bound, plan.layout.bound),
+            "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
+        },
+        "rom": {"weights_bytes": len(weights.blob), "header_bytes": HEADER, "memory": plan.weights_memory},
+        "macs": {"model": macs, "generated": macs},
+        "schedule": {
+            "method": plan.schedule.method,
+            "optimal": plan.schedule.optimal,
+            "bound_bytes": plan.schedule.bound,
+            "order": [op.name for op in plan.steps],
+            "steps": [
+                {"op": op.name, "kind": op.kind, "live_bytes": live, "macs": ops.nest(op, graph).mac_count}
+                for op, live in zip(plan.steps, plan.schedule.profile, strict=True)
+            ],
+        },
+        "layout": {
+            "method": plan.layout.method,
+            "optimal": plan.layout.optimal,
+            "bound_bytes": plan.layout.bound,
+            "buffers": _buffers(plan),
+        },
+        "tiling": [],
+        "needs_libm": False,
+    }
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def _buffers(plan: Plan) -> list[dict[str, Any]]:
+    rows = []
+    for b in plan.buffers:
+        t = plan.graph.tensors[b.tensor]
+        row: dict[str, Any] = {"name": b.tensor, "bytes": b.bytes, "memory": b.place.memory, "offset": b.place.offset}
+        row |= {"first": b.first, "last": b.last, "dtype": t.dtype, "shape": list(t.shape)}
+        row |= {"view_of": b.view_of} if b.view_of else {}
+        row |= {"overlaps": b.overlaps} if b.overlaps else {}
+        rows.append(row)
+    return rows
+
+
+def _surface(t: Tensor, function: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": t.name, "function": function, "dtype": t.dtype, "shape": list(t.shape), "bytes": t.bytes}
+    if t.quant is not None:
+        row |= {"scale": t.quant.scale[0], "zero_point": t.quant.zero_point[0]}
+    return row
