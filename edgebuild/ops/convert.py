@@ -79,13 +79,13 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     shape["arithmetic"] = graph.arithmetic
     scalars: dict[str, int | float] = {}
     if op.kind == "quantize":
-        scalars
+        scalars = {"scale": scale_of(y), "y_zero": zero_of(y)}
     elif op.kind == "dequantize":
         scalars = {"x_zero": zero_of(x), "scale": scale_of(x)}
     elif op.kind == "requantize":
         m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
-        return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars)
+    return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars)
 
 
 CAST = Spec("cast", nest, cast_reference, kernel, {"CAST": cast_from_tflite}, {"Cast": cast_from_onnx},
