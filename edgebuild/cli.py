@@ -170,7 +170,9 @@ def _ops(args: argparse.Namespace) -> int:
                 print(f"  {format_}: {', '.join(sorted(names))}")
         for limit in spec.limits:
             print(f"  - {' '.join((limit.__doc__ or '').split())}")
-    print("ONNX also: QuantizeLinear, DequantizeLinear, BatchNormalization; on constants: Shape, Cast, Slice and others")
+    print(
+        "ONNX also: QuantizeLinear, DequantizeLinear, BatchNormalization; on constants: Shape, Cast, Slice and others"
+    )
     return 0
 
 

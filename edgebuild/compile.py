@@ -47,8 +47,6 @@ def check_weights(decided: Plan, size: int, target: Target) -> None:
         raise fail(text, file=decided.graph.file, hints=[hint])
 
 
-
-
 def summary(artifacts: Sequence[Artifact]) -> str:
     """What a build says about a model, in three lines."""
     files = {a.name: a.data for a in artifacts}

@@ -52,8 +52,16 @@ class MissingTool(EdgebuildError):
     """A program or package that the command needs is not installed. Exit status 3."""
 
 
-def fail(text: str, *, file: str = "", line: int = 0, column: int = 0, node: str = "", kind: str = "",
-         hints: Iterable[str] = ()) -> EdgebuildError:
+def fail(
+    text: str,
+    *,
+    file: str = "",
+    line: int = 0,
+    column: int = 0,
+    node: str = "",
+    kind: str = "",
+    hints: Iterable[str] = (),
+) -> EdgebuildError:
     """An `EdgebuildError` with one diagnostic, to be raised by the caller."""
     return EdgebuildError(Diagnostic(text, file, line, column, node, kind, tuple(hints)))
 

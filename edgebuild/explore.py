@@ -18,6 +18,7 @@ from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem, Schedule, Task, TaskGraph
 from .memory.schedule import schedule
+from .ops.base import WHOLE
 from .request import ModelRequest
 from .target import Target
 
@@ -102,7 +103,7 @@ def storages(graph: Graph) -> dict[str, str]:
 def kernel_scratch(op: Op, graph: Graph) -> int:
     """Bytes of working memory that the op's kernel asks for."""
     kernel = ops.SPECS[op.kind].kernel
-    return kernel(op, graph).scratch if kernel is not None else 0
+    return kernel(op, graph, WHOLE).scratch if kernel is not None else 0
 
 
 def task_graph(graph: Graph, running: list[Op], storage: Mapping[str, str], scratch: Mapping[str, int]) -> TaskGraph:
@@ -147,9 +148,7 @@ def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
     return tuple(memories[:1] if request.arena == "caller" else memories)
 
 
-def layout_problem(
-    tasks: TaskGraph, order: Schedule, memories: tuple[Memory, ...]
-) -> tuple[Problem, dict[str, str]]:
+def layout_problem(tasks: TaskGraph, order: Schedule, memories: tuple[Memory, ...]) -> tuple[Problem, dict[str, str]]:
     """Buffers with their lifetimes, and the buffer of every storage: those used in place are one."""
     life = lifetimes(tasks, order)
     merged = {name: name for name in tasks.sizes}
@@ -221,4 +220,3 @@ def _does_not_fit(reason: DoesNotFit, graph: Graph, steps: tuple[Op, ...], order
     hints.append(f"over by {reason.needed - reason.capacity} B; use a target with more RAM or a smaller model")
     name, kind = (op.name, op.origin or op.kind) if op is not None else ("", "")
     return fail(text, file=graph.file, node=name, kind=kind, hints=hints)
-

@@ -13,7 +13,7 @@ import numpy as np
 from .. import ops
 from ..explore import Plan
 from ..ir import Op, Tensor
-from ..ops.base import C_TYPES, Kernel
+from ..ops.base import C_TYPES, WHOLE, Kernel
 from .environment import environment, render
 from .storage import Weights, arenas, pack
 
@@ -81,7 +81,7 @@ def program(plan: Plan) -> Program:
 def _kernel(op: Op, plan: Plan) -> Kernel:
     make = ops.SPECS[op.kind].kernel
     assert make is not None, f"{op.kind} has no kernel"
-    return make(op, plan.graph)
+    return make(op, plan.graph, WHOLE)
 
 
 def _activations(op: Op, plan: Plan) -> list[Tensor]:

@@ -68,7 +68,13 @@ def _buffers(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _surface(t: Tensor, function: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": t.name, "function": function, "dtype": t.dtype, "shape": list(t.shape), "bytes": t.bytes}
+    row: dict[str, Any] = {
+        "name": t.name,
+        "function": function,
+        "dtype": t.dtype,
+        "shape": list(t.shape),
+        "bytes": t.bytes,
+    }
     if t.quant is not None:
         row |= {"scale": t.quant.scale[0], "zero_point": t.quant.zero_point[0]}
     return row

@@ -20,8 +20,9 @@ class Builder:
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-        graph = Graph(self.graph.file, tuple(self.ops), dict(self.tensors), tuple(inputs), tuple(outputs),
-                      self.graph.arithmetic)
+        graph = Graph(
+            self.graph.file, tuple(self.ops), dict(self.tensors), tuple(inputs), tuple(outputs), self.graph.arithmetic
+        )
         return graph.with_ops(graph.ops)
 
 
@@ -72,7 +73,9 @@ class Node:
         self._add("reshape", [name], view, {"shape": shape})
         return view.name
 
-    def result(self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]) -> Tensor:
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
         """The tensor `name` that an op of this kind writes; the importers know its type."""
         raise NotImplementedError
 

@@ -36,7 +36,9 @@ class OnnxNode(Node):
         value = self._attrs.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
-    def result(self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]) -> Tensor:
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
         first = self.builder.tensors[inputs[0]]
         dtype = attrs.get("to", "float32" if first.quant is not None and first.constant else first.dtype)
         return Tensor(name, shape, dtype)
@@ -174,13 +176,18 @@ def _fold(node: OnnxNode) -> None:
 
     tensors = node.builder.tensors
     read = [n for n in node.inputs if n]
-    values = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(tensors[n].data.dtype), None)  # type: ignore[union-attr]
-              for n in read]
+    values = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(tensors[n].data.dtype), None)  # type: ignore[union-attr]
+        for n in read
+    ]
     results = [onnx.ValueInfoProto(name=n) for n in node.outputs if n]
     body = onnx.helper.make_graph([node.proto], "constant", values, results)
     model = onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", node.opset)])
-    for name, data in zip([n for n in node.outputs if n], ReferenceEvaluator(model).run(None, {n: tensors[n].data for n in read}),
-                          strict=True):
+    for name, data in zip(
+        [n for n in node.outputs if n],
+        ReferenceEvaluator(model).run(None, {n: tensors[n].data for n in read}),
+        strict=True,
+    ):
         data = np.asarray(data)
         tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
 
@@ -188,7 +195,11 @@ def _fold(node: OnnxNode) -> None:
 def _quantisation(node: OnnxNode) -> tuple[Quant, bool]:
     """Scale and zero point of a Q or DQ node, for int8 values; and whether the values are uint8."""
     scale = node.constant(1, "scale").data
-    zero = node.constant(2, "zero point").data if len(node.inputs) > 2 and node.inputs[2] else np.zeros_like(scale, np.uint8)
+    zero = (
+        node.constant(2, "zero point").data
+        if len(node.inputs) > 2 and node.inputs[2]
+        else np.zeros_like(scale, np.uint8)
+    )
     assert scale is not None and zero is not None
     if zero.dtype not in (np.int8, np.uint8, np.int32):
         raise node.error(f"quantised type {zero.dtype}", "quantise to int8")
@@ -237,7 +248,12 @@ def _read_batch_norm(node: OnnxNode) -> None:
         node.builder.tensors[name] = Tensor(name, data.shape, "float32", None, data)
     scaled = Tensor(f"{node.outputs[0]}@scaled", x.shape, x.dtype)
     node._add("mul", [x.name, f"{node.outputs[0]}@scale"], scaled, {"clamp": (None, None)})
-    node._add("add", [scaled.name, f"{node.outputs[0]}@offset"], Tensor(node.outputs[0], x.shape, x.dtype), {"clamp": (None, None)})
+    node._add(
+        "add",
+        [scaled.name, f"{node.outputs[0]}@offset"],
+        Tensor(node.outputs[0], x.shape, x.dtype),
+        {"clamp": (None, None)},
+    )
 
 
 SPECIAL = {

@@ -20,8 +20,16 @@ BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, Memory
 
 
 class TfliteNode(Node):
-    def __init__(self, builder: Builder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str],
-                 table: Any, written: Tensor) -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        name: str,
+        origin: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        table: Any,
+        written: Tensor,
+    ) -> None:
         super().__init__(builder, name, origin, inputs, outputs)
         self._table, self._written = table, written
 
@@ -40,9 +48,13 @@ class TfliteNode(Node):
     def output_dtype(self) -> str:
         return self._written.dtype
 
-    def result(self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]) -> Tensor:
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
         if shape != self._written.shape:
-            raise self.error(f"output '{name}' has shape {self._written.shape} in the file, its operands make it {shape}")
+            raise self.error(
+                f"output '{name}' has shape {self._written.shape} in the file, its operands make it {shape}"
+            )
         return self._written
 
 
@@ -103,7 +115,9 @@ def _tensors(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tenso
         if any(n < 1 for n in shape):
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
-        tensors.append(Tensor(name, shape, dtype, _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size)))
+        tensors.append(
+            Tensor(name, shape, dtype, _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size))
+        )
     return tensors
 
 
@@ -152,7 +166,9 @@ def _refuse_unknown(operators: Sequence[Any], names: Sequence[str], tensors: Seq
         if origin not in TFLITE_READERS:
             name = _node_name([tensors[i] for i in _ints(op.OutputsAsNumpy())])
             hint = "edgebuild ops lists what is supported; keep this part of the model in the application"
-            problems.append(fail(f"operator {origin} is not supported", file=file, node=name, kind=origin, hints=[hint]))
+            problems.append(
+                fail(f"operator {origin} is not supported", file=file, node=name, kind=origin, hints=[hint])
+            )
     if problems:
         raise EdgebuildError(*(d for p in problems for d in p.diagnostics))
 
@@ -164,4 +180,6 @@ def _refuse_types(node: TfliteNode, written: Tensor) -> None:
         if t.dtype == "int8" and not t.constant and (t.quant is None or not t.quant.per_tensor):
             raise node.error(f"int8 tensor '{t.name}' has no scale, or one per channel", "activations need one scale")
         if t.dtype == "int8" and t.quant is not None and not all(-128 <= z <= 127 for z in t.quant.zero_point):
-            raise node.error(f"tensor '{t.name}' has zero point {t.quant.zero_point[0]}", "int8 zero points are -128..127")
+            raise node.error(
+                f"tensor '{t.name}' has zero point {t.quant.zero_point[0]}", "int8 zero points are -128..127"
+            )

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from . import elementwise, fixedpoint, spatial
-from .base import Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 LEFT_SHIFT = 20  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
 
@@ -48,8 +48,8 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     return np.clip(total + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
-    return elementwise.kernel(op, graph, {} if is_float(graph.result(op)) else scaling(op, graph))
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    return elementwise.kernel(op, graph, form, {} if is_float(graph.result(op)) else scaling(op, graph))
 
 
 SPEC = Spec(
@@ -60,5 +60,6 @@ SPEC = Spec(
     tflite={"ADD": elementwise.from_tflite("add", "AddOptions")},
     onnx={"Add": elementwise.from_onnx("add")},
     clamps=True,
+    rows=elementwise.rows,
     limits=(elementwise.broadcastable,),
 )

@@ -25,12 +25,40 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class Form:
+    """What a kernel is wanted for: the core's features, and whether the op runs row by row.
+
+    A row is all that shares an index of the second dimension. Row by row, a call takes the number
+    `row` and computes that row of the output, to which y then points; activation operand i is a
+    ring of `rings[i]` rows in which row r stands at r modulo rings[i], or there whole if that is 0.
+    An op that reduces over rows is instead called for each of the `rows` rows of its operand: it
+    starts its sums at row 0 and writes y at the last; its scratch buffer holds them in between.
+    """
+
+    features: frozenset[str] = frozenset()
+    rings: tuple[int, ...] | None = None
+    rows: int = 0
+
+    @property
+    def rolled(self) -> bool:
+        return self.rings is not None
+
+    def at(self, row: str, operand: int = 0) -> str:
+        """C for the place of a row in an operand."""
+        ring = self.rings[operand] if self.rings is not None else 0
+        return f"(({row}) % {ring})" if ring else f"({row})"
+
+
+WHOLE = Form()
+
+
+@dataclass(frozen=True)
 class Kernel:
     """How an op is printed as C.
 
     `shape` holds the compile-time numbers; kernels of equal template and shape are one C function.
-    The function takes the activations (x, or x0, x1, ...), the output y, the constants, the
-    scalars, and the scratch buffer if there is one, in this order.
+    The function takes the activations (x, or x0, x1, ...), the output y, in row form the number
+    `row`, the constants, the scalars, and the scratch buffer if there is one, in this order.
     """
 
     template: str  # file beside the op module
@@ -55,10 +83,11 @@ class Spec:
     kind: str
     nest: Callable[[Op, Graph], Nest]
     reference: Callable[..., Array]
-    kernel: Callable[[Op, Graph], Kernel] | None = None
+    kernel: Callable[[Op, Graph, Form], Kernel] | None = None
     tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     view: bool = False
+    rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
     exact: bool = False
     float_only: bool = False
     clamps: bool = False  # takes a `clamp` attribute: a fused activation

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from . import convert, fixedpoint, spatial
-from .base import Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
 def from_tflite(low: float | None, high: float | None) -> Any:
@@ -43,10 +43,12 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     t, y = graph.operands(op)[0], graph.result(op)
     shape: dict[str, Any] = {"operation": "clamp", "N": t.elements, "x": t.dtype, "y": y.dtype}
-    shape["arithmetic"] = graph.arithmetic
+    shape |= {"arithmetic": graph.arithmetic, "rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
+    if form.rolled:
+        shape["N"] = t.elements // t.shape[1]
     scalars = spatial.float_bounds(op)
     if not is_float(y):
         m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
@@ -63,5 +65,6 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"RELU": from_tflite(0.0, None), "RELU6": from_tflite(0.0, 6.0), "RELU_N1_TO_1": from_tflite(-1.0, 1.0)},
     onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
+    rows=convert.rows,
     clamps=True,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from . import spatial
-from .base import Kernel, Spec
+from .base import Form, Kernel, Spec
 
 
 def from_tflite(node: Any) -> None:
@@ -48,13 +48,15 @@ def shapes_agree(op: Op, graph: Graph) -> str | None:
     return f"shapes {[t.shape for t in graph.operands(op)]}" if len(rest) > 1 else None
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """Runs of bytes: `outer` times, one run from each operand."""
     parts, axis = graph.operands(op), op.attrs["axis"]
     size = ITEM_BYTES[parts[0].dtype]
     runs = tuple(prod(t.shape[axis:]) * size for t in parts)
     starts = tuple(sum(runs[:i]) for i in range(len(runs)))
-    shape: dict[str, Any] = {"outer": prod(parts[0].shape[:axis]), "runs": runs, "starts": starts, "step": sum(runs)}
+    outer = prod(parts[0].shape[2 if form.rolled else 0 : axis])
+    shape: dict[str, Any] = {"rolled": form.rolled, "rings": form.rings or (0,) * len(parts)}
+    shape |= {"outer": outer, "runs": runs, "starts": starts, "step": sum(runs)}
     return Kernel("concat.c.j2", f"concat_{len(parts)}", shape)
 
 
@@ -65,6 +67,7 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"CONCATENATION": from_tflite},
     onnx={"Concat": from_onnx},
+    rows=lambda op, graph: "each" if op.attrs["axis"] > 1 and not any(t.constant for t in graph.operands(op)) else "",
     exact=True,
     limits=(shapes_agree,),
 )

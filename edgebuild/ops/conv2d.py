@@ -13,7 +13,7 @@ import numpy as np
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
 from . import spatial
-from .base import Kernel, Spec, clip_float, is_float, zero_of
+from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
 def from_tflite(node: Any) -> None:
@@ -67,15 +67,28 @@ def channels_agree(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, w = graph.operands(op)[:2]
     y = graph.result(op)
     (sy, sx), (fh, fw) = op.attrs["stride"], w.shape[1:3]
     assert w.data is not None
     shape = {
-        "H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2], "K": y.shape[3],
-        "FH": fh, "FW": fw, "SY": sy, "SX": sx, "PY": op.attrs["pad"][0], "PX": op.attrs["pad"][1],
-        "DY": op.attrs["dilation"][0], "DX": op.attrs["dilation"][1], "float": is_float(x),
+        "H": x.shape[1],
+        "W": x.shape[2],
+        "C": x.shape[3],
+        "OH": y.shape[1],
+        "OW": y.shape[2],
+        "K": y.shape[3],
+        "FH": fh,
+        "FW": fw,
+        "SY": sy,
+        "SX": sx,
+        "PY": op.attrs["pad"][0],
+        "PX": op.attrs["pad"][1],
+        "DY": op.attrs["dilation"][0],
+        "DX": op.attrs["dilation"][1],
+        "float": is_float(x),
+        **spatial.rolled(form),
     }
     stem = f"conv2d_{fh}x{fw}_s{sy}_c{x.shape[3]}_k{y.shape[3]}"
     constants = spatial.sum_constants(op, graph, w.data)
@@ -90,5 +103,6 @@ SPEC = Spec(
     tflite={"CONV_2D": from_tflite},
     onnx={"Conv": from_onnx},
     clamps=True,
+    rows=spatial.rows,
     limits=(spatial.window_limit, channels_agree, spatial.symmetric_weights),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
 from . import fixedpoint
-from .base import Kernel, Spec, scale_of, zero_of
+from .base import Form, Kernel, Spec, scale_of, zero_of
 
 TFLITE_TYPES = {0: "float32", 2: "int32", 9: "int8"}
 
@@ -68,15 +68,25 @@ def known_types(op: Op, graph: Graph) -> str | None:
     for t in (x, y):
         if t.dtype not in ("float32", "int32", "int8"):
             return f"type {t.dtype}"
-        if op.kind != "cast" and t.dtype != "float32" and (t.dtype != "int8" or t.quant is None or not t.quant.per_tensor):
+        if (
+            op.kind != "cast"
+            and t.dtype != "float32"
+            and (t.dtype != "int8" or t.quant is None or not t.quant.per_tensor)
+        ):
             return f"'{t.name}' is {t.dtype}, {t.quant}"
     return None
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def rows(op: Op, graph: Graph) -> str:
+    return "each" if len(graph.result(op).shape) > 1 else ""
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, y = graph.operands(op)[0], graph.result(op)
     shape: dict[str, Any] = {"operation": op.kind, "N": x.elements, "x": x.dtype, "y": y.dtype}
-    shape["arithmetic"] = graph.arithmetic
+    shape |= {"arithmetic": graph.arithmetic, "rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
+    if form.rolled:
+        shape["N"] = x.elements // x.shape[1]
     scalars: dict[str, int | float] = {}
     if op.kind == "quantize":
         scalars = {"scale": scale_of(y), "y_zero": zero_of(y)}
@@ -88,10 +98,35 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars)
 
 
-CAST = Spec("cast", nest, cast_reference, kernel, {"CAST": cast_from_tflite}, {"Cast": cast_from_onnx},
-            float_only=True, limits=(known_types,))
-QUANTIZE = Spec("quantize", nest, quantize_reference, kernel, {"QUANTIZE": quantize_from_tflite}, float_only=True,
-                limits=(known_types,))
-DEQUANTIZE = Spec("dequantize", nest, dequantize_reference, kernel, {"DEQUANTIZE": dequantize_from_tflite},
-                  float_only=True, limits=(known_types,))
-REQUANTIZE = Spec("requantize", nest, requantize_reference, kernel, limits=(known_types,))
+CAST = Spec(
+    "cast",
+    nest,
+    cast_reference,
+    kernel,
+    {"CAST": cast_from_tflite},
+    {"Cast": cast_from_onnx},
+    rows=rows,
+    float_only=True,
+    limits=(known_types,),
+)
+QUANTIZE = Spec(
+    "quantize",
+    nest,
+    quantize_reference,
+    kernel,
+    {"QUANTIZE": quantize_from_tflite},
+    rows=rows,
+    float_only=True,
+    limits=(known_types,),
+)
+DEQUANTIZE = Spec(
+    "dequantize",
+    nest,
+    dequantize_reference,
+    kernel,
+    {"DEQUANTIZE": dequantize_from_tflite},
+    rows=rows,
+    float_only=True,
+    limits=(known_types,),
+)
+REQUANTIZE = Spec("requantize", nest, requantize_reference, kernel, rows=rows, limits=(known_types,))

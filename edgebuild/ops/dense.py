@@ -9,7 +9,7 @@ import numpy as np
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
 from . import spatial
-from .base import Kernel, Spec, clip_float, is_float, zero_of
+from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
 def from_tflite(node: Any) -> None:
@@ -43,7 +43,9 @@ def from_onnx_matmul(node: Any) -> None:
     x, w = node.tensor(0), node.constant(1, "second operand")
     if len(w.shape) != 2:
         raise node.error(f"second operand has shape {w.shape}", "only a matrix of weights is supported")
-    rows = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (x.elements // w.shape[0], w.shape[0]))
+    rows = (
+        node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (x.elements // w.shape[0], w.shape[0]))
+    )
     node.emit_as("dense", [rows, node.permuted(w, (1, 0))], (*x.shape[:-1], w.shape[1]), clamp=(None, None))
 
 
@@ -70,12 +72,16 @@ def columns_agree(op: Op, graph: Graph) -> str | None:
     return None
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, w = graph.operands(op)[:2]
     assert w.data is not None
     shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)}
     constants = spatial.sum_constants(op, graph, w.data)
     stem = f"dense_c{w.shape[1]}_k{w.shape[0]}"
+    if form.rolled:
+        shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0}
+        scalars, size = spatial.sum_scalars(op, graph), 4 * w.shape[0]
+        return Kernel("dense_rows.c.j2", f"{stem}_by_rows", shape, constants, scalars, scratch=size)
     return Kernel("dense.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
 
 
@@ -87,5 +93,6 @@ SPEC = Spec(
     tflite={"FULLY_CONNECTED": from_tflite},
     onnx={"Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     clamps=True,
+    rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 else "",
     limits=(columns_agree, spatial.symmetric_weights),
 )

@@ -7,7 +7,7 @@ from typing import Any
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Graph, Op, Tensor
 from . import spatial
-from .base import Constant, Kernel, is_float, zero_of
+from .base import Constant, Form, Kernel, is_float, zero_of
 
 
 def from_tflite(kind: str, options_type: str) -> Any:
@@ -61,13 +61,21 @@ def _strides(t: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (0,) * (4 - len(shape)) + tuple(strides)
 
 
-def kernel(op: Op, graph: Graph, scaling: dict[str, int | float]) -> Kernel:
+def rows(op: Op, graph: Graph) -> str:
+    """Rows by themselves, if both operands have all of them."""
+    a, b = graph.operands(op)
+    return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
+
+
+def kernel(op: Op, graph: Graph, form: Form, scaling: dict[str, int | float]) -> Kernel:
     """The loop over all elements; `scaling` are the scalar parameters of the quantised form."""
     a, b = graph.operands(op)
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
-    shape["N"] = y.elements
+    shape |= {"N": y.elements, "rolled": form.rolled, "rings": form.rings or (0, 0)}
+    if form.rolled:
+        shape["N"] = y.elements // y.shape[1]
     if not flat:
         shape["dims"] = (1,) * (4 - len(y.shape)) + y.shape
         shape["step0"], shape["step1"] = _strides(a, y.shape), _strides(b, y.shape)

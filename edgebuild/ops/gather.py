@@ -9,7 +9,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Whole
 from ..ir import ITEM_BYTES, Array, Graph, Op
-from .base import Constant, Kernel, Spec
+from .base import Constant, Form, Kernel, Spec
 
 
 def from_tflite(node: Any) -> None:
@@ -46,11 +46,19 @@ def constant_table(op: Op, graph: Graph) -> str | None:
     return None if index.dtype == "int32" else f"indices are {index.dtype}"
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     table, index = graph.operands(op)
     assert table.data is not None
     row = prod(table.shape[1:])
-    shape: dict[str, Any] = {"N": index.elements, "rows": table.shape[0], "row_bytes": row * ITEM_BYTES[table.dtype]}
+    count = index.elements // index.shape[1] if form.rolled else index.elements
+    ring = form.rings[0] if form.rings else 0
+    shape: dict[str, Any] = {
+        "N": count,
+        "rolled": form.rolled,
+        "ring": ring,
+        "rows": table.shape[0],
+        "row_bytes": row * ITEM_BYTES[table.dtype],
+    }
     return Kernel("gather.c.j2", f"gather_{table.shape[0]}x{row}", shape, (Constant("table", table.data, "table"),))
 
 
@@ -61,6 +69,7 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"GATHER": from_tflite},
     onnx={"Gather": from_onnx},
+    rows=lambda op, graph: "each" if len(graph.operands(op)[1].shape) > 1 else "",
     exact=True,
     limits=(constant_table,),
 )

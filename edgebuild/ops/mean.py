@@ -10,7 +10,7 @@ import numpy as np
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import fixedpoint
-from .base import Kernel, Spec, is_float, scale_of, zero_of
+from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
 
 
 def from_tflite(node: Any) -> None:
@@ -24,7 +24,9 @@ def from_onnx(node: Any) -> None:
     """Axes are an attribute up to opset 17 and an operand from 18 on."""
     x = node.tensor(0)
     listed = node.constant(1, "axes").data if len(node.inputs) > 1 and node.inputs[1] else node.attr("axes", None)
-    axes = sorted({int(a) % len(x.shape) for a in np.ravel(listed)}) if listed is not None else list(range(len(x.shape)))
+    axes = (
+        sorted({int(a) % len(x.shape) for a in np.ravel(listed)}) if listed is not None else list(range(len(x.shape)))
+    )
     node.emit_as("mean", node.inputs[:1], _kept(x, axes, bool(node.attr("keepdims", 1))), axes=tuple(axes))
 
 
@@ -62,7 +64,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     return np.clip(scaled + zero_of(y), -128, 127).astype(np.int8)
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """Loops over kept and averaged dimensions, each with its extent and step in the input."""
     (x,) = graph.operands(op)
     y, axes = graph.result(op), op.attrs["axes"]
@@ -73,11 +75,14 @@ def kernel(op: Op, graph: Graph) -> Kernel:
     shape["kept"] = tuple((x.shape[d], steps[d]) for d in kept)
     shape["averaged"] = tuple((x.shape[d], steps[d]) for d in axes)
     stem = f"mean_{count}_of_{'x'.join(map(str, x.shape))}"
-    if is_float(x):
-        return Kernel("mean.c.j2", stem, shape)
-    m = multiplier(op, graph)
-    scalars: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": zero_of(y)}
-    scalars |= {"multiplier": m.mantissa, "shift": m.shift}
+    scalars: dict[str, int | float] = {}
+    if not is_float(x):
+        m = multiplier(op, graph)
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+    if form.rolled:
+        shape |= {"averaged": tuple((x.shape[d], steps[d]) for d in axes if d != 1), "N": y.elements}
+        shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0, "row": x.elements // x.shape[1]}
+        return Kernel("mean_rows.c.j2", f"{stem}_by_rows", shape, (), scalars, scratch=4 * y.elements)
     return Kernel("mean.c.j2", stem, shape, (), scalars)
 
 
@@ -88,4 +93,5 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"MEAN": from_tflite},
     onnx={"ReduceMean": from_onnx},
+    rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] else "",
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from . import elementwise, fixedpoint, spatial
-from .base import Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
 def scaling(op: Op, graph: Graph) -> dict[str, int | float]:
@@ -26,8 +26,8 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
-    return elementwise.kernel(op, graph, {} if is_float(graph.result(op)) else scaling(op, graph))
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    return elementwise.kernel(op, graph, form, {} if is_float(graph.result(op)) else scaling(op, graph))
 
 
 SPEC = Spec(
@@ -38,5 +38,6 @@ SPEC = Spec(
     tflite={"MUL": elementwise.from_tflite("mul", "MulOptions")},
     onnx={"Mul": elementwise.from_onnx("mul")},
     clamps=True,
+    rows=elementwise.rows,
     limits=(elementwise.broadcastable,),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..axes import Nest, Offset
 from ..ir import Array, Graph, Op
-from .base import Kernel, Spec, zero_of
+from .base import Form, Kernel, Spec, zero_of
 
 
 def from_tflite(node: Any) -> None:
@@ -72,7 +72,7 @@ def growing(op: Op, graph: Graph) -> str | None:
     return f"{rank} dimensions" if rank > 4 else None
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
     rank = len(x.shape)

@@ -12,7 +12,7 @@ import numpy as np
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
 from . import fixedpoint, spatial
-from .base import Constant, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
 def from_tflite(kind: str) -> Any:
@@ -100,16 +100,36 @@ def same_quantisation(op: Op, graph: Graph) -> str | None:
     return f"input is {x.quant}, output is {y.quant}"
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def average_rows(op: Op, graph: Graph) -> str:
+    """An average over all rows is a sum that rows are added to as they come."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    whole = y.shape[1] == 1 and op.attrs["window"][0] == x.shape[1] and not any(op.attrs["pad"])
+    return "reduce" if whole else spatial.rows(op, graph)
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
     window, stride, pad = op.attrs["window"], op.attrs["stride"], op.attrs["pad"]
     average, integer = op.kind == "avg_pool2d", not is_float(x)
     shape = {
-        "H": x.shape[1], "W": x.shape[2], "C": x.shape[3], "OH": y.shape[1], "OW": y.shape[2],
-        "FH": window[0], "FW": window[1], "SY": stride[0], "SX": stride[1], "PY": pad[0], "PX": pad[1],
-        "DY": op.attrs.get("dilation", (1, 1))[0], "DX": op.attrs.get("dilation", (1, 1))[1],
-        "average": average, "float": not integer, "count_pad": bool(_counts_pad(op)),
+        "H": x.shape[1],
+        "W": x.shape[2],
+        "C": x.shape[3],
+        "OH": y.shape[1],
+        "OW": y.shape[2],
+        "FH": window[0],
+        "FW": window[1],
+        "SY": stride[0],
+        "SX": stride[1],
+        "PY": pad[0],
+        "PX": pad[1],
+        "DY": op.attrs.get("dilation", (1, 1))[0],
+        "DX": op.attrs.get("dilation", (1, 1))[1],
+        "average": average,
+        "float": not integer,
+        "count_pad": bool(_counts_pad(op)),
+        **spatial.rolled(form),
         "scaled": average and integer and graph.arithmetic == "onnx",
     }
     constants: tuple[Constant, ...] = ()
@@ -126,6 +146,9 @@ def kernel(op: Op, graph: Graph) -> Kernel:
         else:
             constants = (Constant("multiplier", mantissa, "Q0.31 by count"), Constant("shift", shift, "by count"))
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
+    if form.rolled and average_rows(op, graph) == "reduce":
+        shape["rows"], size = form.rows, 4 * y.elements
+        return Kernel("sum_rows.c.j2", f"{stem}_by_rows", shape, constants, scalars, scratch=size)
     return Kernel("pool2d.c.j2", stem, shape, constants, scalars)
 
 
@@ -136,6 +159,7 @@ MAX = Spec(
     kernel=kernel,
     tflite={"MAX_POOL_2D": from_tflite("max_pool2d")},
     onnx={"MaxPool": from_onnx("max_pool2d")},
+    rows=spatial.rows,
     exact=True,
     clamps=True,
     limits=(spatial.window_limit, same_quantisation),
@@ -147,6 +171,7 @@ AVERAGE = Spec(
     kernel=kernel,
     tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d")},
     onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
+    rows=average_rows,
     clamps=True,
     limits=(spatial.window_limit, same_quantisation),
 )

@@ -14,7 +14,7 @@ import numpy as np
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
 from . import fixedpoint
-from .base import Constant, Kernel, Spec, is_float, scale_of, zero_of
+from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 
 INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
 
@@ -87,7 +87,7 @@ def output_quantisation(op: Op, graph: Graph) -> str | None:
     return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
     size = x.shape[-1]

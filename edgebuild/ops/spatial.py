@@ -10,7 +10,7 @@ import numpy as np
 from ..axes import Window
 from ..ir import Array, Graph, Op, Quant, Tensor
 from . import fixedpoint
-from .base import Constant, quant_of, scale_of, zero_of
+from .base import Constant, Form, quant_of, scale_of, zero_of
 
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
 TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
@@ -38,7 +38,9 @@ def tflite_window(node: Any, options: Any, window: Sequence[int], dilation: Sequ
     size = node.tensor(0).shape[1:3]
     stride = (options.StrideH(), options.StrideW())
     if min(*stride, *dilation, *window) < 1:
-        raise node.error(f"stride {stride}, dilation {tuple(dilation)}, window {tuple(window)}", "all must be at least 1")
+        raise node.error(
+            f"stride {stride}, dilation {tuple(dilation)}, window {tuple(window)}", "all must be at least 1"
+        )
     same = options.Padding() == 0
     pad = same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
     clamp = tflite_clamp(node, options.FusedActivationFunction())
@@ -63,8 +65,9 @@ def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
     return {"stride": stride, "dilation": dilation, "pad": pad, "clamp": (None, None)}
 
 
-def _ceil_pad(size: Sequence[int], window: Sequence[int], stride: Sequence[int], dilation: Sequence[int],
-              pad: Sequence[int]) -> Pad:
+def _ceil_pad(
+    size: Sequence[int], window: Sequence[int], stride: Sequence[int], dilation: Sequence[int], pad: Sequence[int]
+) -> Pad:
     """Enough padding at the end that the floor rule gives ONNX's ceil_mode output size."""
     out = list(pad)
     for i in range(2):
@@ -109,6 +112,16 @@ def taps(x: Array, op: Op, window: Sequence[int], out: Sequence[int], fill: floa
             y0, x0 = fy * dilation[0], fx * dilation[1]
             y1, x1 = y0 + (out[0] - 1) * stride[0] + 1, x0 + (out[1] - 1) * stride[1] + 1
             yield fy, fx, padded[:, y0 : y1 : stride[0], x0 : x1 : stride[1], :]
+
+
+def rows(op: Op, graph: Graph) -> str:
+    """Output rows one by one, each from the input rows under its window."""
+    return "each"
+
+
+def rolled(form: Form) -> dict[str, Any]:
+    """What a template needs to find input rows: `at` wraps the expression of a row's number."""
+    return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
 
 
 # Requantisation of an int32 sum of products to the int8 output ---------------------------------

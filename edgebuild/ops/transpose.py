@@ -9,7 +9,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
-from .base import Kernel, Spec
+from .base import Form, Kernel, Spec
 
 
 def from_tflite(node: Any) -> None:
@@ -36,14 +36,20 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 def valid_permutation(op: Op, graph: Graph) -> str | None:
     """The permutation names every dimension once."""
     rank = len(graph.operands(op)[0].shape)
-    return None if sorted(op.attrs["perm"]) == list(range(rank)) else f"permutation {op.attrs['perm']} of {rank} dimensions"
+    return (
+        None
+        if sorted(op.attrs["perm"]) == list(range(rank))
+        else f"permutation {op.attrs['perm']} of {rank} dimensions"
+    )
 
 
-def kernel(op: Op, graph: Graph) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
-    loops = tuple((x.shape[p], steps[p]) for p in op.attrs["perm"])
-    shape: dict[str, Any] = {"loops": loops, "item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
+    turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))
+    loops = tuple((x.shape[p], steps[p]) for p in (op.attrs["perm"][d] for d in turn))
+    shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
+    shape |= {"loops": loops, "item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
     return Kernel("transpose.c.j2", f"transpose_{'x'.join(map(str, x.shape))}", shape)
 
 
@@ -54,6 +60,7 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"TRANSPOSE": from_tflite},
     onnx={"Transpose": from_onnx},
+    rows=lambda op, graph: "each" if len(op.attrs["perm"]) > 1 else "",
     exact=True,
     limits=(valid_permutation,),
 )

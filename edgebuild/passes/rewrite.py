@@ -81,7 +81,9 @@ def _apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
         ops += inserted.get(op.outputs[0], ()) if op.outputs[0] in removed else (op,)
     names = {old: new for e in edits for old, new in e.rename.items()}
     pool = {**graph.tensors, **{t.name: t for e in edits for t in e.tensors}}
-    return drop_dead(sort_ops(rename(Graph(graph.file, tuple(ops), pool, graph.inputs, graph.outputs, graph.arithmetic), names)))
+    return drop_dead(
+        sort_ops(rename(Graph(graph.file, tuple(ops), pool, graph.inputs, graph.outputs, graph.arithmetic), names))
+    )
 
 
 def drop_dead(graph: Graph) -> Graph:

@@ -20,7 +20,9 @@ def fold_constant(op: Op, view: View) -> Edit | None:
     if not operands or not all(t.constant for t in operands):
         return None
     spec, first = ops.SPECS[op.kind], operands[0]
-    if any(t.quant is not None for t in operands) and not (spec.exact and first.quant is not None and first.quant.per_tensor):
+    if any(t.quant is not None for t in operands) and not (
+        spec.exact and first.quant is not None and first.quant.per_tensor
+    ):
         return None
     data = np.ascontiguousarray(spec.reference(op, view.graph, *(t.data for t in operands)))
     y = view.tensor(op.outputs[0])
@@ -68,7 +70,9 @@ def fold_scale(op: Op, view: View) -> Edit | None:
         bias = view.tensor(first.inputs[2])
         assert bias.data is not None
         scaled.append(_derived(bias, bias.data.ravel() * factor, op))
-    joined = replace(first, inputs=(first.inputs[0], *(t.name for t in scaled)), outputs=op.outputs, attrs=_merged(first, op))
+    joined = replace(
+        first, inputs=(first.inputs[0], *(t.name for t in scaled)), outputs=op.outputs, attrs=_merged(first, op)
+    )
     return Edit((first, op), (joined,), tuple(scaled))
 
 
