@@ -102,7 +102,7 @@ def _model(args: argparse.Namespace) -> int:
     from .artifacts import publish, write_atomic
     from .compile import compile_model, summary
     from .doors import code_files
-    from .emit.code import identifier
+    from .emit.names import identifier
     from .run import depfile
     from .target import load_target
 

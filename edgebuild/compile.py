@@ -74,9 +74,11 @@ def inspect(source: Path, after: str, target: str) -> str:
     if after != "plan":
         return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
     decided = plan_model(model_request(source, "model", target, {}), load_target(target))
-    rows = [f"{'step':>4} {'live B':>9} {'MACs':>10}  op"]
-    for step, op in enumerate(decided.steps):
-        macs = ops.nest(op, decided.graph).mac_count
-        rows.append(f"{step:>4} {decided.schedule.profile[step]:>9} {macs:>10}  {op.kind} '{op.name.split(';')[0]}'")
+    rows = [f"{'step':>4} {'live B':>9} {'calls':>6} {'MACs':>10}  op"]
+    for step, section in enumerate(decided.steps):
+        for i, op in enumerate(section.ops):
+            head = f"{step:>4} {decided.schedule.profile[step]:>9} {section.calls:>6}" if i == 0 else " " * 21
+            macs = ops.nest(op, decided.graph).mac_count
+            rows.append(f"{head} {macs:>10}  {op.kind} '{op.name.split(';')[0]}'")
     rows.append(f"arena {decided.arena_bytes} B, peak {decided.schedule.peak} B, bound {decided.schedule.bound} B")
     return dump(decided.graph) + "\n".join(rows) + "\n"

@@ -1,28 +1,28 @@
-"""From a canonical graph to a plan: schedule, layout, check.
+"""From a canonical graph to a plan: schedule, sections, layout, check.
 
 `memory/` knows no networks and `ops/` knows no memory; this module puts the one in terms of the
-other. A *storage* is a run of bytes that one tensor, its views and whatever overwrites it in place
-share; it is named after its first tensor.
+other. A *storage* is a run of bytes that a tensor and its views share; it is named after the tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from . import ops
 from .axes import elementwise
 from .errors import EdgebuildError, fail
-from .ir import ITEM_BYTES, Graph, Op
+from .ir import Graph, Op
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
-from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem, Schedule, Task, TaskGraph
+from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem, Schedule, Task, TaskGraph
 from .memory.schedule import schedule
-from .ops.base import WHOLE
+from .replay import replay
 from .request import ModelRequest
+from .rolling import RollingGraph
+from .sections import ALIGN, Cutter, Section, narrows, untiled
 from .target import Target
-
-ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 
 
 @dataclass(frozen=True)
@@ -35,60 +35,81 @@ class Placed:
     first: int
     last: int
     view_of: str | None = None  # the tensor whose bytes these are
-    overlaps: str | None = None  # the tensor that it overwrites in place
+    overlaps: str | None = None  # the tensor whose bytes it grows into
+    rows: int = 0  # of a ring; 0: the tensor is there whole
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that code generation needs. `steps` are the ops that run, in order; views do not run."""
+    """All that code generation needs. `steps` run in order; views do not run."""
 
     name: str
     graph: Graph
+    rolling: RollingGraph
     target: Target
     request: ModelRequest
-    steps: tuple[Op, ...]
-    scratch: Mapping[str, Place]  # by op output
+    steps: tuple[Section, ...]
+    places: Mapping[str, Place]  # of storages, and of what a step needs for itself
     buffers: tuple[Placed, ...]
     schedule: Schedule
     layout: Layout
     weights_memory: str
+    untiled_bytes: int  # peak of the same ops run whole
 
     @property
     def arena_bytes(self) -> int:
         return self.layout.height
 
-    def place(self, tensor: str) -> Place:
-        return next(b.place for b in self.buffers if b.tensor == tensor)
+    @property
+    def tiled(self) -> bool:
+        return any(s.rolled for s in self.steps)
+
+
+def features_of(target: Target) -> frozenset[str]:
+    """What kernels may use: the instruction set and its extensions."""
+    return frozenset((target.core.isa, *target.core.features))
 
 
 def plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     """The best plan found for a canonical graph. Raises EdgebuildError if it does not fit the target."""
-    storage = storages(graph)
+    rolling = RollingGraph(graph, storages(graph))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
-    scratch = {op.outputs[0]: kernel_scratch(op, graph) for op in running}
-    tasks = task_graph(graph, running, storage, scratch)
+    tasks = task_graph(rolling, running)
     order = schedule(tasks)
     check_schedule(tasks, order)
-    steps = tuple(running[i] for i in order.order)
-    problem, merged = layout_problem(tasks, order, arena_memories(target, request))
-    try:
-        found = layout(problem, time_limit=request.time_limit)
-    except DoesNotFit as reason:
-        raise _does_not_fit(reason, graph, steps, order) from None
-    check_layout(problem, found)
-    places = {name: found.places[merged[name]] for name in tasks.sizes if merged[name] in found.places}
-    return Plan(
+    cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target))
+    whole = untiled(cutter)
+    peak = max(cutter.profile(whole), default=0)
+    found, memories, failure = None, arena_memories(target, request), None
+    for steps in _candidates(cutter, whole, memories, request):
+        try:
+            found = _place(cutter, steps, memories, request)
+            break
+        except DoesNotFit as reason:
+            failure = failure or _does_not_fit(reason, cutter, steps)
+    if found is None:
+        assert failure is not None
+        raise failure
+    steps, placed, places = found
+    profile = cutter.profile(steps)
+    if steps is not whole:
+        order = Schedule(tuple(range(len(steps))), profile, max(profile), max(profile), False, "rolling sections", ())
+    result = Plan(
         name=request.name,
         graph=graph,
+        rolling=rolling,
         target=target,
         request=request,
         steps=steps,
-        scratch={name: places[_scratch_name(name)] for name, size in scratch.items() if size},
-        buffers=_placed(graph, steps, storage, places, order),
-        schedule=order,
-        layout=found,
+        places=places,
+        buffers=_buffers(cutter, steps, places),
+        schedule=replace(order, order=tuple(range(len(steps))), profile=profile),
+        layout=placed,
         weights_memory=next(m.name for m in target.memories if "weights" in m.roles),
+        untiled_bytes=peak,
     )
+    replay(rolling, steps, places)
+    return result
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -100,123 +121,150 @@ def storages(graph: Graph) -> dict[str, str]:
     return root
 
 
-def kernel_scratch(op: Op, graph: Graph) -> int:
-    """Bytes of working memory that the op's kernel asks for."""
-    kernel = ops.SPECS[op.kind].kernel
-    return kernel(op, graph, WHOLE).scratch if kernel is not None else 0
-
-
-def task_graph(graph: Graph, running: list[Op], storage: Mapping[str, str], scratch: Mapping[str, int]) -> TaskGraph:
-    """The graph as tasks on storages. A result may overwrite an operand that it reads element by element."""
-    sizes = {root: _aligned(graph.tensors[root].bytes) for root in dict.fromkeys(storage.values())}
+def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
+    """The ops as tasks on storages. A result may overwrite an operand that it reads element by element."""
+    graph, storage = rolling.graph, rolling.storage
+    sizes = {root: aligned_bytes(graph, root) for root in dict.fromkeys(storage.values())}
     tasks = []
     for op in running:
         y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
-        relation, writes = ops.nest(op, graph), [y]
-        pairs = tuple(
+        relation = ops.nest(op, graph)
+        pairs = [
             (storage[n], y)
             for position, n in enumerate(op.inputs)
-            if n in storage and elementwise(relation, position) and _narrows(graph, n, y)
-        )
-        if scratch[y]:
-            writes.append(_scratch_name(y))
-            sizes[writes[-1]] = _aligned(scratch[y])
-        tasks.append(Task(op.name, tuple(reads), tuple(writes), tuple(dict.fromkeys(pairs))))
+            if n in storage and elementwise(relation, position) and narrows(graph, n, y)
+        ]
+        tasks.append(Task(op.name, tuple(reads), (y,), tuple(dict.fromkeys(pairs))))
     inputs = tuple(dict.fromkeys(storage[n] for n in graph.inputs if n in storage))
     outputs = tuple(dict.fromkeys(storage[n] for n in graph.outputs))
     return TaskGraph(tuple(tasks), sizes, inputs, outputs)
 
 
-def _narrows(graph: Graph, x: str, y: str) -> bool:
-    """Elements do not grow, so writing result i never reaches operand i + 1."""
-    return ITEM_BYTES[graph.tensors[y].dtype] <= ITEM_BYTES[graph.tensors[x].dtype]
-
-
-def _scratch_name(output: str) -> str:
-    return f"{output} (scratch)"
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
+def aligned_bytes(graph: Graph, tensor: str) -> int:
+    return -(-graph.tensors[tensor].bytes // ALIGN) * ALIGN
 
 
 def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
     """Where activations may go, best first; `--ram` limits what the first may give."""
     memories = [Memory(m.name, m.size) for m in target.memories if "arena" in m.roles]
     if request.ram is not None:
-        return (Memory(memories[0].name, request.ram),)
+        return (Memory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)
     return tuple(memories[:1] if request.arena == "caller" else memories)
 
 
-def layout_problem(tasks: TaskGraph, order: Schedule, memories: tuple[Memory, ...]) -> tuple[Problem, dict[str, str]]:
-    """Buffers with their lifetimes, and the buffer of every storage: those used in place are one."""
-    life = lifetimes(tasks, order)
-    merged = {name: name for name in tasks.sizes}
-    for read, written in sorted(order.in_place, key=lambda pair: life[pair[1]][0]):
-        merged[written] = merged[read]
+def _candidates(
+    cutter: Cutter, whole: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
+) -> list[tuple[Section, ...]]:
+    """The cuts to try, best first, until one fits.
+
+    tile off: none but the whole ops. rolling, or auto for least RAM: the least peak. auto else:
+    the whole ops if they fit, then the fewest calls within the memory, then the least peak.
+    """
+    if request.tile in ("fdt", "ffmt"):
+        hints = ["use --tile rolling: it takes less memory and computes nothing twice"]
+        raise fail(f"option 'tile': '{request.tile}' is not available", hints=hints)
+    if request.tile == "off" or not cutter.order:
+        return [whole]
+    if request.tile == "rolling" or request.objective == "ram":
+        return [cutter.cut(), whole]
+    room = sum(m.capacity or 0 for m in memories)
+    if max(cutter.profile(whole)) <= room and all(m.capacity is None or m.capacity > 2**28 for m in memories):
+        return [whole]
+    return [whole, *(cutter.cut(limit) for limit in (room, room - room // 16, 0))]
+
+
+def _place(
+    cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
+) -> tuple[tuple[Section, ...], Layout, dict[str, Place]]:
+    problem, inside = layout_problem(cutter, steps, memories)
+    found = layout(problem, time_limit=request.time_limit)
+    check_layout(problem, found)
+    places = {}
+    for name, (group, offset) in inside.items():
+        base = found.places[group]
+        places[name] = Place(base.memory, base.offset + offset)
+    return steps, found, places
+
+
+def layout_problem(
+    cutter: Cutter, steps: Sequence[Section], memories: Sequence[Memory]
+) -> tuple[Problem, dict[str, tuple[str, int]]]:
+    """Buffers with their lifetimes, and for every storage its buffer and the offset in it.
+
+    Storages that overlap on purpose are one buffer whose extent changes over time: the operand,
+    then both, then the result.
+    """
+    life = cutter.steps_of(steps)
+    sizes = {**{n: cutter.sizes[n] for n in life if n in cutter.sizes}}
+    for step, section in enumerate(steps):
+        for name, size in section.inner.items():
+            life[name], sizes[name] = (step, step), size
+    group, shift = {n: n for n in life}, dict.fromkeys(life, 0)
+    for section in steps:
+        if (best := cutter.best_overlap(section)) is not None:
+            group[best.result] = group[best.operand]
+            shift[best.result] = shift[best.operand] - best.distance
     members: dict[str, list[str]] = {}
-    for name, buffer in merged.items():
+    for name, buffer in group.items():
         members.setdefault(buffer, []).append(name)
-    buffers = tuple(
-        Buffer(
-            buffer,
-            max(tasks.sizes[n] for n in names),
-            min(life[n][0] for n in names),
-            max(life[n][1] for n in names) + 1,
-            ALIGN,
-        )
-        for buffer, names in members.items()
-    )
-    return Problem(buffers, memories), merged
+    buffers, inside = [], {}
+    for buffer, names in members.items():
+        low = min(shift[n] for n in names)
+        inside |= {n: (buffer, shift[n] - low) for n in names}
+        buffers.append(_buffer(buffer, {n: (*life[n], shift[n] - low, sizes[n]) for n in names}))
+    return Problem(tuple(buffers), tuple(memories)), inside
 
 
-def lifetimes(tasks: TaskGraph, order: Schedule) -> dict[str, tuple[int, int]]:
-    """First and last step of every storage, both inclusive."""
-    end = max(len(order.order) - 1, 0)
-    life: dict[str, tuple[int, int]] = {name: (0, 0) for name in tasks.inputs}
-    for step, index in enumerate(order.order):
-        task = tasks.tasks[index]
-        for name in (*task.reads, *task.writes):
-            life[name] = (life.get(name, (step, step))[0], step)
-    used = {name for task in tasks.tasks for name in task.reads}
-    keep = {*tasks.outputs, *(n for n in tasks.inputs if n not in used)}
-    return {name: (first, end if name in keep else last) for name, (first, last) in life.items()}
+def _buffer(name: str, members: Mapping[str, tuple[int, int, int, int]]) -> Buffer:
+    """One buffer from members (first step, last step, offset, size): its extent at every step."""
+    times = sorted({t for first, last, _, _ in members.values() for t in (first, last + 1)})
+    phases = []
+    for lower, upper in pairwise(times):
+        live = [(at, at + size) for first, last, at, size in members.values() if first <= lower <= last]
+        if live:
+            low = min(a for a, _ in live)
+            phases.append(Phase(lower, upper, low, max(b for _, b in live) - low))
+    extent = max(p.offset + p.size for p in phases)
+    return Buffer(name, extent, times[0], times[-1], ALIGN, (), tuple(phases) if len(phases) > 1 else ())
 
 
-def _placed(
-    graph: Graph, steps: tuple[Op, ...], storage: Mapping[str, str], places: Mapping[str, Place], order: Schedule
-) -> tuple[Placed, ...]:
+def _buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:
     """Every activation with its place and life, in the order of first use."""
-    end = max(len(steps) - 1, 0)
-    life: dict[str, tuple[int, int]] = {name: (0, 0) for name in graph.inputs}
-    for step, op in enumerate(steps):
-        for name in (*op.inputs, *op.outputs):
-            if name in storage:
-                root = storage[name]
-                life[root] = (life.get(root, (step, step))[0], step)
-                life[name] = (life.get(name, life[root])[0], step)
-    for name in graph.outputs:
-        for alias in {name, storage[name]}:
-            life[alias] = (life.get(alias, (0, end))[0], end)
-    over = {written: read for read, written in order.in_place}
-    found = []
-    for name in storage:
-        first, last = life.get(name, life[storage[name]])
-        view = storage[name] if storage[name] != name else None
+    graph, storage = cutter.graph, cutter.rolling.storage
+    life, found = cutter.steps_of(steps), []
+    over = {o.result: o.operand for s in steps if (o := cutter.best_overlap(s)) is not None}
+    for step, section in enumerate(steps):
+        if section.rolled is not None:
+            for name, rows in section.rolled.rings.items():
+                size = section.inner[name]
+                found.append(Placed(name, size, places[name], step, step, rows=rows))
+            for name, home in section.rolled.inside.items():
+                size, rows = graph.tensors[name].bytes // max(1, graph.tensors[name].shape[1]), 1
+                place = places[home]
+                found.append(Placed(name, size, place, step, step, overlaps=home, rows=rows))
+    inner = {b.tensor for b in found}
+    for name, root in storage.items():
+        if root in inner or root not in places:
+            continue
+        first, last = life[root]
+        view = root if root != name else None
         size = graph.tensors[name].bytes
-        found.append(Placed(name, size, places[storage[name]], first, last, view, over.get(name)))
+        found.append(Placed(name, size, places[root], first, last, view, over.get(name)))
     return tuple(sorted(found, key=lambda b: (b.first, b.last)))
 
 
-def _does_not_fit(reason: DoesNotFit, graph: Graph, steps: tuple[Op, ...], order: Schedule) -> EdgebuildError:
-    """Which memory, by how much, at which node, and what lives there."""
-    at = max(range(len(steps)), key=lambda i: order.profile[i]) if steps else 0
-    op = steps[at] if steps else None
+def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section]) -> EdgebuildError:
+    """Which memory, by how much, at which node, what lives there, and what would help."""
+    graph, profile = cutter.graph, cutter.profile(steps)
+    op = steps[max(range(len(steps)), key=lambda i: profile[i])].ops[-1]
     least = "at least " if reason.proven else ""
     text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
     live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
     shown = ", ".join(f"{t.name} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []
-    hints.append(f"over by {reason.needed - reason.capacity} B; use a target with more RAM or a smaller model")
-    name, kind = (op.name, op.origin or op.kind) if op is not None else ("", "")
-    return fail(text, file=graph.file, node=name, kind=kind, hints=hints)
+    smaller = max(cutter.profile(cutter.cut()))
+    if smaller <= reason.capacity:
+        hints.append(f"try: --tile auto ({smaller} B)")
+    else:
+        hints.append(f"over by {reason.needed - reason.capacity} B (rolled: {smaller} B); use a target with more RAM")
+    return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..artifacts import Artifact
 from ..explore import Plan
 from . import code, linker, report, storage
+from .program import program as make_program
 
 
 def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
@@ -12,7 +13,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
 
     `sha256` is that of the model file, for the report.
     """
-    program = code.program(plan)
+    program = make_program(plan)
     texts = {
         ".c": code.source(program),
         ".h": code.header(program),

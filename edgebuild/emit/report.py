@@ -8,7 +8,7 @@ from typing import Any
 from .. import ops
 from ..explore import Plan
 from ..ir import Tensor
-from .code import access_functions
+from .names import access_functions
 from .storage import HEADER, Weights
 
 SCHEMA = 1
@@ -26,7 +26,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         "outputs": [_surface(graph.tensors[n], functions[n]) for n in graph.outputs],
         "ram": {
             "arena_bytes": arena,
-            "untiled_arena_bytes": arena,
+            "untiled_arena_bytes": plan.untiled_bytes,
             "peak_bytes": plan.schedule.peak,
             "lower_bound_bytes": min(plan.schedule.bound, plan.layout.bound),
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
@@ -37,11 +37,8 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "method": plan.schedule.method,
             "optimal": plan.schedule.optimal,
             "bound_bytes": plan.schedule.bound,
-            "order": [op.name for op in plan.steps],
-            "steps": [
-                {"op": op.name, "kind": op.kind, "live_bytes": live, "macs": ops.nest(op, graph).mac_count}
-                for op, live in zip(plan.steps, plan.schedule.profile, strict=True)
-            ],
+            "order": [section.name for section in plan.steps],
+            "steps": [_step(plan, i) for i in range(len(plan.steps))],
         },
         "layout": {
             "method": plan.layout.method,
@@ -49,10 +46,38 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "bound_bytes": plan.layout.bound,
             "buffers": _buffers(plan),
         },
-        "tiling": [],
+        "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.rolled],
         "needs_libm": False,
     }
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def _step(plan: Plan, step: int) -> dict[str, Any]:
+    section = plan.steps[step]
+    macs = sum(ops.nest(op, plan.graph).mac_count for op in section.ops)
+    kinds = [op.kind for op in section.ops]
+    return {
+        "ops": [op.name for op in section.ops],
+        "kinds": kinds,
+        "live_bytes": plan.schedule.profile[step],
+        "macs": macs,
+        "calls": section.calls,
+    }
+
+
+def _tiling(plan: Plan, step: int) -> dict[str, Any]:
+    """A rolled run: nothing is computed twice, so no extra MACs."""
+    section = plan.steps[step]
+    assert section.rolled is not None
+    rings = section.rolled.rings
+    whole = sum(plan.graph.tensors[name].bytes for name in (*rings, *section.rolled.inside))
+    return {
+        "kind": "rolling",
+        "ops": [op.name for op in section.ops],
+        "parts": section.calls,
+        "saved_bytes": whole - sum(section.inner[name] for name in rings),
+        "extra_macs": 0,
+    }
 
 
 def _buffers(plan: Plan) -> list[dict[str, Any]]:
@@ -63,6 +88,7 @@ def _buffers(plan: Plan) -> list[dict[str, Any]]:
         row |= {"first": b.first, "last": b.last, "dtype": t.dtype, "shape": list(t.shape)}
         row |= {"view_of": b.view_of} if b.view_of else {}
         row |= {"overlaps": b.overlaps} if b.overlaps else {}
+        row |= {"rows": b.rows} if b.rows else {}
         rows.append(row)
     return rows
 

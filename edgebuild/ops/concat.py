@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from . import spatial
-from .base import Form, Kernel, Spec
+from .base import Constant, Form, Kernel, Spec
 
 
 def from_tflite(node: Any) -> None:
@@ -49,7 +50,7 @@ def shapes_agree(op: Op, graph: Graph) -> str | None:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Runs of bytes: `outer` times, one run from each operand."""
+    """Runs of bytes: `outer` times, one run from each operand. Activations are x0, x1, ..., constants c0, c1, ..."""
     parts, axis = graph.operands(op), op.attrs["axis"]
     size = ITEM_BYTES[parts[0].dtype]
     runs = tuple(prod(t.shape[axis:]) * size for t in parts)
@@ -57,7 +58,11 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     outer = prod(parts[0].shape[2 if form.rolled else 0 : axis])
     shape: dict[str, Any] = {"rolled": form.rolled, "rings": form.rings or (0,) * len(parts)}
     shape |= {"outer": outer, "runs": runs, "starts": starts, "step": sum(runs)}
-    return Kernel("concat.c.j2", f"concat_{len(parts)}", shape)
+    activations = sum(not t.constant for t in parts)
+    computed, constant = iter(["x"] if activations == 1 else [f"x{i}" for i in range(activations)]), count()
+    shape["operands"] = tuple(f"c{next(constant)}" if t.constant else next(computed) for t in parts)
+    constants = [Constant(n, t.data) for n, t in zip(shape["operands"], parts, strict=True) if t.data is not None]
+    return Kernel("concat.c.j2", f"concat_{len(parts)}", shape, tuple(constants))
 
 
 SPEC = Spec(

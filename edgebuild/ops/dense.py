@@ -23,7 +23,8 @@ def from_tflite(node: Any) -> None:
     rows = x.elements // w.shape[1]
     flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
     clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
-    node.emit_as("dense", [flat, *node.inputs[1:]], (rows, w.shape[0]), clamp=clamp)
+    front = x.shape[:-1] if options.KeepNumDims() else (rows,)
+    node.emit_as("dense", [flat, *node.inputs[1:]], (*front, w.shape[0]), clamp=clamp)
 
 
 def from_onnx_gemm(node: Any) -> None:

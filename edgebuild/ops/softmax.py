@@ -70,7 +70,9 @@ def _row(op: Op, graph: Graph, row: Array, table: Array) -> Array:
         y = fixedpoint.rounding_right_shift(share, over + 23) - 128
     else:
         m = output_multiplier(graph.result(op).quant)
-        y = fixedpoint.requantize(share, m.mantissa, m.shift - over, "onnx") + zero_of(graph.result(op))
+        shift = m.shift - over  # below -31 every share is less than half a step
+        steps = fixedpoint.requantize(share, m.mantissa, shift, "onnx") if shift >= -31 else np.zeros_like(share)
+        y = steps + zero_of(graph.result(op))
     return np.clip(y, -128, 127).astype(np.int8)
 
 

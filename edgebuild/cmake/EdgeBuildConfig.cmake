@@ -1,0 +1,221 @@
+# find_package(EdgeBuild): neural networks as libraries.
+#
+#   edgebuild_add_model(<target> MODEL <file> [NAME <c identifier>] [TARGET <name or yaml>]
+#       [OBJECTIVE ram|latency|energy] [RAM <bytes, 16K>] [TILE off|fdt|ffmt|rolling|auto] [MAX_MAC_OVERHEAD <percent>]
+#       [QOS <ms>] [ARENA static|caller] [TIME_LIMIT <s>] [WEIGHTS auto|asm|c] [EXCLUDE_FROM_ALL])
+#     A static library with the model; whoever links it finds <name>.h. NAME is <target> where it is not given, and
+#     TARGET is what EDGEBUILD_TARGET says (the toolchain files set it), or host.
+#   edgebuild_add_models(<target> MODELS <file>... [the same options])
+#     One library for many models, each named like its file.
+#   edgebuild_firmware(<executable>)
+#     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
+#     run_<executable> for its emulator.
+#
+# add_model and add_models are short names; set EDGEBUILD_NO_SHORT_NAMES before find_package to go without.
+#
+# How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
+# are written only if their bytes change, and the depfile lists what was read.
+
+cmake_minimum_required(VERSION 3.20...4.1)
+
+include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
+if(NOT EDGEBUILD_PYTHON)
+  _edgebuild_find_python(EDGEBUILD_PYTHON)
+endif()
+set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
+
+# What edgebuild.request calls options. Sorted, as in the request.
+set_property(GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS ARENA MAX_MAC_OVERHEAD OBJECTIVE QOS RAM TILE TIME_LIMIT WEIGHTS)
+
+function(edgebuild_add_model target)
+  get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "MODEL;NAME;TARGET;${options}" "")
+  _edgebuild_check_arguments("edgebuild_add_model(${target})" MODEL)
+  if(NOT DEFINED arg_NAME)
+    set(arg_NAME "${target}")
+  endif()
+  _edgebuild_add_library("${target}")
+  _edgebuild_add_model_rule("${target}" "${arg_NAME}" "${arg_MODEL}")
+endfunction()
+
+function(edgebuild_add_models target)
+  get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "TARGET;${options}" "MODELS")
+  _edgebuild_check_arguments("edgebuild_add_models(${target})" MODELS)
+  _edgebuild_add_library("${target}")
+  foreach(model IN LISTS arg_MODELS)
+    cmake_path(GET model STEM LAST_ONLY stem)
+    string(MAKE_C_IDENTIFIER "${stem}" name)
+    _edgebuild_add_model_rule("${target}" "${name}" "${model}")
+  endforeach()
+endfunction()
+
+function(edgebuild_firmware executable)
+  if(NOT EDGEBUILD_LINKER_SCRIPT)
+    message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
+      "-DCMAKE_TOOLCHAIN_FILE=<edgebuild cmake-dir>/toolchain-arm-none-eabi.cmake -DEDGEBUILD_TARGET=<name>")
+  endif()
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild")
+  _edgebuild_describe_target("${EDGEBUILD_TARGET}" "${folder}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${EDGEBUILD_FILES})
+
+  target_sources(${executable} PRIVATE ${EDGEBUILD_STARTUP} ${EDGEBUILD_RUNNER_SOURCES})
+  foreach(source IN LISTS EDGEBUILD_STARTUP)
+    if(source MATCHES "\\.S$")
+      _edgebuild_compile_as_assembler("${source}")
+    endif()
+  endforeach()
+  target_include_directories(${executable} PRIVATE ${EDGEBUILD_INCLUDE})
+  list(TRANSFORM EDGEBUILD_LDFLAGS REPLACE "-Wl,-T,(${EDGEBUILD_REGIONS_SCRIPT})" "-Wl,-T,${folder}/\\1")
+  target_link_options(${executable} PRIVATE ${EDGEBUILD_LDFLAGS})
+  set_target_properties(${executable} PROPERTIES EDGEBUILD_LINK_FRAGMENTS ON)
+  set_property(TARGET ${executable} APPEND PROPERTY
+    LINK_DEPENDS "${EDGEBUILD_LINKER_SCRIPT}" "${folder}/${EDGEBUILD_REGIONS_SCRIPT}")
+  if(CMAKE_CROSSCOMPILING_EMULATOR)
+    add_custom_target(run_${executable}
+      COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} "$<TARGET_FILE:${executable}>"
+      DEPENDS ${executable} USES_TERMINAL VERBATIM)
+  endif()
+endfunction()
+
+if(NOT EDGEBUILD_NO_SHORT_NAMES)
+  macro(add_model)
+    edgebuild_add_model(${ARGV})
+  endmacro()
+  macro(add_models)
+    edgebuild_add_models(${ARGV})
+  endmacro()
+endif()
+
+# ---- behind the scenes; arg_* are those of the function that calls
+
+macro(_edgebuild_check_arguments where required)
+  if(arg_UNPARSED_ARGUMENTS)
+    list(GET arg_UNPARSED_ARGUMENTS 0 first)
+    message(FATAL_ERROR "${where}: unknown argument '${first}'; known are ${required} NAME TARGET ${options}")
+  elseif(arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "${where}: no value given for ${arg_KEYWORDS_MISSING_VALUES}")
+  elseif(NOT arg_${required})
+    message(FATAL_ERROR "${where}: ${required} is missing")
+  elseif(TARGET "${target}")
+    message(FATAL_ERROR "${where}: there is a target of this name already")
+  endif()
+endmacro()
+
+function(_edgebuild_add_library target)
+  set(exclude "")
+  if(arg_EXCLUDE_FROM_ALL)
+    set(exclude EXCLUDE_FROM_ALL)
+  endif()
+  add_library("${target}" STATIC ${exclude})
+  add_library("edgebuild::${target}" ALIAS "${target}")
+  set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE C FOLDER edgebuild)
+endfunction()
+
+# The rule that makes the files of one model, as sources of the library.
+function(_edgebuild_add_model_rule target name model)
+  set(where "edgebuild model '${name}' of ${target}")
+  if(NOT name MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
+    message(FATAL_ERROR "${where}: the name must be a C identifier; give one with NAME")
+  endif()
+  cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+  get_source_file_property(generated "${model}" GENERATED)
+  if(NOT EXISTS "${model}" AND NOT generated)
+    message(FATAL_ERROR "${where}: no such file: ${model}")
+  endif()
+  get_property(known DIRECTORY PROPERTY EDGEBUILD_NAMES)
+  if(name IN_LIST known)
+    message(FATAL_ERROR "${where}: the name is taken in this directory; give another with NAME")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY EDGEBUILD_NAMES "${name}")
+
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
+  set(base "${folder}/${name}")
+  _edgebuild_write_request("${base}.req.json" "${folder}" "${name}" "${model}")
+
+  set(sources "${base}.c" "${base}_weights.S" "${base}_weights.c")
+  set(products ${sources} "${base}.h" "${base}_weights.bin" "${base}_memory.ld" "${base}_clock.h" "${base}_report.json")
+  set(codegen "")
+  if(POLICY CMP0171)
+    set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
+  endif()
+  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  add_custom_command(
+    OUTPUT "${base}.stamp"
+    BYPRODUCTS ${products}
+    COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
+    DEPENDS "${model}" "${base}.req.json"
+    DEPFILE "${base}.d"
+    COMMENT "Generating ${name}"
+    ${codegen}
+    VERBATIM)
+  target_sources("${target}" PRIVATE "${base}.stamp" ${products})
+  target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
+
+  _edgebuild_compile_as_assembler("${base}_weights.S")
+  set_source_files_properties("${base}_weights.S" PROPERTIES OBJECT_DEPENDS "${base}_weights.bin")
+
+  # A program with a linker script of its own says `INCLUDE <name>_memory.ld` there; one that has edgebuild_firmware, or
+  # sets the property itself, gets the fragment on its command line. In all cases a new fragment means a new link.
+  target_link_directories("${target}" INTERFACE "$<BUILD_INTERFACE:${folder}>")
+  target_link_options("${target}" INTERFACE
+    "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:EDGEBUILD_LINK_FRAGMENTS>>:-Wl,-T,${base}_memory.ld>>")
+  set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "${base}_memory.ld")
+endfunction()
+
+# With the C flags: those say what the processor is, where the ASM flags of a project often do not.
+function(_edgebuild_compile_as_assembler file)
+  set_source_files_properties("${file}" PROPERTIES LANGUAGE C COMPILE_OPTIONS "-x;assembler-with-cpp")
+endfunction()
+
+# The same bytes as edgebuild.scons writes: sorted members, two spaces, paths relative to the folder of the request.
+function(_edgebuild_write_request file folder name model)
+  if(DEFINED arg_TARGET)
+    set(chip "${arg_TARGET}")
+  elseif(EDGEBUILD_TARGET)
+    set(chip "${EDGEBUILD_TARGET}")
+  else()
+    set(chip host)
+  endif()
+  if(chip MATCHES "\\.ya?ml$")
+    cmake_path(ABSOLUTE_PATH chip BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    file(RELATIVE_PATH chip "${folder}" "${chip}")
+  endif()
+  file(RELATIVE_PATH source "${folder}" "${model}")
+
+  set(given "")
+  get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
+  foreach(option IN LISTS options)
+    if(DEFINED arg_${option})
+      string(TOLOWER "${option}" key)
+      _edgebuild_json_string(value "${arg_${option}}")
+      list(APPEND given "    \"${key}\": ${value}")
+    endif()
+  endforeach()
+  if(given)
+    list(JOIN given ",\n" given)
+    set(given "{\n${given}\n  }")
+  else()
+    set(given "{}")
+  endif()
+  _edgebuild_json_string(name "${name}")
+  _edgebuild_json_string(source "${source}")
+  _edgebuild_json_string(chip "${chip}")
+  # file(GENERATE) leaves a file alone whose bytes are right.
+  file(GENERATE OUTPUT "${file}" CONTENT "{
+  \"kind\": \"model\",
+  \"name\": ${name},
+  \"options\": ${given},
+  \"output\": \".\",
+  \"schema\": 1,
+  \"source\": ${source},
+  \"target\": ${chip}
+}
+")
+endfunction()
+
+function(_edgebuild_json_string result text)
+  string(REPLACE "\\" "\\\\" text "${text}")
+  string(REPLACE "\"" "\\\"" text "${text}")
+  set(${result} "\"${text}\"" PARENT_SCOPE)
+endfunction()

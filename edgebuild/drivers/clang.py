@@ -1,0 +1,198 @@
+"""libclang: parsing, its diagnostics as ours, and what its Python classes do not offer."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit
+
+from edgebuild.errors import Diagnostic, EdgebuildError, MissingTool
+from edgebuild.target import hal_dir
+
+SUPPORT = "edgebuild_bf.h"
+FLAGS = ("-x", "c", "-std=gnu11", "-DEDGEBUILD_ANALYSIS", "-D__EDGEBUILD__", "-Wno-microsoft-fixed-enum",
+         "-Wno-fixed-enum-extension", "-Wno-unused-value", "-fno-spell-checking", "-ferror-limit=20")
+
+# clang_getCursorBinaryOperatorKind (Index.h, CXBinaryOperatorKind)
+BINARY = ("", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|",
+          "&&", "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
+UNARY = ("", "post++", "post--", "++", "--", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in the unit's text; printed as file, line and column of the user's file."""
+
+    file: str
+    line: int
+    column: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A parsed text. `files` are all headers that were read."""
+
+    text: bytes
+    tu: TranslationUnit
+    files: tuple[str, ...]
+
+
+@cache
+def library() -> Any:
+    try:
+        lib = cindex.conf.lib
+    except cindex.LibclangError as error:
+        raise MissingTool(Diagnostic(f"libclang cannot be loaded: {error}", hints=("pip install libclang",))) from error
+    for name, result in (
+        ("clang_getCursorBinaryOperatorKind", ctypes.c_int),
+        ("clang_getCursorUnaryOperatorKind", ctypes.c_int),
+        ("clang_Cursor_Evaluate", ctypes.c_void_p),
+    ):
+        function = getattr(lib, name)
+        function.argtypes, function.restype = [Cursor], result
+    lib.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
+    lib.clang_EvalResult_getAsLongLong.argtypes = [ctypes.c_void_p]
+    lib.clang_EvalResult_getAsLongLong.restype = ctypes.c_longlong
+    lib.clang_EvalResult_dispose.argtypes = [ctypes.c_void_p]
+    lib.clang_getSpellingLocation.argtypes = [SourceLocation, *[ctypes.c_void_p] * 4]
+    lib.clang_getPresumedLocation.argtypes = [SourceLocation, ctypes.POINTER(cindex._CXString), *[ctypes.c_void_p] * 2]
+    lib.clang_getCursorPrettyPrinted.argtypes = [Cursor, ctypes.c_void_p]
+    lib.clang_getCursorPrettyPrinted.restype = cindex._CXString
+    lib.clang_getCursorPrintingPolicy.argtypes = [Cursor]
+    lib.clang_getCursorPrintingPolicy.restype = ctypes.c_void_p
+    lib.clang_PrintingPolicy_dispose.argtypes = [ctypes.c_void_p]
+    return lib
+
+
+def builtin_headers() -> list[str]:
+    """`-isystem` of some compiler's freestanding headers: the library comes without."""
+    found = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/include/stddef.h"))
+    found += sorted(Path("/usr/lib").glob("clang/*/include/stddef.h"))
+    found += sorted(Path("/usr/lib/gcc").glob("*/*/include/stddef.h"))
+    return ["-isystem", str(found[0].parent)] if found else []
+
+
+def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...]) -> Unit:
+    """Parse `text` as the file `name`. Raises EdgebuildError with clang's errors."""
+    library()
+    support = hal_dir() / "include" / SUPPORT
+    args = [*FLAGS, f"--target={triple}", "-ffreestanding", "-include", str(support), "-I", str(support.parent),
+            *builtin_headers(), *flags]
+    try:
+        tu = cindex.Index.create().parse(name, args=args, unsaved_files=[(name, text.decode("utf-8", "surrogateescape"))])
+    except cindex.TranslationUnitLoadError as error:
+        raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
+    errors = [_diagnostic(d, text) for d in tu.diagnostics if d.severity >= cindex.Diagnostic.Error]
+    if errors:
+        raise EdgebuildError(*errors)
+    files = dict.fromkeys(str(i.include) for i in tu.get_includes())
+    return Unit(text, tu, tuple(f for f in files if f))
+
+
+def _diagnostic(d: Any, text: bytes) -> Diagnostic:
+    here = place(d.location)
+    return Diagnostic(d.spelling, here.file, here.line, here.column, hints=caret(here, text))
+
+
+def place(location: SourceLocation) -> Place:
+    name, line, column = cindex._CXString(), ctypes.c_uint(), ctypes.c_uint()
+    library().clang_getPresumedLocation(location, ctypes.byref(name), ctypes.byref(line), ctypes.byref(column))
+    raw = cindex.conf.lib.clang_getCString(name)
+    file = raw.decode() if isinstance(raw, bytes) else str(raw or "")
+    return Place(file, line.value, column.value, location.offset)
+
+
+def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
+    """The line of the source and a mark below it; nothing where the line is not at hand."""
+    if not 0 <= here.offset <= len(text):
+        return ()
+    start = text.rfind(b"\n", 0, here.offset) + 1
+    end = text.find(b"\n", here.offset)
+    line = text[start : end if end >= 0 else len(text)].decode("utf-8", "replace")
+    before = text[start : here.offset].decode("utf-8", "replace")
+    pad = "".join("\t" if c == "\t" else " " for c in before)
+    marks = "^" + "~" * (max(1, min(length, len(line) - len(before))) - 1)
+    return ("  " + line, "  " + pad + marks)
+
+
+def error_at(cursor: Cursor, text: bytes, message: str, *hints: str) -> EdgebuildError:
+    return EdgebuildError(diagnostic_at(cursor, text, message, *hints))
+
+
+def diagnostic_at(cursor: Cursor, text: bytes, message: str, *hints: str, severity: str = "error") -> Diagnostic:
+    here = place(cursor.location if cursor.kind.is_declaration() else cursor.extent.start)
+    length = cursor.extent.end.offset - here.offset
+    if cursor.kind.is_declaration():
+        length = len(cursor.spelling)
+    return Diagnostic(message, here.file, here.line, here.column, hints=(*caret(here, text, length), *hints),
+                      severity=severity)
+
+
+def binary(cursor: Cursor) -> str:
+    return BINARY[library().clang_getCursorBinaryOperatorKind(cursor)]
+
+
+def unary(cursor: Cursor) -> str:
+    return UNARY[library().clang_getCursorUnaryOperatorKind(cursor)]
+
+
+def constant(cursor: Cursor) -> int | None:
+    """The value of an integer constant expression."""
+    lib = library()
+    result = lib.clang_Cursor_Evaluate(cursor)
+    if not result:
+        return None
+    try:
+        return int(lib.clang_EvalResult_getAsLongLong(result)) if lib.clang_EvalResult_getKind(result) == 1 else None
+    finally:
+        lib.clang_EvalResult_dispose(result)
+
+
+def from_macro(cursor: Cursor) -> bool:
+    """Whether either end of the cursor's text comes out of a macro."""
+    return any(_spelling(at) != at.offset for at in (cursor.location, cursor.extent.start)) or not _plain_end(cursor)
+
+
+def _plain_end(cursor: Cursor) -> bool:
+    end = cursor.extent.end
+    return end.offset > cursor.extent.start.offset and _spelling(end) in (end.offset, end.offset - 1)
+
+
+def _spelling(location: SourceLocation) -> int:
+    file, offset = ctypes.c_void_p(), ctypes.c_uint()
+    unused = ctypes.c_uint()
+    library().clang_getSpellingLocation(
+        location, ctypes.byref(file), ctypes.byref(unused), ctypes.byref(unused), ctypes.byref(offset)
+    )
+    return offset.value
+
+
+def pretty(cursor: Cursor) -> str:
+    """The cursor's text printed from the syntax tree, with all macros gone."""
+    lib = library()
+    policy = lib.clang_getCursorPrintingPolicy(cursor)
+    try:
+        text = lib.clang_getCursorPrettyPrinted(cursor, policy)
+        raw = cindex.conf.lib.clang_getCString(text)
+        return raw.decode() if isinstance(raw, bytes) else str(raw)
+    finally:
+        lib.clang_PrintingPolicy_dispose(policy)
+
+
+EXPRESSION_WRAPPERS = (CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR)
+
+
+def bare(cursor: Cursor) -> Cursor:
+    """The expression inside of parentheses and implicit conversions."""
+    while cursor.kind in EXPRESSION_WRAPPERS:
+        children = list(cursor.get_children())
+        if len(children) != 1:
+            return cursor
+        cursor = children[0]
+    return cursor

@@ -1,0 +1,236 @@
+"""A plan as C: which functions there are, who calls them, and with what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+from ..explore import Plan, features_of
+from ..ir import Op, Tensor
+from ..ops.base import C_TYPES, Form, Kernel
+from ..rolling import Rolled, row_bytes
+from ..sections import Section, kernel_of, row_form, scratch_name
+from .environment import environment
+from .names import at_macro, comment, literal, offset_names, shape_text
+from .storage import Weights, pack
+
+HELPERS = {  # macro of helpers.c.j2 -> those it calls; printed in this order
+    "clamp": (),
+    "clamp_float": (),
+    "taps": (),
+    "high_multiply": (),
+    "right_shift": (),
+    "round_half_even": (),
+    "requantize_tflite": ("high_multiply", "right_shift"),
+    "requantize_onnx": ("round_half_even",),
+    "reciprocal": ("high_multiply",),
+    "exp": (),
+    "round_tflite": ("clamp_float",),
+    "round_onnx": ("clamp_float",),
+}
+
+
+@dataclass(frozen=True)
+class Use:
+    """An op's kernel where it stands in the plan. `rolled`: the run that it is part of."""
+
+    step: int
+    op: Op
+    kernel: Kernel
+    rolled: Rolled | None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A C function and the ops that call it."""
+
+    name: str
+    text: str
+    users: tuple[str, ...]  # a comment line each
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a kernel."""
+
+    comment: str
+    function: str
+    lines: tuple[str, ...]  # arguments
+
+
+@dataclass(frozen=True)
+class Roll:
+    """A rolled run: the order of calls as numbers of its ops, and their calls."""
+
+    step: int
+    order: tuple[str, ...]  # lines of numbers
+    count: int
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    plan: Plan
+    weights: Weights
+    functions: tuple[Function, ...]
+    steps: tuple[Call | Roll, ...]
+    helpers: tuple[str, ...]
+
+
+def program(plan: Plan) -> Program:
+    """Choose names, share equal kernels, pack the constants, print the calls."""
+    uses = [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)]
+    weights = pack(constant for use in uses for constant in use.kernel.constants)
+    names = _names(plan, uses)
+    functions, printed = [], set[str]()
+    for use, name in zip(uses, names, strict=True):
+        if name not in printed:
+            printed.add(name)
+            users = tuple(_user(plan, other) for other, n in zip(uses, names, strict=True) if n == name)
+            functions.append(Function(name, _function(plan, use, name), users))
+    calls = [_call(plan, use, name, weights) for use, name in zip(uses, names, strict=True)]
+    steps, at = [], 0
+    for step, section in enumerate(plan.steps):
+        mine = tuple(calls[at : at + len(section.ops)])
+        at += len(section.ops)
+        steps.append(_roll(step, section.rolled, mine) if section.rolled else mine[0])
+    return Program(plan, weights, tuple(functions), tuple(steps), _helpers(functions, plan.graph.arithmetic))
+
+
+def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
+    features = features_of(plan.target)
+    if section.rolled is None:
+        (op,) = section.ops
+        return [Use(step, op, kernel_of(op, plan.graph, Form(features)), None)]
+    forms = [row_form(plan.rolling, section.rolled, op, features) for op in section.ops]
+    kernels = [kernel_of(op, plan.graph, form) for op, form in zip(section.ops, forms, strict=True)]
+    return [Use(step, op, kernel, section.rolled) for op, kernel in zip(section.ops, kernels, strict=True)]
+
+
+def _activations(plan: Plan, op: Op) -> list[Tensor]:
+    return [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
+
+
+def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
+    """A C name for each kernel; equal kernels get the same, others never do."""
+    known: dict[object, str] = {}
+    names = []
+    for use in uses:
+        key = _identity(plan, use)
+        if key not in known:
+            stem = use.kernel.stem + ("_row" if use.rolled else "")
+            count = sum(name == stem or name.startswith(f"{stem}_v") for name in known.values())
+            known[key] = f"{stem}_v{count + 1}" if count else stem
+        names.append(known[key])
+    return names
+
+
+def _identity(plan: Plan, use: Use) -> object:
+    """What makes a kernel distinct: the template, the numbers printed into it, and the types of its parameters."""
+    types = tuple(kind for kind, _ in _parameters(plan, use))
+    return use.kernel.template, tuple(sorted(use.kernel.shape.items())), types, tuple(use.kernel.scalars)
+
+
+def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
+    """C type and name of each parameter, in the order that `Kernel` documents."""
+    kernel, read = use.kernel, _activations(plan, use.op)
+    single = len(read) + sum(c.name.startswith("x") for c in kernel.constants) == 1
+    names = ["x"] if single else [f"x{i}" for i in range(len(read))]
+    y = plan.graph.result(use.op)
+    found = [(f"const {C_TYPES[t.dtype]} *", name) for t, name in zip(read, names, strict=True)]
+    found.append((f"{C_TYPES[y.dtype]} *", "y"))
+    found += [("int32_t ", "row")] if use.rolled else []
+    found += [(f"const {C_TYPES[str(c.data.dtype)]} *", c.name) for c in kernel.constants]
+    found += [("float " if isinstance(v, float) else "int32_t ", n) for n, v in kernel.scalars.items()]
+    return [*found, ("int8_t *", "scratch")] if kernel.scratch else found
+
+
+def _function(plan: Plan, use: Use, name: str) -> str:
+    words = [kind + parameter for kind, parameter in _parameters(plan, use)]
+    read, y = _activations(plan, use.op), plan.graph.result(use.op)
+    view = {
+        "s": SimpleNamespace(**use.kernel.shape),
+        "signature": _wrapped(f"static void {name}(", words, ")"),
+        "item": C_TYPES[read[0].dtype],
+        "y_item": C_TYPES[y.dtype],
+        "acc": "float" if y.dtype == "float32" else "int32_t",
+    }
+    return environment().get_template(use.kernel.template).render(**view).strip() + "\n"
+
+
+def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
+    """Names of the helpers that the functions call, and of those that these call.
+
+    eb_requantize and eb_round have one name and a body for each arithmetic.
+    """
+    text = "".join(f.text for f in functions)
+    called = {"first_tap": "taps", "requantize": f"requantize_{arithmetic}", "round": f"round_{arithmetic}"}
+    needed = {called.get(word, word) for word in re.findall(r"\beb_(\w+)\(", text)} & HELPERS.keys()
+    while more := {d for h in needed for d in HELPERS[h]} - needed:
+        needed |= more
+    return tuple(h for h in HELPERS if h in needed)
+
+
+def _wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
+    """`head` and the words between commas, broken into lines that align behind the head."""
+    lines, line = [], head
+    for i, word in enumerate(words):
+        piece = word + ("," if i + 1 < len(words) else tail)
+        if len(line) + len(piece) > width and line.strip() and line != head:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += piece + " "
+    return "\n".join([*lines, line.rstrip()])
+
+
+def _user(plan: Plan, use: Use) -> str:
+    """Name, shapes, step and lifetime of an op that calls a kernel."""
+    y = next(b for b in plan.buffers if b.tensor == use.op.outputs[0])
+    shapes = ", ".join(map(shape_text, _activations(plan, use.op))), shape_text(plan.graph.result(use.op))
+    kept = f"ring of {y.rows} rows" if y.rows > 1 else "one row kept" if y.rows else f"result lives to step {y.last}"
+    return f"{comment(use.op.name)}: {shapes[0]} -> {shapes[1]}, step {use.step}, {kept}"
+
+
+def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
+    kernel, y = use.kernel, plan.graph.result(use.op)
+    places = [address(plan, t) for t in _activations(plan, use.op)]
+    places.append(address(plan, y) + (_row_offset(plan, use.rolled, y) if use.rolled else ""))
+    places += ["row"] if use.rolled else []
+    constants = [f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {weights.offset(c)})" for c in kernel.constants]
+    scalars = [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
+    groups = [places, constants, scalars]
+    if kernel.scratch:
+        place = plan.places[scratch_name(y.name)]
+        groups.append([f"{at_macro(plan, place.memory)}(int8_t, {place.offset})"])
+    words = [", ".join(group) for group in groups if group]
+    lines = [word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words)]
+    live = "" if use.rolled else f"; {plan.schedule.profile[use.step]} B live"
+    return Call(f"{use.op.kind} {comment(use.op.name)}{live}", name, tuple(lines))
+
+
+def address(plan: Plan, t: Tensor) -> str:
+    """A pointer to a tensor, or to the ring that it is."""
+    root = plan.rolling.storage[t.name]
+    home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
+    macro = at_macro(plan, plan.places[home].memory)
+    return f"{macro}({C_TYPES[t.dtype]}, {offset_names(plan)[root]})"
+
+
+def _row_offset(plan: Plan, rolled: Rolled, y: Tensor) -> str:
+    """What to add to y for the row to write; a reduction writes the whole result."""
+    graph = plan.graph
+    if plan.rolling.modes[y.name] == "reduce":
+        return ""
+    home = rolled.inside.get(y.name, y.name)
+    rows = rolled.rings.get(home, 0)
+    size = row_bytes(graph, y.name) // (y.bytes // y.elements)
+    at = f"row % {rows}" if rows > 1 else "row"
+    return "" if rows == 1 else f" + {at} * {size}"
+
+
+def _roll(step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
+    numbers = [str(event.op) for event in rolled.events]
+    lines = [", ".join(numbers[i : i + 24]) for i in range(0, len(numbers), 24)]
+    return Roll(step, tuple(lines), len(numbers), calls)

@@ -1,0 +1,95 @@
+"""A layout problem of one memory, reduced to what matters: who is live with whom.
+
+Only the order of the times matters, and of all moments only those at which a live set is maximal:
+the *sections*. A buffer spans a run of sections; two conflict if they share one and may not
+overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from edgebuild.memory.problem import Buffer
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Buffers of one memory, with no moment between the first and the last at which nothing is live."""
+
+    buffers: tuple[Buffer, ...]
+    spans: tuple[tuple[int, int], ...]  # first section of each buffer, and the one after its last
+    live: tuple[tuple[int, ...], ...]  # the buffers of each section, by index
+    may_overlap: frozenset[tuple[int, int]]  # pairs of indices, both ways round
+
+    @cached_property
+    def conflicts(self) -> tuple[frozenset[int], ...]:
+        """Per buffer those it must lie apart from."""
+        with_whom = [set[int]() for _ in self.buffers]
+        for section in self.live:
+            for i in section:
+                with_whom[i].update(section)
+        return tuple(
+            frozenset(j for j in others if j != i and self.buffers[j].size and (i, j) not in self.may_overlap)
+            if self.buffers[i].size
+            else frozenset()
+            for i, others in enumerate(with_whom)
+        )
+
+    @cached_property
+    def sums(self) -> tuple[int, ...]:
+        """Per section the least height of its buffers alone (a lower bound where some may overlap)."""
+        return tuple(self._least(section) for section in self.live)
+
+    @property
+    def bound(self) -> int:
+        return max(self.sums, default=0)
+
+    def _least(self, section: Sequence[int]) -> int:
+        """Bytes of a set of buffers that all conflict, the heaviest first, stacked at aligned offsets.
+
+        With all alignments multiples of g, every buffer but the topmost takes a multiple of g.
+        """
+        apart = list[int]()
+        for i in sorted(section, key=lambda i: -self.buffers[i].size):
+            if not self.may_overlap or all((i, j) not in self.may_overlap for j in apart):
+                apart.append(i)
+        if not apart:
+            return 0
+        unit = gcd(*(self.buffers[i].align for i in apart))
+        rounded = [-(-self.buffers[i].size // unit) * unit for i in apart]
+        return sum(rounded) - max(r - self.buffers[i].size for i, r in zip(apart, rounded, strict=True))
+
+
+def split(buffers: Sequence[Buffer], may_overlap: frozenset[frozenset[str]]) -> list[Sections]:
+    """The buffers in components that share no moment of time, and each in sections."""
+    components, end = list[list[Buffer]](), None
+    for b in sorted(buffers, key=lambda b: (b.lower, b.upper)):
+        if end is None or b.lower >= end:
+            components.append([])
+        components[-1].append(b)
+        end = max(b.upper, end or b.upper)
+    return [_sections(component, may_overlap) for component in components]
+
+
+def _sections(buffers: list[Buffer], may_overlap: frozenset[frozenset[str]]) -> Sections:
+    events = sorted([(b.lower, 1, i) for i, b in enumerate(buffers)] + [(b.upper, 0, i) for i, b in enumerate(buffers)])
+    live, now, first, end = list[tuple[int, ...]](), set[int](), dict[int, int](), dict[int, int]()
+    grown = False
+    for _, begins, i in events:
+        if begins:
+            now.add(i)
+            first[i], grown = len(live), True
+        else:
+            if grown:
+                live.append(tuple(sorted(now)))
+                grown = False
+            now.remove(i)
+            end[i] = len(live)
+    index = {b.name: i for i, b in enumerate(buffers)}
+    pairs = [tuple(pair) for pair in may_overlap if len(pair) == 2 and pair <= index.keys()]
+    both = frozenset((index[a], index[b]) for pair in pairs for a, b in (pair, pair[::-1]))
+    spans = tuple((first[i], end[i]) for i in range(len(buffers)))
+    return Sections(tuple(buffers), spans, tuple(live), both)

@@ -1,0 +1,176 @@
+"""What a build asks for: the request, as a value and as the `NAME.req.json` that both build systems write.
+
+    {
+      "schema": 1,
+      "kind": "model",
+      "name": "kws",
+      "source": "../models/kws.tflite",
+      "target": "mps2-an386",
+      "output": ".",
+      "options": {"objective": "ram", "ram": "16K"}
+    }
+
+Paths are relative to the folder of the request file. Options have the names of the command's, with `_` for `-`, and
+their values are strings as the user wrote them, or numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgebuild.errors import did_you_mean, fail
+
+SCHEMA = 1
+
+OBJECTIVES = ("ram", "latency", "energy")
+TILINGS = ("off", "fdt", "ffmt", "rolling", "auto")
+ARENAS = ("static", "caller")
+WEIGHTS = ("auto", "asm", "c")
+
+Option = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A model to be compiled for a target. The defaults are those of the command."""
+
+    source: Path
+    name: str  # a C identifier, the prefix of all that is generated
+    target: str  # a known target, or the path of a YAML file
+    objective: str = "ram"
+    tile: str = "off"
+    ram: int | None = None  # bytes; None: what the target has
+    max_mac_overhead: float = 10.0  # percent of the model's MACs that tiling may compute twice
+    qos: float | None = None  # milliseconds for one inference
+    arena: str = "static"
+    time_limit: float | None = None  # seconds; None: one worker and a deterministic limit
+    weights: str = "auto"  # how weights are linked; auto: as the target says
+
+
+def model_outputs(name: str) -> tuple[str, ...]:
+    """The files that a model of this name becomes, whatever it holds: an unused one is there and empty."""
+    suffixes = (".c", ".h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_clock.h", "_report.json")
+    return tuple(name + suffix for suffix in suffixes)
+
+
+def model_request(source: Path, name: str, target: str, options: Mapping[str, Option]) -> ModelRequest:
+    """Check the options and turn them into a request.
+
+    Options that are None keep their default. Raises EdgebuildError for an unknown option or a value of the wrong form.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise fail(f"name: '{name}' is not a C identifier", hints=["it becomes the prefix of functions and files"])
+    values: dict[str, Any] = {}
+    for option, value in options.items():
+        if option not in _OPTIONS:
+            raise fail(f"unknown option '{option}'{did_you_mean(option, _OPTIONS)}")
+        if value is not None:
+            values[option] = _OPTIONS[option](option, value)
+    return ModelRequest(source=source, name=name, target=target, **values)
+
+
+@dataclass(frozen=True)
+class RequestFile:
+    """A request as it was read, and the folder its products go to."""
+
+    model: ModelRequest
+    output: Path
+
+
+def read_request(path: Path) -> RequestFile:
+    """Read and check a request file. Raises EdgebuildError that names the file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise fail(f"cannot read the request: {error.strerror}", file=str(path)) from error
+    except ValueError as error:
+        raise fail(f"not a request: {error}", file=str(path)) from error
+    _check_shape(data, str(path))
+    folder = os.path.dirname(os.path.abspath(path))
+
+    def place(relative: str) -> Path:
+        # By text, not by asking the file system: the writer made it relative by text, and a link may lie in between.
+        return Path(os.path.normpath(os.path.join(folder, relative)))
+
+    target = data["target"]
+    is_file = target.endswith((".yaml", ".yml"))
+    model = model_request(
+        place(data["source"]), data["name"], str(place(target)) if is_file else target, data["options"]
+    )
+    return RequestFile(model, place(data["output"]))
+
+
+_MEMBERS: dict[str, type] = {
+    "kind": str,
+    "name": str,
+    "options": dict,
+    "output": str,
+    "schema": int,
+    "source": str,
+    "target": str,
+}
+
+
+def _check_shape(data: Any, file: str) -> None:
+    if not isinstance(data, dict):
+        raise fail("not a request: a JSON object is expected", file=file)
+    for key in sorted(data.keys() - _MEMBERS.keys()):
+        raise fail(f"unknown member '{key}'{did_you_mean(key, _MEMBERS)}", file=file)
+    for key, kind in _MEMBERS.items():
+        if not isinstance(data.get(key), kind):
+            raise fail(f"member '{key}' must be there and of type {kind.__name__}", file=file)
+    if data["schema"] != SCHEMA:
+        raise fail(f"schema {data['schema']} is not known here", file=file, hints=[f"this version reads {SCHEMA}"])
+    if data["kind"] != "model":
+        raise fail(f"kind '{data['kind']}' is not known; use 'model'", file=file)
+
+
+def parse_size(option: str, value: Option) -> int:
+    """Bytes from `16384`, `0x4000`, `16K` or `1M` (K and M are powers of two)."""
+    match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|[0-9]+)\s*([kKmM]?)(?:i?[bB])?", str(value).strip())
+    if isinstance(value, bool) or not match:
+        raise fail(f"option '{option}': '{value}' is not a size", hints=["write bytes: 16384, 0x4000, 16K, 1M"])
+    return int(match[1], 0) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
+
+
+def _positive(option: str, value: Option) -> float:
+    try:
+        number = float(value) if value is not None and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise fail(f"option '{option}': '{value}' is not a number from 0 upwards")
+    return number
+
+
+def _one_of(*words: str) -> Callable[[str, Option], str]:
+    def check(option: str, value: Option) -> str:
+        word = str(value).lower()
+        if word not in words:
+            raise fail(
+                f"option '{option}': '{value}' is not known{did_you_mean(word, words)}",
+                hints=[f"one of: {', '.join(words)}"],
+            )
+        return word
+
+    return check
+
+
+_OPTIONS: dict[str, Callable[[str, Option], Any]] = {
+    "arena": _one_of(*ARENAS),
+    "max_mac_overhead": _positive,
+    "objective": _one_of(*OBJECTIVES),
+    "qos": _positive,
+    "ram": parse_size,
+    "tile": _one_of(*TILINGS),
+    "time_limit": _positive,
+    "weights": _one_of(*WEIGHTS),
+}
+MODEL_OPTIONS = tuple(_OPTIONS)

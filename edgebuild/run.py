@@ -1,0 +1,57 @@
+"""`edgebuild run NAME.req.json`: do what a request asks, and leave what build systems need to know.
+
+Beside the products these are `NAME.d`, the files that were read, in make's language, and `NAME.stamp`, which is written
+last: whoever finds it finds complete products of what it names.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from edgebuild import entry
+from edgebuild.artifacts import publish, write_atomic
+from edgebuild.compile import compile_model, summary
+from edgebuild.doors import code_files
+from edgebuild.errors import fail
+from edgebuild.request import read_request
+from edgebuild.target import load_target
+
+SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
+
+
+def run(path: Path) -> int:
+    """Compile what the request file asks for; 0 when done.
+
+    Raises EdgebuildError for wrong input; then the products of an earlier run stay as they are.
+    """
+    began = time.time_ns()
+    request = read_request(path)
+    inputs = [str(request.model.source), *load_target(request.model.target).files, *code_files()]
+    inputs = [os.path.abspath(p) for p in inputs]
+    # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
+    try:
+        lines = [entry.fingerprint(p, began - SETTLED_NS) for p in [os.path.abspath(path), *inputs]]
+    except OSError as error:
+        raise fail(f"cannot read it: {error.strerror}", file=str(error.filename)) from error
+    artifacts = compile_model(request.model)
+    publish(artifacts, request.output)
+    lines += [entry.fingerprint(str(request.output / a.name), time.time_ns()) for a in artifacts]
+
+    stamp = Path(entry.stamp_of(os.path.abspath(path)))
+    write_atomic(stamp.with_suffix(".d"), os.fsencode(depfile(str(stamp), inputs)))
+    write_atomic(stamp, os.fsencode("\n".join([entry.HEADER, *lines, ""])))
+    os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
+    print(summary(artifacts))
+    return 0
+
+
+def depfile(target: str, prerequisites: Iterable[str]) -> str:
+    """One rule in make's language, as gcc writes it."""
+    return " \\\n  ".join([_escape(target) + ":", *map(_escape, prerequisites)]) + "\n"
+
+
+def _escape(path: str) -> str:
+    return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

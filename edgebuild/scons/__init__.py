@@ -1,0 +1,202 @@
+"""The SCons tool `edgebuild`: neural networks as nodes that go into `env.Program`.
+
+    env = Environment(tools=["default", "edgebuild"])
+    env.EdgeBuildTarget("mps2-an386")                    # compiler, flags, start-up code, linker script
+    kws = env.Model("kws", "kws.tflite", RAM="16K")      # objects; kws.h is on the include path
+    env.Program("app.elf", ["main.c", kws])
+
+An installed package is not on SCons' search path. Either of these finds it:
+
+    Environment(tools=["default", edgebuild.scons.generate])
+    env.Tool("edgebuild", toolpath=[str(edgebuild.doors.scons_toolpath())])
+
+The tool itself only declares: `edgebuild run` does the work in a process of its own, and the request that it is given
+has the same bytes as the one that the CMake functions write.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from SCons.Action import Action
+from SCons.Errors import UserError
+
+from edgebuild.artifacts import write_atomic
+from edgebuild.doors import code_files
+from edgebuild.errors import EdgebuildError, did_you_mean
+from edgebuild.firmware import firmware_support, link_flags
+from edgebuild.request import MODEL_OPTIONS, SCHEMA, model_outputs
+from edgebuild.target import Firmware, Target, hal_dir, load_target
+
+Environment = Any  # SCons has no types
+Node = Any
+
+
+def exists(env: Environment) -> bool:
+    return True
+
+
+def generate(env: Environment) -> None:
+    env.SetDefault(
+        EDGEBUILD=[sys.executable, "-P", "-m", "edgebuild"],
+        EDGEBUILD_TARGET="host",
+        EDGEBUILDCOMSTR="Generating $TARGET",
+    )
+    env.AddMethod(model, "Model")
+    env.AddMethod(use_target, "EdgeBuildTarget")
+
+
+def model(env: Environment, name: str, source: Any, TARGET: str | None = None, **options: Any) -> list[Node]:
+    """Objects of the model in the file `source`, to be linked; its header `NAME.h` is found from now on in `env`.
+
+    The generated files lie in `edgebuild/NAME` of the build folder. Options are those of the command, in upper case:
+    OBJECTIVE, RAM, TILE, MAX_MAC_OVERHEAD, QOS, ARENA, TIME_LIMIT, WEIGHTS.
+    """
+    where = f"Model('{name}')"
+    unknown = [o for o in options if o.lower() not in MODEL_OPTIONS or not o.isupper()]
+    if unknown:
+        known = [o.upper() for o in MODEL_OPTIONS]
+        raise _wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], known)}")
+    folder = env.Dir("edgebuild").Dir(name)
+    source = env.arg2nodes(source, env.fs.File)[0]
+    target = env.subst(TARGET or "$EDGEBUILD_TARGET")
+    chip = _load(where, target)
+
+    request = env.Command(
+        folder.File(f"{name}.req.json"),
+        env.Value(_request(env, name, source, folder, target, options)),
+        Action(_write, None),
+    )
+    products = env.Command(
+        [folder.File(f) for f in model_outputs(name)],
+        [source, request],
+        Action([["$EDGEBUILD", "run", "${SOURCES[1]}"]], "$EDGEBUILDCOMSTR"),
+        # Our Python is no input; what counts is the code, below.
+        IMPLICIT_COMMAND_DEPENDENCIES=0,
+    )
+    # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
+    # the first run, and SCons would take that news for a reason to run again.
+    env.Depends(products, [env.File(os.path.abspath(f)) for f in chip.files])
+    env.Depends(products, env.Value(_code_version(), name="edgebuild version"))
+    env.Precious(products)  # stay where they are until the run replaces them, each in one move
+    env.NoCache(products)
+    env.Clean(products, [folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")])
+    env.Alias("codegen", products)
+
+    env.AppendUnique(CPPPATH=[folder])
+    file = dict(zip(model_outputs(name), products, strict=True))
+    # .S files get the C flags, which say what the processor is; .incbin is a dependency that no scanner sees.
+    assembled = env.Object(file[f"{name}_weights.S"], ASPPFLAGS=["$CCFLAGS", "$ASFLAGS"])
+    env.Depends(assembled, file[f"{name}_weights.bin"])
+    objects = [*env.Object(file[f"{name}.c"]), *assembled]
+    objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
+    for o in objects:
+        o.attributes.edgebuild_fragment = file[f"{name}_memory.ld"]
+    return objects
+
+
+def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
+    """Compile, link and start up the programs of `env` for a target, and make models for it.
+
+    LIBC: with the toolchain's C library, which floating-point models need. $EDGEBUILD_RUNNER becomes the command that
+    runs $SOURCE in the target's emulator.
+    """
+    chip = _load(f"EdgeBuildTarget('{name}')", env.subst(name))
+    tools = chip.toolchain
+    libc = tools.libc if LIBC else ()
+    folder = env.Dir("edgebuild")
+    env.Replace(EDGEBUILD_TARGET=name, CC=tools.compiler, LINK="$CC", AS="$CC", _EDGEBUILD_FRAGMENTS=_fragment_flags)
+    env.Replace(**{variable: tools.prefix + variable.lower() for variable in ("AR", "RANLIB", "OBJCOPY", "SIZE")})
+    env.Append(
+        CCFLAGS=[*tools.cflags, *libc],
+        ASPPFLAGS=[*tools.cflags, *libc],
+        CPPPATH=[str(hal_dir() / "include")],
+        LINKFLAGS=[*libc, *link_flags(chip, folder=f"{folder.path}/"), "$_EDGEBUILD_FRAGMENTS"],
+        LIBS=[lib.removeprefix("-l") for lib in (*(tools.libm if LIBC else ()), *tools.libs)],
+    )
+    if chip.runner:
+        env["EDGEBUILD_RUNNER"] = [word.replace("{elf}", "$SOURCE") for word in chip.runner.command]
+    if chip.firmware:
+        _add_firmware(env, chip, chip.firmware, folder)
+
+
+def _add_firmware(env: Environment, chip: Target, firmware: Firmware, folder: Node) -> None:
+    """Give every program of `env` start-up code, and let it depend on its linker scripts."""
+    support = firmware_support(chip)
+    scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(_write, None)) for a in support]
+    scripts += [env.File(str(hal_dir() / firmware.linker))]
+    files = [hal_dir() / f for f in (*firmware.startup, *(chip.runner.sources if chip.runner else ()))]
+    objects = [env.Object(folder.File(env.subst(f"{f.stem}$OBJSUFFIX")), str(f)) for f in files]
+
+    def emitter(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:
+        env.Depends(target, [*scripts, *_fragments(source)])
+        return target, [*source, *env.Flatten(objects)]
+
+    env.Append(PROGEMITTER=[emitter])
+
+
+def _fragments(objects: list[Node]) -> list[Node]:
+    """The linker scripts `N_memory.ld` of the models among the objects of a program."""
+    found = [getattr(o.attributes, "edgebuild_fragment", None) for o in objects]
+    return list(dict.fromkeys(f for f in found if f is not None))
+
+
+def _fragment_flags(target: list[Node], source: list[Node], env: Environment, for_signature: bool) -> list[str]:
+    return [f"-Wl,-T,{f.path}" for f in _fragments(source)]
+
+
+def _load(where: str, name: str) -> Target:
+    try:
+        return _target(name)
+    except EdgebuildError as error:
+        raise _wrong(f"{where}: {error}") from None
+
+
+_target = functools.cache(load_target)
+
+
+def _wrong(text: str) -> UserError:
+    """With the line of the SConscript; SCons would point at the innermost line, which is in this file."""
+    for frame in reversed(traceback.extract_stack()):
+        if frame.filename != __file__ and f"{os.sep}SCons{os.sep}" not in frame.filename:
+            return UserError(f"{frame.filename}:{frame.lineno}: {text}")
+    return UserError(text)
+
+
+def _request(env: Environment, name: str, source: Node, folder: Node, target: str, options: dict[str, Any]) -> str:
+    """The text of the request file; edgebuild.request says what is in it."""
+
+    def relative(node: Node) -> str:
+        return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
+
+    request = {
+        "kind": "model",
+        "name": name,
+        "options": {o.lower(): env.subst(str(value)) for o, value in options.items() if value is not None},
+        "output": ".",
+        "schema": SCHEMA,
+        "source": relative(source if source.has_builder() else source.srcnode()),  # not the copy in a variant folder
+        "target": relative(env.File(target).srcnode()) if target.endswith((".yaml", ".yml")) else target,
+    }
+    return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _write(target: list[Node], source: list[Node], env: Environment) -> None:
+    """The action that writes the text of a Value."""
+    write_atomic(Path(target[0].abspath), source[0].read().encode())
+
+
+@functools.cache
+def _code_version() -> str:
+    """One value in place of a hundred dependencies on the modules and templates of this package."""
+    digest = hashlib.sha256()
+    for file in code_files():
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()

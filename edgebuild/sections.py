@@ -1,0 +1,216 @@
+"""Cut an order of ops into sections: ops that run whole, and runs that are rolled.
+
+Sections are intervals of the order, so the best cut is a path: the least of the largest memory that
+any section takes, and among all cuts within that (or within a given limit) the one with the fewest
+calls. Both are found exactly, by dynamic programming over all intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from . import ops
+from .axes import elementwise
+from .ir import ITEM_BYTES, Graph, Op
+from .ops.base import Form, Kernel
+from .rolling import Rolled, RollingGraph, roll, row_bytes, rows_of
+
+ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it."""
+
+    operand: str
+    result: str
+    distance: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """One step of the schedule: an op that runs whole (`rolled` None), or a rolled run."""
+
+    ops: tuple[Op, ...]
+    rolled: Rolled | None
+    reads: tuple[str, ...]  # storages
+    results: tuple[str, ...]
+    inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
+    overlaps: tuple[Overlap, ...]
+
+    @property
+    def name(self) -> str:
+        return self.ops[-1].name
+
+    @property
+    def calls(self) -> int:
+        return len(self.rolled.events) if self.rolled else 1
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def scratch_name(output: str) -> str:
+    return f"{output} (scratch)"
+
+
+def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
+    make = ops.SPECS[op.kind].kernel
+    assert make is not None, f"{op.kind} has no kernel"
+    return make(op, graph, form)
+
+
+def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str]) -> Form:
+    """The form of the kernel that an op of a rolled run needs."""
+    roots = [root for _, root, _ in rolling.needs[op.outputs[0]]]
+    rings = [rolled.rings.get(rolled.inside.get(root, root), 0) for root in roots]
+    kept = tuple(0 if n >= rows_of(rolling.graph, root) else n for n, root in zip(rings, roots, strict=True))
+    return Form(features, kept, rows_of(rolling.graph, roots[0]))
+
+
+def narrows(graph: Graph, x: str, y: str) -> bool:
+    """Elements do not grow, so writing result i never reaches operand i + 1."""
+    return ITEM_BYTES[graph.tensors[y].dtype] <= ITEM_BYTES[graph.tensors[x].dtype]
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """All sections of an order of ops, and what they cost."""
+
+    rolling: RollingGraph
+    order: tuple[Op, ...]  # without views
+    features: frozenset[str]
+
+    @property
+    def graph(self) -> Graph:
+        return self.rolling.graph
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        return {root: aligned(self.graph.tensors[root].bytes) for root in self.rolling.storage.values()}
+
+    @cached_property
+    def life(self) -> dict[str, tuple[int, int]]:
+        """Positions of first write and last read of every storage; -1 for inputs, past the end for outputs."""
+        storage = self.rolling.storage
+        found = {storage[n]: (-1, -1) for n in self.graph.inputs}
+        for at, op in enumerate(self.order):
+            found[op.outputs[0]] = (at, at)
+            for name in op.inputs:
+                if name in storage:
+                    found[storage[name]] = (found[storage[name]][0], at)
+        end = len(self.order)
+        used = {storage[n] for op in self.order for n in op.inputs if n in storage}
+        keep = {*self.rolling.outputs, *(n for n in found if n not in used)}
+        return {name: (first, end if name in keep else last) for name, (first, last) in found.items()}
+
+    def whole(self, at: int) -> Section:
+        """The op at this position as it is."""
+        op = self.order[at]
+        relation, y, storage = ops.nest(op, self.graph), op.outputs[0], self.rolling.storage
+        reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
+        scratch = kernel_of(op, self.graph, Form(self.features)).scratch
+        overlaps = tuple(
+            Overlap(storage[n], y, 0)
+            for position, n in enumerate(op.inputs)
+            if n in storage
+            and self.life[storage[n]][1] == at
+            and elementwise(relation, position)
+            and narrows(self.graph, n, y)
+        )
+        inner = {scratch_name(y): aligned(scratch)} if scratch else {}
+        return Section((op,), None, reads, (y,), inner, overlaps)
+
+    def rolled(self, start: int, stop: int) -> Section | None:
+        """The ops of an interval run row by row."""
+        found = roll(self.rolling, self.order[start:stop])
+        if found is None:
+            return None
+        inner = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
+        for op in found.ops:
+            scratch = kernel_of(op, self.graph, row_form(self.rolling, found, op, self.features)).scratch
+            if scratch:
+                inner[scratch_name(op.outputs[0])] = aligned(scratch)
+        overlaps = tuple(
+            Overlap(operand, result, aligned(found.shift(self.graph, operand, result)))
+            for operand in found.operands
+            if self.life[operand][1] < stop
+            for result in found.results
+        )
+        return Section(found.ops, found, found.operands, found.results, inner, overlaps)
+
+    def live(self, section: Section, start: int) -> int:
+        """Bytes live while a section that starts at this position runs, with its best overlap."""
+        resident = sum(self.sizes[n] for n, (first, last) in self.life.items() if first < start <= last)
+        total = resident + sum(self.sizes[n] for n in section.results) + sum(section.inner.values())
+        best = self.best_overlap(section)
+        return total - (self.saving(best) if best is not None else 0)
+
+    def profile(self, sections: Sequence[Section]) -> tuple[int, ...]:
+        """Bytes live in each of the sections of a cut."""
+        starts = accumulate((len(s.ops) for s in sections), initial=0)
+        return tuple(self.live(section, start) for section, start in zip(sections, starts, strict=False))
+
+    def steps_of(self, sections: Sequence[Section]) -> dict[str, tuple[int, int]]:
+        """First and last step, both inclusive, of every storage that is there between sections."""
+        step_at = [step for step, s in enumerate(sections) for _ in s.ops]
+        end = max(len(sections) - 1, 0)
+        step_at.append(end)  # outputs live to the end
+        inner = {n for s in sections if s.rolled for n in (*s.rolled.rings, *s.rolled.inside)}
+        return {
+            name: (step_at[max(first, 0)] if step_at else 0, step_at[last] if last >= 0 else 0)
+            for name, (first, last) in self.life.items()
+            if name not in inner
+        }
+
+    def best_overlap(self, section: Section) -> Overlap | None:
+        """The overlap that saves most, if any saves."""
+        best = max(section.overlaps, key=self.saving, default=None)
+        return best if best is not None and self.saving(best) > 0 else None
+
+    def saving(self, o: Overlap) -> int:
+        operand, result = self.sizes[o.operand], self.sizes[o.result]
+        return max(0, operand + result - max(o.distance + operand, result))
+
+    @cached_property
+    def intervals(self) -> dict[tuple[int, int], tuple[int, Section]]:
+        """For every interval the section of least memory, and that memory."""
+        found = {}
+        for start in range(len(self.order)):
+            whole = self.whole(start)
+            found[start, start + 1] = (self.live(whole, start), whole)
+            for stop in range(start + 1, len(self.order) + 1):
+                section = self.rolled(start, stop)
+                if section is None:
+                    continue
+                cost = self.live(section, start)
+                if (start, stop) not in found or cost < found[start, stop][0]:
+                    found[start, stop] = (cost, section)
+        return found
+
+    def cut(self, limit: int | None = None) -> tuple[Section, ...]:
+        """Sections of least peak, or with the fewest calls whose peak is at most `limit` if there are such."""
+        least = self._best(lambda cost, section, before: max(before, cost), 0)[0]
+        bound = max(limit or 0, least)
+        return self._best(lambda cost, section, before: before + section.calls if cost <= bound else None, 0)[1]
+
+    def _best(self, join: Callable[[int, Section, int], int | None], zero: int) -> tuple[int, tuple[Section, ...]]:
+        """The path over the intervals with the least value of `join`; later ties keep the first found."""
+        best: list[tuple[int, tuple[Section, ...]] | None] = [(zero, ())] + [None] * len(self.order)
+        for (start, stop), (cost, section) in sorted(self.intervals.items(), key=lambda item: item[0]):
+            before = best[start]
+            value = join(cost, section, before[0]) if before is not None else None
+            if before is not None and value is not None and (best[stop] is None or value < best[stop][0]):  # type: ignore[index]
+                best[stop] = (value, (*before[1], section))
+        found = best[-1]
+        assert found is not None
+        return found
+
+
+def untiled(cutter: Cutter) -> tuple[Section, ...]:
+    """Every op whole."""
+    return tuple(cutter.whole(at) for at in range(len(cutter.order)))

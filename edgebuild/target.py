@@ -1,0 +1,371 @@
+"""Targets: what is true of a chip or a board, read from YAML.
+
+A target file may name one parent with `inherits:` (core <- family <- board). Maps merge key by
+key, everything else replaces what the parent said. Unknown keys, wrong types and impossible
+values are errors at their line and column; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebuild.errors import EdgebuildError, did_you_mean, fail
+
+if TYPE_CHECKING:
+    from yaml.error import Mark
+    from yaml.nodes import MappingNode, Node
+
+ROLES = ("code", "weights", "arena", "data", "stack")
+FEATURES = ("dsp", "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f")
+WEIGHTS = ("asm", "c")
+
+
+@dataclass(frozen=True)
+class Core:
+    """The processor. `features` are words of FEATURES, in the file's order."""
+
+    isa: str
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One memory; `name` is also that of the linker's region. Bytes."""
+
+    name: str
+    origin: int
+    size: int
+    roles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How to compile and link. `libc` and `libm` count only for a program that needs the C library."""
+
+    prefix: str
+    cc: str
+    cflags: tuple[str, ...]
+    ldflags: tuple[str, ...]
+    libs: tuple[str, ...]  # after the objects, always
+    libc: tuple[str, ...]  # flags for compiling and linking against the C library
+    libm: tuple[str, ...]  # libraries of floating-point models, in front of `libs`
+    package: str  # the Debian package that has the compiler
+
+    @property
+    def compiler(self) -> str:
+        """The compiler's command."""
+        return self.prefix + self.cc
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How to run a program. `command` has `{elf}` where the program's file goes."""
+
+    command: tuple[str, ...]
+    sources: tuple[str, ...]  # below the hal folder: semihosting
+    tick_hz: int  # rate of the instruction counter's timer; 0: it counts instructions itself
+    timeout_s: int
+    package: str
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """What a bare program needs besides the user's code; paths are below the hal folder."""
+
+    startup: tuple[str, ...]
+    linker: str
+    stack: int  # bytes reserved at the bottom of the memory with the role `stack`
+
+
+@dataclass(frozen=True)
+class Target:
+    """One chip or board. `files` are the YAML files that were read, the outermost first."""
+
+    name: str
+    description: str
+    files: tuple[str, ...]
+    core: Core
+    memories: tuple[Memory, ...]
+    toolchain: Toolchain
+    runner: Runner | None
+    firmware: Firmware | None
+    weights: str
+
+    def memory(self, role: str) -> Memory:
+        """The first memory with this role."""
+        return next(m for m in self.memories if role in m.roles)
+
+
+def hal_dir() -> Path:
+    """The folder with the C files, linker scripts and targets that ship."""
+    package = Path(__file__).resolve().parent
+    checkout = package.parent / "hal"
+    return checkout if (checkout / "targets").is_dir() else package / "hal"
+
+
+def target_names() -> list[str]:
+    """The targets that ship, without those that only serve as parents, sorted."""
+    found = []
+    for file in sorted((hal_dir() / "targets").glob("*.yaml")):
+        abstract = _entries(_compose(file)).get("abstract")
+        if abstract is None or not _flag(abstract):
+            found.append(file.stem)
+    return found
+
+
+def load_target(name_or_path: str) -> Target:
+    """Read a target by its name, or from a file (anything with a slash or ending in .yaml).
+
+    Raises EdgebuildError with file, line and column for whatever is wrong.
+    """
+    is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
+    file = Path(name_or_path) if is_path else hal_dir() / "targets" / f"{name_or_path}.yaml"
+    if not file.is_file():
+        if is_path:
+            raise fail("no such target file", file=name_or_path)
+        names = target_names()
+        raise fail(
+            f"unknown target '{name_or_path}'{did_you_mean(name_or_path, names)}",
+            hints=["known: " + ", ".join(names), "or the path of a target's .yaml file"],
+        )
+    files: list[str] = []
+    node = _inherited(file, files)
+    target = _target(file.stem, tuple(files), node)
+    _check_memories(target, node)
+    return target
+
+
+# ---- from nodes to values
+
+
+def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
+    top = _fields(
+        node,
+        ("description", "core", "memories", "toolchain"),
+        ("inherits", "abstract", "runner", "firmware", "weights"),
+    )
+    if (abstract := top.get("abstract")) is not None and _flag(abstract):
+        raise _wrong(
+            abstract,
+            f"'{name}' is only a parent of targets and cannot be built for",
+            "known: " + ", ".join(target_names()),
+        )
+    core = _fields(top["core"], ("isa",), ("features",))
+    return Target(
+        name,
+        _text(top["description"]),
+        files,
+        Core(_text(core["isa"]), _words(core.get("features"), FEATURES)),
+        tuple(_memory(name, entry) for name, entry in _entries(top["memories"]).items()),
+        _toolchain(top["toolchain"]),
+        _runner(top["runner"]) if "runner" in top else None,
+        _firmware(top["firmware"]) if "firmware" in top else None,
+        _word(top["weights"], WEIGHTS) if "weights" in top else "asm",
+    )
+
+
+def _memory(name: str, node: Node) -> Memory:
+    keys = _fields(node, ("origin", "size", "roles"))
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise _wrong(node, f"memory name '{name}' is no name for a linker region", "letters, digits and _")
+    return Memory(name, _size(keys["origin"]), _size(keys["size"]), _words(keys["roles"], ROLES))
+
+
+def _toolchain(node: Node) -> Toolchain:
+    keys = _fields(node, ("prefix", "cc"), ("arch", "cflags", "ldflags", "libs", "libc", "libm", "package"))
+    arch = _texts(keys.get("arch"))
+    return Toolchain(
+        _text(keys["prefix"]),
+        _text(keys["cc"]),
+        arch + _texts(keys.get("cflags")),
+        arch + _texts(keys.get("ldflags")),
+        _texts(keys.get("libs")),
+        _texts(keys.get("libc")),
+        _texts(keys.get("libm")),
+        _text(keys["package"]) if "package" in keys else "",
+    )
+
+
+def _runner(node: Node) -> Runner:
+    keys = _fields(node, ("command",), ("sources", "tick_hz", "timeout_s", "package"))
+    return Runner(
+        _texts(keys["command"]),
+        _texts(keys.get("sources")),
+        _size(keys["tick_hz"]) if "tick_hz" in keys else 0,
+        _size(keys["timeout_s"]) if "timeout_s" in keys else 60,
+        _text(keys["package"]) if "package" in keys else "",
+    )
+
+
+def _firmware(node: Node) -> Firmware:
+    keys = _fields(node, ("startup", "linker", "stack"))
+    return Firmware(_texts(keys["startup"]), _text(keys["linker"]), _size(keys["stack"]))
+
+
+def _check_memories(target: Target, node: MappingNode) -> None:
+    """Every role that the target's programs need has a memory, and no two memories overlap."""
+    where = _entries(node)["memories"]
+    needed = ROLES if target.firmware else ("code", "weights", "arena")
+    for role in needed:
+        if not any(role in m.roles for m in target.memories):
+            raise _wrong(where, f"no memory has the role '{role}'", "roles: " + ", ".join(ROLES))
+    by_origin = sorted(target.memories, key=lambda m: m.origin)
+    for low, high in pairwise(by_origin):
+        if low.origin + low.size > high.origin:
+            raise _wrong(
+                _entries(where)[high.name],
+                f"memory {high.name} begins inside of {low.name}",
+                f"{low.name} ends at {low.origin + low.size:#x}, {high.name} begins at {high.origin:#x}",
+            )
+    stack = target.firmware.stack if target.firmware else 0
+    if stack % 8:
+        raise _wrong(
+            _entries(_entries(node)["firmware"])["stack"],
+            f"a stack of {stack} bytes",
+            "a multiple of 8, as the calling conventions ask for",
+        )
+
+
+# ---- YAML: nodes with line marks, inheritance, and readers of scalars
+
+
+def _compose(file: Path) -> MappingNode:
+    import yaml  # late: the no-change path of the command never reads a target
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        with file.open(encoding="utf-8") as stream:
+            node = yaml.compose(stream, loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise fail(
+            f"not YAML: {error.problem}",
+            file=str(file),
+            line=mark.line + 1 if mark else 0,
+            column=mark.column + 1 if mark else 0,
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise fail(f"not YAML: {' '.join(str(error).split())}", file=str(file)) from None
+    if not isinstance(node, yaml.MappingNode):
+        raise fail("a target is a map of keys, such as 'core:' and 'memories:'", file=str(file), line=1)
+    return node
+
+
+def _inherited(file: Path, files: list[str]) -> MappingNode:
+    """The file's node merged over those of its parents; appends every file read to `files`."""
+    files.append(str(file))
+    node = _compose(file)
+    parent = _entries(node).get("inherits")
+    if parent is None:
+        return node
+    name = _text(parent)
+    for folder in (file.parent, hal_dir() / "targets"):
+        candidate = folder / f"{name}.yaml"
+        if str(candidate) in files:
+            raise _wrong(parent, f"'{name}' inherits from itself", " <- ".join(files))
+        if candidate.is_file():
+            return _merged(_inherited(candidate, files), node)
+    known = [f.stem for f in (hal_dir() / "targets").glob("*.yaml")]
+    raise _wrong(parent, f"unknown parent '{name}'{did_you_mean(name, known)}")
+
+
+def _merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNode:
+    from yaml.nodes import MappingNode
+
+    keys = {key.value: key for key, _ in base.value + over.value}
+    below, above = _entries(base), _entries(over)
+    if top:  # a board is no parent because its family is one
+        below.pop("abstract", None)
+    values = []
+    for name in {**below, **above}:
+        old, new = below.get(name), above.get(name)
+        if isinstance(old, MappingNode) and isinstance(new, MappingNode):
+            new = _merged(old, new, top=False)
+        values.append((keys[name], new if new is not None else old))
+    return MappingNode(over.tag, values, over.start_mark, over.end_mark)
+
+
+def _entries(node: Node) -> dict[str, Node]:
+    """The map's values by key, in order."""
+    from yaml.nodes import MappingNode, ScalarNode
+
+    if not isinstance(node, MappingNode):
+        raise _wrong(node, "expected a map (key: value)")
+    entries: dict[str, Node] = {}
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode):
+            raise _wrong(key, "a key must be a word")
+        if key.value in entries:
+            raise _wrong(key, f"key '{key.value}' is given twice")
+        entries[key.value] = value
+    return entries
+
+
+def _fields(node: Node, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Node]:
+    """The map's values by key; all of `required`, and no key that is in neither list."""
+    entries = _entries(node)
+    known = required + optional
+    for key, _ in node.value:
+        if key.value not in known:
+            near = did_you_mean(key.value, known)
+            raise _wrong(key, f"unknown key '{key.value}'{near}", "known: " + ", ".join(known))
+    for name in required:
+        if name not in entries:
+            raise _wrong(node, f"missing key '{name}'")
+    return entries
+
+
+def _text(node: Node) -> str:
+    if node.tag != "tag:yaml.org,2002:str":
+        raise _wrong(node, f"expected text{_seen(node)}")
+    return str(node.value)
+
+
+def _flag(node: Node) -> bool:
+    if node.tag != "tag:yaml.org,2002:bool":
+        raise _wrong(node, f"expected true or false{_seen(node)}")
+    return str(node.value).lower() in ("true", "yes", "on")
+
+
+def _size(node: Node) -> int:
+    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024)."""
+    match = re.fullmatch(r"(0x[0-9a-fA-F_]+|[0-9_]+)([KMG]?)", str(node.value)) if isinstance(node.value, str) else None
+    if not match:
+        raise _wrong(node, f"expected a number{_seen(node)}", "such as 4096, 0x1000, 256K or 2M")
+    return int(match[1], 0 if match[1].startswith("0x") else 10) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+
+
+def _texts(node: Node | None) -> tuple[str, ...]:
+    from yaml.nodes import SequenceNode
+
+    if node is None:
+        return ()
+    if not isinstance(node, SequenceNode):
+        raise _wrong(node, f"expected a list [a, b]{_seen(node)}")
+    return tuple(_text(item) for item in node.value)
+
+
+def _word(node: Node, known: Iterable[str]) -> str:
+    known, text = tuple(known), _text(node)
+    if text not in known:
+        raise _wrong(node, f"unknown word '{text}'{did_you_mean(text, known)}", "known: " + ", ".join(known))
+    return text
+
+
+def _words(node: Node | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    _texts(node)  # is it a list of texts at all
+    return tuple(_word(item, known) for item in node.value) if node is not None else ()
+
+
+def _seen(node: Node) -> str:
+    return f", not '{node.value}'" if isinstance(node.value, str) else ", not a map or list"
+
+
+def _wrong(node: Node, text: str, *hints: str) -> EdgebuildError:
+    mark: Mark = node.start_mark
+    return fail(text, file=mark.name, line=mark.line + 1, column=mark.column + 1, hints=hints)

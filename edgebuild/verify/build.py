@@ -1,0 +1,115 @@
+"""Compile and link test programs around the files of a model."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..artifacts import Artifact, publish
+from ..errors import Diagnostic, MissingTool, fail
+from ..firmware import firmware_support, link_flags
+from ..target import Target, hal_dir
+
+NAME = "model"  # the name that compile_model was given
+MODEL_SOURCES = (f"{NAME}.c", f"{NAME}_weights.S", f"{NAME}_weights.c")
+# Without the last one variables in sections of their own, such as the arena, get no red zones.
+SANITIZERS = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+    "-fsanitize-sections=.edgebuild.*,.rodata.edgebuild.*",
+)
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Compiles for one target in one folder, which also holds the model's files."""
+
+    target: Target
+    folder: Path
+    needs_libm: bool
+    extra: tuple[str, ...] = ()  # flags for compiling and linking alike: sanitizers
+
+    def program(self, name: str, sources: Sequence[Path]) -> Path:
+        """Compile `sources` and link them with the target's start-up code to `name`.elf."""
+        startup = self.target.firmware.startup if self.target.firmware else ()
+        objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup))]
+        fragments = (f"{NAME}_memory.ld",) if self.target.firmware else ()
+        tools = self.target.toolchain
+        libraries = (tools.libm if self.needs_libm else ()) + tools.libs
+        self._run(
+            *self._libc(), *self.extra, *link_flags(self.target, fragments), "-o", f"{name}.elf", *objects, *libraries
+        )
+        return self.folder / f"{name}.elf"
+
+    def _object(self, source: Path) -> str:
+        """Compile one file, once; return its object's name."""
+        name = f"{source.stem}{'.s' if source.suffix == '.S' else ''}{'.san' if self.extra else ''}.o"
+        if not (self.folder / name).exists():
+            flags = self.target.toolchain.cflags + self._libc() + self.extra
+            self._run(*flags, "-I.", f"-I{hal_dir() / 'include'}", "-c", "-o", name, str(source))
+        return name
+
+    def _libc(self) -> tuple[str, ...]:
+        return self.target.toolchain.libc if self.needs_libm else ()
+
+    def _run(self, *arguments: str) -> None:
+        run_tool((self.target.toolchain.compiler, *arguments), self.folder, self.target.toolchain.package)
+
+
+def run_tool(command: Sequence[str], folder: Path, package: str, timeout: float = 600) -> str:
+    """Run a program in `folder`; return its standard output.
+
+    Raises MissingTool where it is not installed, EdgebuildError with the end of its output where it fails.
+    """
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=timeout,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+    except FileNotFoundError:
+        hint = (f"apt-get install {package}",) if package else ()
+        raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hint)) from None
+    except subprocess.TimeoutExpired:
+        raise fail(f"'{command[0]}' did not end within {timeout:g} seconds", hints=[" ".join(command)]) from None
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise fail(f"'{command[0]}' ended with status {done.returncode}", hints=[*lines[-40:], " ".join(command)])
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The arena in one memory: its symbol in the program, its bytes."""
+
+    memory: str
+    symbol: str
+    bytes: int
+
+
+def arenas(target: Target, report: dict[str, Any]) -> list[Arena]:
+    """In the target's order. The first memory in use has the plain name, the others their memory's behind it."""
+    sizes: dict[str, int] = report["ram"]["by_memory"]
+    used = [m.name for m in target.memories if sizes.get(m.name)]
+    return [Arena(m, f"{NAME}_arena{f'_{m.lower()}' if i else ''}", sizes[m]) for i, m in enumerate(used)]
+
+
+def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], report: dict[str, Any], n: int) -> None:
+    """Put the model's files, the linker's regions and the harness's description into `folder`; `n`: input vectors."""
+    publish((*artifacts, *firmware_support(target)), folder)
+    spaces = (f'X(arena_{i}, "{a.symbol}", {a.bytes}u)' for i, a in enumerate(arenas(target, report)))
+    lines = [
+        f'#include "{NAME}.h"',
+        f"#define MODEL_INPUTS {_list(report['inputs'])}",
+        f"#define MODEL_OUTPUTS {_list(report['outputs'])}",
+        f"#define MODEL_ARENAS {' '.join(spaces)}",
+        f"#define MODEL_INVOKE {NAME}_invoke",
+        f"#define VECTORS {n}",
+        "",
+    ]
+    (folder / "harness_model.h").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _list(surface: Sequence[dict[str, Any]]) -> str:
+    return " ".join(f"X({port['function']}, {port['bytes']}u)" for port in surface)

@@ -1,0 +1,31 @@
+"""What all tests share: where the checkout is, and running programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`@pytest.mark.needs("cmake", "ninja")`: skip, with a reason, where a program is missing."""
+    for item in items:
+        programs = [p for mark in item.iter_markers("needs") for p in mark.args]
+        missing = [p for p in programs if shutil.which(p) is None]
+        if missing:
+            item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
+
+
+def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, status: int = 0) -> str:
+    """Run a program; return what it printed, both streams together. Its exit status must be `status`."""
+    environment = {**os.environ, **(env or {})}
+    result = subprocess.run(
+        [str(c) for c in command], cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert result.returncode == status, f"exit status {result.returncode}: {command}\n{result.stdout}"
+    return result.stdout

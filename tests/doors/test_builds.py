@@ -1,0 +1,121 @@
+"""Builds of both doors: what is done again, and above all what is not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgebuild.request import model_outputs
+from tests.conftest import run
+from tests.doors.projects import Project
+
+pytestmark = pytest.mark.needs("cmake", "ninja", "make", "gcc")
+
+
+@pytest.fixture(scope="module", params=["scons", "Ninja", "Unix Makefiles"])
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Built once, then in the state in which the test before left it: up to date."""
+    made = Project(tmp_path_factory.mktemp("doors") / "sp ace" / "project", request.param)
+    first = made.build()
+    assert (first.starts, first.compiles, first.links) == (1, 4, 1), first.output
+    return made
+
+
+def nothing(project: Project) -> bool:
+    built = project.build()
+    return (built.starts, built.compiles, built.links) == (0, 0, 0)
+
+
+def test_second_build_starts_nothing(project: Project) -> None:
+    assert nothing(project)
+
+
+def test_all_products_are_there(project: Project) -> None:
+    assert set(project.generated()) == {*model_outputs("digits"), "digits.req.json"}
+
+
+def test_new_date_of_the_model_compiles_nothing(project: Project) -> None:
+    os.utime(project.model)
+    built = project.build()
+    assert built.starts == (0 if project.tool == "scons" else 1)  # SCons compares bytes by itself
+    assert built.compiles == built.links == 0
+    assert nothing(project)
+
+
+def test_changed_option_makes_the_model_again(project: Project) -> None:
+    before = project.generated()
+    project.write(RAM="20K")
+    built = project.build()
+    assert built.starts == 1
+    assert project.generated() != before
+    assert nothing(project)
+    project.write()
+    assert project.build().starts == 1
+    assert project.generated() == before
+    assert nothing(project)
+
+
+def test_deleted_product_comes_back(project: Project) -> None:
+    if project.tool == "Unix Makefiles":
+        pytest.skip("make looks at the stamp alone; `make clean` helps")
+    before = project.generated()
+    (project.products / "digits.c").unlink()
+    assert project.build().starts == 1
+    assert project.generated() == before
+    assert nothing(project)
+
+
+def test_broken_model_leaves_what_was_there(project: Project) -> None:
+    before, model = project.generated(), project.model.read_bytes()
+    project.model.write_bytes(b"this is no model")
+    built = project.build(status=2 if project.tool != "Ninja" else 1)
+    assert "digits.onnx" in built.output and "error: " in built.output
+    assert "Traceback" not in built.output
+    assert project.generated() == before
+    project.model.write_bytes(model)
+    project.build()
+    assert project.generated() == before
+    assert nothing(project)
+
+
+def test_changed_linker_fragment_links_again(project: Project) -> None:
+    fragment = project.products / "digits_memory.ld"
+    if project.tool == "scons":
+        pytest.skip("programs without EdgeBuildTarget have their own linker script")
+    os.utime(fragment)
+    built = project.build()
+    assert (built.compiles, built.links) == (0, 1)
+
+
+def test_reconfiguring_makes_nothing(project: Project) -> None:
+    if project.tool == "scons":
+        pytest.skip("SCons has no such step")
+    project.configure()
+    assert nothing(project)
+
+
+def test_clean_removes_everything(project: Project) -> None:
+    if project.tool == "scons":
+        run(sys.executable, "-m", "SCons", "-Qc", cwd=project.folder)
+        assert not [f for f in (project.folder / "build").rglob("*") if f.is_file()]
+    else:
+        run("cmake", "--build", "build", "--target", "clean", cwd=project.folder)
+        assert set(project.generated()) == {"digits.req.json"}
+
+
+def test_both_doors_write_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (Project(tmp_path / tool / "project", tool) for tool in ("scons", "Ninja"))
+    for project in (one, two):
+        project.write(RAM="0x4000", OBJECTIVE="ram", WEIGHTS="asm")
+        project.build()
+    assert one.generated() == two.generated()
+
+
+def test_multi_config_generates_once(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "Ninja Multi-Config")
+    assert project.build().starts == 1
+    output = run("cmake", "--build", "build", "--config", "Release", cwd=project.folder)
+    assert "Generating" not in output and "Release" in output

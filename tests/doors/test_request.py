@@ -1,0 +1,84 @@
+"""The request: sizes, words, paths, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import MODEL_OPTIONS, ModelRequest, model_outputs, model_request, parse_size, read_request
+from tests.conftest import ROOT
+
+GOOD: dict[str, Any] = {
+    "schema": 1, "kind": "model", "name": "kws", "source": "../m/kws.tflite", "target": "host", "output": ".",
+    "options": {"ram": "16K", "objective": "LATENCY", "qos": 12.5},
+}  # fmt: skip
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    file = folder / "kws.req.json"
+    file.write_text(json.dumps({k: v for k, v in {**GOOD, **changes}.items() if v is not None}))
+    return file
+
+
+def test_good_request(tmp_path: Path) -> None:
+    request = read_request(write(tmp_path))
+    source = tmp_path.parent / "m" / "kws.tflite"
+    assert request.model == ModelRequest(source, "kws", "host", objective="latency", ram=16384, qos=12.5)
+    assert request.output == tmp_path
+
+
+def test_target_file_is_relative_to_the_request(tmp_path: Path) -> None:
+    assert read_request(write(tmp_path, target="../board.yaml")).model.target == str(tmp_path.parent / "board.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("16384", 16384), ("0x4000", 16384), ("16K", 16384), ("16 KiB", 16384), ("1m", 1 << 20), (7, 7)]
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size("ram", text) == size
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"options": {"ram": "16Q"}}, "option 'ram': '16Q' is not a size"),
+        ({"options": {"ram": -1}}, "option 'ram': '-1' is not a size"),
+        ({"options": {"ramm": "1"}}, "unknown option 'ramm'; did you mean 'ram'?"),
+        ({"options": {"objective": "latncy"}}, "option 'objective': 'latncy' is not known; did you mean 'latency'?"),
+        ({"options": {"qos": "nan"}}, "option 'qos': 'nan' is not a number from 0 upwards"),
+        ({"options": {"time_limit": True}}, "option 'time_limit': 'True' is not a number"),
+        ({"name": "2fast"}, "name: '2fast' is not a C identifier"),
+        ({"schema": 2}, "schema 2 is not known here"),
+        ({"kind": "modle"}, "kind 'modle' is not known"),
+        ({"source": None}, "member 'source' must be there"),
+        ({"sauce": "x"}, "unknown member 'sauce'; did you mean 'source'?"),
+    ],
+)
+def test_wrong_requests(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(EdgebuildError) as caught:
+        read_request(write(tmp_path, **changes))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"model"'])
+def test_not_a_request(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kws.req.json"
+    file.write_text(text)
+    with pytest.raises(EdgebuildError, match="not a request"):
+        read_request(file)
+
+
+def test_options_left_out_keep_their_default() -> None:
+    given = dict.fromkeys(MODEL_OPTIONS)
+    assert model_request(Path("m"), "m", "host", given) == ModelRequest(Path("m"), "m", "host")
+
+
+def test_cmake_knows_the_same_options_and_outputs() -> None:
+    text = (ROOT / "edgebuild" / "cmake" / "EdgeBuildConfig.cmake").read_text()
+    assert f"EDGEBUILD_MODEL_OPTIONS {' '.join(o.upper() for o in MODEL_OPTIONS)})" in text
+    for name in model_outputs("${base}"):
+        assert f'"{name}"' in text

@@ -1,0 +1,82 @@
+"""The SCons tool: firmware, dependencies, what it says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, run
+from tests.doors.projects import DIGITS, Project
+
+pytestmark = pytest.mark.needs("gcc")
+
+FIRMWARE = """\
+import edgebuild.scons
+env = Environment(tools=["default", edgebuild.scons.generate])
+for target in ("mps2-an386", "riscv-virt"):
+    SConscript(DIR + "/SConscript", ["env", "target"], variant_dir="build/" + target, duplicate=False)
+"""
+
+
+def scons(folder: Path, *arguments: str, status: int = 0) -> str:
+    return run(sys.executable, "-m", "SCons", "-Q", *arguments, cwd=folder, status=status)
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
+def test_sample_for_two_processors(tmp_path: Path) -> None:
+    (tmp_path / "SConstruct").write_text(FIRMWARE.replace("DIR", repr(str(DIGITS))))
+    scons(tmp_path, "-j2")
+    assert "is up to date" in scons(tmp_path)
+    for target in ("mps2-an386", "riscv-virt"):
+        assert (tmp_path / "build" / target / "digits.elf").exists()
+        # Linker scripts count: a change of one means a new link, and nothing else.
+        script = tmp_path / "build" / target / "edgebuild" / "digits" / "digits_memory.ld"
+        script.write_text(script.read_text() + "/* edited */\n")
+        output = scons(tmp_path)
+        assert "-o build/" + target + "/digits.elf" in output
+        assert "Generating" not in output and " -c " not in output
+
+
+def test_codegen_alias_compiles_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "scons")
+    output = scons(project.folder, "codegen")
+    assert "Generating" in output and " -c " not in output
+    assert (project.products / "digits.h").exists()
+
+
+def test_dry_run_does_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "scons")
+    scons(project.folder, "-n")
+    assert not (project.folder / "build").exists()
+
+
+def test_reason_of_a_rebuild_is_told(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "scons")
+    scons(project.folder, "codegen")
+    project.write(RAM="20K")
+    assert "digits.req.json' changed" in scons(project.folder, "--debug=explain", "codegen")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("env.Model('digits', 'digits.onnx', RAMM=1)", "unknown option RAMM; did you mean 'RAM'?"),
+        ("env.Model('digits', 'digits.onnx', TARGET='mps2')", "Model('digits'): error: unknown target 'mps2'"),
+        ("env.EdgeBuildTarget('mps2-an38')", "did you mean 'mps2-an386'?"),
+    ],
+)
+def test_wrong_scripts(tmp_path: Path, call: str, message: str) -> None:
+    project = Project(tmp_path / "project", "scons")
+    (project.folder / "SConscript").write_text(f"Import('env')\n{call}\n")
+    output = scons(project.folder, status=2)
+    assert message in output
+    assert f"{project.folder / 'SConscript'}:2: " in output
+    assert "Traceback" not in output
+
+
+def test_tool_of_the_checkout_is_that_of_the_package() -> None:
+    names = ("site_scons/site_tools/edgebuild.py", "edgebuild/scons/site_tools/edgebuild.py")
+    one, two = ((ROOT / name).read_text() for name in names)
+    assert one == two

@@ -1,0 +1,140 @@
+"""`edgebuild run` itself: what counts as a change, what it leaves behind, what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgebuild import entry
+from edgebuild.artifacts import Artifact
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import ModelRequest, model_outputs
+from edgebuild.run import depfile, run
+from tests.conftest import ROOT
+from tests.conftest import run as execute
+
+
+@pytest.fixture
+def request_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A request whose model is a text; to compile it is to copy it into all products."""
+
+    def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
+        return tuple(Artifact(name, request.source.read_bytes()) for name in model_outputs(request.name))
+
+    monkeypatch.setattr("edgebuild.run.compile_model", compile_model)
+    monkeypatch.setattr("edgebuild.run.summary", lambda artifacts: "")
+    (tmp_path / "net.onnx").write_text("one")
+    file = tmp_path / "out" / "net.req.json"
+    file.parent.mkdir()
+    members = {"schema": 1, "kind": "model", "name": "net", "source": "../net.onnx", "target": "host", "output": "."}
+    file.write_text(json.dumps({**members, "options": {}}))
+    return file
+
+
+def test_current_after_the_run(request_file: Path) -> None:
+    assert not entry.is_current(str(request_file))
+    assert run(request_file) == 0
+    assert entry.is_current(str(request_file))
+
+
+def test_new_date_alone_is_no_change(request_file: Path) -> None:
+    run(request_file)
+    stamp = request_file.with_name("net.stamp")
+    os.utime(stamp, (1, 1))
+    os.utime(request_file.parent.parent / "net.onnx")
+    assert entry.is_current(str(request_file))
+    assert stamp.stat().st_mtime > 1, "the stamp must be newer than what it stands for"
+
+
+def test_same_size_within_the_same_second_is_a_change(request_file: Path) -> None:
+    model = request_file.parent.parent / "net.onnx"
+    before = model.stat()
+    run(request_file)
+    model.write_text("two")
+    os.utime(model, ns=(before.st_atime_ns, before.st_mtime_ns))  # as on a file system with a coarse clock
+    assert not entry.is_current(str(request_file))
+
+
+@pytest.mark.parametrize("name", ["net.c", "net_weights.bin"])
+def test_lost_or_edited_product_is_a_change(request_file: Path, name: str) -> None:
+    run(request_file)
+    product = request_file.with_name(name)
+    product.write_text("edited")
+    assert not entry.is_current(str(request_file))
+    product.unlink()
+    assert not entry.is_current(str(request_file))
+    run(request_file)
+    assert product.read_text() == "one"
+
+
+def test_changed_request_is_a_change(request_file: Path) -> None:
+    run(request_file)
+    request_file.write_text(request_file.read_text().replace("{}", '{"ram": "1K"}'))
+    assert not entry.is_current(str(request_file))
+
+
+def test_stamp_of_another_version_does_not_count(request_file: Path) -> None:
+    run(request_file)
+    stamp = request_file.with_name("net.stamp")
+    stamp.write_text(stamp.read_text().replace("stamp 1", "stamp 0"))
+    assert not entry.is_current(str(request_file))
+
+
+def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = request_file.parent.parent / "net.onnx"
+
+    def compile_slowly(request: ModelRequest) -> tuple[Artifact, ...]:
+        data = model.read_bytes()
+        model.write_text("two")
+        return tuple(Artifact(name, data) for name in model_outputs(request.name))
+
+    monkeypatch.setattr("edgebuild.run.compile_model", compile_slowly)
+    run(request_file)
+    assert not entry.is_current(str(request_file))
+    assert request_file.with_name("net.stamp").stat().st_mtime_ns < model.stat().st_mtime_ns
+
+
+def test_failure_leaves_the_products_and_no_new_stamp(request_file: Path) -> None:
+    run(request_file)
+    stamp = request_file.with_name("net.stamp").read_text()
+    (request_file.parent.parent / "net.onnx").unlink()
+    with pytest.raises(EdgebuildError, match=r"net\.onnx: error: cannot read it"):
+        run(request_file)
+    assert request_file.with_name("net.c").read_text() == "one"
+    assert request_file.with_name("net.stamp").read_text() == stamp
+    assert not entry.is_current(str(request_file))
+
+
+def test_depfile_names_what_was_read(request_file: Path) -> None:
+    run(request_file)
+    target, *prerequisites = shlex.split(request_file.with_name("net.d").read_text().replace("\\\n", " "))
+    assert target == f"{request_file.with_name('net.stamp')}:"
+    assert str(request_file.parent.parent / "net.onnx") in prerequisites
+    assert str(ROOT / "hal" / "targets" / "host.yaml") in prerequisites
+    assert str(ROOT / "edgebuild" / "request.py") in prerequisites  # a checkout: any module may change
+    assert all(Path(p).is_absolute() and Path(p).exists() for p in prerequisites)
+
+
+def test_depfile_escapes_as_make_reads(tmp_path: Path) -> None:
+    names = ["with space", "dollar$", "number#"]
+    for name in names:
+        (tmp_path / name).touch()
+    (tmp_path / "Makefile").write_text(depfile("all", names) + "\t@printf '%s\\n' $(foreach p,$+,x)\n")
+    assert execute("make", "-s", cwd=tmp_path).split() == ["x"] * 4  # all there; make's lists split at the space
+
+
+def test_no_change_imports_next_to_nothing(request_file: Path) -> None:
+    run(request_file)
+    program = (
+        "import sys; before = set(sys.modules); from edgebuild.entry import main; "
+        f"assert main(['run', {str(request_file)!r}]) == 0; print(*sorted(set(sys.modules) - before))"
+    )
+    added = set(execute(sys.executable, "-P", "-c", program).split())
+    assert {m for m in added if not m.startswith("_")} == {"edgebuild", "edgebuild.entry", "hashlib"} | (
+        added & {"time"}
+    )

@@ -1,0 +1,135 @@
+"""The oracles themselves, on models small enough to be computed by hand, and what of the arena is compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgebuild.errors import EdgebuildError
+from edgebuild.verify import _standing
+from edgebuild.verify.oracles import fit, random_inputs, reference
+
+pytest.importorskip("onnxruntime")
+schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
+
+INT8 = {"dtype": "int8", "scale": 0.5, "zero_point": 3}
+
+
+def tflite_relus(path: Path) -> None:
+    """y = relu(mid), mid = relu(x) over four int8 elements of scale 1 and zero points -10, -10 and 5."""
+    model, graph = schema.ModelT(), schema.SubGraphT()
+    for name, zero_point in [("x", -10), ("mid", -10), ("y", 5)]:
+        tensor, quant = schema.TensorT(), schema.QuantizationParametersT()
+        quant.scale, quant.zeroPoint = [1.0], [zero_point]
+        tensor.name, tensor.shape, tensor.type, tensor.quantization = name, [1, 4], schema.TensorType.INT8, quant
+        graph.tensors = [*(graph.tensors or []), tensor]
+    for source, result in [(0, 1), (1, 2)]:
+        op = schema.OperatorT()
+        op.opcodeIndex, op.inputs, op.outputs = 0, [source], [result]
+        graph.operators = [*(graph.operators or []), op]
+    graph.inputs, graph.outputs = [0], [2]
+    code = schema.OperatorCodeT()
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.RELU
+    code.version = 2
+    model.version, model.subgraphs, model.operatorCodes, model.buffers = 3, [graph], [code], [schema.BufferT()]
+    builder = flatbuffers.Builder(0)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(bytes(builder.Output()))
+
+
+def onnx_file(
+    path: Path, nodes: list[Any], x: list[int], y: list[int], constants: dict[str, Any], kind: int = 1
+) -> None:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", kind, x)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def test_tflite_micro_tells_outputs_and_intermediate_results(tmp_path: Path) -> None:
+    tflite_relus(tmp_path / "m.tflite")
+    inputs = [[np.array([row], np.int8)] for row in ([-128, -10, 0, 127], [1, 2, 3, -50])]
+    found = reference(tmp_path / "m.tflite", inputs, {"model": {"format": "tflite"}})
+    assert found.slack == 0
+    assert [o[0].tolist() for o in found.outputs] == [[[5, 5, 15, 127]], [[16, 17, 18, 5]]]
+    assert [t["mid"].tolist() for t in found.tensors] == [[[-10, -10, 0, 127]], [[1, 2, 3, -10]]]
+
+
+def test_a_model_that_tflite_micro_refuses_is_a_diagnostic(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(b"\0" * 64)
+    with pytest.raises(EdgebuildError, match="the TFLite Micro interpreter cannot run this model"):
+        reference(tmp_path / "m.tflite", [[np.zeros(4, np.int8)]], {"model": {"format": "tflite"}})
+
+
+@pytest.mark.parametrize("stored", [np.int8, np.uint8])
+def test_onnx_with_a_real_surface_is_compared_as_integers(tmp_path: Path, stored: type) -> None:
+    """x -> Q -> DQ -> Relu -> Q -> DQ -> y, fed with and compared as int8, whatever the file stores."""
+    zero = np.array(3 if stored is np.int8 else 131, stored)
+    names = ["x", "q", "d", "r", "p", "y"]
+    kinds = ["QuantizeLinear", "DequantizeLinear", "Relu", "QuantizeLinear", "DequantizeLinear"]
+    nodes = [
+        helper.make_node(kind, [a] if kind == "Relu" else [a, "s", "z"], [b])
+        for kind, a, b in zip(kinds, names, names[1:], strict=False)
+    ]
+    onnx_file(tmp_path / "m.onnx", nodes, [1, 4], [1, 4], {"s": np.float32(0.5), "z": zero})
+    port = {**INT8, "shape": [1, 4]}
+    report = {"model": {"format": "onnx"}, "inputs": [{**port, "name": "x"}], "outputs": [{**port, "name": "y"}]}
+    found = reference(tmp_path / "m.onnx", [[np.array([[-128, 2, 4, 127]], np.int8)]], report)
+    assert found.outputs[0][0].dtype == np.int8 and found.slack == 1
+    assert found.outputs[0][0].tolist() == [[3, 3, 4, 127]]
+    assert found.tensors[0]["r"].tolist() == found.tensors[0]["p"].tolist() == [[3, 3, 4, 127]]
+
+
+def test_onnx_inputs_go_from_nhwc_to_nchw_and_results_come_back(tmp_path: Path) -> None:
+    onnx_file(tmp_path / "m.onnx", [helper.make_node("Neg", ["x"], ["y"])], [1, 3, 2, 4], [1, 3, 2, 4], {})
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 4, 3)
+    port = {"dtype": "float32", "shape": [1, 2, 4, 3]}
+    report = {"model": {"format": "onnx"}, "inputs": [{**port, "name": "x"}], "outputs": [{**port, "name": "y"}]}
+    (y,) = reference(tmp_path / "m.onnx", [[x]], report).outputs[0]
+    back = fit(y, port["shape"])
+    assert back is not None and np.array_equal(back, -x)
+    assert fit(y, [1, 5]) is None
+
+
+def test_random_inputs_are_seeded_cover_int8_and_stay_inside_of_tables(tmp_path: Path) -> None:
+    gather = helper.make_node("Gather", ["table", "x"], ["y"])
+    onnx_file(
+        tmp_path / "t.onnx", [gather], [1, 40], [1, 40, 2], {"table": np.zeros((6, 2), np.float32)}, TensorProto.INT32
+    )
+    report = {"model": {"format": "onnx"}, "inputs": [{"dtype": "int32", "shape": [1, 40]}]}
+    drawn = np.stack([row[0] for row in random_inputs(tmp_path / "t.onnx", report, 5)])
+    assert drawn.dtype == np.int32 and set(np.unique(drawn)) == set(range(6))
+
+    tflite_relus(tmp_path / "m.tflite")
+    report = {"model": {"format": "tflite"}, "inputs": [{"dtype": "int8", "shape": [1, 4000]}]}
+    first, second = (random_inputs(tmp_path / "m.tflite", report, 2) for _ in range(2))
+    assert first[0][0].min() == -128 and first[0][0].max() == 127
+    assert np.array_equal(first[1][0], second[1][0]) and not np.array_equal(first[0][0], first[1][0])
+
+
+def buffer(name: str, offset: int, first: int, last: int, memory: str = "RAM", **more: str) -> dict[str, Any]:
+    return {"name": name, "offset": offset, "bytes": 8, "first": first, "last": last, "memory": memory, **more}
+
+
+def test_what_still_stands_is_what_nothing_has_written_over() -> None:
+    buffers = [
+        buffer("early", 0, 0, 1),
+        buffer("in_place_before", 8, 1, 3),
+        buffer("in_place_after", 8, 3, 3, overlaps="in_place_before"),
+        buffer("seen", 16, 2, 3),
+        buffer("view", 16, 3, 3, view_of="seen"),
+        buffer("elsewhere", 8, 2, 3, memory="DTCM"),
+    ]
+    standing = [b["name"] for b in _standing({"layout": {"buffers": buffers}})]
+    assert standing == ["in_place_after", "seen", "view", "elsewhere"]
+    assert _standing({"layout": {"buffers": []}}) == []

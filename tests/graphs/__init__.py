@@ -1,0 +1,18 @@
+"""Random graphs and model files: hypothesis strategies, and how to draw a batch of examples from one.
+
+    single_ops(kind)    IR graphs of one op of each kind in the registry
+    small_graphs()      IR graphs of 2 to 10 ops, chains and branches
+    tflite_files(name)  int8 .tflite files of one operator, as bytes
+    onnx_models()       small ONNX models in NCHW, float or quantised by onnxruntime
+
+Structure is drawn, and so can be shrunk; the numbers in tensors come from a seed that is drawn.
+"""
+
+from __future__ import annotations
+
+#from .chains import small_graphs
+#from .onnx_models import onnx_models
+from .single import KINDS, single_ops
+from .source import described, examples, random_inputs
+from .tflite_models import OPERATORS, tflite_files
+

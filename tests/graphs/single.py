@@ -1,0 +1,236 @@
+"""Graphs of one op, of every kind in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from edgebuild import ops
+from edgebuild.ir import Graph, Op, Quant, Tensor
+
+from .source import Source, sources
+
+FORMS = (("tflite", False), ("onnx", False), ("tflite", True))
+
+
+def single(s: Source, kind: str, operands: Sequence[Tensor], y: Quant | None, dtype: str = "", **attrs: Any) -> Graph:
+    """A graph of one op on `operands`; the op itself says which shape its result has."""
+    dtype = dtype or ("float32" if s.real else "int8")
+    op = Op(kind, kind, tuple(t.name for t in operands), ("y",), attrs)
+    draft = s.graph([op], [*operands, Tensor("y", (), dtype, y)], ["y"])
+    return s.graph([op], [*operands, Tensor("y", ops.result_shape(op, draft), dtype, y)], ["y"])
+
+
+def sum_result(s: Source, x: Tensor, w: Tensor, terms: int) -> Quant | None:
+    """A quantisation of a sum of `terms` products that spreads it over int8, or an extreme one."""
+    if x.quant is None or w.quant is None:
+        return None
+    largest = x.quant.scale[0] * max(w.quant.scale)
+    return s.quant(float(np.float32(largest / s.multiplier(60 / (74 * 74 * sqrt(terms))))))
+
+
+def sum_graph(s: Source, kind: str, x: Tensor, w: Tensor, channels: int, terms: int, **attrs: Any) -> Graph:
+    bias = [s.bias("bias", x, w, channels)] if s.pick(True, False) else []
+    return single(s, kind, [x, w, *bias], sum_result(s, x, w, terms), clamp=s.clamp(), **attrs)
+
+
+def window(s: Source, most_pad: Callable[[int, int], int]) -> tuple[dict[str, Any], tuple[int, int], tuple[int, int]]:
+    """Stride, dilation and padding; the window; an image that is at least as large as the window, padded."""
+    taps, stride, dilation = s.pair(1, 4), s.pair(1, 3), s.pair(1, 3)
+    most = [most_pad(n, d) for n, d in zip(taps, dilation, strict=True)]
+    pad = tuple(s.between(0, most[i % 2]) for i in range(4))
+    least = [(n - 1) * d + 1 - pad[i] - pad[i + 2] for i, (n, d) in enumerate(zip(taps, dilation, strict=True))]
+    size = max(least[0], s.between(1, 7)), max(least[1], s.between(1, 7))
+    return {"stride": stride, "dilation": dilation, "pad": pad}, taps, size
+
+
+def beyond(taps: int, dilation: int) -> int:
+    """Padding with which a window may lie outside of the image altogether."""
+    return taps * dilation + 1
+
+
+def within(taps: int, dilation: int) -> int:
+    """Padding with which every window has at least one element of the image, if dilation is 1."""
+    return taps - 1
+
+
+def conv2d(s: Source) -> Graph:
+    attrs, taps, size = window(s, beyond)
+    channels, out = s.pair(1, 5)
+    x = s.tensor("x", (1, *size, channels), s.quant())
+    w = s.weights("w", (out, *taps, channels), 0)
+    return sum_graph(s, "conv2d", x, w, out, prod(taps) * channels, **attrs)
+
+
+def depthwise_conv2d(s: Source) -> Graph:
+    attrs, taps, size = window(s, beyond)
+    channels, multiplier = s.between(1, 5), s.between(1, 3)
+    x = s.tensor("x", (1, *size, channels), s.quant())
+    w = s.weights("w", (1, *taps, channels * multiplier), 3)
+    return sum_graph(s, "depthwise_conv2d", x, w, channels * multiplier, prod(taps), **attrs)
+
+
+def dense(s: Source) -> Graph:
+    rows, columns, out = s.between(1, 3), s.between(1, 40), s.between(1, 7)
+    x = s.tensor("x", (rows, columns), s.quant())
+    return sum_graph(s, "dense", x, s.weights("w", (out, columns), 0), out, columns)
+
+
+def pool(kind: str) -> Callable[[Source], Graph]:
+    def make(s: Source) -> Graph:
+        attrs, taps, size = window(s, within)
+        attrs["dilation"] = (1, 1)
+        x = s.tensor("x", (1, *size, s.between(1, 5)), s.quant())
+        y = x.quant
+        if kind == "avg_pool2d" and s.arithmetic == "onnx" and y is not None:
+            y = s.quant(float(np.float32(y.scale[0] / s.multiplier(1.0))))
+            attrs["count_include_pad"] = s.pick(False, True)
+        return single(s, kind, [x], y, window=taps, clamp=s.clamp(), **attrs)
+
+    return make
+
+
+def elementwise(kind: str) -> Callable[[Source], Graph]:
+    """Equal shapes, or each dimension of either operand 1 or missing; the second may be a constant or the first."""
+
+    def make(s: Source) -> Graph:
+        shape = s.shape(1, 4)
+
+        def operand(name: str, constant: bool) -> Tensor:
+            part = shape
+            if s.pick(False, True):
+                part = tuple(s.pick(1, n) for n in shape)[s.between(0, len(shape)) :]
+            return s.constant(name, part, s.quant()) if constant else s.tensor(name, part, s.quant())
+
+        a, b = operand("a", False), operand("b", s.pick(False, True))
+        b = a if s.between(0, 7) == 0 else b
+        y = None
+        if a.quant is not None and b.quant is not None:
+            scales = a.quant.scale[0], b.quant.scale[0]
+            own = max(scales) if kind == "add" else scales[0] * scales[1]
+            y = s.quant(float(np.float32(own / s.multiplier(1.0 if kind == "add" else 1 / 80))))
+        operands = [a] if a is b else [a, b]
+        graph = single(s, kind, [a, b], y, clamp=s.clamp())
+        return replace(graph, inputs=tuple(t.name for t in operands if not t.constant))
+
+    return make
+
+
+def clamp(s: Source) -> Graph:
+    x = s.tensor("x", s.shape(1, 4), s.quant())
+    y = s.pick(x.quant, _rescaled(s, x))
+    return single(s, "clamp", [x], y, clamp=s.clamp())
+
+
+def _rescaled(s: Source, x: Tensor) -> Quant | None:
+    return None if x.quant is None else s.quant(float(np.float32(x.quant.scale[0] / s.multiplier(1.0))))
+
+
+def mean(s: Source) -> Graph:
+    x = s.tensor("x", s.shape(1, 4, most=7), s.quant())
+    axes = tuple(d for d in range(len(x.shape)) if s.pick(True, False)) or (s.between(0, len(x.shape) - 1),)
+    return single(s, "mean", [x], _rescaled(s, x), axes=axes)
+
+
+def softmax(s: Source) -> Graph:
+    """TFLite's output quantisation is fixed; ONNX's is any."""
+    size = s.pick(s.between(1, 20), s.between(200, 1100))
+    x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant())
+    y = None if s.real else Quant((1 / 256,), (-128,))
+    if s.arithmetic == "onnx" and not s.real:
+        y = s.pick(y, s.quant(2.0 ** -s.between(6, 12)))
+    return single(s, "softmax", [x], y, beta=s.pick(1.0, 0.5, 3.0) if s.arithmetic == "tflite" else 1.0)
+
+
+def concat(s: Source) -> Graph:
+    shape = s.shape(1, 4)
+    axis, quant = s.between(0, len(shape) - 1), s.quant()
+    parts = [(*shape[:axis], s.between(1, 5), *shape[axis + 1 :]) for _ in range(s.between(1, 4))]
+    makers = [s.pick(s.tensor, s.tensor, s.constant) if i else s.tensor for i in range(len(parts))]
+    operands = [make(f"x{i}", part, quant) for i, (make, part) in enumerate(zip(makers, parts, strict=True))]
+    return single(s, "concat", operands[:: s.pick(1, -1)], quant, axis=axis)
+
+
+def gather(s: Source) -> Graph:
+    """Indices reach beyond both ends of the table."""
+    quant = s.quant()
+    table = s.constant("table", s.shape(1, 3), quant)
+    index = Tensor("index", s.shape(1, 2), "int32")
+    return single(s, "gather", [table, index], quant, axis=0)
+
+
+def pad(s: Source) -> Graph:
+    x = s.tensor("x", s.shape(1, 4), s.quant())
+    pads = tuple(s.pair(0, 3) for _ in x.shape)
+    value: Any = s.pick(None, 1.5, -300.0) if s.real or s.arithmetic == "onnx" else s.pick(None, -128, 5)
+    return single(s, "pad", [x], x.quant, pads=pads, value=value)
+
+
+def reshape(s: Source) -> Graph:
+    shape = s.shape(1, 4)
+    x = s.tensor("x", shape, s.quant())
+    return single(s, "reshape", [x], x.quant, shape=s.pick((prod(shape),), tuple(reversed(shape)), (1, *shape)))
+
+
+def transpose(s: Source) -> Graph:
+    x = s.tensor("x", s.shape(1, 5, most=4), s.quant())
+    return single(s, "transpose", [x], x.quant, perm=tuple(s.draw(st.permutations(range(len(x.shape))))))
+
+
+def cast(s: Source) -> Graph:
+    """Between all types; the values of `random_inputs` fit all of them but for int32's in int8, of which none is large."""
+    source, to = s.pick("float32", "int32", "int8"), s.pick("float32", "int32", "int8")
+    return single(s, "cast", [Tensor("x", s.shape(1, 4), source)], None, to, to=to)
+
+
+def quantize(s: Source) -> Graph:
+    return single(s, "quantize", [Tensor("x", s.shape(1, 4), "float32")], s.quant(), "int8")
+
+
+def dequantize(s: Source) -> Graph:
+    return single(s, "dequantize", [Tensor("x", s.shape(1, 4), "int8", s.quant())], None, "float32")
+
+
+def requantize(s: Source) -> Graph:
+    x = s.tensor("x", s.shape(1, 4), s.quant())
+    return single(s, "requantize", [x], _rescaled(s, x))
+
+
+KINDS: dict[str, Callable[[Source], Graph]] = {
+    "add": elementwise("add"),
+    "avg_pool2d": pool("avg_pool2d"),
+    "cast": cast,
+    "clamp": clamp,
+    "concat": concat,
+    "conv2d": conv2d,
+    "dense": dense,
+    "depthwise_conv2d": depthwise_conv2d,
+    "dequantize": dequantize,
+    "gather": gather,
+    "max_pool2d": pool("max_pool2d"),
+    "mean": mean,
+    "mul": elementwise("mul"),
+    "pad": pad,
+    "quantize": quantize,
+    "requantize": requantize,
+    "reshape": reshape,
+    "softmax": softmax,
+    "transpose": transpose,
+}
+INTEGER_ONLY = ("cast", "dequantize", "quantize", "requantize")  # their float side, if any, is part of them
+
+
+def forms(kind: str) -> tuple[tuple[str, bool], ...]:
+    """The (arithmetic, real) in which a kind exists."""
+    return FORMS[:2] if kind in INTEGER_ONLY else FORMS
+
+
+@st.composite
+def single_ops(draw: st.DrawFn, kind: str) -> Graph:
+    """A graph of one op of this kind, in any of its forms."""
+    return KINDS[kind](draw(sources(forms(kind))))

@@ -1,0 +1,160 @@
+"""Draws that all strategies share: sizes, quantisations, tensors of random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from edgebuild.ir import Array, Graph, Quant, Tensor, dump
+from edgebuild.ops.base import is_float
+
+T = TypeVar("T")
+LARGEST_MULTIPLIER = 2.0**8  # beyond it a sum of products may leave int32, in TFLM as well as in ours
+
+
+def examples(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """`count` examples, the same in every run. For tests that pay per batch rather than per example."""
+    found: list[T] = []
+
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(example: T) -> None:
+        found.append(example)
+
+    collect()
+    return found[:count]
+
+
+def random_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
+    """`count` vectors, each with an array per input: full-range int8 and its two ends, floats N(0, 3), small int32."""
+    rng = np.random.default_rng(seed)
+    vectors = [[_random(rng, graph.tensors[name]) for name in graph.inputs] for _ in range(count)]
+    for vector, end in zip(vectors[1:], (-128, 127), strict=False):
+        vector[:] = [np.full_like(x, end) if x.dtype == np.int8 else x for x in vector]
+    return vectors
+
+
+def _random(rng: np.random.Generator, t: Tensor) -> Array:
+    if is_float(t):
+        return (3 * rng.standard_normal(t.shape)).astype(np.float32)
+    low, high = (-128, 128) if t.dtype == "int8" else (-3, 12)
+    return rng.integers(low, high, t.shape).astype(t.dtype)
+
+
+def described(graph: Graph) -> str:
+    """The graph as text, with its quantisations."""
+    quants = "\n".join(f"{t.name}: {t.quant}" for t in graph.tensors.values())
+    return f"{dump(graph)}{quants}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a strategy takes its choices from. `real`: float tensors, else int8 in `arithmetic`."""
+
+    draw: st.DrawFn
+    rng: np.random.Generator
+    arithmetic: str
+    real: bool
+
+    def pick(self, *choices: T) -> T:
+        return self.draw(st.sampled_from(choices))
+
+    def between(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def pair(self, low: int, high: int) -> tuple[int, int]:
+        return self.between(low, high), self.between(low, high)
+
+    def shape(self, low: int, high: int, most: int = 5) -> tuple[int, ...]:
+        """A shape of `low` to `high` dimensions."""
+        return tuple(self.between(1, most) for _ in range(self.between(low, high)))
+
+    def scale(self) -> float:
+        """A float32 between 2^-12 and 4, often a power of two."""
+        exponent = self.between(-12, 1)
+        return float(np.float32(2.0**exponent * self.pick(1.0, 1.0, float(self.rng.uniform(1, 2)))))
+
+    def quant(self, scale: float | None = None) -> Quant | None:
+        """One scale, and a zero point that may be at either end of int8."""
+        if self.real:
+            return None
+        return Quant((scale or self.scale(),), (self.pick(0, -128, 127, self.between(-128, 127)),))
+
+    def multiplier(self, typical: float) -> float:
+        """What scale(x) * scale(w) / scale(y) shall be: mostly `typical`, or a left shift, or as good as zero."""
+        return self.pick(
+            typical,
+            typical,
+            typical,
+            self.rng.uniform(1, LARGEST_MULTIPLIER),
+            2.0 ** -self.between(1, 12),
+            2.0 ** -self.between(28, 40),
+        )
+
+    def clamp(self) -> tuple[float | None, float | None]:
+        return self.pick((None, None), (None, None), (0.0, None), (0.0, 6.0), (-1.0, 1.0), (None, 0.25))
+
+    def tensor(self, name: str, shape: Sequence[int], quant: Quant | None = None) -> Tensor:
+        """An activation."""
+        return Tensor(name, tuple(shape), "float32" if self.real else "int8", quant)
+
+    def constant(self, name: str, shape: Sequence[int], quant: Quant | None = None) -> Tensor:
+        """A constant of the same type as the activations, full range."""
+        if self.real:
+            data = self.rng.standard_normal(tuple(shape)).astype(np.float32)
+        else:
+            data = self.rng.integers(-128, 128, tuple(shape)).astype(np.int8)
+        return Tensor(name, data.shape, str(data.dtype), quant, data)
+
+    def weights(self, name: str, shape: Sequence[int], axis: int, bound: int = 127) -> Tensor:
+        """Symmetric weights with one scale, or one per index of `axis`; single channels may be all but dead."""
+        if self.real:
+            return self.constant(name, shape)
+        data = self.rng.integers(-bound, bound + 1, tuple(shape)).astype(np.int8)
+        count = self.pick(1, shape[axis])
+        scale = self.scale() * self.rng.uniform(0.25, 1, count)
+        if count > 1 and self.between(0, 3) == 0:
+            scale[0] *= 2.0**-30
+        scales = tuple(float(s) for s in scale.astype(np.float32))
+        return Tensor(name, data.shape, "int8", Quant(scales, (0,) * count, axis % len(shape) if count > 1 else None), data)
+
+    def bias(self, name: str, x: Tensor, w: Tensor, channels: int) -> Tensor:
+        if self.real:
+            return self.constant(name, (channels,))
+        reach = 2 ** self.between(0, 18)
+        data = self.rng.integers(-reach, reach + 1, channels).astype(np.int32)
+        quant = product_quant(x, w)
+        return Tensor(name, data.shape, "int32", quant, data)
+
+    def graph(self, ops: Sequence[Any], tensors: Sequence[Tensor], outputs: Sequence[str]) -> Graph:
+        """The graph of these ops; its inputs are the activations that no op writes."""
+        pool = {t.name: t for t in tensors}
+        written = {name for op in ops for name in op.outputs}
+        inputs = tuple(t.name for t in tensors if not t.constant and t.name not in written)
+        return Graph("random", tuple(ops), pool, inputs, tuple(outputs), self.arithmetic)
+
+
+def product_quant(x: Tensor, w: Tensor) -> Quant:
+    """The quantisation of a sum of products of `x` and `w`."""
+    assert x.quant is not None and w.quant is not None
+    scales = tuple(x.quant.scale[0] * s for s in w.quant.scale)
+    return Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+
+
+@st.composite
+def sources(draw: st.DrawFn, forms: Sequence[tuple[str, bool]]) -> Source:
+    """A source of one of these (arithmetic, real)."""
+    arithmetic, real = draw(st.sampled_from(list(forms)))
+    return Source(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), arithmetic, real)

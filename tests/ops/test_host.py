@@ -1,0 +1,46 @@
+"""Every op's C against its numpy meaning, on this machine under the sanitizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild import ops
+from edgebuild.ir import Graph, dump, verify
+from edgebuild.ops.base import check_limits
+from tests.graphs import KINDS, described, examples, random_inputs, single_ops
+from tests.ops.host import run_on_host
+
+GRAPHS_PER_KIND = 18
+VECTORS = 4
+
+
+def test_every_kind_has_a_strategy() -> None:
+    assert KINDS.keys() == ops.SPECS.keys()
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_c_computes_what_the_reference_does(kind: str, tmp_path: Path) -> None:
+    """int8 bit by bit, float to 1e-5 of the largest result."""
+    graphs = examples(single_ops(kind), GRAPHS_PER_KIND)
+    for graph in graphs:
+        verify(graph, ops.result_shape)
+        assert check_limits(ops.SPECS[kind], graph.ops[0], graph) is None, dump(graph)
+    inputs = [random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)]
+    results = run_on_host(graphs, inputs, tmp_path)
+    for graph, vectors, rows in zip(graphs, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
+
+
+def compare(graph: Graph, vector: list[np.ndarray], row: list[np.ndarray]) -> None:
+    expected = ops.run(graph, *vector)
+    for name, actual in zip(graph.outputs, row, strict=True):
+        want = expected[name]
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(actual, want, rtol=1e-5, atol=1e-5 * float(abs(want).max()), err_msg=dump(graph))
+        else:
+            np.testing.assert_array_equal(actual, want, err_msg=described(graph))

@@ -1,0 +1,53 @@
+"""The numpy meaning of every TFLite operator against TFLite Micro's interpreter: no difference at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild import ops
+from edgebuild.importers.tflite import read_tflite
+from edgebuild.passes.canonicalize import canonicalize
+from tests.graphs import OPERATORS, described, examples, random_inputs, tflite_files
+
+FILES_PER_OPERATOR, VECTORS = 40, 4
+SCRIPT = Path(__file__).with_name("tflm_batch.py")
+
+
+def interpreted(files: list[bytes], inputs: list[list[list[np.ndarray]]], folder: Path) -> list[list[np.ndarray]]:
+    """The interpreter's first output for each file and vector."""
+    for i, (data, vectors) in enumerate(zip(files, inputs, strict=True)):
+        (folder / f"{i}.tflite").write_bytes(data)
+        arrays = {f"v{v}_i{k}": x for v, vector in enumerate(vectors) for k, x in enumerate(vector)}
+        np.savez(folder / f"{i}.npz", **arrays)
+    done = subprocess.run([sys.executable, "-P", SCRIPT, folder], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    results = []
+    for i, vectors in enumerate(inputs):
+        assert (folder / f"{i}.out.npz").exists(), f"{i}: the interpreter has no result\n{done.stderr[-4000:]}"
+        with np.load(folder / f"{i}.out.npz") as file:
+            results.append([file[f"v{v}_o0"] for v in range(len(vectors))])
+    return results
+
+
+def in_table(inputs: list[list[list[np.ndarray]]]) -> list[list[list[np.ndarray]]]:
+    """int32 inputs without negative numbers: TFLM does not check indices."""
+    return [[[abs(x) if x.dtype == np.int32 else x for x in v] for v in vectors] for vectors in inputs]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_reference_equals_tflm(operator: str, tmp_path: Path) -> None:
+    files = examples(tflite_files(operator), FILES_PER_OPERATOR)
+    graphs = [read_tflite(data, "random.tflite") for data in files]
+    inputs = in_table([random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)])
+    expected = interpreted(files, inputs, tmp_path)
+    for graph, vectors, rows in zip(graphs, inputs, expected, strict=True):
+        canonical = canonicalize(graph)
+        for vector, want in zip(vectors, rows, strict=True):
+            for form in (graph, canonical):
+                actual = ops.run(form, *vector)[form.outputs[0]]
+                np.testing.assert_array_equal(actual.ravel(), want.ravel(), err_msg=described(form))

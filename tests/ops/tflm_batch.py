@@ -1,0 +1,49 @@
+"""Many models through the TFLite Micro interpreter, each in a process of its own: FOLDER with N.tflite and N.npz.
+
+Run as a script. N.npz has inputs `v<vector>_i<input>`; `N.out.npz` gets `v<vector>_o<output>`. A model that the
+interpreter refuses or dies of gets none. Processes are forked, because the interpreter has been seen to corrupt its heap.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+from tflite_micro.python.tflite_micro import runtime
+
+ARENA_BYTES = 1 << 20
+
+
+def invoke(model: Path) -> None:
+    vectors = np.load(model.with_suffix(".npz"))
+    rows = sorted({name.split("_")[0] for name in vectors.files})
+    interpreter = runtime.Interpreter.from_bytes(model.read_bytes(), arena_size=ARENA_BYTES)
+    results = {}
+    for row in rows:
+        for i in range(sum(name.startswith(f"{row}_") for name in vectors.files)):
+            interpreter.set_input(vectors[f"{row}_i{i}"], i)
+        interpreter.invoke()
+        results[f"{row}_o0"] = interpreter.get_output(0)
+    np.savez(model.with_suffix(".out.npz"), **results)
+
+
+def main(folder: str) -> None:
+    for model in sorted(Path(folder).glob("*.tflite")):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                invoke(model)
+                status = 0
+            except Exception:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,29 @@
+"""`python -m tests.zoo -o DIR`: write every network as NAME.onnx (float) and NAME_int8.onnx."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from .builders import ZOO, quantized
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and calibration inputs (0)")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)  # onnxruntime's advice on preparing models that are prepared
+
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for name, build in ZOO.items():
+        model = build(arguments.seed)
+        for file, made in [(f"{name}.onnx", model), (f"{name}_int8.onnx", quantized(model, arguments.seed))]:
+            data = made.SerializeToString(deterministic=True)
+            (arguments.output / file).write_bytes(data)
+            print(f"{file}: {len(data)} bytes")
+
+
+if __name__ == "__main__":
+    main()
