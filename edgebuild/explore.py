@@ -155,22 +155,21 @@ def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
 def _candidates(
     cutter: Cutter, whole: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
 ) -> list[tuple[Section, ...]]:
-    """The cuts to try, best first, until one fits.
+    """The cuts to try until one fits.
 
-    tile off: none but the whole ops. rolling, or auto for least RAM: the least peak. auto else:
-    the whole ops if they fit, then the fewest calls within the memory, then the least peak.
+    Tiling on: the fewest calls within `--ram` if that is given, else the least peak. Not said: so
+    for objective ram; else the whole ops if they fit, and only then tiled within the memory.
     """
     if request.tile in ("fdt", "ffmt"):
         hints = ["use --tile rolling: it takes less memory and computes nothing twice"]
         raise fail(f"option 'tile': '{request.tile}' is not available", hints=hints)
     if request.tile == "off" or not cutter.order:
         return [whole]
-    if request.tile == "rolling" or request.objective == "ram":
-        return [cutter.cut(), whole]
     room = sum(m.capacity or 0 for m in memories)
-    if max(cutter.profile(whole)) <= room and all(m.capacity is None or m.capacity > 2**28 for m in memories):
-        return [whole]
-    return [whole, *(cutter.cut(limit) for limit in (room, room - room // 16, 0))]
+    within = [cutter.cut(limit) for limit in (room, room - room // 16, 0)]
+    if request.tile is not None or request.objective == "ram":
+        return within if request.ram is not None else [cutter.cut()]
+    return [whole, *within]
 
 
 def _place(
@@ -207,7 +206,8 @@ def layout_problem(
     members: dict[str, list[str]] = {}
     for name, buffer in group.items():
         members.setdefault(buffer, []).append(name)
-    buffers, inside = [], {}
+    buffers: list[Buffer] = []
+    inside: dict[str, tuple[str, int]] = {}
     for buffer, names in members.items():
         low = min(shift[n] for n in names)
         inside |= {n: (buffer, shift[n] - low) for n in names}

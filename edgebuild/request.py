@@ -44,8 +44,8 @@ class ModelRequest:
     source: Path
     name: str  # a C identifier, the prefix of all that is generated
     target: str  # a known target, or the path of a YAML file
-    objective: str = "ram"
-    tile: str = "off"
+    objective: str = "latency"
+    tile: str | None = None  # None: as auto where it has to be, because the model does not fit or RAM is the objective
     ram: int | None = None  # bytes; None: what the target has
     max_mac_overhead: float = 10.0  # percent of the model's MACs that tiling may compute twice
     qos: float | None = None  # milliseconds for one inference

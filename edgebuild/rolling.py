@@ -128,7 +128,7 @@ class RollingGraph:
 
 def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
     """Execute the run of ops by rows, on demand of its results; None if it cannot be done."""
-    graph, storage = rolling.graph, rolling.storage
+    graph = rolling.graph
     index = {op.outputs[0]: i for i, op in enumerate(run)}
     members = set(index)
     results = tuple(
@@ -148,7 +148,7 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
         reduces = rolling.modes[op.outputs[0]] == "reduce"
         while made[number] < rows:
             row, reads = made[number], []
-            for name, root, ranges in rolling.needs[op.outputs[0]]:
+            for _, root, ranges in rolling.needs[op.outputs[0]]:
                 total = rows_of(graph, root)
                 first, past = (row, row + 1) if reduces and root in rings else (0, total) if reduces else ranges[row]
                 if root in members:

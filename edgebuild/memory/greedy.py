@@ -35,6 +35,17 @@ def layouts(sections: Sections) -> Iterator[list[int]]:
         yield _first_fit(sections, order, best=True)
 
 
+def best(sections: Sections, enough: int) -> list[int]:
+    """The lowest of the layouts; the first of at most `enough` bytes will do."""
+    lowest = list[int]()
+    for offsets in layouts(sections):
+        if not lowest or height(sections, offsets) < height(sections, lowest):
+            lowest = offsets
+        if height(sections, lowest) <= enough:
+            break
+    return lowest
+
+
 def height(sections: Sections, offsets: Sequence[int]) -> int:
     return max((at + b.size for at, b in zip(offsets, sections.buffers, strict=True)), default=0)
 

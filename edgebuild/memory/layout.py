@@ -16,6 +16,7 @@ from edgebuild.memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, 
 from edgebuild.memory.sections import Sections, split
 
 EFFORT = 1.0  # deterministic time of the exact search, about 20 s of processor time
+_LEAST_SHARE = 0.03  # of it for one height
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,16 @@ class _Stack:
     offsets: Mapping[str, int]
     height: int
     bound: int
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The layout of one component: offsets in the order of its buffers."""
+
+    offsets: list[int]
     method: str
+    bound: int
 
 
 def layout(
@@ -38,82 +48,96 @@ def layout(
     on the machine. Raises DoesNotFit.
     """
     budget = exact.Budget(effort, time_limit)
-    limits = {m.name: m.capacity for m in problem.memories}
+    first, *others = problem.memories
     if capacity is not None:
-        first = problem.memories[0]
-        limits[first.name] = capacity if first.capacity is None else min(capacity, first.capacity)
-    memories = [Memory(name, limit) for name, limit in limits.items()]
-    waiting, spilled = list(problem.buffers), False
-    stacks = dict[str, _Stack]()
-    for memory in memories:
-        mine = [b for b in waiting if memory.name in (b.memories or limits)]
-        later = memories[memories.index(memory) + 1 :]
-        goal = capacity is not None and memory is memories[0]
-        stacks[memory.name], moved = _fill(memory, mine, later, problem, budget, goal)
-        spilled |= bool(moved)
+        first = Memory(first.name, min(capacity, capacity if first.capacity is None else first.capacity))
+    waiting, stacks, spilled = list(problem.buffers), dict[str, _Stack](), False
+    for memory in (first, *others):
+        mine = [b for b in waiting if not b.memories or memory.name in b.memories]
+        later = frozenset(m.name for m in problem.memories if m.name not in stacks and m.name != memory.name)
+        enough = memory is first and capacity is not None
+        stacks[memory.name], moved = _fill(memory, mine, later, problem, budget, enough)
         waiting = [b for b in waiting if b not in mine or b in moved]
+        spilled = spilled or bool(moved)
     places = {name: Place(memory, at) for memory, s in stacks.items() for name, at in s.offsets.items()}
-    ordered = {b.name: places[b.name] for b in problem.buffers}
     heights = {name: s.height for name, s in stacks.items()}
     bound = sum(s.bound for s in stacks.values())
-    methods = dict.fromkeys(s.method for s in stacks.values() if s.offsets)
+    methods = dict.fromkeys(method for s in stacks.values() for method in s.methods)
     optimal = not spilled and bound == sum(heights.values())
-    return Layout(ordered, heights, bound, optimal, " and ".join(methods) or "empty")
+    return Layout({b.name: places[b.name] for b in problem.buffers}, heights, bound, optimal, " and ".join(methods))
 
 
 def _fill(
-    memory: Memory, buffers: Sequence[Buffer], later: Sequence[Memory], problem: Problem, budget: exact.Budget, goal: bool
+    memory: Memory, buffers: Sequence[Buffer], later: frozenset[str], problem: Problem, budget: exact.Budget, enough: bool
 ) -> tuple[_Stack, list[Buffer]]:
-    """Lay out as many of `buffers` as fit into `memory`; the others, which may lie in `later` ones, are returned.
+    """Lay out as many of `buffers` as fit into `memory`; the rest, which may lie in `later` memories, is returned.
 
-    As long as it is too high, the buffer leaves that occupies most of the sections that are too
-    high (bytes times sections): it makes room with the fewest buffers moved.
+    While it is too high, one buffer at a time leaves: the one that takes most off the sections
+    that are too high, and among equals the smallest.
     """
     stay, moved = list(buffers), list[Buffer]()
-    names = {m.name for m in later}
     while True:
         parts = split(stay, problem.may_overlap)
-        bound = max((p.bound for p in parts), default=0)
-        if memory.capacity is None or bound <= memory.capacity:
-            stack = _stack(parts, memory.capacity, goal, budget)
-            if memory.capacity is None or stack.height <= memory.capacity:
+        movable = [b for b in stay if (later & set(b.memories) if b.memories else later)]
+        bound, capacity = max((part.bound for part in parts), default=0), memory.capacity
+        if capacity is None or bound <= capacity:
+            stack = _stack(parts, capacity, enough or bool(movable), budget)
+            if capacity is None or stack.height <= capacity:
                 return stack, moved
-            excess, proven = stack.height, False
+            bound = stack.bound
+        needed = stack.height if bound <= capacity else bound
+        if not movable:
+            tightest = max(parts, key=lambda part: part.bound)
+            live = tightest.live[tightest.sums.index(tightest.bound)]
+            names = tuple(tightest.buffers[i].name for i in live)
+            raise DoesNotFit(memory.name, needed, capacity, names, proven=bound > capacity)
+        moved.append(_to_move(parts, capacity, movable))
+        stay.remove(moved[-1])
+
+
+def _to_move(parts: Sequence[Sections], capacity: int, movable: Sequence[Buffer]) -> Buffer:
+    """The movable buffer that takes most off the sections above the capacity, or else off the highest ones."""
+    limit = min(capacity, max(part.bound for part in parts) - 1)
+    gains = dict.fromkeys(movable, 0)
+    for part in parts:
+        for live, total in zip(part.live, part.sums, strict=True):
+            for b in (part.buffers[i] for i in live if total > limit):
+                if b in gains:
+                    gains[b] += min(b.size, total - limit)
+    return max(movable, key=lambda b: (gains[b], -b.size))
+
+
+def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget: exact.Budget) -> _Stack:
+    """The layout of one memory whose components are `parts`; with `enough`, to meet the capacity will do."""
+    bound = height = max((part.bound for part in parts), default=0)
+    if enough and capacity is not None:
+        height = max(bound, capacity)
+    offsets, methods, ends = dict[str, int](), dict[str, None](), [0]
+    # The component with the highest bound first: what it cannot avoid, the others need not go below.
+    for part in sorted(parts, key=lambda part: -part.bound):
+        found = _lay_out(part, max(height, *ends), capacity, enough, budget)
+        ends.append(greedy.height(part, found.offsets))
+        bound = max(bound, found.bound)
+        methods[found.method] = None
+        offsets.update((b.name, at) for b, at in zip(part.buffers, found.offsets, strict=True))
+    return _Stack(offsets, max(ends), bound, tuple(methods))
+
+
+def _lay_out(part: Sections, target: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Found:
+    """Lay out one component; no need to go below `target`. With `enough`, nothing above it is of use."""
+    found = _Found(greedy.best(part, target), "greedy", part.bound)
+    low, limit, share = target, target, budget.left * (1.0 if enough else 0.5)
+    while low < greedy.height(part, found.offsets) and budget:
+        answer = exact.decide(part, limit, budget, share)
+        if answer.offsets is not None:
+            found = _Found(answer.offsets, "exact search", found.bound)
         else:
-            excess, proven = bound, True
-        assert memory.capacity is not None
-        movable = [b for b in stay if names and (not b.memories or names & set(b.memories))]
-        out = _to_move(parts, memory.capacity, movable, proven)
-        if out is None:
-            raise _does_not_fit(memory, parts, excess, proven)
-        stay.remove(out)
-        moved.append(out)
-
-
-def _stack(parts: Sequence[Sections], capacity: int | None, goal: bool, budget: exact.Budget) -> _Stack:
-    """The layout of one memory whose components are `parts`; with `goal`, within the capacity is enough."""
-    bound = max((p.bound for p in parts), default=0)
-    target = max(bound, capacity) if goal and capacity is not None else bound
-    offsets, methods = dict[str, int](), dict[str, None]()
-    height = 0
-    for part in sorted(parts, key=lambda p: -p.bound):
-        found, method, refuted = _lay_out(part, max(target, height), budget)
-        height = max(height, greedy.height(part, found))
-        bound = max(bound, refuted)
-        methods[method] = None
-        offsets.update((b.name, at) for b, at in zip(part.buffers, found, strict=True))
-    return _Stack(offsets, height, bound, " and ".join(methods))
-
-
-def _lay_out(part: Sections, target: int, budget: exact.Budget) -> tuple[list[int], str, int]:
-    """(offsets, method, proven lower bound) of one component; no need to go below `target`."""
-    best = list[int]()
-    for offsets in greedy.layouts(part):
-        if not best or greedy.height(part, offsets) < greedy.height(part, best):
-            best = offsets
-        if greedy.height(part, best) <= target:
-            return best, "greedy", part.bound
-    method, bound, low, high = "greedy", part.bound, target, greedy.height(part, best)
-    share, limit = budget.left * 0.5, low
-    ...
-    return best, method, bound
+            low = limit + 1
+            if answer.refuted and limit >= found.bound:
+                found = _Found(found.offsets, found.method, limit + 1)
+            if enough:
+                break
+        high = greedy.height(part, found.offsets)
+        limit = capacity if capacity is not None and low <= capacity < high else (low + high) // 2
+        limit, share = min(limit, high - 1), max(budget.left / 3, _LEAST_SHARE)
+    return found

@@ -11,7 +11,7 @@ from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 LEFT_SHIFT = 20  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
 
 
-def scaling(op: Op, graph: Graph) -> dict[str, int | float]:
+def scaling(op: Op, graph: Graph) -> dict[str, int]:
     """Fixed-point factors of both operands and of their sum.
 
     tflite: both are brought to half of the larger scale, 20 bits up, and the sum to the output's.
@@ -23,7 +23,7 @@ def scaling(op: Op, graph: Graph) -> dict[str, int | float]:
         twice = 2 * max(a, b)
         m0, m1 = fixedpoint.quantize_multiplier(a / twice), fixedpoint.quantize_multiplier(b / twice)
         out = fixedpoint.quantize_multiplier(twice / (2**LEFT_SHIFT * y))
-        factors: dict[str, int | float] = {"x0_mul": m0.mantissa, "x0_shift": m0.shift}
+        factors = {"x0_mul": m0.mantissa, "x0_shift": m0.shift}
         factors |= {"x1_mul": m1.mantissa, "x1_shift": m1.shift, "y_mul": out.mantissa, "y_shift": out.shift}
         return factors
     point = min(46, 31 - fixedpoint.quantize_multiplier(max(a, b) / y).shift)

@@ -68,6 +68,9 @@ class Kernel:
     scalars: Mapping[str, int | float] = field(default_factory=dict)
     scratch: int = 0  # bytes
     summary: str = ""  # one line for the function's comment
+    variant: str = "portable"
+    estimate: float = 0.0  # instructions of one call
+    in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def reference(op: Op, graph: Graph, *parts: Array) -> Array:
 
 def shapes_agree(op: Op, graph: Graph) -> str | None:
     """Operands have the same shape but along the axis."""
-    rest = {t.shape[: op.attrs["axis"]] + (0,) + t.shape[op.attrs["axis"] + 1 :] for t in graph.operands(op)}
+    rest = {(*t.shape[: op.attrs["axis"]], *t.shape[op.attrs["axis"] + 1 :]) for t in graph.operands(op)}
     return f"shapes {[t.shape for t in graph.operands(op)]}" if len(rest) > 1 else None
 
 

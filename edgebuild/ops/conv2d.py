@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same
+from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op
 from . import spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
@@ -43,8 +43,8 @@ def nest(op: Op, graph: Graph) -> Nest:
     extents, rows, columns = spatial.window_dims(op, x, w.shape[1:3])
     extents = {"n": x.shape[0], **extents, "k": w.shape[0], "c": x.shape[3]}
     bias = [(Same("k"),)] * (len(op.inputs) - 2)
-    operands = ((Same("n"), rows, columns, Same("c")), (Same("k"), Same("fy"), Same("fx"), Same("c")), *bias)
-    return Nest(extents, ("n", "y", "x", "k"), operands, macs=True)
+    weights: tuple[Dim, ...] = (Same("k"), Same("fy"), Same("fx"), Same("c"))
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, Same("c")), weights, *bias), macs=True)
 
 
 def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:

@@ -29,8 +29,8 @@ def nest(op: Op, graph: Graph) -> Nest:
     extents = {"n": x.shape[0], **extents, "k": w.shape[3]}
     channel: Dim = Same("k") if w.shape[3] == x.shape[3] else Grouped("k", w.shape[3] // x.shape[3])
     bias = [(Same("k"),)] * (len(op.inputs) - 2)
-    operands = ((Same("n"), rows, columns, channel), (Fixed(), Same("fy"), Same("fx"), Same("k")), *bias)
-    return Nest(extents, ("n", "y", "x", "k"), operands, macs=True)
+    weights: tuple[Dim, ...] = (Fixed(), Same("fy"), Same("fx"), Same("k"))
+    return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channel), weights, *bias), macs=True)
 
 
 def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..axes import Dim, Fixed, Nest, Same
@@ -67,7 +68,7 @@ def rows(op: Op, graph: Graph) -> str:
     return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
 
 
-def kernel(op: Op, graph: Graph, form: Form, scaling: dict[str, int | float]) -> Kernel:
+def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int]) -> Kernel:
     """The loop over all elements; `scaling` are the scalar parameters of the quantised form."""
     a, b = graph.operands(op)
     y = graph.result(op)

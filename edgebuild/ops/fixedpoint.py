@@ -40,12 +40,12 @@ def quantize_multiplier(real: float) -> Multiplier:
     return Multiplier(mantissa, shift) if shift >= -31 else Multiplier(0, 0)
 
 
-def rounding_high_multiply(x: Array, mantissa: Array | int) -> Array:
+def rounding_high_multiply(x: Array | np.int64, mantissa: Array | int) -> Array:
     """round_half_up(x * mantissa / 2^31), int64 in and out; equals gemmlowp's for mantissa >= 0."""
     return (np.asarray(x, np.int64) * mantissa + (1 << 30)) >> 31
 
 
-def rounding_right_shift(x: Array, shift: Array | int) -> Array:
+def rounding_right_shift(x: Array | np.int64, shift: Array | int) -> Array:
     """x / 2^shift, half away from zero; int64 in and out."""
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
     mask = (np.int64(1) << shift) - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
+from ..axes import Dim, Nest, Same, Whole
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from .base import Constant, Form, Kernel, Spec
 
@@ -28,7 +28,7 @@ def nest(op: Op, graph: Graph) -> Nest:
     rows = tuple(f"i{d}" for d in range(len(index.shape)))
     columns = tuple(f"j{d}" for d in range(1, len(table.shape)))
     extents = dict(zip(rows + columns, index.shape + table.shape[1:], strict=True))
-    from_table = (Whole(table.shape[0]), *(Same(name) for name in columns))
+    from_table: tuple[Dim, ...] = (Whole(table.shape[0]), *(Same(name) for name in columns))
     return Nest(extents, rows + columns, (from_table, tuple(Same(name) for name in rows)))
 
 

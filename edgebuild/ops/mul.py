@@ -9,7 +9,7 @@ from . import elementwise, fixedpoint, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
-def scaling(op: Op, graph: Graph) -> dict[str, int | float]:
+def scaling(op: Op, graph: Graph) -> dict[str, int]:
     a, b = (scale_of(t) for t in graph.operands(op))
     m = fixedpoint.quantize_multiplier(a * b / scale_of(graph.result(op)))
     return {"y_mul": m.mantissa, "y_shift": m.shift}

@@ -93,7 +93,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
     size = x.shape[-1]
-    shape = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
     if is_float(x):
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
     table = exp_table(op, graph)

@@ -36,10 +36,10 @@ def verify(
     dtype of the C interface, every row the elements of all inputs one after another; by default seeded random ones.
     `keep`: a folder for the test program instead of a temporary one.
 
-    Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (largest
-    of each), `differs` (those that differ by more than the format allows),
-    `inputs_tried`, `instructions` (of the first invoke), `stack_bytes`, `arena_touched_bytes` and the sizes of
-    `measure`. Build machine: sanitizers on, and None for what cannot be measured there.
+    Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
+    of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
+    invoke), `stack_bytes`, `arena_touched_bytes` and the sizes of `measure`. Build machine: sanitizers on, and None for
+    what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = _report(artifacts)

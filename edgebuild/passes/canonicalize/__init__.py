@@ -37,9 +37,8 @@ def canonicalize(graph: Graph) -> Graph:
 
     Raises EdgebuildError naming every node that has no kernel in this form.
     """
-    for _, graph in stages(graph):
-        pass
-    problems = [p for op in graph.ops if (p := check_limits(ops.SPECS[op.kind], op, graph)) is not None]
+    *_, (_, final) = stages(graph)
+    problems = [p for op in final.ops if (p := check_limits(ops.SPECS[op.kind], op, final)) is not None]
     if problems:
         raise EdgebuildError(*(d for p in problems for d in p.diagnostics))
-    return graph
+    return final

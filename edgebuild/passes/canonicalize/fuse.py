@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def _derived(t: Tensor, data: Array, op: Op) -> Tensor:
     return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, "float32", None, data.astype(np.float32))
 
 
-def _merged(first: Op, second: Op) -> dict[str, object]:
+def _merged(first: Op, second: Op) -> dict[str, Any]:
     """The first op's attributes with both activations: clamp(clamp(x)) as one, where the order allows."""
     (a, b), (c, d) = first.attrs["clamp"], second.attrs["clamp"]
     low = max((v for v in (a, c) if v is not None), default=None)
@@ -111,7 +112,7 @@ def fuse_clamp(op: Op, view: View) -> Edit | None:
     if x.quant != y.quant:
         return None
     attrs = _merged(first, op)
-    low, high = attrs["clamp"]  # type: ignore[misc]
+    low, high = attrs["clamp"]
     if low is not None and high is not None and low > high:
         return None
     return Edit((first, op), (replace(first, outputs=op.outputs, attrs=attrs),))

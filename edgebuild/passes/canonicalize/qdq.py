@@ -56,7 +56,7 @@ def _quantised(t: Tensor, op: Op) -> Tensor:
     assert t.data is not None
     low, high = min(0.0, float(t.data.min())), max(0.0, float(t.data.max()))
     scale = (high - low) / 255 or 1.0
-    zero = int(round(-128 - low / scale))
+    zero = round(-128 - low / scale)
     data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
     return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
 

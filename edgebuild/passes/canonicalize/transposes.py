@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +16,19 @@ MOVES = ("transpose", "reshape")
 
 
 def drop_identity(op: Op, view: View) -> Edit | None:
-    """A transpose or reshape that changes nothing."""
-    x, y = (view.tensor(n) for n in (op.inputs[0], op.outputs[0])) if op.inputs else (None, None)
-    same = op.kind == "transpose" and op.attrs["perm"] == tuple(range(len(op.attrs["perm"])))
-    same |= op.kind == "reshape" and x is not None and y is not None and x.shape == y.shape
-    if not same or x is None or y is None or x.constant:
+    """A transpose or reshape that changes nothing; outputs of the graph keep their name."""
+    if op.kind not in MOVES or view.tensor(op.inputs[0]).constant:
         return None
-    if y.name in view.graph.outputs and (x.name in view.graph.inputs or x.name in view.graph.outputs):
+    x, y = view.tensor(op.inputs[0]), view.tensor(op.outputs[0])
+    turns = op.kind == "transpose" and op.attrs["perm"] != tuple(range(len(x.shape)))
+    if turns or x.shape != y.shape or x.quant != y.quant:
         return None
-    return Edit((op,), rename={y.name: x.name})
+    if y.name not in view.graph.outputs:
+        return Edit((op,), rename={y.name: x.name})
+    source = view.producers.get(x.name)
+    if source is None or x.name in view.graph.outputs:
+        return None
+    return Edit((source, op), (replace(source, outputs=(y.name,)),), rename={x.name: y.name})
 
 
 def transpose_as_reshape(op: Op, view: View) -> Edit | None:
@@ -72,7 +77,8 @@ def sink_transpose(op: Op, view: View) -> Edit | None:
         constants.append(_constant_before(view.tensor(name), perm, op.outputs[0]))
         inputs.append(constants[-1].name)
     y = view.tensor(op.outputs[0])
-    kept = [p for p in perm if p not in (attrs or {}).get("axes", ())] if op.kind == "mean" else list(perm)
+    averaged = attrs["axes"] if op.kind == "mean" and attrs is not None else ()
+    kept = [p for p in perm if p not in averaged]
     after = tuple(sorted(kept).index(p) for p in kept)
     inner_shape = tuple(y.shape[after.index(d)] for d in range(len(after)))
     inner = replace(y, name=_unused(f"{y.name}@nhwc", view), shape=inner_shape)
@@ -92,7 +98,7 @@ def _elementwise(op: Op, view: View) -> bool:
     return all(elementwise(relation, i) for i, n in enumerate(op.inputs) if not view.tensor(n).constant)
 
 
-def _attrs_before(op: Op, perm: tuple[int, ...]) -> dict[str, object] | None:
+def _attrs_before(op: Op, perm: tuple[int, ...]) -> dict[str, Any] | None:
     """The attributes that the op has in front of the transpose; None for ops that this is not about."""
     if op.kind == "concat":
         return {**op.attrs, "axis": perm[op.attrs["axis"]]}

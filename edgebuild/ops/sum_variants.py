@@ -1,0 +1,144 @@
+"""The kernels there are for sums of products, best first chosen by estimate: conditions, packing, cost.
+
+Every variant says for which core it is, and answers None where one of its conditions does not hold for the layer's
+weights; the portable kernel, which has none, is each op's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ..ir import Array
+from .base import Constant, Form, Kernel
+from .sums import Sums, shape_of, words
+
+Maker = Callable[[Sums, Form, str], Kernel | None]
+
+
+def best(s: Sums, form: Form, stem: str, makers: Iterable[tuple[frozenset[str], Maker]]) -> Kernel | None:
+    """The cheapest of the variants that this core has and whose conditions hold."""
+    made = (make(s, form, stem) for needs, make in makers if needs <= form.features)
+    return min((k for k in made if k is not None), key=lambda k: k.estimate, default=None)
+
+
+def _up(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+# Armv7E-M with DSP: two channels in a word ------------------------------------------------------
+
+
+def finish(s: Sums) -> str:
+    """How the assembly ends: requantised with halves up (relu) or away from zero (signed), or as plain sums."""
+    if not (s.shifts_right and s.full_range):
+        return "sums"
+    return "relu" if s.rectified else "signed"
+
+
+def rescaling(s: Sums) -> Array:
+    """Two constants a channel, K x 2: 2 M - 2^32 and -2^(32 - right)."""
+    return np.stack([2 * s.mantissa - 2**32, -(2 ** (32 - s.right))], axis=1)
+
+
+def paired(s: Sums, rows: int) -> Array | None:
+    """The stream that eb_dot reads: for each four channels start values, weights and (if they serve) rescaling.
+
+    The taps of each of `rows` rows of the window are padded to a multiple of four. None: a channel breaks the
+    condition of a shared word.
+    """
+    k, blocks = s.out[2], _up(s.out[2], 4) // 4
+    taps = s.weights.reshape(k, rows, -1).astype(np.int64)
+    taps = np.pad(taps, ((0, 4 * blocks - k), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, 2, 2, -1)
+    start = np.pad(s.start, (0, 4 * blocks - k)).reshape(blocks, 2, 2)
+    low, high = taps[:, :, 0], taps[:, :, 1]
+    halves = 256 * high + low
+    bound = np.pad(s.bound, (0, 4 * blocks - k)).reshape(blocks, 2, 2)[:, :, 1]
+    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound.max() >= 2**23:
+        return None
+    fours = halves.reshape(blocks, 2, -1, 2, 2)  # channel pair, four, half of the word, word
+    pairs = (fours[:, :, :, 0] & 0xFFFF) | fours[:, :, :, 1] << 16
+    stream = [np.stack([start[:, :, 0], 256 * start[:, :, 1] + start[:, :, 0]], axis=2).reshape(blocks, 4)]
+    stream.append(pairs.transpose(0, 2, 3, 1).reshape(blocks, -1))
+    if finish(s) != "sums":
+        stream.append(np.pad(rescaling(s), ((0, 4 * blocks - k), (0, 0))).reshape(blocks, 8))
+    return words(np.concatenate(stream, axis=1))
+
+
+def _requantised(s: Sums, stream: Array) -> tuple[tuple[Constant, ...], dict[str, int | float]]:
+    """Constants and scalars of a kernel with this stream of weights."""
+    packed = Constant("w", stream.ravel(), "start values, weights and rescaling by groups of four channels")
+    if finish(s) != "sums":
+        return (packed,), {"y_zero": s.y_zero}
+    return (packed, *plain_rescaling(s)), {"y_zero": s.y_zero, "low": s.low, "high": s.high}
+
+
+def plain_rescaling(s: Sums) -> tuple[Constant, Constant]:
+    multiplier = Constant("multiplier", s.mantissa.astype(np.int32), "Q0.31")
+    return multiplier, Constant("shift", (-s.right).astype(np.int8), "left if positive")
+
+
+def _groups(s: Sums, stream: Array) -> dict[str, int | str]:
+    k = s.out[2]
+    full = k // 4 * 4
+    return {
+        "finish": finish(s),
+        "blocks": k // 4,
+        "tail": k - full,
+        "full": full,
+        "tail_at": (k // 4) * stream.shape[1],
+        "step": stream.shape[1] // 4,
+    }
+
+
+_PER_OUTPUT = {"relu": 7.1, "signed": 8.1, "sums": 30.0}
+
+
+def dense_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """One pixel at a time, straight from int8: no scratch."""
+    (_, width, c), k = s.size, s.out[2]
+    pixels = width if form.rolled else s.size[0] * width
+    stream = paired(s, 1) if s.pointwise and c % 4 == 0 else None
+    if stream is None or form.rolled:
+        return None
+    constants, scalars = _requantised(s, stream)
+    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
+    cost = pixels * (30 + k * (1.07 * c + _PER_OUTPUT[finish(s)] + 0.5))
+    return Kernel("dense_dsp.c.j2", stem, shape, constants, scalars, variant="dsp one pixel", estimate=cost)
+
+
+def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """Two pixels at a time, widened to int16."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    n = _up(fw * c, 4)
+    if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
+        return None
+    pointwise = s.pointwise and c % 4 == 0
+    stream = paired(s, fh)
+    if stream is None:
+        return None
+    constants, scalars = _requantised(s, stream)
+    shape = shape_of(s, form)
+    pixels = ow if form.rolled else oh * ow
+    last = (ow - 1) * s.stride[1] - s.pad[1] + fw  # one past the columns under the last window
+    past = (oh - 1) * s.stride[0] - s.pad[0] + (fh - 1) * s.dilation[0] + 1
+    padded_rows, lined = s.pad[0] > 0 or past > h, fw * c % 4 > 0
+    edges = s.pad[1] > 0 or last > w or lined
+    odd = (pixels if pointwise else ow) % 2
+    if not pointwise:
+        scalars = {"x_zero": s.x_zero, **scalars} if padded_rows or edges else scalars
+        shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": padded_rows}
+        shape |= {"padded": padded_rows or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
+    shape |= {"pointwise": pointwise, "pixels": pixels, "words": 2 * fh * n // 2, "odd": bool(odd), **_groups(s, stream)}
+    gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
+    cost = (pixels + odd) * (gather + 15 + k * (0.8 * fh * n + _PER_OUTPUT[finish(s)]))
+    return Kernel(
+        "conv_dsp.c.j2", stem, shape, constants, scalars,
+        scratch=4 * fh * n + (n if lined else 0), variant="dsp two pixels", estimate=cost,
+        in_place=pointwise and k <= c,
+    )  # fmt: skip
+
+
+DSP, MVE = frozenset({"dsp"}), frozenset({"mve"})
+CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = ((DSP, dense_dsp), (DSP, conv_dsp))
