@@ -109,18 +109,10 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
     """onnxruntime without graph optimisation, every result of a node added to the graph's outputs."""
     _needs("onnxruntime")
     import onnx
-    import onnxruntime
 
     proto = onnx.load(str(model))
-    known = {value.name for value in proto.graph.output}
-    results = [name for node in proto.graph.node for name in node.output if name]
     outputs = [value.name for value in proto.graph.output]
-    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in results if name not in known)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in proto.graph.output]
+    session, names = _session(proto)
     surface = session.get_inputs()
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
@@ -137,6 +129,49 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
         rows.append(row)
         tensors.append({**values, **integers})
     return Reference(rows, tensors, slack=1)
+
+
+def _session(proto: Any) -> tuple[Any, list[str]]:
+    """A session without graph optimisation that tells the result of every node, and their names."""
+    import onnx
+    import onnxruntime
+
+    results = [name for node in proto.graph.node for name in node.output if name]
+    names = list(dict.fromkeys([*(value.name for value in proto.graph.output), *results]))
+    declared = {value.name: value for value in proto.graph.output}
+    values = [declared.get(name, onnx.ValueInfoProto(name=name)) for name in names]
+    del proto.graph.output[:]
+    proto.graph.output.extend(values)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]), names
+
+
+def resume(model: Path, name: str, values: list[Array], report: dict[str, Any]) -> list[list[Array]]:
+    """onnxruntime's outputs if tensor `name` had these values (one per vector): the rest of the graph alone.
+
+    A step of one in front of a softmax may become several behind it; this tells whether the rest is right.
+    """
+    import onnx
+
+    proto = onnx.load(str(model))
+    wanted, nodes = {value.name for value in proto.graph.output}, []
+    for node in reversed(proto.graph.node):
+        if wanted.intersection(node.output) and name not in node.output:
+            nodes.insert(0, node)
+            wanted.update(node.input)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(values[0].dtype)
+    del proto.graph.node[:], proto.graph.input[:]
+    proto.graph.node.extend(nodes)
+    proto.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values[0].shape))
+    session, names = _session(proto)
+    rows = []
+    for value in values:
+        found = dict(zip(names, session.run(names, {name: value}), strict=True))
+        integers = _integers(proto.graph, found)
+        rows.append([integers.get(port["name"], found[port["name"]]) for port in report["outputs"]])
+    return rows
 
 
 def _feed(x: Array, port: Port, surface: Any) -> Array:
