@@ -59,10 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
     sub.add_argument("--time-limit", type=float, metavar="S")
 
-    sub = add("inspect", _inspect, "print a model as edgebuild sees it")
-    sub.add_argument("model", type=Path)
+    sub = add("inspect", _inspect, "print a model as edgebuild sees it, and what was tiled and why")
+    _model_arguments(sub, target_required=False)
     sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
-    sub.add_argument("--target", default="host")
+    sub.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
+    sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
+    sub.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
 
     add("ops", _ops, "list the supported operators and their limits")
     sub = add("targets", _targets, "list the targets, or show one")
@@ -154,9 +156,19 @@ def _layout(args: argparse.Namespace) -> int:
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from .compile import inspect
+    from .artifacts import write_atomic
+    from .compile import inspect, inspect_plan
+    from .request import parse_size
 
-    print(inspect(args.model, args.after, args.target), end="")
+    args.target = args.target or "host"
+    if args.after != "plan":
+        print(inspect(args.model, args.after), end="")
+        return 0
+    scale = parse_size("scale", args.scale) if args.scale is not None else None
+    text, picture = inspect_plan(_request(args, "model"), args.tiling, scale)
+    print(text, end="")
+    if args.picture:
+        write_atomic(args.picture, picture.encode())
     return 0
 
 

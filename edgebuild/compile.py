@@ -15,7 +15,7 @@ from .explore import Plan, plan
 from .importers import read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
-from .request import ModelRequest, model_request
+from .request import ModelRequest
 from .target import Target, load_target
 
 
@@ -64,21 +64,21 @@ def summary(artifacts: Sequence[Artifact]) -> str:
     )
 
 
-def inspect(source: Path, after: str, target: str) -> str:
-    """The model as text after a stage: `import`, a stage of the canonicaliser, or `plan`."""
-    known = ["import", *(name for name, _ in STAGES), "plan"]
+def inspect(source: Path, after: str) -> str:
+    """The model as text after a stage: `import`, or a stage of the canonicaliser."""
+    known = ["import", *(name for name, _ in STAGES)]
     if after not in known:
-        raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}"])
+        raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}, plan"])
     if after == "import":
         return dump(read_model(source))
-    if after != "plan":
-        return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
-    decided = plan_model(model_request(source, "model", target, {}), load_target(target))
-    rows = [f"{'step':>4} {'live B':>9} {'calls':>6} {'MACs':>10}  op"]
-    for step, section in enumerate(decided.steps):
-        for i, op in enumerate(section.ops):
-            head = f"{step:>4} {decided.schedule.profile[step]:>9} {section.calls:>6}" if i == 0 else " " * 21
-            macs = ops.nest(op, decided.graph).mac_count
-            rows.append(f"{head} {macs:>10}  {op.kind} '{op.name.split(';')[0]}'")
-    rows.append(f"arena {decided.arena_bytes} B, peak {decided.schedule.peak} B, bound {decided.schedule.bound} B")
-    return dump(decided.graph) + "\n".join(rows) + "\n"
+    return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
+
+
+def inspect_plan(request: ModelRequest, tiling: bool, scale: int | None = None) -> tuple[str, str]:
+    """The plan as text (with `tiling`, in words), and its picture."""
+    from .emit.picture import picture
+    from .emit.words import steps, tiling_words
+
+    decided = plan_model(request, load_target(request.target))
+    text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
+    return text, picture(decided, scale)

@@ -1,0 +1,51 @@
+"""A plan in words, for a terminal."""
+
+from __future__ import annotations
+
+from .. import ops
+from ..explore import Plan
+from .names import comment, shape_text
+
+
+def steps(plan: Plan) -> str:
+    """A line for each op: step, bytes live, calls, multiply-accumulates."""
+    rows = [f"{'step':>4} {'live B':>9} {'calls':>6} {'MACs':>10}  op"]
+    for step, section in enumerate(plan.steps):
+        for i, op in enumerate(section.ops):
+            head = f"{step:>4} {plan.schedule.profile[step]:>9} {section.calls:>6}" if i == 0 else " " * 21
+            rows.append(f"{head} {ops.nest(op, plan.graph).mac_count:>10}  {op.kind} '{comment(op.name)}'")
+    rows.append(f"arena {plan.arena_bytes} B, peak {plan.schedule.peak} B, bound {plan.schedule.bound} B")
+    return "\n".join(rows) + "\n"
+
+
+def tiling_words(plan: Plan) -> str:
+    """What was tiled, what it saves, what takes the memory now, and what would have to go next."""
+    lines = [f"{plan.graph.file}: arena {plan.arena_bytes} B; every op whole: {plan.untiled_bytes} B"]
+    for step, section in enumerate(plan.steps):
+        if section.rolled is not None:
+            first, last = comment(section.ops[0].name), comment(section.ops[-1].name)
+            held = sum(section.inner.values())
+            lines.append(
+                f"  step {step}: {len(section.ops)} ops from '{first}' to '{last}' row by row: {section.calls} calls,"
+                f" {held} B of rings and sums, nothing computed twice"
+            )
+    if not plan.tiled:
+        lines.append("  nothing is tiled: no run of ops takes less memory row by row than its ops take whole")
+    return "\n".join([*lines, *_limit(plan)]) + "\n"
+
+
+def _limit(plan: Plan) -> list[str]:
+    """The step that needs most, and its largest buffers."""
+    if not plan.steps:
+        return []
+    at = max(range(len(plan.steps)), key=lambda i: plan.schedule.profile[i])
+    live = sorted((b for b in plan.buffers if b.first <= at <= b.last and b.view_of is None), key=lambda b: -b.bytes)
+    lines = [f"  the most is live in step {at}, {plan.schedule.profile[at]} B:"]
+    for b in live[:5]:
+        shape = shape_text(plan.graph.tensors[b.tensor])
+        what = f"ring of {b.rows} rows of {shape}" if b.rows else shape
+        lines.append(f"    {b.bytes:>8} B  {comment(b.tensor)} ({what})")
+    largest = live[0]
+    if largest.tensor in plan.graph.inputs:
+        lines.append(f"  next limit: the input tensor itself, {largest.bytes} B")
+    return lines
