@@ -88,6 +88,7 @@ def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> Non
     sub.add_argument("--tile", choices=TILINGS)
     sub.add_argument("--max-mac-overhead", metavar="PERCENT")
     sub.add_argument("--ram", metavar="BYTES", help="largest arena, as 16384, 0x4000 or 16K")
+    sub.add_argument("--stream-input", choices=("rows",), help="the application pushes rows; the input is never whole")
     sub.add_argument("--qos", metavar="MS", help="time for one inference")
     sub.add_argument("--arena", choices=ARENAS, help="caller: every function takes the arena as argument")
     sub.add_argument("--weights", choices=WEIGHTS, help="asm: .incbin; c: string literals")

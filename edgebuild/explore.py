@@ -13,14 +13,14 @@ from itertools import pairwise
 from . import ops
 from .axes import elementwise
 from .errors import EdgebuildError, fail
-from .ir import Graph, Op
+from .ir import Graph, Op, rename
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem, Schedule, Task, TaskGraph
 from .memory.schedule import schedule
 from .replay import replay
 from .request import ModelRequest
-from .rolling import RollingGraph
+from .rolling import RollingGraph, rows_of
 from .sections import ALIGN, Cutter, Section, narrows, untiled
 from .target import Target
 
@@ -72,14 +72,15 @@ def features_of(target: Target) -> frozenset[str]:
 
 def plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     """The best plan found for a canonical graph. Raises EdgebuildError if it does not fit the target."""
-    rolling = RollingGraph(graph, storages(graph))
+    graph = with_rows(graph) if request.stream_input else graph
+    rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
     order = schedule(tasks)
     check_schedule(tasks, order)
     cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target))
     whole = untiled(cutter)
-    peak = max(cutter.profile(whole), default=0)
+    peak = order.peak
     found, memories, failure = None, arena_memories(target, request), None
     for steps in _candidates(cutter, whole, memories, request):
         try:
@@ -103,13 +104,39 @@ def plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
         steps=steps,
         places=places,
         buffers=_buffers(cutter, steps, places),
-        schedule=replace(order, order=tuple(range(len(steps))), profile=profile),
+        schedule=replace(order, order=tuple(range(len(steps))), profile=profile, peak=max(profile, default=0)),
         layout=placed,
         weights_memory=next(m.name for m in target.memories if "weights" in m.roles),
         untiled_bytes=peak,
     )
     replay(rolling, steps, places)
     return result
+
+
+def with_rows(graph: Graph) -> Graph:
+    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
+    x = graph.inputs[0]
+    readers = graph.consumers()[x]
+    if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
+        return graph
+    shape = graph.result(readers[0]).shape
+    kept = [op for op in graph.ops if op is not readers[0]]
+    tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
+    return rename(replace(graph, ops=tuple(kept), tensors=tensors), {readers[0].outputs[0]: x})
+
+
+def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
+    """The input that the application brings row by row, if that is asked for."""
+    if request.stream_input is None:
+        return None
+    rows = rows_of(graph, graph.inputs[0])
+    if len(graph.inputs) != 1 or rows < 2:
+        text = f"cannot stream: {len(graph.inputs)} inputs, the first has {rows} rows"
+        hint = "--stream-input needs one input whose second dimension are the rows; NCHW files: transpose the input"
+        raise fail(text, file=graph.file, hints=[hint])
+    if request.arena == "caller" or request.tile == "off":
+        raise fail("--stream-input needs --arena static and tiling", file=graph.file)
+    return graph.inputs[0]
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -167,7 +194,7 @@ def _candidates(
         return [whole]
     room = sum(m.capacity or 0 for m in memories)
     within = [cutter.cut(limit) for limit in (room, room - room // 16, 0)]
-    if request.tile is not None or request.objective == "ram":
+    if request.tile is not None or request.objective == "ram" or request.stream_input:
         return within if request.ram is not None else [cutter.cut()]
     return [whole, *within]
 

@@ -59,8 +59,9 @@ class _Memory:
 def replay(rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str, Place]) -> None:
     """Raise BrokenPlan unless every read of every call finds its rows."""
     memory = _Memory(rolling, steps, places)
-    for name in dict.fromkeys(rolling.storage[n] for n in rolling.graph.inputs if n in rolling.storage):
-        _write_whole(memory, name)
+    for name in dict.fromkeys(rolling.storage[n] for n in rolling.graph.inputs):
+        if name != rolling.streamed:
+            _write_whole(memory, name)
     for section in steps:
         if section.rolled is None:
             (op,) = section.ops
@@ -71,6 +72,9 @@ def replay(rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str,
         for event in section.rolled.events:
             reads = [(root, row) for root, first, past in event.reads for row in range(first, past)]
             name, first, past = event.writes or ("", 0, 0)
+            if event.op == len(section.ops):
+                memory.write(name, first)
+                continue
             _call(memory, section.ops[event.op], reads, [(name, row) for row in range(first, past)], whole=False)
     for name in rolling.graph.outputs:
         root = rolling.storage[name]

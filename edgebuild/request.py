@@ -49,6 +49,7 @@ class ModelRequest:
     ram: int | None = None  # bytes; None: what the target has
     max_mac_overhead: float = 10.0  # percent of the model's MACs that tiling may compute twice
     qos: float | None = None  # milliseconds for one inference
+    stream_input: str | None = None  # "rows": the application brings the input row by row
     arena: str = "static"
     time_limit: float | None = None  # seconds; None: one worker and a deterministic limit
     weights: str = "auto"  # how weights are linked; auto: as the target says
@@ -169,6 +170,7 @@ _OPTIONS: dict[str, Callable[[str, Option], Any]] = {
     "objective": _one_of(*OBJECTIVES),
     "qos": _positive,
     "ram": parse_size,
+    "stream_input": _one_of("rows"),
     "tile": _one_of(*TILINGS),
     "time_limit": _positive,
     "weights": _one_of(*WEIGHTS),

@@ -26,7 +26,8 @@ Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the las
 class Event:
     """One call: op number `op` of the run makes row `row` (or takes it up, if it reduces over rows).
 
-    `writes` is None while a reduction is not complete; then it writes all rows at once.
+    `writes` is None while a reduction is not complete; then it writes all rows at once. The number
+    one past the last op stands for the application, which brings the next row of a streamed input.
     """
 
     op: int
@@ -79,10 +80,14 @@ def row_bytes(graph: Graph, tensor: str) -> int:
 
 @dataclass(frozen=True)
 class RollingGraph:
-    """A graph with what rolling asks of it again and again. `storage` maps tensors to what they are views of."""
+    """A graph with what rolling asks of it again and again. `storage` maps tensors to what they are views of.
+
+    `streamed`: the storage of an input that the application brings row by row, in order.
+    """
 
     graph: Graph
     storage: Mapping[str, str]
+    streamed: str | None = None
 
     @cached_property
     def readers(self) -> dict[str, list[Op]]:
@@ -139,9 +144,17 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
     )
     if not all(_possible(rolling, op, members) for op in run):
         return None
-    made = [0] * len(run)
+    made = [0] * (len(run) + 1)
     rings = {op.outputs[0]: 0 for op in run if op.outputs[0] not in results}
+    if rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed]):
+        rings[rolling.streamed], index[rolling.streamed] = 0, len(run)
     events: list[Event] = []
+
+    def take(rows: int) -> None:
+        assert rolling.streamed is not None
+        while made[-1] < rows:
+            made[-1] += 1
+            events.append(Event(len(run), made[-1] - 1, (), (rolling.streamed, made[-1] - 1, made[-1])))
 
     def pull(number: int, rows: int) -> None:
         op = run[number]
@@ -151,8 +164,8 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
             for _, root, ranges in rolling.needs[op.outputs[0]]:
                 total = rows_of(graph, root)
                 first, past = (row, row + 1) if reduces and root in rings else (0, total) if reduces else ranges[row]
-                if root in members:
-                    pull(index[root], past)
+                if root in index:
+                    pull(index[root], past) if root in members else take(past)
                     if root in rings:
                         rings[root] = max(rings[root], made[index[root]] - first)
                 reads.append((root, first, past))
@@ -165,7 +178,9 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
 
     for name in sorted(results, key=lambda name: -index[name]):
         pull(index[name], calls(rolling, run[index[name]]))
-    operands = dict.fromkeys(root for op in run for _, root, _ in rolling.needs[op.outputs[0]] if root not in members)
+    if rolling.streamed in rings:
+        take(rows_of(graph, str(rolling.streamed)))
+    operands = dict.fromkeys(root for op in run for _, root, _ in rolling.needs[op.outputs[0]] if root not in index)
     inside = _inside(rolling, run, rings)
     kept = {name: rows for name, rows in rings.items() if name not in inside}
     return Rolled(tuple(run), tuple(events), kept, inside, results, tuple(operands))

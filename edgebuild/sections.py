@@ -14,6 +14,7 @@ from itertools import accumulate
 
 from . import ops
 from .axes import elementwise
+from .errors import fail
 from .ir import ITEM_BYTES, Graph, Op
 from .ops.base import Form, Kernel
 from .rolling import Rolled, RollingGraph, roll, row_bytes, rows_of
@@ -58,6 +59,11 @@ def scratch_name(output: str) -> str:
     return f"{output} (scratch)"
 
 
+def shared_scratch(run: Sequence[Op]) -> str:
+    """The scratch that the calls of a rolled run use one after the other."""
+    return f"{run[0].outputs[0]} (scratch of rows)"
+
+
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     make = ops.SPECS[op.kind].kernel
     assert make is not None, f"{op.kind} has no kernel"
@@ -97,11 +103,11 @@ class Cutter:
     def life(self) -> dict[str, tuple[int, int]]:
         """Positions of first write and last read of every storage; -1 for inputs, past the end for outputs."""
         storage = self.rolling.storage
-        found = {storage[n]: (-1, -1) for n in self.graph.inputs}
+        found = {storage[n]: (-1, -1) for n in self.graph.inputs if storage[n] != self.rolling.streamed}
         for at, op in enumerate(self.order):
             found[op.outputs[0]] = (at, at)
             for name in op.inputs:
-                if name in storage:
+                if name in storage and storage[name] in found:
                     found[storage[name]] = (found[storage[name]][0], at)
         end = len(self.order)
         used = {storage[n] for op in self.order for n in op.inputs if n in storage}
@@ -118,7 +124,7 @@ class Cutter:
             Overlap(storage[n], y, 0)
             for position, n in enumerate(op.inputs)
             if n in storage
-            and self.life[storage[n]][1] == at
+            and self.life.get(storage[n], (0, -1))[1] == at
             and elementwise(relation, position)
             and narrows(self.graph, n, y)
         )
@@ -131,10 +137,15 @@ class Cutter:
         if found is None:
             return None
         inner = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
+        shared = 0  # sums of a reduction stay from call to call, all other scratch is free after each
         for op in found.ops:
             scratch = kernel_of(op, self.graph, row_form(self.rolling, found, op, self.features)).scratch
-            if scratch:
+            if self.rolling.modes[op.outputs[0]] == "reduce":
                 inner[scratch_name(op.outputs[0])] = aligned(scratch)
+            else:
+                shared = max(shared, aligned(scratch))
+        if shared:
+            inner[shared_scratch(found.ops)] = shared
         overlaps = tuple(
             Overlap(operand, result, aligned(found.shift(self.graph, operand, result)))
             for operand in found.operands
@@ -182,10 +193,11 @@ class Cutter:
         found = {}
         for start in range(len(self.order)):
             whole = self.whole(start)
-            found[start, start + 1] = (self.live(whole, start), whole)
+            if self.rolling.streamed not in whole.reads:
+                found[start, start + 1] = (self.live(whole, start), whole)
             for stop in range(start + 1, len(self.order) + 1):
                 section = self.rolled(start, stop)
-                if section is None:
+                if section is None or self.rolling.streamed in section.reads:
                     continue
                 cost = self.live(section, start)
                 if (start, stop) not in found or cost < found[start, stop][0]:
@@ -207,7 +219,12 @@ class Cutter:
             if before is not None and value is not None and (best[stop] is None or value < best[stop][0]):  # type: ignore[index]
                 best[stop] = (value, (*before[1], section))
         found = best[-1]
-        assert found is not None
+        if found is None:
+            raise fail(
+                f"input '{self.rolling.streamed}' cannot be streamed: an op needs it whole",
+                file=self.graph.file,
+                hints=["leave --stream-input out"],
+            )
         return found
 
 

@@ -10,6 +10,7 @@ from .. import ops
 from ..explore import Plan
 from ..ir import Tensor
 from ..ops.base import C_TYPES
+from ..rolling import rows_of
 from .environment import render
 from .names import access_functions, at_macro, comment, first_memory, literal, offset_names, shape_text
 from .program import Program, Roll, address
@@ -56,6 +57,8 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "inputs": _ports(plan, plan.graph.inputs),
         "outputs": _ports(plan, plan.graph.outputs),
         "macs": ops.macs(plan.graph),
+        "stream": plan.rolling.streamed is not None,
+        "stream_rows": rows_of(plan.graph, plan.graph.inputs[0]) if plan.rolling.streamed else 0,
     }
 
 
@@ -75,7 +78,7 @@ def source(p: Program) -> str:
         helpers=p.helpers,
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
-        uses_memcpy="memcpy(" in body,
+        uses_memcpy="memcpy(" in body or plan.rolling.streamed is not None,
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,

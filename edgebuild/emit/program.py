@@ -11,25 +11,10 @@ from ..explore import Plan, features_of
 from ..ir import Op, Tensor
 from ..ops.base import C_TYPES, Form, Kernel
 from ..rolling import Rolled, row_bytes
-from ..sections import Section, kernel_of, row_form, scratch_name
+from ..sections import Section, kernel_of, row_form, scratch_name, shared_scratch
 from .environment import environment
 from .names import at_macro, comment, literal, offset_names, shape_text
 from .storage import Weights, pack
-
-HELPERS = {  # macro of helpers.c.j2 -> those it calls; printed in this order
-    "clamp": (),
-    "clamp_float": (),
-    "taps": (),
-    "high_multiply": (),
-    "right_shift": (),
-    "round_half_even": (),
-    "requantize_tflite": ("high_multiply", "right_shift"),
-    "requantize_onnx": ("round_half_even",),
-    "reciprocal": ("high_multiply",),
-    "exp": (),
-    "round_tflite": ("clamp_float",),
-    "round_onnx": ("clamp_float",),
-}
 
 
 @dataclass(frozen=True)
@@ -68,6 +53,7 @@ class Roll:
     order: tuple[str, ...]  # lines of numbers
     count: int
     calls: tuple[Call, ...]
+    take: str = ""  # where a row that the application brings goes; empty if it brings none
 
 
 @dataclass(frozen=True)
@@ -95,7 +81,7 @@ def program(plan: Plan) -> Program:
     for step, section in enumerate(plan.steps):
         mine = tuple(calls[at : at + len(section.ops)])
         at += len(section.ops)
-        steps.append(_roll(step, section.rolled, mine) if section.rolled else mine[0])
+        steps.append(_roll(plan, step, section.rolled, mine) if section.rolled else mine[0])
     return Program(plan, weights, tuple(functions), tuple(steps), _helpers(functions, plan.graph.arithmetic))
 
 
@@ -161,16 +147,34 @@ def _function(plan: Plan, use: Use, name: str) -> str:
 
 
 def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
-    """Names of the helpers that the functions call, and of those that these call.
+    """Macros of helpers.c.j2 that the functions need, in the file's order: those that define what is used, and so on.
 
-    eb_requantize and eb_round have one name and a body for each arithmetic.
+    eb_requantize and eb_round have one name and a macro for each arithmetic.
     """
-    text = "".join(f.text for f in functions)
-    called = {"first_tap": "taps", "requantize": f"requantize_{arithmetic}", "round": f"round_{arithmetic}"}
-    needed = {called.get(word, word) for word in re.findall(r"\beb_(\w+)\(", text)} & HELPERS.keys()
-    while more := {d for h in needed for d in HELPERS[h]} - needed:
-        needed |= more
-    return tuple(h for h in HELPERS if h in needed)
+    module = environment().get_template("helpers.c.j2").module
+    other = {"tflite": "onnx", "onnx": "tflite"}[arithmetic]
+    texts = {m: str(getattr(module, m)()) for m in _macros("helpers.c.j2") if not m.endswith(other)}
+    defines = {m: _defined(t) for m, t in texts.items()}
+    text, needed = "".join(f.text for f in functions), set[str]()
+    while True:
+        used = set(re.findall(r"\b(?:EB|eb|_)_\w+", text + "".join(texts[m] for m in needed)))
+        more = {m for m, names in defines.items() if names & used}
+        if more == needed:
+            return tuple(m for m in texts if m in needed)
+        needed = more
+
+
+def _defined(text: str) -> set[str]:
+    """Names of ours that a piece of C defines, and those of an included header that it lists in a comment."""
+    ours = re.findall(r"^(?:#define |\w.*[ *])((?:EB|eb)_\w+)", text, re.M)
+    return {*ours, *re.findall(r"__\w+", "".join(re.findall(r"^#include.*", text, re.M)))}
+
+
+def _macros(template: str) -> list[str]:
+    """Names of a template's macros in the order of the file."""
+    loader = environment().loader
+    assert loader is not None
+    return re.findall(r"{% macro (\w+)\(", loader.get_source(environment(), template)[0])
 
 
 def _wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
@@ -202,7 +206,8 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     scalars = [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
     groups = [places, constants, scalars]
     if kernel.scratch:
-        place = plan.places[scratch_name(y.name)]
+        own = scratch_name(y.name)
+        place = plan.places[own if own in plan.places else shared_scratch(use.rolled.ops if use.rolled else ())]
         groups.append([f"{at_macro(plan, place.memory)}(int8_t, {place.offset})"])
     words = [", ".join(group) for group in groups if group]
     lines = [word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words)]
@@ -221,7 +226,7 @@ def address(plan: Plan, t: Tensor) -> str:
 def _row_offset(plan: Plan, rolled: Rolled, y: Tensor) -> str:
     """What to add to y for the row to write; a reduction writes the whole result."""
     graph = plan.graph
-    if plan.rolling.modes[y.name] == "reduce":
+    if plan.rolling.modes.get(y.name) == "reduce":
         return ""
     home = rolled.inside.get(y.name, y.name)
     rows = rolled.rings.get(home, 0)
@@ -230,7 +235,11 @@ def _row_offset(plan: Plan, rolled: Rolled, y: Tensor) -> str:
     return "" if rows == 1 else f" + {at} * {size}"
 
 
-def _roll(step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
+def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
     numbers = [str(event.op) for event in rolled.events]
     lines = [", ".join(numbers[i : i + 24]) for i in range(0, len(numbers), 24)]
-    return Roll(step, tuple(lines), len(numbers), calls)
+    streamed = plan.rolling.streamed
+    if streamed is None or streamed not in rolled.rings:
+        return Roll(step, tuple(lines), len(numbers), calls)
+    t = plan.graph.tensors[streamed]
+    return Roll(step, tuple(lines), len(numbers), calls, address(plan, t) + _row_offset(plan, rolled, t))

@@ -8,6 +8,7 @@ from typing import Any
 from .. import ops
 from ..explore import Plan
 from ..ir import Tensor
+from ..rolling import rows_of
 from .names import access_functions
 from .storage import HEADER, Weights
 
@@ -48,6 +49,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         },
         "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.rolled],
         "needs_libm": False,
+        "stream_rows": rows_of(graph, graph.inputs[0]) if plan.rolling.streamed else 0,
     }
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 

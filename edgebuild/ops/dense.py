@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import spatial
+from . import spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -79,6 +79,11 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)}
     constants = spatial.sum_constants(op, graph, w.data)
     stem = f"dense_c{w.shape[1]}_k{w.shape[0]}"
+    if not is_float(x) and not form.rolled:
+        rows, columns = x.shape[0], w.shape[1]
+        layer = sums.of(op, graph, w.data[:, None, None, :], (1, rows, columns), (1, rows, w.shape[0]))
+        if (found := sum_variants.best(layer, form, stem, sum_variants.CONVOLUTIONS)) is not None:
+            return found
     if form.rolled:
         shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0}
         scalars, size = spatial.sum_scalars(op, graph), 4 * w.shape[0]

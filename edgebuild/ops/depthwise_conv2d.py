@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Dim, Fixed, Grouped, Nest, Same
 from ..ir import Array, Graph, Op
-from . import spatial
+from . import depthwise_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -78,6 +78,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "M": y.shape[3] // x.shape[3],
     }
     stem = f"depthwise_{fh}x{fw}_s{sy}_c{y.shape[3]}"
+    if not is_float(x):
+        weights = w.data.reshape(fh, fw, -1).transpose(2, 0, 1)[..., None]
+        layer = sums.of(op, graph, weights, x.shape[1:], y.shape[1:])
+        makers = depthwise_variants.DEPTHWISE if x.shape[3] > 1 else sum_variants.CONVOLUTIONS
+        if (found := sum_variants.best(layer, form, stem, makers)) is not None:
+            return found
     constants = spatial.sum_constants(op, graph, w.data)
     return Kernel("depthwise_conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
 

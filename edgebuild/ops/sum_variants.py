@@ -123,8 +123,9 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     pixels = ow if form.rolled else oh * ow
     last = (ow - 1) * s.stride[1] - s.pad[1] + fw  # one past the columns under the last window
     past = (oh - 1) * s.stride[0] - s.pad[0] + (fh - 1) * s.dilation[0] + 1
-    padded_rows, lined = s.pad[0] > 0 or past > h, fw * c % 4 > 0
-    edges = s.pad[1] > 0 or last > w or lined
+    padded_rows = s.pad[0] > 0 or past > h
+    edges = s.pad[1] > 0 or last > w or n > fw * c
+    lined = edges and c % 4 > 0
     odd = (pixels if pointwise else ow) % 2
     if not pointwise:
         scalars = {"x_zero": s.x_zero, **scalars} if padded_rows or edges else scalars

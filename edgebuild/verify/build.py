@@ -101,10 +101,9 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
     spaces = (f'X(arena_{i}, "{a.symbol}", {a.bytes}u)' for i, a in enumerate(arenas(target, report)))
     lines = [
         f'#include "{NAME}.h"',
-        f"#define MODEL_INPUTS {_list(report['inputs'])}",
+        *(_stream(report) if report["stream_rows"] else _plain(report)),
         f"#define MODEL_OUTPUTS {_list(report['outputs'])}",
         f"#define MODEL_ARENAS {' '.join(spaces)}",
-        f"#define MODEL_INVOKE {NAME}_invoke",
         f"#define VECTORS {n}",
         "",
     ]
@@ -113,3 +112,25 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
 
 def _list(surface: Sequence[dict[str, Any]]) -> str:
     return " ".join(f"X({port['function']}, {port['bytes']}u)" for port in surface)
+
+
+def _plain(report: dict[str, Any]) -> list[str]:
+    return [f"#define MODEL_INPUTS {_list(report['inputs'])}", f"#define MODEL_INVOKE {NAME}_invoke"]
+
+
+def _stream(report: dict[str, Any]) -> list[str]:
+    """A model whose input is brought row by row: an application that has it whole, and pushes it."""
+    (port,) = report["inputs"]
+    rows, size = report["stream_rows"], port["bytes"] // report["stream_rows"]
+    return [
+        f"static int8_t stream_data[{port['bytes']}] __attribute__((aligned(4)));",
+        "static int8_t *stream_input(void) { return stream_data; }",
+        "static void stream_invoke(void)",
+        "{",
+        f"    for (int i = 0; i < {rows}; ++i) {{",
+        f"        (void){NAME}_push_rows((const void *)(stream_data + i * {size}), 1);",
+        "    }",
+        "}",
+        f"#define MODEL_INPUTS X(stream_input, {port['bytes']}u)",
+        "#define MODEL_INVOKE stream_invoke",
+    ]
