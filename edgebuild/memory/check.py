@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 from edgebuild.memory.problem import Layout, Problem, Schedule, TaskGraph
 
@@ -33,10 +33,14 @@ def check_layout(problem: Problem, layout: Layout) -> None:
         ends[place.memory] = max(ends[place.memory], place.offset + b.size)
     for a, b in combinations(problem.buffers, 2):
         p, q = layout.places[a.name], layout.places[b.name]
-        if p.memory == q.memory and a.lower < b.upper and b.lower < a.upper:
-            apart = p.offset + a.size <= q.offset or q.offset + b.size <= p.offset or not a.size or not b.size
-            allowed = frozenset((a.name, b.name)) in problem.may_overlap
-            _require(apart or allowed, "overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live")
+        if p.memory == q.memory and frozenset((a.name, b.name)) not in problem.may_overlap:
+            for i, j in product(a.extents, b.extents):
+                start, other = p.offset + i.offset, q.offset + j.offset
+                apart = start + i.size <= other or other + j.size <= start or not i.size or not j.size
+                together = i.lower < j.upper and j.lower < i.upper
+                _require(
+                    apart or not together, "overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
+                )
     _require(dict(layout.heights) == ends, "wrong-height", f"heights {dict(layout.heights)}, buffers end at {ends}")
     for name, limit in capacity.items():
         _require(limit is None or ends[name] <= limit, "over-capacity", f"{name}: {ends[name]} B of {limit} B")

@@ -23,8 +23,8 @@ from edgebuild.memory.sections import Sections
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-ORDERS = ("TWA", "TZ", "TO", "A", "TAW", "OAT")  # see greedy.py for the letters
-_FIRST_SLICE, _GROWTH = 0.01, 3.0  # deterministic time, about 20 s of processor time per unit
+ORDERS = ("TWA", "OAT", "TZ", "TO", "TAW", "A")  # see greedy.py for the letters
+_FIRST_SLICE, _GROWTH = 0.00021, 3.0  # deterministic time per buffer; a unit is about 5 s of processor time
 
 
 class Budget:
@@ -52,7 +52,7 @@ class Answer:
 def decide(sections: Sections, height: int, budget: Budget, share: float) -> Answer:
     """A layout of at most `height` bytes, with `share` units of the budget to search it."""
     share = min(share, budget.left)
-    for letters, size in _slices(share):
+    for letters, size in _slices(len(sections.buffers), share):
         if not budget:
             break
         answer = _solve(sections, height, letters, size, budget.seconds())
@@ -62,9 +62,9 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Ans
     return Answer(None)
 
 
-def _slices(share: float) -> Iterator[tuple[str, float]]:
+def _slices(buffers: int, share: float) -> Iterator[tuple[str, float]]:
     """(order, deterministic time) until the share is used up."""
-    size = _FIRST_SLICE
+    size = _FIRST_SLICE * buffers
     while True:
         for letters in ORDERS:
             if share <= 1e-9:
@@ -87,39 +87,53 @@ def _solve(sections: Sections, height: int, letters: str, limit: float, seconds:
     parameters.max_deterministic_time = limit
     if seconds < float("inf"):
         parameters.max_time_in_seconds = max(seconds, 0.01)
-    parameters.cp_model_probing_level = parameters.symmetry_level = parameters.linearization_level = 0
+    parameters.cp_model_presolve = False  # the same search, up to four times slower per conflict
+    parameters.symmetry_level = parameters.linearization_level = 0
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Answer([solver.value(at) * unit for at in offsets])
     return Answer(None, refuted=status == cp_model.INFEASIBLE)
 
 
+_Intervals = list["list[cp_model.IntervalVar]"]
+
+
 def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_model.IntVar], int]:
     """The decision model, the offsets in it, and their unit in bytes.
 
     All offsets are multiples of the common divisor of the alignments, so each size can be rounded
-    up to it; pushed down as far as it goes, every layout consists of multiples of the unit.
+    up to it. Pushed down as far as they go, all buffers then lie at multiples of a unit that
+    divides all sizes, if every alignment divides it or is a multiple of it.
     """
     from ortools.sat.python import cp_model
 
     model, buffers = cp_model.CpModel(), sections.buffers
     common = gcd(*(b.align for b in buffers))
     rounded = [-(-b.size // common) * common for b in buffers]
-    unit = gcd(*rounded, *(b.align for b in buffers))
-    offsets, in_time, in_space = list[cp_model.IntVar](), list[cp_model.IntervalVar](), list[cp_model.IntervalVar]()
-    for b, size, (first, end) in zip(buffers, rounded, sections.spans, strict=True):
+    phased = [e for mine in sections.extents if len(mine) > 1 for e in mine]
+    unit = gcd(*rounded, *(n for e in phased for n in (e.offset, e.size)))
+    if any(unit % b.align and b.align % unit for b in buffers):
+        unit = gcd(unit, *(b.align for b in buffers))
+    offsets, in_time, in_space = list[cp_model.IntVar](), _Intervals(), _Intervals()
+    for b, size, extents in zip(buffers, rounded, sections.extents, strict=True):
         at = model.new_int_var(0, (height - b.size) // unit, "")
-        if b.align != unit:
+        if unit % b.align:  # then the alignment is a multiple of the unit
             model.add(at == b.align // unit * model.new_int_var(0, (height - b.size) // b.align, ""))
         offsets.append(at)
-        in_space.append(model.new_fixed_size_interval_var(at, size // unit, ""))
-        in_time.append(model.new_fixed_size_interval_var(first, end - first, ""))
+        sizes = [size] if len(extents) == 1 else [e.size for e in extents]
+        in_space.append(
+            [
+                model.new_fixed_size_interval_var(at + e.offset // unit, n // unit, "")
+                for e, n in zip(extents, sizes, strict=True)
+            ]
+        )
+        in_time.append([model.new_fixed_size_interval_var(e.first, e.end - e.first, "") for e in extents])
     for group in _groups(sections):
-        model.add_no_overlap_2d([in_space[i] for i in group], [in_time[i] for i in group])
+        model.add_no_overlap_2d([n for i in group for n in in_space[i]], [n for i in group for n in in_time[i]])
     alike = dict[tuple[object, ...], int]()
     for i, b in enumerate(buffers):  # of buffers that are alike, the first lies lowest
-        key = (sections.spans[i], b.size, b.align, sections.conflicts[i] | {i})
-        if key in alike:
+        key = (sections.extents[i], b.size, b.align, sections.conflicts[i] | {i})
+        if key in alike and len(sections.extents[i]) == 1:
             model.add(offsets[alike[key]] + rounded[i] // unit <= offsets[i])
         alike[key] = i
     return model, offsets, unit

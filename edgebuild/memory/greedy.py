@@ -55,10 +55,10 @@ def _first_fit(sections: Sections, order: Sequence[int], best: bool = False) -> 
     offsets = [-1] * len(order)
     for i in order:
         b = sections.buffers[i]
-        at, choice = 0, tuple[int, int]()  # (size of the gap, offset)
-        for start, end in sorted((offsets[j], offsets[j] + sections.buffers[j].size)
-                                 for j in sections.conflicts[i] if offsets[j] >= 0):  # fmt: skip
-            if at + b.size <= start:
+        at, choice = 0, None  # (size of the gap, offset)
+        placed = [j for j in sections.conflicts[i] if offsets[j] >= 0]
+        for start, end in sorted(blocked for j in placed for blocked in sections.blocked(i, j, offsets[j])):
+            if at <= start:
                 choice = min(choice or (start - at, at), (start - at, at))
                 if not best:
                     break
@@ -74,8 +74,8 @@ def _lowest_first(sections: Sections, order: Sequence[int]) -> list[int]:
     while left:
         i = min(left, key=lowest.__getitem__)
         left.remove(i)
-        end = lowest[i] + sections.buffers[i].size
         for j in sections.conflicts[i].intersection(left):
+            end = max((end for _, end in sections.blocked(j, i, lowest[i])), default=0)
             lowest[j] = max(lowest[j], _aligned(end, sections.buffers[j].align))
     return lowest
 

@@ -15,8 +15,8 @@ from edgebuild.memory import exact, greedy
 from edgebuild.memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem
 from edgebuild.memory.sections import Sections, split
 
-EFFORT = 1.0  # deterministic time of the exact search, about 20 s of processor time
-_LEAST_SHARE = 0.03  # of it for one height
+EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
+_LEAST_SHARE = 1.0  # of it for one height
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def layout(
     budget = exact.Budget(effort, time_limit)
     first, *others = problem.memories
     if capacity is not None:
-        first = Memory(first.name, min(capacity, capacity if first.capacity is None else first.capacity))
+        first = Memory(first.name, capacity if first.capacity is None else min(capacity, first.capacity))
     waiting, stacks, spilled = list(problem.buffers), dict[str, _Stack](), False
     for memory in (first, *others):
         mine = [b for b in waiting if not b.memories or memory.name in b.memories]
@@ -64,11 +64,18 @@ def layout(
     bound = sum(s.bound for s in stacks.values())
     methods = dict.fromkeys(method for s in stacks.values() for method in s.methods)
     optimal = not spilled and bound == sum(heights.values())
-    return Layout({b.name: places[b.name] for b in problem.buffers}, heights, bound, optimal, " and ".join(methods))
+    return Layout(
+        {b.name: places[b.name] for b in problem.buffers}, heights, bound, optimal, " and ".join(methods) or "none"
+    )
 
 
 def _fill(
-    memory: Memory, buffers: Sequence[Buffer], later: frozenset[str], problem: Problem, budget: exact.Budget, enough: bool
+    memory: Memory,
+    buffers: Sequence[Buffer],
+    later: frozenset[str],
+    problem: Problem,
+    budget: exact.Budget,
+    enough: bool,
 ) -> tuple[_Stack, list[Buffer]]:
     """Lay out as many of `buffers` as fit into `memory`; the rest, which may lie in `later` memories, is returned.
 
@@ -81,7 +88,7 @@ def _fill(
         movable = [b for b in stay if (later & set(b.memories) if b.memories else later)]
         bound, capacity = max((part.bound for part in parts), default=0), memory.capacity
         if capacity is None or bound <= capacity:
-            stack = _stack(parts, capacity, enough or bool(movable), budget)
+            stack = _stack(parts, capacity, enough, budget)
             if capacity is None or stack.height <= capacity:
                 return stack, moved
             bound = stack.bound
@@ -126,7 +133,7 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
 def _lay_out(part: Sections, target: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Found:
     """Lay out one component; no need to go below `target`. With `enough`, nothing above it is of use."""
     found = _Found(greedy.best(part, target), "greedy", part.bound)
-    low, limit, share = target, target, budget.left * (1.0 if enough else 0.5)
+    low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
     while low < greedy.height(part, found.offsets) and budget:
         answer = exact.decide(part, limit, budget, share)
         if answer.offsets is not None:

@@ -39,7 +39,9 @@ def schedule(graph: TaskGraph, effort: int = EFFORT) -> Schedule:
     parts = hillvalley.cuts(flow, indices)
     bound = max(map(flow.least, indices), default=0)
     starts = [(1 << part[0]) - 1 for part in parts]
-    given = [_Found(part, _peak(flow, start, part), 0, "given order") for part, start in zip(parts, starts, strict=True)]
+    given = [
+        _Found(part, _peak(flow, start, part), 0, "given order") for part, start in zip(parts, starts, strict=True)
+    ]
     best = list(given)
     # The part with the highest peak first: what it cannot avoid, the others need not go below.
     for i in sorted(range(len(parts)), key=lambda i: -given[i].peak):
@@ -65,7 +67,9 @@ def _improve(flow: Flow, start: int, given: _Found, bound: int, budget: int) -> 
     limit, untried, left = bound, bound, budget
     while bound < best.peak and left > 0:
         # A limit that is too hard to decide leaves half of the budget for easier, higher ones.
-        answer, used = decide(flow, backward, start, start | tasks, limit, left if limit == best.peak - 1 else -(-left // 2))
+        answer, used = decide(
+            flow, backward, start, start | tasks, limit, left if limit == best.peak - 1 else -(-left // 2)
+        )
         left -= used
         if answer is None:
             untried = limit + 1

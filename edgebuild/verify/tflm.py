@@ -37,7 +37,7 @@ def main(model: str, inputs: str, outputs: str) -> None:
     for v in range(count):
         for interpreter in (plain, traced):
             for i in range(graph.InputsLength()):
-                interpreter.set_input(vectors[f"v{v}_i{i}"], i)
+                interpreter.set_input(vectors[f"v{v}_i{i}"].reshape(interpreter.get_input_details(i)["shape"]), i)
             interpreter.invoke()
         for o in range(graph.OutputsLength()):
             results[f"v{v}_o{o}"] = np.array(plain.get_output(o))
