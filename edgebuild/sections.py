@@ -119,7 +119,7 @@ class Cutter:
         op = self.order[at]
         relation, y, storage = ops.nest(op, self.graph), op.outputs[0], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        scratch = kernel_of(op, self.graph, Form(self.features)).scratch
+        scratch = self.scratch(op, Form(self.features))
         overlaps = tuple(
             Overlap(storage[n], y, 0)
             for position, n in enumerate(op.inputs)
@@ -139,20 +139,45 @@ class Cutter:
         inner = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
         shared = 0  # sums of a reduction stay from call to call, all other scratch is free after each
         for op in found.ops:
-            scratch = kernel_of(op, self.graph, row_form(self.rolling, found, op, self.features)).scratch
+            scratch = self.scratch(op, row_form(self.rolling, found, op, self.features))
             if self.rolling.modes[op.outputs[0]] == "reduce":
                 inner[scratch_name(op.outputs[0])] = aligned(scratch)
             else:
                 shared = max(shared, aligned(scratch))
         if shared:
             inner[shared_scratch(found.ops)] = shared
-        overlaps = tuple(
-            Overlap(operand, result, aligned(found.shift(self.graph, operand, result)))
-            for operand in found.operands
-            if self.life[operand][1] < stop
-            for result in found.results
-        )
-        return Section(found.ops, found, found.operands, found.results, inner, overlaps)
+        return Section(found.ops, found, found.operands, found.results, inner, self._overlaps(found, stop))
+
+    def _overlaps(self, found: Rolled, stop: int) -> tuple[Overlap, ...]:
+        """The overlap of a dying operand and a result that saves most; those that could save more were looked at."""
+        dying = [n for n in found.operands if self.life[n][1] < stop]
+        pairs = [(min(self.sizes[x], self.sizes[y]), x, y) for x in dying for y in found.results]
+        best: Overlap | None = None
+        for most, operand, result in sorted(pairs, key=lambda pair: -pair[0]):
+            if best is not None and most <= self.saving(best):
+                break
+            overlap = Overlap(operand, result, aligned(found.shift(self.graph, operand, result)))
+            best = overlap if best is None or self.saving(overlap) > self.saving(best) else best
+        return () if best is None else (best,)
+
+    def scratch(self, op: Op, form: Form) -> int:
+        """Bytes of working memory that the op's kernel asks for in this form."""
+        key = (op.outputs[0], form)
+        if key not in self.known_scratch:
+            self.known_scratch[key] = kernel_of(op, self.graph, form).scratch
+        return self.known_scratch[key]
+
+    @cached_property
+    def known_scratch(self) -> dict[tuple[str, Form], int]:
+        return {}
+
+    def least(self, start: int, stop: int) -> int:
+        """A bound of what any section of this interval takes: what is there before and after, best overlap and all."""
+        inside = {op.outputs[0] for op in self.order[start:stop]}
+        results = [self.sizes[n] for n in inside if self.life[n][1] >= stop]
+        before = {n: last for n, (first, last) in self.life.items() if first < start <= last}
+        dying = [self.sizes[n] for n, last in before.items() if last < stop]
+        return sum(self.sizes[n] for n in before) + sum(results) - min(max(results, default=0), max(dying, default=0))
 
     def live(self, section: Section, start: int) -> int:
         """Bytes live while a section that starts at this position runs, with its best overlap."""
@@ -191,11 +216,15 @@ class Cutter:
     def intervals(self) -> dict[tuple[int, int], tuple[int, Section]]:
         """For every interval the section of least memory, and that memory."""
         found = {}
-        for start in range(len(self.order)):
-            whole = self.whole(start)
+        wholes = untiled(self)
+        # No cut is of use that takes more than all ops whole; a streamed input has no such cut.
+        enough = max(self.profile(wholes)) if self.rolling.streamed is None else sum(self.sizes.values())
+        for start, whole in enumerate(wholes):
             if self.rolling.streamed not in whole.reads:
                 found[start, start + 1] = (self.live(whole, start), whole)
             for stop in range(start + 1, len(self.order) + 1):
+                if self.least(start, stop) > enough:
+                    continue
                 section = self.rolled(start, stop)
                 if section is None or self.rolling.streamed in section.reads:
                     continue
