@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = add("run", _run, "do what a request file of a build system asks")
     sub.add_argument("request", type=Path)
+    sub = add("cache", _cache, "the cache of compiled models: where it is and how large, or clear it")
+    sub.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     add("cmake-dir", _cmake_dir, "print the folder of the CMake package")
     sub = add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project")
     sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR")
@@ -103,10 +105,11 @@ def _request(args: argparse.Namespace, name: str) -> Any:
 
 def _model(args: argparse.Namespace) -> int:
     from .artifacts import publish, write_atomic
-    from .compile import compile_model, summary
+    from .compile import compile_model
     from .doors import code_files
     from .emit.names import identifier
     from .run import depfile
+    from .summary import summary
     from .target import load_target
 
     request = _request(args, args.name or identifier(args.model.stem))
@@ -211,6 +214,18 @@ def _run(args: argparse.Namespace) -> int:
     from .run import run
 
     return run(args.request)
+
+
+def _cache(args: argparse.Namespace) -> int:
+    from . import cache
+
+    if args.action == "clear":
+        print(f"removed {cache.clear()} entries")
+        return 0
+    found = list(cache.entries())
+    size = sum(file.stat().st_size for entry in found for file in entry.iterdir())
+    print(f"{cache.folder() or 'off'}: {len(found)} entries, {size:,} B")
+    return 0
 
 
 def _cmake_dir(args: argparse.Namespace) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from . import ops
@@ -45,23 +43,6 @@ def check_weights(decided: Plan, size: int, target: Target) -> None:
         text = f"does not fit: weights {size} B, memory {memory.name} of {target.name} has {memory.size} B"
         hint = f"over by {size - memory.size} B; use a target with more flash or a smaller model"
         raise fail(text, file=decided.graph.file, hints=[hint])
-
-
-def summary(artifacts: Sequence[Artifact]) -> str:
-    """What a build says about a model, in three lines."""
-    files = {a.name: a.data for a in artifacts}
-    r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
-    ram, macs = r["ram"], r["macs"]["model"]
-    proof = "optimal" if r["layout"]["optimal"] and r["schedule"]["optimal"] else f"bound {ram['lower_bound_bytes']} B"
-    size = f"{macs / 1e6:.2f} M" if macs >= 10000 else str(macs)
-    return "\n".join(
-        f"[edgebuild] {line}"
-        for line in (
-            f"{r['model']['file']} -> {r['target']}: {len(r['schedule']['order'])} ops, {size} MACs",
-            f"arena {ram['arena_bytes']} B ({proof}), peak {ram['peak_bytes']} B",
-            f"weights {r['rom']['weights_bytes']} B in {r['rom']['memory']}",
-        )
-    )
 
 
 def inspect(source: Path, after: str) -> str:

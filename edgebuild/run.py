@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from edgebuild import entry
-from edgebuild.artifacts import publish, write_atomic
-from edgebuild.compile import compile_model, summary
+from edgebuild.artifacts import Artifact, publish, write_atomic
+from edgebuild.cache import compiled
 from edgebuild.doors import code_files
 from edgebuild.errors import fail
-from edgebuild.request import read_request
+from edgebuild.request import ModelRequest, read_request
+from edgebuild.summary import summary
 from edgebuild.target import load_target
 
 SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
@@ -36,7 +37,7 @@ def run(path: Path) -> int:
         lines = [entry.fingerprint(p, began - SETTLED_NS) for p in [os.path.abspath(path), *inputs]]
     except OSError as error:
         raise fail(f"cannot read it: {error.strerror}", file=str(error.filename)) from error
-    artifacts = compile_model(request.model)
+    artifacts = compiled(request.model, _compile)
     publish(artifacts, request.output)
     lines += [entry.fingerprint(str(request.output / a.name), time.time_ns()) for a in artifacts]
 
@@ -46,6 +47,12 @@ def run(path: Path) -> int:
     os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
     print(summary(artifacts))
     return 0
+
+
+def _compile(request: ModelRequest) -> tuple[Artifact, ...]:
+    from edgebuild.compile import compile_model  # late: it imports what a cached result does without
+
+    return compile_model(request)
 
 
 def depfile(target: str, prerequisites: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+os.environ["EDGEBUILD_CACHE"] = ""  # tests look at what is made, not at what was made before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -156,7 +156,7 @@ def resume(model: Path, name: str, values: list[Array], report: dict[str, Any]) 
     import onnx
 
     proto = onnx.load(str(model))
-    wanted, nodes = {value.name for value in proto.graph.output}, []
+    wanted, nodes = {value.name for value in proto.graph.output}, list[Any]()
     for node in reversed(proto.graph.node):
         if wanted.intersection(node.output) and name not in node.output:
             nodes.insert(0, node)

@@ -18,7 +18,9 @@ FLOORS = [
     {"errors"},
     {"artifacts", "axes", "entry", "ir", "request", "target"},
     # facts by op; where the parts of an installation are
-    {"ops", "doors"},
+    {"ops", "doors", "summary"},
+    # what was compiled before
+    {"cache"},
     # algorithms: each sees values of the floors below, and no other algorithm
     {"cost", "distribute", "energy", "hierarchy", "importers", "memory", "passes", "rolling"},
     {"sections"},

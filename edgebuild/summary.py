@@ -1,0 +1,30 @@
+"""What a build says about a model: a view of its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from edgebuild.artifacts import Artifact
+
+
+def summary(artifacts: Sequence[Artifact]) -> str:
+    """What a build says about a model, in three lines."""
+    files = {a.name: a.data for a in artifacts}
+    r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
+    ram, macs = r["ram"], r["macs"]["model"]
+    proved = r["layout"]["optimal"] and (r["schedule"]["optimal"] or r["tiling"])
+    proof = "optimal" if proved else f"bound {ram['lower_bound_bytes']} B"
+    size = f"{macs / 1e6:.2f} M" if macs >= 10000 else str(macs)
+    count = sum(len(step["ops"]) for step in r["schedule"]["steps"])
+    rolled = sum(len(t["ops"]) for t in r["tiling"])
+    saved = f"{ram['untiled_arena_bytes']} B -> " if r["tiling"] else ""
+    how = f"{rolled} ops row by row, no extra MACs; layout {proof}" if r["tiling"] else proof
+    return "\n".join(
+        f"[edgebuild] {line}"
+        for line in (
+            f"{r['model']['file']} -> {r['target']}: {count} ops, {size} MACs",
+            f"arena {saved}{ram['arena_bytes']} B ({how})",
+            f"weights {r['rom']['weights_bytes']} B in {r['rom']['memory']}",
+        )
+    )
