@@ -172,8 +172,12 @@ def aligned_bytes(graph: Graph, tensor: str) -> int:
 
 
 def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
-    """Where activations may go, best first; `--ram` limits what the first may give."""
-    memories = [Memory(m.name, m.size) for m in target.memories if "arena" in m.roles]
+    """Where activations may go, best first, less the stack; `--ram` limits what the first may give."""
+    stack = target.firmware.stack if target.firmware is not None else 0
+    home = next((m.name for m in target.memories if "stack" in m.roles), "")
+    memories = [
+        Memory(m.name, m.size - (stack if m.name == home else 0)) for m in target.memories if "arena" in m.roles
+    ]
     if request.ram is not None:
         return (Memory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)
     return tuple(memories[:1] if request.arena == "caller" else memories)
@@ -280,6 +284,20 @@ def _buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Plac
     return tuple(sorted(found, key=lambda b: (b.first, b.last)))
 
 
+def _streamed_peak(cutter: Cutter) -> int | None:
+    """What would be live if the application pushed rows; None where it cannot."""
+    graph = with_rows(cutter.graph)
+    if len(graph.inputs) != 1 or rows_of(graph, graph.inputs[0]) < 2:
+        return None
+    same = {op.outputs[0]: op for op in graph.ops}
+    order = tuple(same[op.outputs[0]] for op in cutter.order)
+    streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, cutter.features)
+    try:
+        return max(streamed.profile(streamed.cut()))
+    except EdgebuildError:
+        return None
+
+
 def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section]) -> EdgebuildError:
     """Which memory, by how much, at which node, what lives there, and what would help."""
     graph, profile = cutter.graph, cutter.profile(steps)
@@ -287,11 +305,13 @@ def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section]) 
     least = "at least " if reason.proven else ""
     text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
     live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
-    shown = ", ".join(f"{t.name} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
+    shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []
-    smaller = max(cutter.profile(cutter.cut()))
-    if smaller <= reason.capacity:
-        hints.append(f"try: --tile auto ({smaller} B)")
+    ways = {"--tile auto": max(cutter.profile(cutter.cut())), "--stream-input rows": _streamed_peak(cutter)}
+    known = [f"{way} ({size} B)" for way, size in ways.items() if size is not None]
+    if any(size is not None and size <= reason.capacity for size in ways.values()):
+        hints.append(f"try: {', or '.join(known)}")
     else:
-        hints.append(f"over by {reason.needed - reason.capacity} B (rolled: {smaller} B); use a target with more RAM")
+        over = reason.needed - reason.capacity
+        hints.append(f"over by {over} B, and so with {' and '.join(known)}; use a target with more RAM")
     return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)
