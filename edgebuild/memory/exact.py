@@ -51,6 +51,8 @@ class Answer:
 
 def decide(sections: Sections, height: int, budget: Budget, share: float) -> Answer:
     """A layout of at most `height` bytes, with `share` units of the budget to search it."""
+    if height < sections.bound:
+        return Answer(None, refuted=True)
     share = min(share, budget.left)
     for letters, size in _slices(len(sections.buffers), share):
         if not budget:
@@ -102,15 +104,16 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
     """The decision model, the offsets in it, and their unit in bytes.
 
     All offsets are multiples of the common divisor of the alignments, so each size can be rounded
-    up to it. Pushed down as far as they go, all buffers then lie at multiples of a unit that
-    divides all sizes, if every alignment divides it or is a multiple of it.
+    up to it (not among phases, which begin anywhere within their buffer). Pushed down as far as
+    they go, all buffers then lie at multiples of a unit that divides all sizes, if every alignment
+    divides it or is a multiple of it.
     """
     from ortools.sat.python import cp_model
 
     model, buffers = cp_model.CpModel(), sections.buffers
-    common = gcd(*(b.align for b in buffers))
+    phased = [e for b, mine in zip(buffers, sections.extents, strict=True) if b.phases for e in mine]
+    common = 1 if phased else gcd(*(b.align for b in buffers))
     rounded = [-(-b.size // common) * common for b in buffers]
-    phased = [e for mine in sections.extents if len(mine) > 1 for e in mine]
     unit = gcd(*rounded, *(n for e in phased for n in (e.offset, e.size)))
     if any(unit % b.align and b.align % unit for b in buffers):
         unit = gcd(unit, *(b.align for b in buffers))
@@ -120,7 +123,7 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
         if unit % b.align:  # then the alignment is a multiple of the unit
             model.add(at == b.align // unit * model.new_int_var(0, (height - b.size) // b.align, ""))
         offsets.append(at)
-        sizes = [size] if len(extents) == 1 else [e.size for e in extents]
+        sizes = [e.size for e in extents] if b.phases else [size]
         in_space.append(
             [
                 model.new_fixed_size_interval_var(at + e.offset // unit, n // unit, "")
@@ -133,7 +136,7 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
     alike = dict[tuple[object, ...], int]()
     for i, b in enumerate(buffers):  # of buffers that are alike, the first lies lowest
         key = (sections.extents[i], b.size, b.align, sections.conflicts[i] | {i})
-        if key in alike and len(sections.extents[i]) == 1:
+        if key in alike and not b.phases:
             model.add(offsets[alike[key]] + rounded[i] // unit <= offsets[i])
         alike[key] = i
     return model, offsets, unit

@@ -55,15 +55,15 @@ def _first_fit(sections: Sections, order: Sequence[int], best: bool = False) -> 
     offsets = [-1] * len(order)
     for i in order:
         b = sections.buffers[i]
-        at, choice = 0, None  # (size of the gap, offset)
+        at, gaps = 0, list[tuple[int, int]]()  # (size of the gap, offset)
         placed = [j for j in sections.conflicts[i] if offsets[j] >= 0]
         for start, end in sorted(blocked for j in placed for blocked in sections.blocked(i, j, offsets[j])):
             if at <= start:
-                choice = min(choice or (start - at, at), (start - at, at))
+                gaps.append((start - at, at))
                 if not best:
                     break
             at = max(at, _aligned(end, b.align))
-        offsets[i] = choice[1] if choice else at
+        offsets[i] = min(gaps, default=(0, at))[1]
     return offsets
 
 

@@ -94,8 +94,8 @@ def _fill(
             bound = stack.bound
         needed = stack.height if bound <= capacity else bound
         if not movable:
-            tightest = max(parts, key=lambda part: part.bound)
-            live = tightest.live[tightest.sums.index(tightest.bound)]
+            tightest = max(parts, key=lambda part: max(part.sums))
+            live = tightest.live[tightest.sums.index(max(tightest.sums))]
             names = tuple(tightest.buffers[i].name for i in live)
             raise DoesNotFit(memory.name, needed, capacity, names, proven=bound > capacity)
         moved.append(_to_move(parts, capacity, movable))
@@ -104,7 +104,7 @@ def _fill(
 
 def _to_move(parts: Sequence[Sections], capacity: int, movable: Sequence[Buffer]) -> Buffer:
     """The movable buffer that takes most off the sections above the capacity, or else off the highest ones."""
-    limit = min(capacity, max(part.bound for part in parts) - 1)
+    limit = min(capacity, max(max(part.sums) for part in parts) - 1)
     gains = dict.fromkeys(movable, 0)
     for part in parts:
         for live, total in zip(part.live, part.sums, strict=True):

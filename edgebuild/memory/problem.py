@@ -68,6 +68,10 @@ class Problem:
         for b in self.buffers:
             if b.lower >= b.upper or b.size < 0 or b.align < 1:
                 raise ValueError(f"buffer {b.name!r}: empty lifetime, negative size or alignment below 1")
+            times = [t for phase in b.phases for t in (phase.lower, phase.upper)]
+            within = all(p.offset >= 0 and p.size >= 0 and p.offset + p.size <= b.size for p in b.phases)
+            if not within or [b.lower, *times, b.upper] != sorted((b.lower, *times, b.upper)):
+                raise ValueError(f"buffer {b.name!r}: phases must follow each other within its lifetime and size")
             if not memories.issuperset(b.memories):
                 raise ValueError(f"buffer {b.name!r}: unknown memory in {b.memories}")
 

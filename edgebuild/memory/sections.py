@@ -60,7 +60,7 @@ class Sections:
 
     def blocked(self, i: int, j: int, at: int) -> list[tuple[int, int]]:
         """With buffer j at offset `at`: the open intervals in which buffer i cannot start."""
-        if len(self.extents[i]) == len(self.extents[j]) == 1:
+        if not self.buffers[i].phases and not self.buffers[j].phases:
             return [(at - self.buffers[i].size, at + self.buffers[j].size)]
         return [
             (at + b.offset - a.offset - a.size, at + b.offset + b.size - a.offset)
@@ -71,7 +71,7 @@ class Sections:
 
     @property
     def bound(self) -> int:
-        return max(self.sums, default=0)
+        return max((*self.sums, *(b.size for b in self.buffers)), default=0)
 
     def _least(self, number: int, section: Sequence[int]) -> int:
         """Bytes of a set of buffers that all conflict, the heaviest first, stacked at aligned offsets.
@@ -84,7 +84,7 @@ class Sections:
                 apart.append(i)
         if not apart:
             return 0
-        if any(len(self.extents[i]) > 1 for i in apart):
+        if any(self.buffers[i].phases for i in apart):
             return sum(self.size_in(i, number) for i in apart)
         unit = gcd(*(self.buffers[i].align for i in apart))
         rounded = [-(-self.buffers[i].size // unit) * unit for i in apart]
@@ -124,4 +124,5 @@ def _sections(buffers: list[Buffer], may_overlap: frozenset[frozenset[str]]) -> 
     for n, (i, phase) in enumerate(parts):
         extents[i].append(Extent(first[n], end[n], phase.offset, phase.size))
     spans = tuple((mine[0].first, mine[-1].end) for mine in extents)
+    both = frozenset((i, j) for i, j in both if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1])
     return Sections(tuple(buffers), spans, tuple(map(tuple, extents)), tuple(live), both)
