@@ -6,7 +6,7 @@ other. A *storage* is a run of bytes that a tensor and its views share; it is na
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -185,7 +185,7 @@ def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
 
 def _candidates(
     cutter: Cutter, whole: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
-) -> list[tuple[Section, ...]]:
+) -> Iterator[tuple[Section, ...]]:
     """The cuts to try until one fits.
 
     Tiling on: the fewest calls within `--ram` if that is given, else the least peak. Not said: so
@@ -195,12 +195,15 @@ def _candidates(
         hints = ["use --tile rolling: it takes less memory and computes nothing twice"]
         raise fail(f"option 'tile': '{request.tile}' is not available", hints=hints)
     if request.tile == "off" or not cutter.order:
-        return [whole]
-    room = sum(m.capacity or 0 for m in memories)
-    within = [cutter.cut(limit) for limit in (room, room - room // 16, 0)]
-    if request.tile is not None or request.objective == "ram" or request.stream_input:
-        return within if request.ram is not None else [cutter.cut()]
-    return [whole, *within]
+        yield whole
+        return
+    wanted = request.tile is not None or request.objective == "ram" or request.stream_input is not None
+    if not wanted:
+        yield whole
+    if request.ram is not None or not wanted:
+        room = sum(m.capacity or 0 for m in memories)
+        yield from (cutter.cut(limit) for limit in (room, room - room // 16))
+    yield cutter.cut()
 
 
 def _place(

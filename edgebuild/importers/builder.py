@@ -20,6 +20,9 @@ class Builder:
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+        for name in outputs:
+            if name not in self.tensors:
+                raise fail(f"output '{name}' is never computed", file=self.graph.file)
         graph = Graph(
             self.graph.file, tuple(self.ops), dict(self.tensors), tuple(inputs), tuple(outputs), self.graph.arithmetic
         )

@@ -8,7 +8,7 @@ uint8 values become int8 by subtracting 128 from value and zero point alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +93,20 @@ class OnnxNode(Node):
 
 def read_onnx(path: Path) -> Graph:
     """An ONNX model, as a graph in "onnx" arithmetic."""
+    hints = ["the file is truncated or damaged, or breaks the ONNX standard"]
     try:
         model = onnx.load(path)
         onnx.checker.check_model(model)
+        if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
+            raise ValueError("a name is not UTF-8")
     except Exception as problem:  # protobuf and the checker have no common base class
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        hints = ["the file is truncated or damaged, or breaks the ONNX standard"]
         raise fail(f"not a valid ONNX model: {first}", file=path.name, hints=hints) from None
-    return _read(model, path.name)
+    try:
+        return _read(model, path.name)
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError) as problem:
+        text = f"not a valid ONNX model: {type(problem).__name__}: {problem}"
+        raise fail(text, file=path.name, hints=hints) from None
 
 
 def _read(model: onnx.ModelProto, file: str) -> Graph:
@@ -109,9 +115,7 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
         hint = "convert it with onnx.version_converter or export it again"
         raise fail(f"opset {opset}; edgebuild reads {OPSETS.start} and later", file=file, hints=[hint])
     builder = Builder(file, "onnx")
-    for initializer in model.graph.initializer:
-        data = numpy_helper.to_array(initializer)
-        builder.tensors[initializer.name] = Tensor(initializer.name, data.shape, str(data.dtype), None, data)
+    builder.tensors |= {t.name: t for t in (_constant(proto, file) for proto in model.graph.initializer)}
     inputs = [_input(v, file) for v in model.graph.input if v.name not in builder.tensors]
     builder.tensors |= {t.name: t for t in inputs}
 
@@ -122,6 +126,22 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
     graph = builder.finish([t.name for t in inputs], [v.name for v in model.graph.output])
     check_surface(graph)
     return graph
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[Any]:
+    for node in graph.node:
+        yield from (node.name, *node.input, *node.output)
+    yield from (value.name for value in (*graph.input, *graph.output))
+
+
+def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
+    try:
+        data = numpy_helper.to_array(proto)
+    except (KeyError, TypeError, ValueError):
+        raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
+    if data.dtype.kind == "f" and np.isnan(data).any():
+        raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
+    return Tensor(proto.name, data.shape, str(data.dtype), None, data)
 
 
 def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:

@@ -23,13 +23,13 @@ def from_onnx_relu(node: Any) -> None:
 
 
 def from_onnx_clip(node: Any) -> None:
-    """Bounds are attributes up to opset 10 and operands from 11 on."""
+    """Bounds are attributes up to opset 10 and operands from 11 on; an infinite one is none."""
 
     def bound(position: int, name: str) -> float | None:
-        if len(node.inputs) > position and node.inputs[position]:
-            return float(np.ravel(node.real(node.constant(position, name)))[0])
         value = node.attr(name, None)
-        return None if value is None else float(value)
+        if len(node.inputs) > position and node.inputs[position]:
+            value = np.ravel(node.real(node.constant(position, name)))[0]
+        return None if value is None or np.isinf(value) else float(value)
 
     node.emit("clamp", node.inputs[:1], clamp=(bound(1, "min"), bound(2, "max")))
 

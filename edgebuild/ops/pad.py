@@ -11,6 +11,8 @@ from ..axes import Nest, Offset
 from ..ir import Array, Graph, Op
 from .base import Form, Kernel, Spec, zero_of
 
+FLOAT_MAX = float(np.finfo(np.float32).max)
+
 
 def from_tflite(node: Any) -> None:
     pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
@@ -50,14 +52,14 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 
 def fill(op: Op, graph: Graph) -> int | float:
-    """The stored value of the border: real zero by default."""
+    """The stored value of the border: real zero by default, the largest number for infinity."""
     x = graph.operands(op)[0]
     value = op.attrs["value"]
     if value is None:
         return zero_of(x)
     if x.quant is None or isinstance(value, int):
-        return value
-    return max(-128, min(127, round(value / x.quant.scale[0]) + zero_of(x)))
+        return value if isinstance(value, int) else float(np.clip(value, -FLOAT_MAX, FLOAT_MAX))
+    return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), -128, 127))
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:

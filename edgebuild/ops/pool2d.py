@@ -29,10 +29,20 @@ def from_onnx(kind: str) -> Any:
         window = tuple(node.attr("kernel_shape", []))
         attrs = spatial.onnx_window(node, window)
         if kind == "avg_pool2d":
-            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
+            attrs["count_include_pad"] = _counts_pad_onnx(node, attrs["pad"])
         node.emit_nchw(kind, [node.nhwc(0)], window=window, **attrs)
 
     return read
+
+
+def _counts_pad_onnx(node: Any, pad: tuple[int, ...]) -> bool:
+    """count_include_pad: the file's own padding counts, what ceil_mode adds at the end does not."""
+    own = tuple(node.attr("pads", [0, 0, 0, 0]))
+    if not node.attr("count_include_pad", 0) or not node.attr("ceil_mode", 0) or pad == own:
+        return bool(node.attr("count_include_pad", 0))
+    if any(own):
+        raise node.error(f"count_include_pad and ceil_mode with padding {own}", "export the pool with ceil_mode 0")
+    return False
 
 
 def from_onnx_global(node: Any) -> None:
@@ -107,6 +117,14 @@ def average_rows(op: Op, graph: Graph) -> str:
     return "reduce" if whole else spatial.rows(op, graph)
 
 
+def windows_inside(op: Op, graph: Graph) -> str | None:
+    """Every window has at least one element of the input, however it is padded and dilated."""
+    (x,), out = graph.operands(op), graph.result(op).shape[1:3]
+    inside = np.ones((1, *x.shape[1:3], 1), bool)
+    covered = np.any([under for *_, under in spatial.taps(inside, op, op.attrs["window"], out, fill=0)], axis=0)
+    return None if covered.all() else f"padding {op.attrs['pad']} of a window of {op.attrs['window']}"
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
@@ -162,7 +180,7 @@ MAX = Spec(
     rows=spatial.rows,
     exact=True,
     clamps=True,
-    limits=(spatial.window_limit, same_quantisation),
+    limits=(spatial.window_limit, windows_inside, same_quantisation),
 )
 AVERAGE = Spec(
     kind="avg_pool2d",
@@ -173,5 +191,5 @@ AVERAGE = Spec(
     onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
     rows=average_rows,
     clamps=True,
-    limits=(spatial.window_limit, same_quantisation),
+    limits=(spatial.window_limit, windows_inside, same_quantisation),
 )

@@ -6,7 +6,7 @@ values: a table made here with gemmlowp's own fixed-point steps, so that the res
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, inf
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/interna
 
 
 def from_tflite(node: Any) -> None:
-    node.emit("softmax", node.inputs, beta=float(node.options("SoftmaxOptions").Beta()))
+    beta = float(node.options("SoftmaxOptions").Beta())
+    if not 0 < beta < inf:
+        raise node.error(f"beta {beta}", "it must be positive")
+    node.emit("softmax", node.inputs, beta=beta)
 
 
 def from_onnx(node: Any) -> None:

@@ -182,10 +182,15 @@ def float_bounds(op: Op) -> dict[str, int | float]:
 
 
 def symmetric_weights(op: Op, graph: Graph) -> str | None:
-    """Weights have zero point 0, and one scale or one per output channel; the bias has scale(x) * scale(w)."""
+    """Weights and bias are constants; weights have zero point 0, and one scale or one per output channel; the bias
+    has scale(x) * scale(w)."""
     x, w = graph.operands(op)[:2]
-    if w.quant is None or x.dtype == "float32":
+    if computed := [t.name for t in graph.operands(op)[1:] if t.data is None]:
+        return f"'{computed[0]}' is computed by the graph"
+    if x.dtype == "float32":
         return None
+    if w.quant is None:
+        return "int8 weights without a scale"
     if any(w.quant.zero_point):
         return f"zero point {next(z for z in w.quant.zero_point if z)} of the weights"
     channels = graph.result(op).shape[-1]
@@ -195,6 +200,8 @@ def symmetric_weights(op: Op, graph: Graph) -> str | None:
 
 
 def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None) -> str | None:
+    if bias is not None and bias.dtype != "int32":
+        return f"bias is {bias.dtype}, not int32"
     if bias is None or bias.quant is None or not any(bias.quant.scale):
         return None
     want = np.array(quant_of(w).scale) * scale_of(x)

@@ -47,6 +47,13 @@ class Edit:
     rename: dict[str, str] = field(default_factory=dict)
 
 
+def unused(name: str, view: View) -> str:
+    """`name`, or one like it that no tensor has."""
+    while name in view.graph.tensors:
+        name += "'"
+    return name
+
+
 Rule = Callable[[Op, View], Edit | None]
 
 

@@ -3,6 +3,7 @@
     single_ops(kind)    IR graphs of one op of each kind in the registry
     small_graphs()      IR graphs of 2 to 10 ops, chains and branches
     tflite_files(name)  int8 .tflite files of one operator, as bytes
+    tiny_tflite()       one model that never changes
     onnx_models()       small ONNX models in NCHW, float or quantised by onnxruntime
 
 Structure is drawn, and so can be shrunk; the numbers in tensors come from a seed that is drawn.
@@ -10,9 +11,28 @@ Structure is drawn, and so can be shrunk; the numbers in tensors come from a see
 
 from __future__ import annotations
 
-#from .chains import small_graphs
-#from .onnx_models import onnx_models
+from .chains import small_graphs
+from .onnx_models import LAYERS, feeds, onnx_layers, onnx_models, powers_of_two, quantised
 from .single import KINDS, single_ops
 from .source import described, examples, random_inputs
 from .tflite_models import OPERATORS, tflite_files
+from .tiny import Tiny, tiny_tflite
 
+__all__ = [
+    "KINDS",
+    "LAYERS",
+    "OPERATORS",
+    "Tiny",
+    "described",
+    "examples",
+    "feeds",
+    "onnx_layers",
+    "onnx_models",
+    "powers_of_two",
+    "quantised",
+    "random_inputs",
+    "single_ops",
+    "small_graphs",
+    "tflite_files",
+    "tiny_tflite",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -167,7 +167,7 @@ def gather(s: Source) -> Graph:
 def pad(s: Source) -> Graph:
     x = s.tensor("x", s.shape(1, 4), s.quant())
     pads = tuple(s.pair(0, 3) for _ in x.shape)
-    value: Any = s.pick(None, 1.5, -300.0) if s.real or s.arithmetic == "onnx" else s.pick(None, -128, 5)
+    value: Any = s.pick(None, 1.5, -300.0, -inf) if s.real or s.arithmetic == "onnx" else s.pick(None, -128, 5)
     return single(s, "pad", [x], x.quant, pads=pads, value=value)
 
 
@@ -183,7 +183,7 @@ def transpose(s: Source) -> Graph:
 
 
 def cast(s: Source) -> Graph:
-    """Between all types; the values of `random_inputs` fit all of them but for int32's in int8, of which none is large."""
+    """Between all types, for which the values of `random_inputs` are small enough."""
     source, to = s.pick("float32", "int32", "int8"), s.pick("float32", "int32", "int8")
     return single(s, "cast", [Tensor("x", s.shape(1, 4), source)], None, to, to=to)
 

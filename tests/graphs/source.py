@@ -128,7 +128,9 @@ class Source:
         if count > 1 and self.between(0, 3) == 0:
             scale[0] *= 2.0**-30
         scales = tuple(float(s) for s in scale.astype(np.float32))
-        return Tensor(name, data.shape, "int8", Quant(scales, (0,) * count, axis % len(shape) if count > 1 else None), data)
+        return Tensor(
+            name, data.shape, "int8", Quant(scales, (0,) * count, axis % len(shape) if count > 1 else None), data
+        )
 
     def bias(self, name: str, x: Tensor, w: Tensor, channels: int) -> Tensor:
         if self.real:

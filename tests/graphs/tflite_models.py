@@ -29,8 +29,9 @@ class File:
         self.operators: list[Any] = []
         self.codes: list[Any] = []
 
-    def tensor(self, name: str, shape: Sequence[int], dtype: str, quant: Quant | None = None,
-               data: Array | None = None) -> int:
+    def tensor(
+        self, name: str, shape: Sequence[int], dtype: str, quant: Quant | None = None, data: Array | None = None
+    ) -> int:
         """Add a tensor; its number. One with data is a constant."""
         t = schema.TensorT()
         t.name, t.shape, t.type, t.buffer = name.encode(), list(shape), TYPES[dtype], 0
@@ -78,7 +79,8 @@ class Draft(File):
         self.s = source
 
     def quant(self, scale: float | None = None) -> Quant:
-        quant = self.s.quant(scale)
+        """TFLM wants the bounds of activation functions, 6 / scale, to be int32."""
+        quant = self.s.quant(scale and max(scale, 2.0**-24))
         assert quant is not None
         return quant
 
@@ -94,8 +96,15 @@ class Draft(File):
         data = np.array(values, np.int32)
         return self.tensor(f"list{len(self.tensors)}", data.shape, "int32", None, data)
 
-    def done(self, name: str, inputs: Sequence[int], shape: Sequence[int], quant: Quant | None, options: Any = None,
-             dtype: str = "int8") -> bytes:
+    def done(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        shape: Sequence[int],
+        quant: Quant | None,
+        options: Any = None,
+        dtype: str = "int8",
+    ) -> bytes:
         """The file of this operator with its result behind it. Operands without data are the graph's inputs."""
         y = self.tensor("y", shape, dtype, quant)
         self.operator(name, inputs, [y], options)
@@ -113,7 +122,7 @@ class Draft(File):
         elif name == "FULLY_CONNECTED" and w.quant.per_tensor and self.s.pick(True, False):  # TFLM dies of it elsewhere
             operands.append(-1)
         factor = self.s.multiplier(60 / (74 * 74 * sqrt(terms)))
-        y = self.quant(max(float(np.float32(max(products.scale) / factor)), 2.0**-24))  # TFLM wants 6 / scale in int32
+        y = self.quant(float(np.float32(max(products.scale) / factor)))
         return self.done(name, operands, shape, y, options)
 
 
@@ -123,8 +132,9 @@ def image(f: Draft, taps: Sequence[int], dilation: Sequence[int] = (1, 1)) -> tu
     return [*size, f.s.between(1, 6)], f.s.pick(SAME, VALID)
 
 
-def output_size(size: Sequence[int], taps: Sequence[int], stride: Sequence[int], padding: int,
-                dilation: Sequence[int] = (1, 1)) -> list[int]:
+def output_size(
+    size: Sequence[int], taps: Sequence[int], stride: Sequence[int], padding: int, dilation: Sequence[int] = (1, 1)
+) -> list[int]:
     if padding == SAME:
         return [-(-n // s) for n, s in zip(size, stride, strict=False)]
     return [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(size, taps, stride, dilation, strict=False)]

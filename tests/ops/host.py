@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +37,14 @@ int main(int count, char **names)
 """
 
 
-def run_on_host(graphs: Sequence[Graph], inputs: Sequence[list[list[Array]]], folder: Path) -> list[list[list[Array]]]:
-    """Outputs of all graphs for their vectors: [graph][vector][output]. Raises AssertionError with the compiler's words."""
-    plans = [write(graph, f"g{i}", folder) for i, graph in enumerate(graphs)]
+def run_on_host(
+    graphs: Sequence[Graph], inputs: Sequence[list[list[Array]]], folder: Path, **options: Any
+) -> list[list[list[Array]]]:
+    """Outputs of all graphs for their vectors: [graph][vector][output]. `options` are fields of the ModelRequest.
+
+    Raises AssertionError with the compiler's or the sanitizers' words.
+    """
+    plans = [write(graph, f"g{i}", folder, **options) for i, graph in enumerate(graphs)]
     build(plans, [len(vectors) for vectors in inputs], folder)
     with open(folder / "in.bin", "wb") as file:
         for vectors in inputs:
@@ -58,9 +64,9 @@ def run_on_host(graphs: Sequence[Graph], inputs: Sequence[list[list[Array]]], fo
     return results
 
 
-def write(graph: Graph, name: str, folder: Path) -> Plan:
+def write(graph: Graph, name: str, folder: Path, **options: Any) -> Plan:
     """Plan and print one graph into `folder`."""
-    decided = plan(graph, load_target("host"), ModelRequest(Path("random"), name, "host"))
+    decided = plan(graph, load_target("host"), ModelRequest(Path("random"), name, "host", **options))
     for artifact in emit(decided, ""):
         (folder / artifact.name).write_bytes(artifact.data)
     return decided

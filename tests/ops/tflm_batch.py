@@ -1,7 +1,8 @@
 """Many models through the TFLite Micro interpreter, each in a process of its own: FOLDER with N.tflite and N.npz.
 
 Run as a script. N.npz has inputs `v<vector>_i<input>`; `N.out.npz` gets `v<vector>_o<output>`. A model that the
-interpreter refuses or dies of gets none. Processes are forked, because the interpreter has been seen to corrupt its heap.
+interpreter refuses or dies of gets none. Processes are forked, because the interpreter has been seen to corrupt its
+heap.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tflite_micro.python.tflite_micro import runtime
 
-ARENA_BYTES = 1 << 20
+ARENA_BYTES = 16 << 20
 
 
 def invoke(model: Path) -> None:

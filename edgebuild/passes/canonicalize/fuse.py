@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import ops
 from ...ir import Array, Op, Tensor
-from ..rewrite import Edit, View
+from ..rewrite import Edit, View, unused
 
 SUMS = ("conv2d", "depthwise_conv2d", "dense")  # sums of products: weights, then a bias
 OPEN = (None, None)
@@ -128,16 +128,35 @@ def drop_clamp(op: Op, view: View) -> Edit | None:
 
 
 def fuse_pad(op: Op, view: View) -> Edit | None:
-    """conv(pad(x)) = conv with that padding, if the border is real zero and lies along rows and columns."""
-    first = view.producer(op.inputs[0], "pad") if op.kind in SUMS[:2] else None
-    if first is None or first.attrs["value"] is not None:
+    """conv(pad(x)) = conv with that padding, if the border is real zero and lies along rows and columns.
+
+    A transpose from NCHW may stand between, or the reshape that it is where there is one channel.
+    """
+    if op.kind not in SUMS[:2]:
         return None
-    pads = first.attrs["pads"]
-    if len(pads) != 4 or any(pads[0]) or any(pads[3]):
+    turn = view.producer(op.inputs[0], "transpose") or view.producer(op.inputs[0], "reshape")
+    first = view.producer(turn.inputs[0] if turn is not None else op.inputs[0], "pad")
+    if first is None or first.attrs["value"] is not None or len(first.attrs["pads"]) != 4:
+        return None
+    x, pads, source = view.tensor(first.inputs[0]), first.attrs["pads"], first.inputs
+    between: tuple[Op, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    if turn is not None:
+        perm = turn.attrs.get("perm", (0, 2, 3, 1))
+        wide = view.tensor(first.outputs[0]).shape
+        if turn.kind == "reshape" and (wide[1] != 1 or view.tensor(op.inputs[0]).shape != tuple(wide[p] for p in perm)):
+            return None
+        shape, pads = tuple(x.shape[p] for p in perm), tuple(pads[p] for p in perm)
+        inner = replace(x, name=unused(f"{op.outputs[0]}@in", view), shape=shape)
+        attrs = {"shape": shape} if turn.kind == "reshape" else turn.attrs
+        between, tensors = (replace(turn, inputs=source, outputs=(inner.name,), attrs=attrs),), (inner,)
+        source = (inner.name,)
+    if any(pads[0]) or any(pads[3]):
         return None
     top, left, bottom, right = op.attrs["pad"]
     pad = (top + pads[1][0], left + pads[2][0], bottom + pads[1][1], right + pads[2][1])
-    return Edit((op,), (replace(op, inputs=(*first.inputs, *op.inputs[1:]), attrs={**op.attrs, "pad": pad}),))
+    conv = replace(op, inputs=(*source, *op.inputs[1:]), attrs={**op.attrs, "pad": pad})
+    return Edit((op,), (*between, conv), tensors)
 
 
 RULES = (fold_constant, constant_second, fold_scale, fold_offset, fuse_pad, fuse_clamp, drop_clamp)

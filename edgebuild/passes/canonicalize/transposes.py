@@ -10,7 +10,7 @@ import numpy as np
 from ... import ops
 from ...axes import elementwise
 from ...ir import Op, Quant, Tensor
-from ..rewrite import Edit, View
+from ..rewrite import Edit, View, unused
 
 MOVES = ("transpose", "reshape")
 
@@ -81,16 +81,10 @@ def sink_transpose(op: Op, view: View) -> Edit | None:
     kept = [p for p in perm if p not in averaged]
     after = tuple(sorted(kept).index(p) for p in kept)
     inner_shape = tuple(y.shape[after.index(d)] for d in range(len(after)))
-    inner = replace(y, name=_unused(f"{y.name}@nhwc", view), shape=inner_shape)
+    inner = replace(y, name=unused(f"{y.name}@nhwc", view), shape=inner_shape)
     moved = replace(op, inputs=tuple(inputs), outputs=(inner.name,), attrs=attrs if attrs is not None else op.attrs)
     back = Op("transpose", op.name, (inner.name,), (y.name,), {"perm": after}, op.origin)
     return Edit((op,), (moved, back), (inner, *constants))
-
-
-def _unused(name: str, view: View) -> str:
-    while name in view.graph.tensors:
-        name += "'"
-    return name
 
 
 def _elementwise(op: Op, view: View) -> bool:
@@ -130,7 +124,7 @@ def reshape_before_elementwise(op: Op, view: View) -> Edit | None:
     if first is None or view.only_consumer(op.inputs[0]) is None or not _elementwise(op, view):
         return None
     x, y = view.tensor(first.inputs[0]), view.tensor(op.outputs[0])
-    inner = replace(y, name=_unused(f"{y.name}@flat", view), shape=x.shape)
+    inner = replace(y, name=unused(f"{y.name}@flat", view), shape=x.shape)
     moved = replace(op, inputs=(x.name,), outputs=(inner.name,))
     return Edit((first, op), (moved, replace(first, inputs=(inner.name,), outputs=(y.name,))), (inner,))
 
@@ -145,7 +139,7 @@ def dequantize_last(op: Op, view: View) -> Edit | None:
     if first is None:
         return None
     x, y = view.tensor(first.inputs[0]), view.tensor(op.outputs[0])
-    inner = Tensor(_unused(f"{y.name}@int8", view), y.shape, x.dtype, x.quant)
+    inner = Tensor(unused(f"{y.name}@int8", view), y.shape, x.dtype, x.quant)
     moved = replace(op, inputs=(x.name,), outputs=(inner.name,))
     return Edit((op,), (moved, replace(first, inputs=(inner.name,), outputs=(y.name,))), (inner,))
 
@@ -164,7 +158,7 @@ def flatten_into_dense(op: Op, view: View) -> Edit | None:
         return None
     columns = w.data.reshape(w.shape[0], *turned.shape).transpose(0, *(1 + np.argsort(turn.attrs["perm"])))
     weights = replace(w, name=f"{w.name}@{op.outputs[0]}", data=np.ascontiguousarray(columns.reshape(w.shape)))
-    straight = Tensor(_unused(f"{x.name}@flat", view), (1, x.elements), x.dtype, x.quant)
+    straight = Tensor(unused(f"{x.name}@flat", view), (1, x.elements), x.dtype, x.quant)
     reshape = replace(flat, inputs=(x.name,), outputs=(straight.name,), attrs={"shape": straight.shape})
     dense = replace(op, inputs=(straight.name, weights.name, *op.inputs[2:]))
     return Edit((op,), (reshape, dense), (straight, weights))

@@ -1,0 +1,59 @@
+"""Damage a model in many ways and compile each: FOLDER MODEL COUNT. Prints what ends in anything but a diagnostic.
+
+Run as a script, because it limits its own memory and time, so that a hang or a blow-up is an exception too.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from edgebuild.compile import compile_model
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import ModelRequest
+
+MEMORY = 3 << 30  # bytes; the libraries alone map more than one
+SECONDS = 5
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """One to eight bytes changed, or the end cut off."""
+    if rng.random() < 0.1:
+        return data[: rng.randrange(len(data))]
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        at = rng.randrange(len(changed))
+        changed[at] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256), changed[at] ^ 1 << rng.randrange(8)))
+    return bytes(changed)
+
+
+def main(folder: str, model: str, count: str) -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    data, bad, refused = Path(model).read_bytes(), 0, 0
+    for seed in range(int(count)):
+        file = Path(folder, f"{seed}{Path(model).suffix}")
+        file.write_bytes(damaged(data, random.Random(seed)))
+        signal.alarm(SECONDS)
+        try:
+            compile_model(ModelRequest(file, "n", "host"))
+        except EdgebuildError:
+            refused += 1
+        except BaseException:
+            bad += 1
+            print(f"{file}:\n{traceback.format_exc()}")
+        signal.alarm(0)
+    print(f"{refused} of {count} refused")
+    return bad
+
+
+def too_long(*_: object) -> None:
+    raise TimeoutError(f"more than {SECONDS} seconds")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, too_long)
+    sys.exit(min(main(*sys.argv[1:]), 100))

@@ -1,0 +1,109 @@
+"""What ONNX models compute, imported and canonical, against onnxruntime without its optimisations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from edgebuild import ops
+from edgebuild.importers import read_model
+from edgebuild.ir import Array, Graph, dump
+from edgebuild.passes.canonicalize import canonicalize
+from tests.graphs import (
+    LAYERS,
+    described,
+    examples,
+    feeds,
+    onnx_layers,
+    onnx_models,
+    powers_of_two,
+    quantised,
+)
+
+MODELS, PER_LAYER, VECTORS = 60, 10, 3
+DIVIDING = {"avg_pool2d", "mean", "softmax"}  # by numbers that are no powers of two
+
+
+def imported(model: onnx.ModelProto, folder: Path) -> Graph:
+    onnx.save(model, folder / "random.onnx")
+    return canonicalize(read_model(folder / "random.onnx"))
+
+
+def onnxruntime_outputs(model: onnx.ModelProto, vector: list[Array]) -> list[Array]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {i.name: x for i, x in zip(session.get_inputs(), vector, strict=True)}))
+
+
+def own_outputs(graph: Graph, vector: list[Array]) -> list[Array]:
+    """Outputs for real inputs, as real numbers: what an application does at a quantised surface is done here."""
+    inputs = []
+    for name, x in zip(graph.inputs, vector, strict=True):
+        if q := graph.tensors[name].quant:
+            x = np.clip(np.rint(x / np.float32(q.scale[0])) + q.zero_point[0], -128, 127).astype(np.int8)
+        inputs.append(x)
+    results = ops.run(graph, *inputs)
+    found = []
+    for name in graph.outputs:
+        q, y = graph.tensors[name].quant, results[name]
+        found.append(y if q is None else ((y.astype(np.float32) - q.zero_point[0]) * np.float32(q.scale[0])))
+    return found
+
+
+def compare(model: onnx.ModelProto, graph: Graph, seed: int, steps: int) -> None:
+    """Quantised outputs differ by at most `steps` in the last place, float ones by 1e-5 of the largest."""
+    for vector in feeds(model, VECTORS, seed):
+        wanted = onnxruntime_outputs(model, vector)
+        for name, want, have in zip(graph.outputs, wanted, own_outputs(graph, vector), strict=True):
+            assert have.shape == want.shape
+            q = graph.tensors[name].quant
+            slack = 1e-5 * float(abs(want).max()) if q is None else q.scale[0] * (steps + 0.01)
+            np.testing.assert_allclose(have, want, rtol=1e-5, atol=slack, err_msg=f"{name}\n{described(graph)}")
+
+
+def test_float_models(tmp_path: Path) -> None:
+    for seed, model in enumerate(examples(onnx_models(), MODELS)):
+        compare(model, imported(model, tmp_path), seed, 0)
+
+
+@pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
+def test_quantised_models_with_scales_that_are_powers_of_two(unsigned: bool, tmp_path: Path) -> None:
+    """All arithmetic is exact then, so there is no difference, however deep the model."""
+    exact = 0
+    for seed, model in enumerate(examples(onnx_models(), MODELS)):
+        rounded = powers_of_two(quantised(model, unsigned=unsigned))
+        graph = imported(rounded, tmp_path)
+        if not DIVIDING & {op.kind for op in graph.ops}:
+            compare(rounded, graph, seed, 0)
+            exact += 1
+    assert exact > MODELS // 5
+
+
+@pytest.mark.parametrize("per_channel", [True, False], ids=["channel", "tensor"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_quantised_layer(layer: str, per_channel: bool, tmp_path: Path) -> None:
+    """A layer differs by at most one step for each requantisation; the head of a model has up to five of them."""
+    for seed, model in enumerate(examples(onnx_layers(layer), PER_LAYER)):
+        made = quantised(model, per_channel)
+        compare(made, imported(made, tmp_path), seed, 5 if layer == "head" else 1)
+        rounded = powers_of_two(made)
+        graph = imported(rounded, tmp_path)
+        if not DIVIDING & {op.kind for op in graph.ops}:
+            compare(rounded, graph, seed, 0)
+
+
+def test_names_and_shapes_of_the_surface_are_those_of_the_file(tmp_path: Path) -> None:
+    for model in examples(onnx_models(), MODELS):
+        for made in (model, quantised(model)):
+            graph = imported(made, tmp_path)
+            for names, values in ((graph.inputs, made.graph.input), (graph.outputs, made.graph.output)):
+                assert list(names) == [value.name for value in values], dump(graph)
+                for name, value in zip(names, values, strict=True):
+                    shape = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
+                    assert graph.tensors[name].shape == shape
