@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .errors import EdgebuildError, MissingTool
+from .errors import EdgebuildError, MissingTool, fail
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -33,6 +33,8 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("edgebuild", description="Neural networks as build inputs of firmware.")
     parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
+    from .drivers.command import add_arguments as driver_arguments
+
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
@@ -47,6 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
     sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
+    sub = add("driver", _driver, "generate a driver and its register layout from sources in the bfGroup dialect")
+    driver_arguments(sub)
+
     sub = add("verify", _verify, "build a test firmware, run it, compare with the model's reference interpreter")
     _model_arguments(sub, target_required=True)
     sub.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
@@ -58,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--capacity", help="decide whether it fits, instead of looking for the least height")
     sub.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
     sub.add_argument("--time-limit", type=float, metavar="S")
+
+    sub = add("clock", _clock, "list a chip's clock configurations and write the C that switches between them")
+    sub.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
+    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    sub.add_argument("--hse", metavar="HZ", help="the board's external clock, as 8000000 or 8MHz")
+    sub.add_argument("--sysclk", metavar="HZ,...", help="the clocks to switch between; default: the tree's")
+    sub.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
+    sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
 
     sub = add("inspect", _inspect, "print a model as edgebuild sees it, and what was tiled and why")
     _model_arguments(sub, target_required=False)
@@ -123,6 +136,13 @@ def _model(args: argparse.Namespace) -> int:
     return 0
 
 
+def _driver(args: argparse.Namespace) -> int:
+    from .drivers.command import driver
+    from .run import depfile
+
+    return driver(args, depfile)
+
+
 def _verify(args: argparse.Namespace) -> int:
     from .compile import compile_model
     from .target import load_target
@@ -157,6 +177,37 @@ def _layout(args: argparse.Namespace) -> int:
 
     capacity = parse_size("capacity", args.capacity) if args.capacity is not None else None
     return solve_file(args.file, capacity, args.output, args.time_limit)
+
+
+def _clock(args: argparse.Namespace) -> int:
+    from .artifacts import publish, write_atomic
+    from .doors import code_files
+    from .emit.clock import clock_files
+    from .energy.configs import check_hse, clock_plan, explain, parse_hz, parse_setting
+    from .energy.table import table
+    from .energy.tree import clock_tree_file, load_clock_tree
+    from .run import depfile
+    from .target import load_target
+
+    target = load_target(args.target)
+    if not target.clocks:
+        raise fail(f"target {target.name} has no clock tree", hints=["its YAML names one with `clocks: NAME`"])
+    tree = load_clock_tree(target.clocks)
+    hse = tree.hse.default_hz if args.hse is None else parse_hz("hse", args.hse)
+    if args.explain is not None:
+        setting = parse_setting(args.explain)
+        check_hse(tree, hse)
+        print(explain(tree, hse, *setting))
+        return 0
+    wanted = tuple(parse_hz("sysclk", word) for word in args.sysclk.split(",")) if args.sysclk else ()
+    plan = clock_plan(tree, hse, wanted)
+    print(table(plan), end="")
+    artifacts = clock_files(plan)
+    publish(artifacts, args.output)
+    if args.depfile:
+        read = [*target.files, str(clock_tree_file(target.clocks)), *code_files()]
+        write_atomic(args.depfile, depfile(str(args.output / artifacts[0].name), read).encode())
+    return 0
 
 
 def _inspect(args: argparse.Namespace) -> int:

@@ -95,6 +95,7 @@ class Target:
     runner: Runner | None
     firmware: Firmware | None
     weights: str
+    clocks: str  # the clock tree, by name or file; empty: clocks are not managed
 
     def memory(self, role: str) -> Memory:
         """The first memory with this role."""
@@ -147,7 +148,7 @@ def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
     top = _fields(
         node,
         ("description", "core", "memories", "toolchain"),
-        ("inherits", "abstract", "runner", "firmware", "weights"),
+        ("inherits", "abstract", "runner", "firmware", "weights", "clocks"),
     )
     if (abstract := top.get("abstract")) is not None and _flag(abstract):
         raise _wrong(
@@ -166,6 +167,7 @@ def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
         _runner(top["runner"]) if "runner" in top else None,
         _firmware(top["firmware"]) if "firmware" in top else None,
         _word(top["weights"], WEIGHTS) if "weights" in top else "asm",
+        _clocks(top["clocks"]) if "clocks" in top else "",
     )
 
 
@@ -205,6 +207,12 @@ def _runner(node: Node) -> Runner:
 def _firmware(node: Node) -> Firmware:
     keys = _fields(node, ("startup", "linker", "stack"))
     return Firmware(_texts(keys["startup"]), _text(keys["linker"]), _size(keys["stack"]))
+
+
+def _clocks(node: Node) -> str:
+    """The name of a clock tree that ships, or a file's path, which is relative to the file that says it."""
+    text = _text(node)
+    return str(Path(node.start_mark.name).parent / text) if text.endswith((".yaml", ".yml")) else text
 
 
 def _check_memories(target: Target, node: MappingNode) -> None:

@@ -84,8 +84,10 @@ def _read_dataclass(kind: Any, node: Node) -> Any:
 
 
 def _read_tuple(arguments: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
+    from yaml.nodes import SequenceNode
+
     items = node.value
-    if isinstance(items, str) or node.id != "sequence":
+    if not isinstance(node, SequenceNode):
         raise wrong(node, "expected a list [a, b]")
     if arguments[-1] is Ellipsis:
         return tuple(_read(arguments[0], item) for item in items)
@@ -95,7 +97,9 @@ def _read_tuple(arguments: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
 
 
 def _entries(node: Node) -> list[tuple[Node, Node]]:
-    if node.id != "mapping":
+    from yaml.nodes import MappingNode
+
+    if not isinstance(node, MappingNode):
         raise wrong(node, "expected a map (key: value)")
     return list(node.value)
 

@@ -28,6 +28,7 @@ class Hse:
     default_hz: int
     default_bypass: bool
     source: str
+    crystal_start_us: int = 2000  # typical, in all the sheets read
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class Regulator:
-    """`scales` from the lowest voltage to the highest. With the PLL off the first one holds whatever VOS says."""
+    """`scales` from the lowest voltage to the highest. Where registers are known, the first one holds while the PLL is
+    off, whatever VOS says."""
 
     scales: tuple[Scale, ...]
     source: str
@@ -125,6 +127,22 @@ class Power:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """How long code takes, in cycles of HCLK; assumed where no sheet says, and then to be calibrated.
+
+    A line that is not in the cache costs `flash_line_cycles` and the wait states from flash, `sram_line_cycles` from
+    RAM behind the bus, and nothing from tightly coupled memory.
+    """
+
+    cycles_per_instruction: float
+    line_bytes: int
+    cache_bytes: int
+    flash_line_cycles: float
+    sram_line_cycles: float
+    source: str
+
+
+@dataclass(frozen=True)
 class Register:
     """A register: its address, and its fields as (lowest bit, width)."""
 
@@ -158,16 +176,14 @@ class ClockTree:
     flash: Flash | None
     buses: Buses | None
     power: Power | None
+    timing: Timing | None
     registers: Registers | None
     offer_hz: tuple[int, ...]
 
     def unknown(self, what: str, needed_for: str) -> EdgebuildError:
         """The refusal of what this tree has no facts for, to be raised."""
-        return fail(
-            f"{self.device}: {what} unknown, so {needed_for}",
-            file=f"hal/clocks/{self.device}.yaml",
-            hints=["add the facts, with their source, to the clock tree"],
-        )
+        hint = "add the facts, with their source, to its clock tree"
+        return fail(f"{self.device}: {what} unknown, so {needed_for}", hints=[hint])
 
 
 def clock_names() -> list[str]:
@@ -175,14 +191,19 @@ def clock_names() -> list[str]:
     return sorted(f.stem for f in (hal_dir() / "clocks").glob("*.yaml"))
 
 
+def clock_tree_file(name_or_path: str) -> Path:
+    """Where the tree stands; whether or not there is such a file."""
+    is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
+    return Path(name_or_path) if is_path else hal_dir() / "clocks" / f"{name_or_path}.yaml"
+
+
 def load_clock_tree(name_or_path: str) -> ClockTree:
     """Read a tree by its name, or from a file (anything with a slash or ending in .yaml)."""
-    is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
-    file = Path(name_or_path) if is_path else hal_dir() / "clocks" / f"{name_or_path}.yaml"
+    file = clock_tree_file(name_or_path)
     if not file.is_file():
         known = clock_names()
-        hints = [] if is_path else ["known: " + ", ".join(known)]
-        raise fail(f"unknown clock tree '{name_or_path}'{did_you_mean(name_or_path, known)}", hints=hints)
+        near = did_you_mean(name_or_path, known)
+        raise fail(f"unknown clock tree '{name_or_path}'{near}", hints=["known: " + ", ".join(known)])
     tree = read_facts(ClockTree, file)
     _check(tree, str(file))
     return tree

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import ROOT
+from tests.conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

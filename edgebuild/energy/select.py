@@ -1,0 +1,341 @@
+"""The least energy under a time budget: a point per layer, so that layers, switches and idling cost least together.
+
+This is the multiple-choice knapsack of Alvanaki et al. (DATE 2024, arXiv 2407.03711) with two things more: changing
+the clock between layers takes time and energy, and what is left of the budget is spent in the best idle mode. Each pair
+of a start configuration and an idle mode is one case, in which the cost of idling is linear in time.
+
+A case is solved by labels: dynamic programming over layers and configurations whose state is the exact time spent, not
+a grid of times. What makes that small are bounds from the Lagrangian relaxation of the budget: a label that cannot
+beat the best plan known is dropped. Labels closer than a fraction of the tolerance are merged, so the result is within
+TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: the same input gives the same plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebuild.energy.values import IdleMode, Point, Problem, Selection, evaluate
+from edgebuild.errors import EdgebuildError, fail
+
+TOLERANCE = 2e-5  # of the energy
+COARSER = (1e-2, 1e-3)  # tried first where there is room: a good plan found quickly makes the exact search small
+BISECTIONS = 40
+EPSILON_US = 1e-6
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def select(problem: Problem) -> Selection:
+    """The plan of least energy within the budget, to a relative TOLERANCE; `bound_uj` is what was proved.
+
+    Never worse than `best_single`. Raises EdgebuildError if no plan keeps to the budget, with the time of the fastest.
+    """
+    best = _solve(problem)
+    try:
+        single = best_single(problem)
+    except EdgebuildError:
+        return best
+    return replace(single, bound_uj=best.bound_uj) if single.energy_uj < best.energy_uj else best
+
+
+def _solve(problem: Problem) -> Selection:
+    arrays = _Arrays.of(problem)
+    cases = _Cases.of(problem, arrays)
+    shortest, _ = _relax(arrays, cases, np.zeros(len(cases.start)), np.ones(len(cases.start)), weigh_energy=False)
+    fastest = _first(shortest[0], cases)
+    feasible = fastest <= cases.horizon + EPSILON_US
+    if not feasible.any():
+        raise _impossible(problem, float((fastest + problem.budget_us - cases.horizon).min()))
+    cases = cases.take(np.flatnonzero(feasible))
+    prices, bounds, known = _prices(arrays, cases)
+    best: Selection | None = None
+    least = float(known.min())
+    for case in np.argsort(bounds, kind="stable"):
+        if best and bounds[case] >= least * (1 - TOLERANCE):
+            break
+        for tolerance in (*COARSER, TOLERANCE):
+            if tolerance > TOLERANCE and bounds[case] >= least * (1 - tolerance):
+                continue
+            found = _labels(problem, arrays, cases, int(case), prices[case], least, tolerance)
+            if found and found.energy_uj <= (best.energy_uj if best else least * (1 + TOLERANCE)):
+                best, least = found, min(least, found.energy_uj)
+    assert best is not None, "the relaxation has found a plan in budget"
+    proved = max(float(bounds.min()), best.energy_uj * (1 - 2 * TOLERANCE))
+    return replace(best, bound_uj=min(best.energy_uj, proved))
+
+
+def best_single(problem: Problem) -> Selection:
+    """The best plan without any switch: one configuration for all layers. EdgebuildError if none is in budget."""
+    plans, errors = [], []
+    for config in problem.idle:
+        layers = tuple(replace(y, points=tuple(p for p in y.points if p.config == config)) for y in problem.layers)
+        if all(y.points for y in layers):
+            try:
+                plans.append(_solve(replace(problem, layers=layers, idle={config: problem.idle[config]})))
+            except EdgebuildError as error:
+                errors.append(error)
+    if not plans:
+        raise errors[0] if errors else fail("no configuration can run all layers")
+    return min(plans, key=lambda s: s.energy_uj)
+
+
+def _impossible(problem: Problem, fastest_us: float) -> EdgebuildError:
+    return fail(
+        f"the fastest plan takes {fastest_us / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g}",
+        hints=[f"give at least {np.ceil(fastest_us / 10) / 100:g} ms"],
+    )
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """The problem as arrays: `layers[k][c]` are the points of layer k in configuration c."""
+
+    configs: tuple[str, ...]
+    points: tuple[tuple[tuple[Point, ...], ...], ...]
+    time: tuple[tuple[Floats, ...], ...]
+    energy: tuple[tuple[Floats, ...], ...]
+    switch_time: Floats
+    switch_energy: Floats
+
+    @staticmethod
+    def of(problem: Problem) -> _Arrays:
+        if not problem.layers:
+            raise fail("there are no layers to choose for")
+        configs = tuple(dict.fromkeys([*problem.idle, *(p.config for y in problem.layers for p in y.points)]))
+        points = tuple(tuple(tuple(p for p in y.points if p.config == c) for c in configs) for y in problem.layers)
+        time = np.full((len(configs), len(configs)), np.inf)
+        energy = time.copy()
+        for (a, b), cost in problem.switches.items():
+            if a in configs and b in configs:
+                place = configs.index(a), configs.index(b)
+                time[place], energy[place] = cost.time_us, cost.energy_uj
+        np.fill_diagonal(time, 0.0)
+        np.fill_diagonal(energy, 0.0)
+        times = tuple(tuple(np.array([p.time_us for p in c]) for c in layer) for layer in points)
+        energies = tuple(tuple(np.array([p.energy_uj for p in c]) for c in layer) for layer in points)
+        return _Arrays(configs, points, times, energies, time, energy)
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """Pairs of a start and an idle mode. Idling costs `fixed - power * T` for a plan that takes T <= `horizon`."""
+
+    mode: tuple[IdleMode, ...]
+    start: Ints
+    power: Floats  # uJ per us
+    horizon: Floats
+    fixed: Floats
+    returns: NDArray[np.bool_]
+
+    @staticmethod
+    def of(problem: Problem, arrays: _Arrays) -> _Cases:
+        rows = [
+            (arrays.configs.index(start), mode)
+            for start, modes in problem.idle.items()
+            for mode in modes
+            if arrays.points[0][arrays.configs.index(start)]
+        ]
+        if not rows:
+            raise fail("no idle mode belongs to a configuration that the first layer can run in")
+        modes = tuple(m for _, m in rows)
+        power = np.array([m.power_mw / 1000 for m in modes])
+        horizon = problem.budget_us - np.array([m.min_time_us for m in modes])
+        fixed = np.array([m.energy_uj for m in modes]) + power * horizon
+        return _Cases(
+            modes, np.array([s for s, _ in rows]), power, horizon, fixed, np.array([m.returns for m in modes])
+        )
+
+    def take(self, rows: Ints) -> _Cases:
+        modes = tuple(self.mode[r] for r in rows)
+        return _Cases(
+            modes, self.start[rows], self.power[rows], self.horizon[rows], self.fixed[rows], self.returns[rows]
+        )
+
+
+def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy: bool = True) -> tuple[Floats, Floats]:
+    """Least cost-to-go of all cases with time priced: energy + (price - power) * time.
+
+    Returns the values and the times of the plans that attain them, both [layer, case, configuration before it]; in
+    layer 0 the third index is the configuration of the layer itself, since nothing is switched before it.
+    """
+    weight = (price - power)[:, None]
+    on = 1.0 if weigh_energy else 0.0
+    with np.errstate(invalid="ignore"):
+        switch = on * a.switch_energy + weight[:, :, None] * np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
+    switch = np.where(np.isinf(a.switch_time), np.inf, switch)
+    back = cases.returns[:, None]
+    value = np.where(back, switch[np.arange(len(price)), :, cases.start], 0.0)
+    time = np.where(back, a.switch_time[:, cases.start].T, 0.0)
+    values, times = [value], [time]
+    for layer in reversed(range(len(a.points))):
+        cost, spent = _layer_costs(a, layer, weight, on)
+        cost, spent = cost + value, spent + time
+        if layer:
+            through = switch + cost[:, None, :]
+            choice = through.argmin(axis=2)
+            value = np.take_along_axis(through, choice[:, :, None], 2)[:, :, 0]
+            time = np.take_along_axis(spent, choice, 1) + a.switch_time[np.arange(len(a.configs))[None, :], choice]
+        else:
+            value, time = cost, spent
+        values.append(value)
+        times.append(time)
+    return np.stack(values[::-1]), np.stack(times[::-1])
+
+
+def _layer_costs(a: _Arrays, layer: int, weight: Floats, on: float) -> tuple[Floats, Floats]:
+    """[case, configuration]: the cheapest point of a layer and its time."""
+    cost = np.full((len(weight), len(a.configs)), np.inf)
+    time = np.zeros_like(cost)
+    for c, (t, e) in enumerate(zip(a.time[layer], a.energy[layer], strict=True)):
+        if len(t):
+            each = on * e + weight * t
+            choice = each.argmin(axis=1)
+            cost[:, c], time[:, c] = each[np.arange(len(weight)), choice], t[choice]
+    return cost, time
+
+
+def _first(values: Floats, cases: _Cases) -> Floats:
+    return np.asarray(values[np.arange(len(cases.start)), cases.start])
+
+
+def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
+    """For each case the price of time that gives the best bound, that bound, and the energy of a plan in budget."""
+
+    def at(price: Floats) -> tuple[Floats, Floats, Floats]:
+        values, times = _relax(a, cases, cases.power, price)
+        value, time = _first(values[0], cases), _first(times[0], cases)
+        bound = value - price * cases.horizon + cases.fixed
+        return bound, time, value - price * time + cases.fixed
+
+    low, high = np.zeros(len(cases.start)), np.full(len(cases.start), 1e-3)
+    best_price, (bound, time, energy) = low.copy(), at(low)
+    done = time <= cases.horizon + EPSILON_US
+    known = np.where(done, energy, np.inf)
+    for _ in range(BISECTIONS):
+        if done.all():
+            break
+        rising = ~done & np.isinf(known)
+        price = np.where(rising, high, (low + high) / 2)
+        new, time, energy = at(price)
+        better = ~done & (new > bound)
+        bound, best_price = np.where(better, new, bound), np.where(better, price, best_price)
+        fits = time <= cases.horizon + EPSILON_US
+        known = np.where(fits & ~done, np.minimum(known, energy), known)
+        low = np.where(fits, low, price)
+        high = np.where(fits, price, np.where(rising, high * 4, high))
+        done |= np.isfinite(known) & (known - bound <= TOLERANCE / 10 * np.abs(known))
+    return best_price, bound, known
+
+
+def _labels(
+    problem: Problem, a: _Arrays, cases: _Cases, case: int, price: float, known: float, tolerance: float
+) -> Selection | None:
+    """The best plan of one case, to `tolerance`, if it costs no more than `known`; otherwise possibly None."""
+    one = cases.take(np.array([case]))
+    start, power, horizon, fixed = int(one.start[0]), float(one.power[0]), float(one.horizon[0]), float(one.fixed[0])
+    togo = _relax(a, one, one.power, np.array([price]))[0][:, 0]
+    shortest = _relax(a, one, np.zeros(1), np.ones(1), weigh_energy=False)[0][:, 0]
+    # Merging may replace a plan by one that costs up to this half of the tolerance more, which must not be dropped.
+    limit = known + tolerance / 2 * abs(known) - fixed + price * horizon + 1e-9
+    merge = max(tolerance * abs(known) / (2 * len(a.points)), 1e-12)
+    switch_energy = a.switch_energy - power * np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
+    history: list[list[_Front]] = []
+    fronts: list[_Front] = []
+    for layer in range(len(a.points)):
+        new = []
+        for c in range(len(a.configs)):
+            t, e = a.time[layer][c], a.energy[layer][c] - power * a.time[layer][c]
+            ahead, least = togo[layer + 1][c], horizon - shortest[layer + 1][c] + EPSILON_US
+            if layer == 0:
+                front = _Front.first(t, e, c == start)
+            elif len(t):
+                front = _Front.before(fronts, a.switch_time[:, c], switch_energy[:, c])
+                front = front.within(price, limit - ahead - float((e + price * t).min()), least - float(t.min()))
+                front = front.undominated(0.0).each(t, e)
+            else:
+                front = _Front.first(t, e, False)
+            new.append(front.within(price, limit - ahead, least).undominated(merge))
+        fronts = new
+        history.append(fronts)
+    return _trace(problem, a, history, one, power)
+
+
+@dataclass(frozen=True)
+class _Front:
+    """Labels of one configuration after a layer: time and energy so far, and where they come from."""
+
+    time: Floats
+    energy: Floats
+    config: Ints  # before
+    label: Ints  # there
+    point: Ints
+
+    @staticmethod
+    def first(time: Floats, energy: Floats, allowed: bool) -> _Front:
+        n = len(time) if allowed else 0
+        none = np.zeros(n, np.int64)
+        return _Front(time[:n], energy[:n], none, none, np.arange(n))
+
+    @staticmethod
+    def before(fronts: list[_Front], switch_time: Floats, switch_energy: Floats) -> _Front:
+        """The labels of all configurations, switched to this one."""
+        t = np.concatenate([f.time + switch_time[c] for c, f in enumerate(fronts)])
+        e = np.concatenate([f.energy + switch_energy[c] for c, f in enumerate(fronts)])
+        config = np.concatenate([np.full(len(f.time), c) for c, f in enumerate(fronts)])
+        label = np.concatenate([np.arange(len(f.time)) for f in fronts])
+        return _Front(t, e, config, label, np.zeros(len(t), np.int64))
+
+    def each(self, time: Floats, energy: Floats) -> _Front:
+        """Every label with every point."""
+        n, m = len(self.time), len(time)
+        return _Front(
+            (self.time[:, None] + time).ravel(),
+            (self.energy[:, None] + energy).ravel(),
+            np.repeat(self.config, m),
+            np.repeat(self.label, m),
+            np.tile(np.arange(m), n),
+        )
+
+    def within(self, price: float, value: float, time: float) -> _Front:
+        """Those that can still beat the best plan known, and keep to the budget."""
+        return self.keep((self.energy + price * self.time <= value) & (self.time <= time))
+
+    def keep(self, rows: NDArray[np.bool_] | Ints) -> _Front:
+        return _Front(self.time[rows], self.energy[rows], self.config[rows], self.label[rows], self.point[rows])
+
+    def undominated(self, merge: float) -> _Front:
+        """By rising time, those that save energy over all before; of each step of `merge` only the first."""
+        sorted_ = self.keep(np.lexsort((self.energy, self.time)))
+        if len(sorted_.time) < 2:
+            return sorted_
+        least = np.minimum.accumulate(sorted_.energy)
+        better = sorted_.keep(np.concatenate(([True], sorted_.energy[1:] < least[:-1])))
+        if not merge:
+            return better
+        step = np.floor(better.energy / merge)
+        return better.keep(np.concatenate(([True], step[1:] < step[:-1])))
+
+
+def _trace(problem: Problem, a: _Arrays, history: list[list[_Front]], one: _Cases, power: float) -> Selection | None:
+    """The best label at the end, and back along its way."""
+    best: tuple[float, int, int] | None = None
+    for c, front in enumerate(history[-1]):
+        time, energy = 0.0, 0.0
+        if one.returns[0]:
+            time, energy = a.switch_time[c, one.start[0]], a.switch_energy[c, one.start[0]]
+        for i in np.flatnonzero(front.time + time <= one.horizon[0] + EPSILON_US).tolist():
+            total = float(front.energy[i] + energy - power * time)
+            if best is None or total < best[0]:
+                best = (total, c, i)
+    if best is None:
+        return None
+    _, c, i = best
+    points: list[Point] = []
+    for layer in reversed(range(len(history))):
+        front = history[layer][c]
+        points.append(a.points[layer][c][front.point[i]])
+        c, i = int(front.config[i]), int(front.label[i])
+    return evaluate(problem, tuple(reversed(points)), one.mode[0])

@@ -1,0 +1,161 @@
+"""`python -m tests.bench_clocks`: what clocks are worth, as a table and in build/bench/clocks.json. All modelled.
+
+For the three networks and slacks: the plan's energy against full clock with busy, gated and stop idling, and what part
+comes from idling, from frequencies and from decoupling; for the F767 at the tightest slack also with other stalls than
+those assumed. Then the solver on random instances, and, where unicorn and the Arm compiler are there, the emitted C
+and seeded mistakes in it under the register model.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from edgebuild.energy.compare import SLACKS, Comparison, compare
+from edgebuild.energy.configs import clock_plan
+from edgebuild.energy.cost import layer_points, require_timing
+from edgebuild.energy.power import PowerModel
+from edgebuild.energy.select import select
+from edgebuild.energy.tree import load_clock_tree
+from tests.clocks.instances import random_problem
+from tests.clocks.networks import NETWORKS, Network
+
+ROOT = Path(__file__).parents[1]
+HEADINGS = f"{'network':22} slack  time ms  budget   busy  gated   stop | single | idle  freq.  DAE | switches  LFO"
+CASES = (("stm32f767", 50_000_000), ("stm32f767", 8_000_000), ("stm32f429", 8_000_000), ("stm32f411", 8_000_000))
+
+
+def networks(chip: str, hse_hz: int) -> list[dict[str, Any]]:
+    model = PowerModel(clock_plan(load_clock_tree(chip), hse_hz), "flash")
+    print(f"\n{chip}, HSE {hse_hz / 1e6:g} MHz, code in flash; energy saved at equal latency, modelled")
+    print(HEADINGS)
+    rows = []
+    for name, network in NETWORKS.items():
+        for slack in SLACKS:
+            found = compare_network(network, model, slack)
+            rows.append(_row(chip, hse_hz, name, found))
+            _print(name, found)
+    return rows
+
+
+def sensitivity(chip: str = "stm32f767", hse_hz: int = 50_000_000) -> list[dict[str, Any]]:
+    """The figures at 10 % slack with the assumed stall cycles halved and doubled, and with none."""
+    tree = load_clock_tree(chip)
+    assert tree.timing
+    print(f"\n{chip}, HSE {hse_hz / 1e6:g} MHz, other stalls than the assumed ones")
+    rows = []
+    for factor in (0.0, 0.5, 1.0, 2.0):
+        flash, sram = tree.timing.flash_line_cycles * factor, tree.timing.sram_line_cycles * factor
+        timing = replace(tree.timing, flash_line_cycles=flash, sram_line_cycles=sram)
+        model = PowerModel(clock_plan(replace(tree, timing=timing), hse_hz), "flash")
+        for name, network in NETWORKS.items():
+            found = compare_network(network, model, SLACKS[0])
+            rows.append({**_row(chip, hse_hz, name, found), "stall_factor": factor})
+            _print(f"{factor:g} x {name}"[:22], found)
+    return rows
+
+
+def compare_network(network: Network, model: PowerModel, slack: float) -> Comparison:
+    timing = require_timing(model)
+    forms = [(name, kernel(name, shape, timing)) for name, kernel, shape in network]
+    plain = [layer_points(name, works[:1], model) for name, works in forms]
+    return compare(plain, [layer_points(name, works, model) for name, works in forms], model, slack)
+
+
+def _print(name: str, c: Comparison) -> None:
+    saved = "".join(f"{c.saving(b):7.1%}" for b in c.baselines)
+    parts = "".join(f"{s:6.1%}" for s in c.shares.values())
+    lfo = sum(p.lfo for p in c.plan.points)
+    single = 1 - c.single.energy_uj / c.baselines["busy"]
+    times = f"{c.plan.time_us / 1000:8.1f} {c.budget_us / 1000:7.1f}"
+    rest = f"{len(c.plan.switched):8}  {lfo}/{len(c.plan.points)}"
+    print(f"{name:22} {c.slack:5.0%} {times}{saved} | {single:6.1%} |{parts} | {rest}")
+
+
+def _row(chip: str, hse_hz: int, name: str, c: Comparison) -> dict[str, Any]:
+    return {
+        "basis": "modelled",
+        "chip": chip,
+        "hse_hz": hse_hz,
+        "network": name,
+        "slack": c.slack,
+        "budget_us": c.budget_us,
+        "time_us": c.plan.time_us,
+        "energy_uj": c.plan.energy_uj,
+        "bound_uj": c.plan.bound_uj,
+        "single_energy_uj": c.single.energy_uj,
+        "baselines_uj": c.baselines,
+        "saved": {b: c.saving(b) for b in c.baselines},
+        "shares": c.shares,
+        "switches": len(c.plan.switched),
+        "idle": c.plan.mode.name,
+    }
+
+
+def solver(count: int = 30) -> dict[str, Any]:
+    seconds, gaps = [], []
+    for seed in range(count):
+        problem = random_problem(seed)
+        begin = time.process_time()
+        found = select(problem)
+        seconds.append(time.process_time() - begin)
+        gaps.append(1 - found.bound_uj / found.energy_uj)
+    print(f"\nsolver, 60 layers x 12 points with relocking and idling, {count} random instances:")
+    mean = sum(seconds) / count
+    print(f"  longest {max(seconds):.2f} s, mean {mean:.2f} s (process time); gap to the bound {max(gaps):.1e}")
+    return {"instances": count, "max_s": max(seconds), "mean_s": sum(seconds) / count, "max_gap": max(gaps)}
+
+
+def mutations() -> dict[str, int]:
+    """How many seeded mistakes in the emitted C the register model catches."""
+    if not can_run():
+        return {}
+    from tests.clocks.mutations import MUTATIONS, SEEDED, caught
+
+    count = sum(caught(kind, seed) is not None for kind, seed in SEEDED)
+    print(f"seeded mistakes in the C: {count} of {len(SEEDED)} caught, {len(MUTATIONS)} kinds")
+    return {"kinds": len(MUTATIONS), "mutants": len(SEEDED), "caught": count}
+
+
+def can_run() -> bool:
+    return find_spec("unicorn") is not None and shutil.which("arm-none-eabi-gcc") is not None
+
+
+def sequences() -> list[dict[str, Any]]:
+    if not can_run():
+        print("\nregister model: skipped, it needs unicorn and arm-none-eabi-gcc")
+        return []
+    from tests.clocks.machine import Machine, build, exercise
+
+    print("\nregister model: ordered pairs of configurations run, none of them with a violation")
+    rows = []
+    for chip, hse_hz in CASES:
+        plan = clock_plan(load_clock_tree(chip), hse_hz)
+        with tempfile.TemporaryDirectory() as folder:
+            pairs = exercise(Machine(plan, build(plan, Path(folder))))
+        print(f"  {chip}, HSE {hse_hz / 1e6:g} MHz: {pairs}")
+        rows.append({"chip": chip, "hse_hz": hse_hz, "pairs": pairs, "violations": 0})
+    return rows
+
+
+def main() -> None:
+    result = {
+        "networks": [row for chip, hse_hz in CASES for row in networks(chip, hse_hz)],
+        "sensitivity": sensitivity(),
+        "solver": solver(),
+        "sequences": sequences(),
+        "mutations": mutations(),
+    }
+    file = ROOT / "build" / "bench" / "clocks.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Mistakes that people make when they write clock code, as edits of the emitted source."""
+
+from __future__ import annotations
+
+import random
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from edgebuild.energy.configs import clock_plan
+from edgebuild.energy.tree import load_clock_tree
+from tests.clocks.machine import REGULATORS_US, Machine, build, exercise
+from tests.clocks.register_model import Violation
+
+Row = list[str]  # hz, pll, pllcfgr, vos, [overdrive,] wait states
+
+
+def rows(change: Callable[[random.Random, Row], bool]) -> Callable[[str, random.Random], str]:
+    """Change one row of the table: the first in an order given by the seed for which `change` says it did."""
+
+    def mutate(text: str, seed: random.Random) -> str:
+        found = list(re.finditer(r"(\[EB_CLOCK_\w+\] = \{)([^}]*)(\})", text))
+        seed.shuffle(found)
+        for match in found:
+            row = match[2].split(", ")
+            if row[1] == "true" and change(seed, row):
+                return text[: match.start(2)] + ", ".join(row) + text[match.end(2) :]
+        raise AssertionError("no row to change")
+
+    return mutate
+
+
+def edit(old: str, new: str) -> Callable[[str, random.Random], str]:
+    def mutate(text: str, seed: random.Random) -> str:
+        assert old in text, old
+        return text.replace(old, new, 1)
+
+    return mutate
+
+
+def move(line: str, after: str) -> Callable[[str, random.Random], str]:
+    """Take a piece of text away and put it in behind another."""
+
+    def mutate(text: str, seed: random.Random) -> str:
+        assert text.count(line) == 1 and text.count(after) == 1, (text.count(line), text.count(after))
+        return text.replace(line, "").replace(after, after + line)
+
+    return mutate
+
+
+def fewer_wait_states(seed: random.Random, row: Row) -> bool:
+    count = int(row[-1][:-1])
+    row[-1] = f"{seed.randrange(count)}u" if count else ""
+    return count > 0
+
+
+def lower_scale(seed: random.Random, row: Row) -> bool:
+    vos = int(row[3][:-1], 16) >> 14
+    row[3] = f"{(vos - 1) << 14:#x}u"
+    return vos > 1
+
+
+def no_overdrive(seed: random.Random, row: Row) -> bool:
+    had, row[4] = row[4], "false"
+    return had == "true"
+
+
+def needless_overdrive(seed: random.Random, row: Row) -> bool:
+    had, row[4] = row[4], "true"
+    return had == "false"
+
+
+def other_multiplier(seed: random.Random, row: Row) -> bool:
+    row[2] = f"{int(row[2][:-1], 16) + (seed.choice([-9, -5, 7, 12]) << 6):#x}u"
+    return True
+
+
+def other_divider(seed: random.Random, row: Row) -> bool:
+    row[2] = f"{int(row[2][:-1], 16) ^ (seed.choice([1, 2, 3]) << 16):#x}u"
+    return True
+
+
+def other_reference(seed: random.Random, row: Row) -> bool:
+    row[2] = f"{int(row[2][:-1], 16) ^ seed.choice([1, 2, 7, 8]):#x}u"
+    return True
+
+
+def internal_source(seed: random.Random, row: Row) -> bool:
+    row[2] = f"{int(row[2][:-1], 16) & ~(1 << 22):#x}u"
+    return True
+
+
+RAISE_OVERDRIVE = "    if (s->overdrive && !overdrive_on()) {\n        return false;\n    }\n"
+RAISE_WAIT_STATES = "    if (!set_wait_states(s->wait_states)) {\n        return false;\n    }\n"
+WRITE_PLLCFGR = "    set(&RCC_PLLCFGR, PLL_FIELDS, s->pllcfgr);\n"
+WRITE_VOS = "    set(&PWR_CR, PWR_CR_VOS, s->vos);\n"
+PLL_ON = "    set(&RCC_CR, 0u, RCC_CR_PLLON);\n"
+
+
+def published_order(text: str, seed: random.Random) -> str:
+    """PLL to PLL as the literature lists it: voltage and wait states after the switch, over-drive never back on."""
+    for step in (RAISE_OVERDRIVE, RAISE_WAIT_STATES, WRITE_VOS):
+        text = text.replace(step, "")
+    late = "    if (!run_from(FROM_PLL)) {\n        return false;\n    }\n" + WRITE_VOS
+    return text.replace("    return run_from(FROM_PLL);\n", late + "    return set_wait_states(s->wait_states);\n", 1)
+
+
+MUTATIONS = {
+    "too few wait states": rows(fewer_wait_states),
+    "voltage too low": rows(lower_scale),
+    "over-drive missing": rows(no_overdrive),
+    "over-drive where it is not needed": rows(needless_overdrive),
+    "another N": rows(other_multiplier),
+    "another P": rows(other_divider),
+    "another M": rows(other_reference),
+    "PLL fed by the HSI": rows(internal_source),
+    "PLLCFGR written while the PLL is on": edit("    return pll_off();", "    return true;"),
+    "PLLCFGR written after PLLON": move(WRITE_PLLCFGR, PLL_ON),
+    "scale changed after PLLON": move(WRITE_VOS, PLL_ON),
+    "PLL not waited for": edit(
+        "    if (!wait_for(&RCC_CR, RCC_CR_PLLRDY, RCC_CR_PLLRDY, EB_CLOCK_FAULT_PLL)", "    if (0"
+    ),
+    "PLL's end not waited for": edit(
+        "return wait_for(&RCC_CR, RCC_CR_PLLRDY, 0u, EB_CLOCK_FAULT_PLL);", "return true;"
+    ),
+    "voltage not waited for": edit(
+        "    if (!wait_for(&PWR_CSR, PWR_CSR_VOSRDY, PWR_CSR_VOSRDY, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
+    ),
+    "mux not waited for": edit(
+        "return wait_for(&RCC_CFGR, RCC_CFGR_SWS, source << 2, EB_CLOCK_FAULT_MUX);", "return true;"
+    ),
+    "HSE not waited for": edit(
+        "return wait_for(&RCC_CR, RCC_CR_HSERDY, RCC_CR_HSERDY, EB_CLOCK_FAULT_OSCILLATOR);", "return true;"
+    ),
+    "ODRDY not waited for": edit(
+        "    if (!wait_for(&PWR_CSR, PWR_CSR_ODRDY, PWR_CSR_ODRDY, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
+    ),
+    "ODSWEN forgotten": edit("    set(&PWR_CR, 0u, PWR_CR_ODSWEN);\n", ""),
+    "over-drive before PLLON": move(RAISE_OVERDRIVE, WRITE_VOS),
+    "over-drive kept when slowing down": edit("(PWR_CR & (PWR_CR_ODEN | PWR_CR_ODSWEN)) != 0u", "0"),
+    "ODSWRDY not waited for when leaving": edit(
+        "    if (!wait_for(&PWR_CSR, PWR_CSR_ODSWRDY, 0u, EB_CLOCK_FAULT_VOLTAGE)", "    if (0"
+    ),
+    "wait states after the switch": lambda text, seed: text.replace(RAISE_WAIT_STATES, "").replace(
+        "    return run_from(FROM_PLL);\n", "    return run_from(FROM_PLL) && set_wait_states(s->wait_states);\n", 1
+    ),
+    "wait states not read back": edit(
+        "return wait_for(&FLASH_ACR, FLASH_ACR_LATENCY, count, EB_CLOCK_FAULT_FLASH);", "return true;"
+    ),
+    "wait states left high": edit(": set_wait_states(HSE_WAIT_STATES)", ": true"),
+    "voltage left to the reset value": edit(WRITE_VOS, ""),
+    "APB1 over its limit": edit("#define BUS_DIVIDERS 0x9400u", "#define BUS_DIVIDERS 0x9000u"),
+    "APB2 over its limit": edit("#define BUS_DIVIDERS 0x9400u", "#define BUS_DIVIDERS 0x1400u"),
+    "dividers forgotten": edit("    set(&RCC_CFGR, BUS_FIELDS, BUS_DIVIDERS);\n", ""),
+    "PWR without a clock": edit("    set(&RCC_APB1ENR, 0u, RCC_APB1ENR_PWREN);\n", ""),
+    "reserved bits overwritten": edit(WRITE_PLLCFGR, "    RCC_PLLCFGR = s->pllcfgr;\n"),
+    "quick mux to a PLL that is off": edit(
+        "current < EB_CLOCK_COUNT && SETTINGS[current].pll) {", "current < EB_CLOCK_COUNT) {"
+    ),
+    "PLL stopped by the quick mux": edit(
+        "    (void)run_from(FROM_HSE);", "    (void)(run_from(FROM_HSE) && pll_off());"
+    ),
+    "the published order": published_order,
+    "HSE not started after Stop": edit("before < EB_CLOCK_COUNT && start_hse()", "before < EB_CLOCK_COUNT"),
+}
+# Kinds that change a row of the table are tried on three rows.
+SEEDED = [(kind, seed) for k, kind in enumerate(MUTATIONS) for seed in range(3 if k < 8 else 1)]
+
+
+def caught(kind: str, seed: int) -> Violation | None:
+    """What the register model has to say about the F767's C with this mistake in it; None: nothing."""
+    plan = clock_plan(load_clock_tree("stm32f767"), 8_000_000)
+    with tempfile.TemporaryDirectory() as folder:
+        elf = build(
+            plan,
+            Path(folder),
+            change=lambda text: MUTATIONS[kind](text, random.Random(seed)),
+            flags=("-DEB_CLOCK_TIMEOUT=3000u",),
+        )
+        try:
+            for regulator_us in REGULATORS_US:
+                exercise(Machine(plan, elf, regulator_us))
+        except Violation as violation:
+            return violation
+    return None

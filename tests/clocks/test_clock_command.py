@@ -1,0 +1,87 @@
+"""`edgebuild clock`, as a user calls it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edgebuild.cli import main
+
+STRICT = ("-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wcast-qual",
+          "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wundef", "-Werror")  # fmt: skip
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {f.name: f.read_bytes() for f in sorted(folder.iterdir())}
+
+
+def test_it_prints_the_table_and_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["clock", "--target", "stm32f767", "-o", str(tmp_path), "--hse", "50000000"]) == 0
+    out = capsys.readouterr().out
+    assert "144MHZ" in out and "modelled" in out
+    assert list(files(tmp_path)) == ["clock_config.c", "clock_config.h"]
+    header = (tmp_path / "clock_config.h").read_text()
+    for frequency in (144, 180, 216):
+        assert f"EB_CLOCK_{frequency}MHZ," in header
+    for function in ("init(void)", "switch(eb_clock_config to)", "lfo(void)", "hfo(void)"):
+        assert f"void eb_clock_{function};" in header
+    assert max(map(len, (header + (tmp_path / "clock_config.c").read_text()).splitlines())) <= 125
+
+
+def test_the_same_twice(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert main(["clock", "--target", "stm32f429", "-o", str(tmp_path / name)]) == 0
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+@pytest.mark.parametrize("hse", ["1MHz", "8MHz", "50MHz"])
+@pytest.mark.parametrize("target", ["stm32f767", "stm32f429", "stm32f411"])
+def test_no_warnings(target: str, hse: str, tmp_path: Path) -> None:
+    assert main(["clock", "--target", target, "-o", str(tmp_path), "--hse", hse]) == 0
+    for flags in (["-O2"], ["-Os", "-DEB_CLOCK_HSE_BYPASS=0", "-DEB_CLOCK_INITIAL=((eb_clock_config)0)"]):
+        command = [
+            "arm-none-eabi-gcc",
+            "-mcpu=cortex-m4",
+            "-mthumb",
+            *STRICT,
+            *flags,
+            "-c",
+            "clock_config.c",
+            "-o",
+            "c.o",
+        ]
+        subprocess.run(command, cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["--hse", "50000000", "--explain", "50,75,2"], 0, "illegal: VCO would be 75 MHz, below 100"),
+        (["--hse", "50MHz", "--explain", "25,216,2"], 0, "legal: SYSCLK 216 MHz"),
+        (["--explain", "25,216"], 1, "'25,216' is not M,N,P"),
+        (["--hse", "60MHz"], 1, "an HSE of 60 MHz is not possible"),
+        (["--hse", "fast"], 1, "'fast' is not a frequency"),
+        (["--sysclk", "300M"], 1, "no PLL setting gives 300 MHz"),
+    ],
+)
+def test_what_it_says(
+    arguments: list[str], status: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clock", "--target", "stm32f767", "-o", str(tmp_path), *arguments]) == status
+    captured = capsys.readouterr()
+    assert text in captured.out + captured.err
+    assert not files(tmp_path)
+
+
+def test_a_target_without_a_clock_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["clock", "--target", "mps2-an386", "-o", str(tmp_path)]) == 1
+    assert "has no clock tree" in capsys.readouterr().err
+
+
+def test_the_depfile_names_the_facts(tmp_path: Path) -> None:
+    assert main(["clock", "--target", "stm32f411", "-o", str(tmp_path), "--depfile", str(tmp_path / "d")]) == 0
+    text = (tmp_path / "d").read_text()
+    assert "targets/stm32f411.yaml" in text and "clocks/stm32f411.yaml" in text

@@ -1,0 +1,107 @@
+"""The selection against brute force, against a mixed-integer program, and against what must hold of any optimum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import pytest
+
+from edgebuild.energy.select import TOLERANCE, best_single, select
+from edgebuild.energy.values import IdleMode, Layer, Point, Problem, SwitchCost, evaluate, pareto
+from edgebuild.errors import EdgebuildError
+from tests.clocks.instances import random_problem
+from tests.clocks.milp import optimum
+
+
+def brute_force(problem: Problem) -> float:
+    best = math.inf
+    for points in itertools.product(*(layer.points for layer in problem.layers)):
+        for mode in problem.idle[points[0].config]:
+            plan = evaluate(problem, points, mode)
+            if plan.idle_us >= mode.min_time_us:
+                best = min(best, plan.energy_uj)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equals_brute_force(seed: int) -> None:
+    problem = random_problem(seed, layers=4, points=6, configs=3)
+    found = select(problem)
+    assert found.energy_uj == pytest.approx(brute_force(problem), rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_the_mixed_integer_program(seed: int) -> None:
+    problem = random_problem(100 + seed, layers=10, points=8, configs=4)
+    assert select(problem).energy_uj == pytest.approx(optimum(problem), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_equals_the_mixed_integer_program_at_full_size(seed: int) -> None:
+    problem = random_problem(seed)
+    begin = time.process_time()
+    found = select(problem)
+    assert time.process_time() - begin < 1.0
+    assert found.energy_uj == pytest.approx(optimum(problem), rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_full_size_takes_less_than_a_second(seed: int) -> None:
+    """Time of the process, so that a busy machine does not count."""
+    problem = random_problem(1000 + seed)
+    begin = time.process_time()
+    found = select(problem)
+    assert time.process_time() - begin < 1.0
+    assert found.bound_uj <= found.energy_uj <= found.bound_uj * (1 + 3 * TOLERANCE)
+    assert found.time_us <= problem.budget_us - found.mode.min_time_us + 1e-3
+    assert found == evaluate(problem, found.points, found.mode, found.bound_uj), "it costs what its parts cost"
+
+
+@pytest.mark.parametrize("slack", [0.0, 0.1, 0.3, 0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_never_worse_than_one_frequency(seed: int, slack: float) -> None:
+    problem = random_problem(2000 + seed, layers=30, slack=slack)
+    assert select(problem).energy_uj <= best_single(problem).energy_uj
+
+
+def test_more_time_never_costs_more_plans() -> None:
+    """With free idling, a longer budget can only help."""
+    tight = random_problem(5, layers=20, slack=0.05)
+    free = {s: (IdleMode("off", 0.0, 0.0, 0.0),) for s in tight.idle}
+    energies = [
+        select(Problem(tight.layers, tight.switches, free, tight.budget_us * k)).energy_uj for k in (1, 1.1, 1.3, 2)
+    ]
+    assert energies == sorted(energies, reverse=True)
+
+
+def test_an_impossible_budget_is_refused_with_the_time_of_the_fastest_plan() -> None:
+    layer = Layer("conv", (Point("216MHZ", 0, 131_000.0, 40_000.0), Point("144MHZ", 0, 190_000.0, 30_000.0)))
+    idle = {c: (IdleMode("busy", 100.0, 0.0, 0.0),) for c in ("216MHZ", "144MHZ")}
+    with pytest.raises(EdgebuildError, match="the fastest plan takes 131 ms; the budget is 120"):
+        select(Problem((layer,), {}, idle, 120_000.0))
+
+
+def test_a_switch_that_costs_more_than_it_saves_is_not_made() -> None:
+    fast = [Point("fast", 0, 10.0, 5.0), Point("slow", 0, 12.0, 4.9)]
+    layers = (Layer("a", (fast[0],)), Layer("b", tuple(fast)), Layer("c", (fast[0],)))
+    idle = {"fast": (IdleMode("off", 0.0, 0.0, 0.0),)}
+    for price, config in ((0.04, "slow"), (0.06, "fast")):
+        cost = SwitchCost(1.0, price)
+        found = select(Problem(layers, {("fast", "slow"): cost, ("slow", "fast"): cost}, idle, 100.0))
+        assert found.points[1].config == config
+
+
+def test_an_idle_mode_that_does_not_fit_is_not_taken() -> None:
+    layer = Layer("a", (Point("c", 0, 90.0, 5.0),))
+    modes = (IdleMode("busy", 100.0, 0.0, 0.0), IdleMode("stop", 0.0, 0.1, 20.0))
+    assert select(Problem((layer,), {}, {"c": modes}, 100.0)).mode.name == "busy"
+    assert select(Problem((layer,), {}, {"c": modes}, 120.0)).mode.name == "stop"
+
+
+def test_fronts_are_kept_per_configuration() -> None:
+    points = [Point("a", 0, 10, 5), Point("a", 2, 12, 6), Point("a", 4, 14, 4), Point("b", 0, 11, 5.5)]
+    assert pareto(points) == (points[0], points[2], points[3])
+    assert points[1] in pareto(points, idle_mw=600), "0.5 uJ more for 2 us, while idling would cost 1.2"

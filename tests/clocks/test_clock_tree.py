@@ -1,0 +1,94 @@
+"""Clock trees as data: all load, mistakes are reported where they stand, and what is unknown is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.emit.clock import clock_files
+from edgebuild.energy.configs import clock_plan
+from edgebuild.energy.power import PowerModel
+from edgebuild.energy.tree import clock_names, clock_tree_file, load_clock_tree
+from edgebuild.errors import EdgebuildError
+from edgebuild.target import load_target
+
+COMPLETE = {"stm32f767", "stm32f429", "stm32f411"}
+
+
+def changed(folder: Path, old: str, new: str) -> str:
+    text = clock_tree_file("stm32f767").read_text()
+    assert text.count(old) >= 1
+    file = folder / "tree.yaml"
+    file.write_text(text.replace(old, new, 1))
+    return str(file)
+
+
+@pytest.mark.parametrize("name", clock_names())
+def test_every_tree_loads_and_every_number_has_a_source(name: str) -> None:
+    tree = load_clock_tree(name)
+    assert tree.device == name
+    blocks = (tree.hse, tree.pll, *tree.pll.vco, tree.regulator, tree.overdrive, tree.flash, tree.buses, tree.power)
+    assert all(b.source for b in (*blocks, tree.timing, tree.registers) if b)
+    assert len(clock_plan(tree).configs) > 3
+
+
+@pytest.mark.parametrize("name", sorted(COMPLETE))
+def test_complete_trees_know_all_but_overdrive(name: str) -> None:
+    tree = load_clock_tree(name)
+    assert None not in (tree.flash, tree.buses, tree.power, tree.timing, tree.registers, tree.pll.vco[0].lock_us)
+    assert load_target(name).clocks == name
+
+
+@pytest.mark.parametrize("name", sorted(set(clock_names()) - COMPLETE))
+def test_unknown_registers_are_refused(name: str) -> None:
+    with pytest.raises(EdgebuildError, match="registers are unknown, so there is no code"):
+        clock_files(clock_plan(load_clock_tree(name)))
+
+
+def test_unknown_currents_refuse_energy() -> None:
+    with pytest.raises(EdgebuildError, match="currents are unknown, so energy cannot be modelled"):
+        PowerModel(clock_plan(load_clock_tree("stm32l4x6")), "flash")
+
+
+def test_unknown_placement_is_refused() -> None:
+    with pytest.raises(EdgebuildError, match=r"no currents for code in 'itmc'; did you mean 'itcm'\?"):
+        PowerModel(clock_plan(load_clock_tree("stm32f767")), "itmc")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("hsi_hz: 16MHz", "hsi_hz: fast", "tree.yaml:9:9: error: expected a whole number, not 'fast'"),
+        ("default_bypass: true", "default_bypass: maybe", "expected true or false"),
+        ("regulator:", "regulators:", "unknown key 'regulators'; did you mean 'regulator'?"),
+        ("m: [2, 63]", "m: [2, 63, 64]", "expected 2 values, not 3"),
+        ("m: [2, 63]", "m: [63, 2]", "runs downwards"),
+        ("m: [2, 63]", "m: unknown", "this fact cannot be unknown"),
+        ("hsi_hz: 16MHz\n", "", "missing key 'hsi_hz'"),
+        ("flash: 2.7-3.6V", "flash: 2.7-3.7V", "no wait states for '2.7-3.7V'; did you mean '2.7-3.6V'?"),
+        ("accelerator: [PRFTEN", "accelerator: [PREFETCH", "FLASH_ACR has no field 'PREFETCH'"),
+        ("device: stm32f767", "device: [", "not YAML"),
+        ("device: stm32f767", "device: a\ndevice: b", "key 'device' is given twice"),
+    ],
+)
+def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(EdgebuildError) as caught:
+        load_clock_tree(changed(tmp_path, old, new))
+    assert message in str(caught.value)
+    assert "tree.yaml" in str(caught.value)
+
+
+def test_lower_supply_voltage_means_more_wait_states(tmp_path: Path) -> None:
+    text = clock_tree_file("stm32f767").read_text().replace("flash: 2.7-3.6V}", "flash: 2.1-2.4V}")
+    (tmp_path / "low.yaml").write_text(text)
+    low, normal = clock_plan(load_clock_tree(str(tmp_path / "low.yaml"))), clock_plan(load_clock_tree("stm32f767"))
+    assert low.config("216MHZ").wait_states == 9
+    assert normal.config("216MHZ").wait_states == 7
+
+
+def test_a_tree_beside_the_target(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(clock_tree_file("stm32f411").read_text())
+    board = (clock_tree_file("stm32f411").parents[1] / "targets" / "stm32f411.yaml").read_text()
+    (tmp_path / "board.yaml").write_text(board.replace("clocks: stm32f411", "clocks: mine.yaml"))
+    assert load_clock_tree(load_target(str(tmp_path / "board.yaml")).clocks).device == "stm32f411"
