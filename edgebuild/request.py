@@ -10,6 +10,7 @@
       "options": {"objective": "ram", "ram": "16K"}
     }
 
+Of a driver, "kind" is "driver" and "source" is a list; its options are `layout` and `register_width`.
 Paths are relative to the folder of the request file. Options have the names of the command's, with `_` for `-`, and
 their values are strings as the user wrote them, or numbers.
 """
@@ -78,14 +79,57 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Op
 
 
 @dataclass(frozen=True)
+class DriverRequest:
+    """Sources to be made into a driver. `layout`: optimize, heuristic, or fixed:FILE (.svd or .rdl)."""
+
+    sources: tuple[Path, ...]
+    name: str  # a C identifier, the prefix of the products' files
+    target: str
+    layout: str = "optimize"
+    width: int = 32  # of a register, in bits
+
+
+DRIVER_OPTIONS = ("layout", "register_width")
+
+
+def driver_outputs(name: str) -> tuple[str, ...]:
+    """The files that a driver of this name becomes."""
+    suffixes = (".c", "_hal.h", "_regs.h", "_systemc.h", ".svd", ".rdl", "_report.json", "_report.txt")
+    return tuple(name + suffix for suffix in suffixes)
+
+
+def driver_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Option]) -> DriverRequest:
+    """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise fail(f"name: '{name}' is not a C identifier", hints=["it becomes the prefix of the products' files"])
+    for option in options:
+        if option not in DRIVER_OPTIONS:
+            raise fail(f"unknown option '{option}'{did_you_mean(option, DRIVER_OPTIONS)}")
+    layout, width = str(options.get("layout") or "optimize"), str(options.get("register_width") or 32)
+    if layout not in ("optimize", "heuristic") and not layout.startswith("fixed:"):
+        raise fail(f"option 'layout': '{layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE"])
+    if width not in ("8", "16", "32"):
+        raise fail(f"option 'register_width': '{width}' is not known", hints=["one of: 8, 16, 32"])
+    return DriverRequest(sources, name, target, layout, int(width))
+
+
+@dataclass(frozen=True)
 class RequestFile:
-    """A request as it was read, and the folder its products go to."""
+    """A request for a model as it was read, and the folder its products go to."""
 
     model: ModelRequest
     output: Path
 
 
-def read_request(path: Path) -> RequestFile:
+@dataclass(frozen=True)
+class DriverFile:
+    """A request for a driver as it was read, and the folder its products go to."""
+
+    driver: DriverRequest
+    output: Path
+
+
+def read_request(path: Path) -> RequestFile | DriverFile:
     """Read and check a request file. Raises EdgebuildError that names the file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -102,9 +146,15 @@ def read_request(path: Path) -> RequestFile:
 
     target = data["target"]
     is_file = target.endswith((".yaml", ".yml"))
-    model = model_request(
-        place(data["source"]), data["name"], str(place(target)) if is_file else target, data["options"]
-    )
+    target = str(place(target)) if is_file else target
+    if data["kind"] == "driver":
+        options = dict(data["options"])
+        way, colon, file = str(options.get("layout") or "").partition(":")
+        if colon:
+            options["layout"] = f"{way}:{place(file)}"
+        driver = driver_request(tuple(place(s) for s in data["source"]), data["name"], target, options)
+        return DriverFile(driver, place(data["output"]))
+    model = model_request(place(data["source"]), data["name"], target, data["options"])
     return RequestFile(model, place(data["output"]))
 
 
@@ -124,13 +174,16 @@ def _check_shape(data: Any, file: str) -> None:
         raise fail("not a request: a JSON object is expected", file=file)
     for key in sorted(data.keys() - _MEMBERS.keys()):
         raise fail(f"unknown member '{key}'{did_you_mean(key, _MEMBERS)}", file=file)
+    if data.get("kind") not in ("model", "driver", None):
+        raise fail(f"kind '{data['kind']}' is not known; use 'model' or 'driver'", file=file)
     for key, kind in _MEMBERS.items():
-        if not isinstance(data.get(key), kind):
+        if key == "source" and data.get("kind") == "driver":
+            if not isinstance(data.get(key), list) or not data[key] or not all(isinstance(s, str) for s in data[key]):
+                raise fail("member 'source' must be there and be a list of files", file=file)
+        elif not isinstance(data.get(key), kind):
             raise fail(f"member '{key}' must be there and of type {kind.__name__}", file=file)
     if data["schema"] != SCHEMA:
         raise fail(f"schema {data['schema']} is not known here", file=file, hints=[f"this version reads {SCHEMA}"])
-    if data["kind"] != "model":
-        raise fail(f"kind '{data['kind']}' is not known; use 'model'", file=file)
 
 
 def parse_size(option: str, value: Option) -> int:

@@ -16,7 +16,7 @@ from edgebuild.artifacts import Artifact, publish, write_atomic
 from edgebuild.cache import compiled
 from edgebuild.doors import code_files
 from edgebuild.errors import fail
-from edgebuild.request import ModelRequest, read_request
+from edgebuild.request import DriverFile, ModelRequest, read_request
 from edgebuild.summary import summary
 from edgebuild.target import load_target
 
@@ -30,6 +30,8 @@ def run(path: Path) -> int:
     """
     began = time.time_ns()
     request = read_request(path)
+    if isinstance(request, DriverFile):
+        return _run_driver(path, request, began)
     inputs = [str(request.model.source), *load_target(request.model.target).files, *code_files()]
     inputs = [os.path.abspath(p) for p in inputs]
     # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
@@ -38,15 +40,39 @@ def run(path: Path) -> int:
     except OSError as error:
         raise fail(f"cannot read it: {error.strerror}", file=str(error.filename)) from error
     artifacts = compiled(request.model, _compile)
-    publish(artifacts, request.output)
-    lines += [entry.fingerprint(str(request.output / a.name), time.time_ns()) for a in artifacts]
+    _finish(path, began, request.output, artifacts, inputs, lines)
+    print(summary(artifacts))
+    return 0
+
+
+def _run_driver(path: Path, request: DriverFile, began: int) -> int:
+    """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
+    from edgebuild.drivers.command import generate
+
+    sources = [os.path.abspath(p) for p in (path, *request.driver.sources)]
+    try:
+        lines = [entry.fingerprint(p, began - SETTLED_NS) for p in sources]
+    except OSError as error:
+        raise fail(f"cannot read it: {error.strerror}", file=str(error.filename)) from error
+    artifacts, files, text = generate(request.driver)
+    inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*files, *code_files()))]))
+    lines += [entry.fingerprint(p, began - SETTLED_NS) for p in inputs if p not in sources]
+    _finish(path, began, request.output, artifacts, inputs, lines)
+    print(text)
+    return 0
+
+
+def _finish(
+    path: Path, began: int, output: Path, artifacts: tuple[Artifact, ...], inputs: list[str], lines: list[str]
+) -> None:
+    """Write the products, the depfile, and last the stamp."""
+    publish(artifacts, output)
+    lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
 
     stamp = Path(entry.stamp_of(os.path.abspath(path)))
     write_atomic(stamp.with_suffix(".d"), os.fsencode(depfile(str(stamp), inputs)))
     write_atomic(stamp, os.fsencode("\n".join([entry.HEADER, *lines, ""])))
     os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
-    print(summary(artifacts))
-    return 0
 
 
 def _compile(request: ModelRequest) -> tuple[Artifact, ...]:

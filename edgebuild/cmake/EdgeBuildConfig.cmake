@@ -7,11 +7,15 @@
 #     TARGET is what EDGEBUILD_TARGET says (the toolchain files set it), or host.
 #   edgebuild_add_models(<target> MODELS <file>... [the same options])
 #     One library for many models, each named like its file.
+#   edgebuild_add_bf_driver(<target> SOURCES <file>... [NAME <c identifier>] [TARGET <name or yaml>]
+#       [LAYOUT optimize|heuristic|fixed:<file>] [REGISTER_WIDTH 8|16|32] [EXCLUDE_FROM_ALL])
+#     A static library with the driver that sources in the bfGroup dialect become, and its headers <name>_regs.h,
+#     <name>_systemc.h.
 #   edgebuild_firmware(<executable>)
 #     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
 #     run_<executable> for its emulator.
 #
-# add_model and add_models are short names; set EDGEBUILD_NO_SHORT_NAMES before find_package to go without.
+# add_model, add_models and add_bf_driver are short names; set EDGEBUILD_NO_SHORT_NAMES before find_package to go without.
 #
 # How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
 # are written only if their bytes change, and the depfile lists what was read.
@@ -50,6 +54,17 @@ function(edgebuild_add_models target)
   endforeach()
 endfunction()
 
+function(edgebuild_add_bf_driver target)
+  set(options LAYOUT REGISTER_WIDTH)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;${options}" "SOURCES")
+  _edgebuild_check_arguments("edgebuild_add_bf_driver(${target})" SOURCES)
+  if(NOT DEFINED arg_NAME)
+    set(arg_NAME "${target}")
+  endif()
+  _edgebuild_add_library("${target}")
+  _edgebuild_add_driver_rule("${target}" "${arg_NAME}")
+endfunction()
+
 function(edgebuild_firmware executable)
   if(NOT EDGEBUILD_LINKER_SCRIPT)
     message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
@@ -84,6 +99,9 @@ if(NOT EDGEBUILD_NO_SHORT_NAMES)
   endmacro()
   macro(add_models)
     edgebuild_add_models(${ARGV})
+  endmacro()
+  macro(add_bf_driver)
+    edgebuild_add_bf_driver(${ARGV})
   endmacro()
 endif()
 
@@ -131,7 +149,8 @@ function(_edgebuild_add_model_rule target name model)
 
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
   set(base "${folder}/${name}")
-  _edgebuild_write_request("${base}.req.json" "${folder}" "${name}" "${model}")
+  get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
+  _edgebuild_write_request("${base}.req.json" "${folder}" model "${name}" "${options}" "${model}")
 
   set(sources "${base}.c" "${base}_weights.S" "${base}_weights.c")
   set(products ${sources} "${base}.h" "${base}_weights.bin" "${base}_memory.ld" "${base}_clock.h" "${base}_report.json")
@@ -163,13 +182,59 @@ function(_edgebuild_add_model_rule target name model)
   set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "${base}_memory.ld")
 endfunction()
 
+# The rule that makes the files of one driver. What it includes is known from the depfile.
+function(_edgebuild_add_driver_rule target name)
+  if(NOT name MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
+    message(FATAL_ERROR "edgebuild driver '${name}' of ${target}: the name must be a C identifier; give one with NAME")
+  endif()
+  set(sources "")
+  set(folders "")
+  foreach(source IN LISTS arg_SOURCES)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    cmake_path(GET source PARENT_PATH parent)
+    list(APPEND sources "${source}")
+    list(APPEND folders "${parent}")
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
+  set(base "${folder}/${name}")
+  if(arg_LAYOUT MATCHES "^fixed:(.*)$")
+    cmake_path(ABSOLUTE_PATH CMAKE_MATCH_1 BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE file)
+    file(RELATIVE_PATH file "${folder}" "${file}")
+    set(arg_LAYOUT "fixed:${file}")
+  endif()
+  _edgebuild_write_request("${base}.req.json" "${folder}" driver "${name}" "LAYOUT;REGISTER_WIDTH" ${sources})
+
+  set(products "")
+  foreach(suffix IN ITEMS .c _hal.h _regs.h _systemc.h .svd .rdl _report.json _report.txt)
+    list(APPEND products "${base}${suffix}")
+  endforeach()
+  set(codegen "")
+  if(POLICY CMP0171)
+    set(codegen CODEGEN)
+  endif()
+  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  add_custom_command(
+    OUTPUT "${base}.stamp"
+    BYPRODUCTS ${products}
+    COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
+    DEPENDS ${sources} "${base}.req.json"
+    DEPFILE "${base}.d"
+    COMMENT "Generating ${name}"
+    ${codegen}
+    VERBATIM)
+  target_sources("${target}" PRIVATE "${base}.stamp" ${products})
+  target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>" PRIVATE ${folders})
+endfunction()
+
 # With the C flags: those say what the processor is, where the ASM flags of a project often do not.
 function(_edgebuild_compile_as_assembler file)
   set_source_files_properties("${file}" PROPERTIES LANGUAGE C COMPILE_OPTIONS "-x;assembler-with-cpp")
 endfunction()
 
 # The same bytes as edgebuild.scons writes: sorted members, two spaces, paths relative to the folder of the request.
-function(_edgebuild_write_request file folder name model)
+# ARGN: the source of a model, or the sources of a driver.
+function(_edgebuild_write_request file folder kind name options)
   if(DEFINED arg_TARGET)
     set(chip "${arg_TARGET}")
   elseif(EDGEBUILD_TARGET)
@@ -181,10 +246,18 @@ function(_edgebuild_write_request file folder name model)
     cmake_path(ABSOLUTE_PATH chip BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
     file(RELATIVE_PATH chip "${folder}" "${chip}")
   endif()
-  file(RELATIVE_PATH source "${folder}" "${model}")
+  set(sources "")
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH source "${folder}" "${source}")
+    _edgebuild_json_string(source "${source}")
+    list(APPEND sources "${source}")
+  endforeach()
+  if(kind STREQUAL "driver")
+    list(JOIN sources ",\n    " sources)
+    set(sources "[\n    ${sources}\n  ]")
+  endif()
 
   set(given "")
-  get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
   foreach(option IN LISTS options)
     if(DEFINED arg_${option})
       string(TOLOWER "${option}" key)
@@ -199,16 +272,15 @@ function(_edgebuild_write_request file folder name model)
     set(given "{}")
   endif()
   _edgebuild_json_string(name "${name}")
-  _edgebuild_json_string(source "${source}")
   _edgebuild_json_string(chip "${chip}")
   # file(GENERATE) leaves a file alone whose bytes are right.
   file(GENERATE OUTPUT "${file}" CONTENT "{
-  \"kind\": \"model\",
+  \"kind\": \"${kind}\",
   \"name\": ${name},
   \"options\": ${given},
   \"output\": \".\",
   \"schema\": 1,
-  \"source\": ${source},
+  \"source\": ${sources},
   \"target\": ${chip}
 }
 ")

@@ -15,12 +15,56 @@ from edgebuild.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.target import hal_dir
 
 SUPPORT = "edgebuild_bf.h"
-FLAGS = ("-x", "c", "-std=gnu11", "-DEDGEBUILD_ANALYSIS", "-D__EDGEBUILD__", "-Wno-microsoft-fixed-enum",
-         "-Wno-fixed-enum-extension", "-Wno-unused-value", "-fno-spell-checking", "-ferror-limit=20")
+FLAGS = (
+    "-x",
+    "c",
+    "-std=gnu11",
+    "-DEDGEBUILD_ANALYSIS",
+    "-D__EDGEBUILD__",
+    "-Wno-microsoft-fixed-enum",
+    "-Wno-fixed-enum-extension",
+    "-Wno-unused-value",
+    "-fno-spell-checking",
+    "-ferror-limit=20",
+)
 
 # clang_getCursorBinaryOperatorKind (Index.h, CXBinaryOperatorKind)
-BINARY = ("", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|",
-          "&&", "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",")
+BINARY = (
+    "",
+    ".*",
+    "->*",
+    "*",
+    "/",
+    "%",
+    "+",
+    "-",
+    "<<",
+    ">>",
+    "<=>",
+    "<",
+    ">",
+    "<=",
+    ">=",
+    "==",
+    "!=",
+    "&",
+    "^",
+    "|",
+    "&&",
+    "||",
+    "=",
+    "*=",
+    "/=",
+    "%=",
+    "+=",
+    "-=",
+    "<<=",
+    ">>=",
+    "&=",
+    "^=",
+    "|=",
+    ",",
+)
 UNARY = ("", "post++", "post--", "++", "--", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
 
 
@@ -82,10 +126,21 @@ def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...]) -> Unit:
     """Parse `text` as the file `name`. Raises EdgebuildError with clang's errors."""
     library()
     support = hal_dir() / "include" / SUPPORT
-    args = [*FLAGS, f"--target={triple}", "-ffreestanding", "-include", str(support), "-I", str(support.parent),
-            *builtin_headers(), *flags]
+    args = [
+        *FLAGS,
+        f"--target={triple}",
+        "-ffreestanding",
+        "-include",
+        str(support),
+        "-I",
+        str(support.parent),
+        *builtin_headers(),
+        *flags,
+    ]
     try:
-        tu = cindex.Index.create().parse(name, args=args, unsaved_files=[(name, text.decode("utf-8", "surrogateescape"))])
+        tu = cindex.Index.create().parse(
+            name, args=args, unsaved_files=[(name, text.decode("utf-8", "surrogateescape"))]
+        )
     except cindex.TranslationUnitLoadError as error:
         raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
     errors = [_diagnostic(d, text) for d in tu.diagnostics if d.severity >= cindex.Diagnostic.Error]
@@ -130,8 +185,9 @@ def diagnostic_at(cursor: Cursor, text: bytes, message: str, *hints: str, severi
     length = cursor.extent.end.offset - here.offset
     if cursor.kind.is_declaration():
         length = len(cursor.spelling)
-    return Diagnostic(message, here.file, here.line, here.column, hints=(*caret(here, text, length), *hints),
-                      severity=severity)
+    return Diagnostic(
+        message, here.file, here.line, here.column, hints=(*caret(here, text, length), *hints), severity=severity
+    )
 
 
 def binary(cursor: Cursor) -> str:
@@ -155,13 +211,16 @@ def constant(cursor: Cursor) -> int | None:
 
 
 def from_macro(cursor: Cursor) -> bool:
-    """Whether either end of the cursor's text comes out of a macro."""
-    return any(_spelling(at) != at.offset for at in (cursor.location, cursor.extent.start)) or not _plain_end(cursor)
-
-
-def _plain_end(cursor: Cursor) -> bool:
+    """Whether either end of the cursor's text, or its name, comes out of a macro."""
     end = cursor.extent.end
-    return end.offset > cursor.extent.start.offset and _spelling(end) in (end.offset, end.offset - 1)
+    return (
+        from_macro_start(cursor) or _spelling(cursor.location) != cursor.location.offset or _spelling(end) != end.offset
+    )
+
+
+def from_macro_start(cursor: Cursor) -> bool:
+    start = cursor.extent.start
+    return _spelling(start) != start.offset
 
 
 def _spelling(location: SourceLocation) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op
-from . import spatial, sum_variants, sums
+from . import scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -93,7 +93,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     stem = f"conv2d_{fh}x{fw}_s{sy}_c{x.shape[3]}_k{y.shape[3]}"
     if not is_float(x):
         layer = sums.of(op, graph, w.data, x.shape[1:], y.shape[1:])
-        if (found := sum_variants.best(layer, form, stem, sum_variants.CONVOLUTIONS)) is not None:
+        if (
+            found := sum_variants.best(layer, form, stem, (*sum_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS))
+        ) is not None:
             return found
     constants = spatial.sum_constants(op, graph, w.data)
     return Kernel("conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))

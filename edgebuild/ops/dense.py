@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import spatial, sum_variants, sums
+from . import scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -82,7 +82,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x) and not form.rolled:
         rows, columns = x.shape[0], w.shape[1]
         layer = sums.of(op, graph, w.data[:, None, None, :], (1, rows, columns), (1, rows, w.shape[0]))
-        if (found := sum_variants.best(layer, form, stem, sum_variants.CONVOLUTIONS)) is not None:
+        if (
+            found := sum_variants.best(layer, form, stem, (*sum_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS))
+        ) is not None:
             return found
     if form.rolled:
         shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0}

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Dim, Fixed, Grouped, Nest, Same
 from ..ir import Array, Graph, Op
-from . import depthwise_variants, spatial, sum_variants, sums
+from . import depthwise_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -81,7 +81,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x):
         weights = w.data.reshape(fh, fw, -1).transpose(2, 0, 1)[..., None]
         layer = sums.of(op, graph, weights, x.shape[1:], y.shape[1:])
-        makers = depthwise_variants.DEPTHWISE if x.shape[3] > 1 else sum_variants.CONVOLUTIONS
+        makers = (*depthwise_variants.DEPTHWISE, *scalar_variants.DEPTHWISE)
+        if x.shape[3] == 1:
+            makers = (*sum_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS)
         if (found := sum_variants.best(layer, form, stem, makers)) is not None:
             return found
     constants = spatial.sum_constants(op, graph, w.data)

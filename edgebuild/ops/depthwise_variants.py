@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import Array
 from .base import Constant, Form, Kernel
-from .sum_variants import DSP, Maker, finish, plain_rescaling, rescaling
+from .sum_variants import DSP, Maker, finish, rescaling
 from .sums import Sums, shape_of, words
 
 Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
@@ -63,7 +63,9 @@ def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
         return None
     packed = stream(s, held)
     loads = [1 + max(word for _, _, word in outputs) for outputs in (pairs[0], pairs[0] + pairs[1])]
-    columns = max(s.pad[1] + w, ow // 2 * 2 * s.stride[1] - 2 * s.stride[1] + 2 * loads[1], (ow - 1) * s.stride[1] + 2 * loads[0])
+    columns = max(
+        s.pad[1] + w, ow // 2 * 2 * s.stride[1] - 2 * s.stride[1] + 2 * loads[1], (ow - 1) * s.stride[1] + 2 * loads[0]
+    )
     columns += columns % 2
     reach = (fh - 1) * s.dilation[0] + 1
     rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)

@@ -49,7 +49,7 @@ def paired(s: Sums, rows: int) -> Array | None:
     condition of a shared word.
     """
     k, blocks = s.out[2], _up(s.out[2], 4) // 4
-    taps = s.weights.reshape(k, rows, -1).astype(np.int64)
+    taps: Array = s.weights.reshape(k, rows, -1).astype(np.int64)
     taps = np.pad(taps, ((0, 4 * blocks - k), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, 2, 2, -1)
     start = np.pad(s.start, (0, 4 * blocks - k)).reshape(blocks, 2, 2)
     low, high = taps[:, :, 0], taps[:, :, 1]
@@ -131,7 +131,13 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
         scalars = {"x_zero": s.x_zero, **scalars} if padded_rows or edges else scalars
         shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": padded_rows}
         shape |= {"padded": padded_rows or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
-    shape |= {"pointwise": pointwise, "pixels": pixels, "words": 2 * fh * n // 2, "odd": bool(odd), **_groups(s, stream)}
+    shape |= {
+        "pointwise": pointwise,
+        "pixels": pixels,
+        "words": 2 * fh * n // 2,
+        "odd": bool(odd),
+        **_groups(s, stream),
+    }
     gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
     cost = (pixels + odd) * (gather + 15 + k * (0.8 * fh * n + _PER_OUTPUT[finish(s)]))
     return Kernel(

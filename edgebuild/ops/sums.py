@@ -83,7 +83,7 @@ class Sums:
         return {"x_zero": self.x_zero, "y_zero": self.y_zero, "low": self.low, "high": self.high}
 
 
-def of(op: Op, graph: Graph, weights: Array, size: tuple[int, int, int], out: tuple[int, int, int]) -> Sums:
+def of(op: Op, graph: Graph, weights: Array, size: tuple[int, ...], out: tuple[int, ...]) -> Sums:
     """The sums of an int8 op. `weights`: K x FH x FW x channels of one sum."""
     y = graph.result(op)
     mantissa, shift = (a.astype(np.int64) for a in spatial.multipliers(op, graph))
@@ -95,8 +95,8 @@ def of(op: Op, graph: Graph, weights: Array, size: tuple[int, int, int], out: tu
     start = np.where(dead, 0, start - zero * weights.astype(np.int64).sum(axis=(1, 2, 3)))
     low, high = spatial.bounds(op, y)
     return Sums(
-        size,
-        out,
+        (size[0], size[1], size[2]),
+        (out[0], out[1], out[2]),
         tuple(op.attrs.get("stride", (1, 1))),
         tuple(op.attrs.get("pad", (0, 0))[:2]),
         tuple(op.attrs.get("dilation", (1, 1))),

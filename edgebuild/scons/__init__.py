@@ -27,12 +27,13 @@ from typing import Any
 
 from SCons.Action import Action
 from SCons.Errors import UserError
+from SCons.Tool import CScanner
 
 from edgebuild.artifacts import write_atomic
 from edgebuild.doors import code_files
 from edgebuild.errors import EdgebuildError, did_you_mean
 from edgebuild.firmware import firmware_support, link_flags
-from edgebuild.request import MODEL_OPTIONS, SCHEMA, model_outputs
+from edgebuild.request import DRIVER_OPTIONS, MODEL_OPTIONS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.target import Firmware, Target, hal_dir, load_target
 
 Environment = Any  # SCons has no types
@@ -50,6 +51,7 @@ def generate(env: Environment) -> None:
         EDGEBUILDCOMSTR="Generating $TARGET",
     )
     env.AddMethod(model, "Model")
+    env.AddMethod(bf_driver, "BfDriver")
     env.AddMethod(use_target, "EdgeBuildTarget")
 
 
@@ -71,7 +73,7 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
 
     request = env.Command(
         folder.File(f"{name}.req.json"),
-        env.Value(_request(env, name, source, folder, target, options)),
+        env.Value(_request(env, "model", name, source, folder, target, options)),
         Action(_write, None),
     )
     products = env.Command(
@@ -100,6 +102,52 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     for o in objects:
         o.attributes.edgebuild_fragment = file[f"{name}_memory.ld"]
     return objects
+
+
+def bf_driver(
+    env: Environment, name: str, sources: Any, TARGET: str | None = None, LAYOUT: str | None = None, **options: Any
+) -> list[Node]:
+    """Objects of the driver in the dialect's `sources`; `NAME_regs.h` and the others are found from now on in `env`.
+
+    LAYOUT: optimize, heuristic or fixed:FILE, a register description beside the SConscript; REGISTER_WIDTH: 8, 16, 32.
+    """
+    where = f"BfDriver('{name}')"
+    unknown = [o for o in options if o.lower() not in DRIVER_OPTIONS or not o.isupper()]
+    if unknown:
+        known = [o.upper() for o in DRIVER_OPTIONS]
+        raise _wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], known)}")
+    folder = env.Dir("edgebuild").Dir(name)
+    sources = env.arg2nodes(sources, env.fs.File)
+    target = env.subst(TARGET or "$EDGEBUILD_TARGET")
+    chip = _load(where, target)
+    way, colon, file = env.subst(LAYOUT or "").partition(":")
+    description = [env.File(file)] if colon else []
+    if description:
+        overlay = Path(description[0].srcnode().abspath).with_suffix(".overlay.yaml")
+        LAYOUT = f"{way}:{Path(os.path.relpath(description[0].srcnode().abspath, folder.abspath)).as_posix()}"
+        description += [env.File(str(overlay))] if overlay.exists() else []
+
+    request = env.Command(
+        folder.File(f"{name}.req.json"),
+        env.Value(_request(env, "driver", name, sources, folder, target, {**options, "LAYOUT": LAYOUT})),
+        Action(_write, None),
+    )
+    products = env.Command(
+        [folder.File(f) for f in driver_outputs(name)],
+        [request, *sources],
+        Action([["$EDGEBUILD", "run", "${SOURCES[0]}"]], "$EDGEBUILDCOMSTR"),
+        IMPLICIT_COMMAND_DEPENDENCIES=0,
+        source_scanner=CScanner,
+    )
+    env.Depends(products, [env.File(os.path.abspath(f)) for f in chip.files])
+    env.Depends(products, [*description, env.Value(_code_version(), name="edgebuild version")])
+    env.Precious(products)
+    env.NoCache(products)
+    env.Clean(products, [folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")])
+    env.Alias("codegen", products)
+    env.AppendUnique(CPPPATH=[folder])
+    beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
+    return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside]))
 
 
 def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
@@ -170,20 +218,23 @@ def _wrong(text: str) -> UserError:
     return UserError(text)
 
 
-def _request(env: Environment, name: str, source: Node, folder: Node, target: str, options: dict[str, Any]) -> str:
+def _request(
+    env: Environment, kind: str, name: str, source: Any, folder: Node, target: str, options: dict[str, Any]
+) -> str:
     """The text of the request file; edgebuild.request says what is in it."""
 
     def relative(node: Node) -> str:
+        node = node if node.has_builder() else node.srcnode()  # not the copy in a variant folder
         return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
 
     request = {
-        "kind": "model",
+        "kind": kind,
         "name": name,
         "options": {o.lower(): env.subst(str(value)) for o, value in options.items() if value is not None},
         "output": ".",
         "schema": SCHEMA,
-        "source": relative(source if source.has_builder() else source.srcnode()),  # not the copy in a variant folder
-        "target": relative(env.File(target).srcnode()) if target.endswith((".yaml", ".yml")) else target,
+        "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),
+        "target": relative(env.File(target)) if target.endswith((".yaml", ".yml")) else target,
     }
     return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 

@@ -101,7 +101,7 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
     spaces = (f'X(arena_{i}, "{a.symbol}", {a.bytes}u)' for i, a in enumerate(arenas(target, report)))
     lines = [
         f'#include "{NAME}.h"',
-        *(_stream(report) if report["stream_rows"] else _plain(report)),
+        *(_stream(report) if report.get("stream_rows") else _plain(report)),
         f"#define MODEL_OUTPUTS {_list(report['outputs'])}",
         f"#define MODEL_ARENAS {' '.join(spaces)}",
         f"#define VECTORS {n}",

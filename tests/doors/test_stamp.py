@@ -26,7 +26,7 @@ def request_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         return tuple(Artifact(name, request.source.read_bytes()) for name in model_outputs(request.name))
 
-    monkeypatch.setattr("edgebuild.run.compile_model", compile_model)
+    monkeypatch.setattr("edgebuild.compile.compile_model", compile_model)
     monkeypatch.setattr("edgebuild.run.summary", lambda artifacts: "")
     (tmp_path / "net.onnx").write_text("one")
     file = tmp_path / "out" / "net.req.json"
@@ -93,7 +93,7 @@ def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypat
         model.write_text("two")
         return tuple(Artifact(name, data) for name in model_outputs(request.name))
 
-    monkeypatch.setattr("edgebuild.run.compile_model", compile_slowly)
+    monkeypatch.setattr("edgebuild.compile.compile_model", compile_slowly)
     run(request_file)
     assert not entry.is_current(str(request_file))
     assert request_file.with_name("net.stamp").stat().st_mtime_ns < model.stat().st_mtime_ns

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from edgebuild.memory.layout import layout
 from edgebuild.memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem
 from edgebuild.memory.sections import split
 from memory import graphs
+from tests.conftest import ROOT
 
 BENCH = ROOT.parent / "shared" / "layout-bench"
 CHAIN = Problem(tuple(Buffer(n, size, i, i + 2) for i, (n, size) in enumerate(zip("abcd", (5, 3, 2, 4), strict=True))))

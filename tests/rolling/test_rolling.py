@@ -68,7 +68,7 @@ def sums(name: str, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def running_example() -> Graph:
-    """The example of Stahl 2024, ch. 4: 32x8x1, conv 6x2 /2 to 32, depthwise 3x3, conv 1x1 to 64, pool, dense 6; float."""
+    """Stahl 2024, ch. 4: 32x8x1, conv 6x2 /2 to 32, depthwise 3x3, conv 1x1 to 64, pool, dense 6; float."""
     tensors = {"x": Tensor("x", (1, 32, 8, 1), "float32")}
     found: list[Op] = []
 

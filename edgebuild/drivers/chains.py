@@ -1,0 +1,116 @@
+"""Member chains: `gpio->pads[i + 1].out` as a root, steps, and what it ends at."""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind, Type, TypeKind
+
+from edgebuild.drivers import clang
+from edgebuild.drivers.cdfg import Chain, Prefix, Step
+from edgebuild.drivers.dialect import Child, Dialect
+
+
+def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:
+    """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
+    canonical = type_.get_canonical()
+    pointer = canonical.kind == TypeKind.POINTER
+    if pointer:
+        canonical = canonical.get_pointee()
+    if canonical.kind != TypeKind.RECORD:
+        return "", False
+    name = canonical.get_declaration().spelling
+    return (name, pointer) if name in dialect.groups else ("", False)
+
+
+class Chains:
+    """Reads chains of one unit."""
+
+    def __init__(self, unit: clang.Unit, dialect: Dialect) -> None:
+        self.unit, self.dialect = unit, dialect
+
+    def read(self, cursor: Cursor) -> Chain | None:
+        """The chain that this expression is; None if it is no part of a group."""
+        cursor = clang.bare(cursor)
+        if cursor.kind == CursorKind.MEMBER_REF_EXPR:
+            return self._member(cursor)
+        if cursor.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
+            base, index = cursor.get_children()
+            inner = self.read(base)
+            if inner and inner.missing:
+                return self._indexed(inner, cursor, index)
+            name, pointer = group_of(cursor.type, self.dialect)
+            return self._root(cursor, name, False) if name and not pointer else None
+        if cursor.kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*":
+            name, pointer = group_of(cursor.type, self.dialect)
+            if name and not pointer:
+                (operand,) = cursor.get_children()
+                return self._through(operand) or self._root(cursor, name, False)
+        return None
+
+    def _through(self, pointer: Cursor) -> Chain | None:
+        """The chain behind a pointer expression that itself is made of a chain: `&a->b` and the array `a->b`."""
+        inner = clang.bare(pointer)
+        if inner.kind == CursorKind.UNARY_OPERATOR and clang.unary(inner) == "&":
+            return self.read(inner.get_children().__next__())
+        chain = self.read(inner)
+        if chain and isinstance(chain.end, Child) and chain.missing == 1:
+            return self._indexed(chain, inner, None)
+        return None
+
+    def _member(self, cursor: Cursor) -> Chain | None:
+        children = list(cursor.get_children())
+        decl = cursor.referenced
+        if not children or decl is None or decl.semantic_parent is None:
+            return None
+        group = self.dialect.groups.get(decl.semantic_parent.spelling)
+        if group is None:
+            return None
+        base = children[0]
+        name, pointer = group_of(base.type, self.dialect)
+        inner = self._through(base) if pointer or base.type.kind == TypeKind.CONSTANTARRAY else self.read(base)
+        if inner is None:
+            root = clang.bare(base)
+            if not pointer and not (root.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR or _is_deref(root)):
+                raise clang.error_at(cursor, self.unit.text, f"a '{name}' that is no part of a device: use a pointer")
+            inner = self._root(base, group.name, pointer)
+        member = group.member(decl.spelling)
+        prefixes, depths = inner.prefixes, inner.depths
+        if isinstance(inner.end, Child) and depths[-1] != len(inner.steps):  # a single child: its group starts here
+            prefixes += (Prefix(base, pointer, group.name),)
+            depths += (len(inner.steps),)
+        return Chain(
+            inner.root,
+            inner.device,
+            prefixes,
+            depths,
+            (*inner.steps, Step(member=member.name)),
+            member,
+            len(member.dims),
+        )
+
+    def _indexed(self, inner: Chain, cursor: Cursor, index: Cursor | None) -> Chain:
+        value = 0 if index is None else clang.constant(index)
+        assert inner.end is not None
+        size = inner.end.dims[len(inner.end.dims) - inner.missing]
+        if value is not None and not 0 <= value < size:
+            raise clang.error_at(
+                index or cursor, self.unit.text, f"index {value} of '{inner.end.name}' is not in 0..{size - 1}"
+            )
+        prefixes, depths = inner.prefixes, inner.depths
+        steps = (*inner.steps, Step(index=index, constant=value))
+        if inner.missing == 1 and isinstance(inner.end, Child):
+            prefixes += (Prefix(cursor, index is None, inner.end.group),)
+            depths += (len(steps),)
+        return Chain(inner.root, inner.device, prefixes, depths, steps, inner.end, inner.missing - 1)
+
+    def _root(self, cursor: Cursor, group: str, pointer: bool) -> Chain:
+        bare = clang.bare(cursor)
+        device = ""
+        if bare.kind == CursorKind.DECL_REF_EXPR and bare.spelling in self.dialect.devices:
+            referenced = bare.referenced
+            if referenced.semantic_parent.kind == CursorKind.TRANSLATION_UNIT:  # not a local of the same name
+                device = bare.spelling
+        return Chain(cursor, device, (Prefix(cursor, pointer, group),), (0,), (), None, 0)
+
+
+def _is_deref(cursor: Cursor) -> bool:
+    return cursor.kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*"

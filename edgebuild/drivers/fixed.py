@@ -1,0 +1,331 @@
+"""Layouts that silicon has fixed: fields of the source found in a CMSIS-SVD or SystemRDL file.
+
+An overlay beside the file (`chip.overlay.yaml` for `chip.svd`) says what the file does not:
+
+    fields:
+      GPIO.CTRL.EN: {plain: true}            # a stored value and nothing else
+      "GPIO.*.DONE": {rse: [self], back: "0"}  # patterns of PERIPHERAL.REGISTER.FIELD
+
+SVD does not say which fields are plain, so without an overlay all are volatile: no access is merged or left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+from edgebuild.drivers import clang
+from edgebuild.drivers.dialect import Child, Device, Dialect, Field, FieldId, Group
+from edgebuild.drivers.layout import Bus, GroupLayout, Layout, Register, Slot, Sub
+from edgebuild.drivers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap
+from edgebuild.drivers.simplify import Leaf, Shape, Shapes
+from edgebuild.errors import did_you_mean, fail
+
+OVERLAY_KEYS = ("plain", "volatile", "rse", "wse", "access", "back")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    dialect: Dialect
+    layout: Layout
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where one element of a leaf lies: bytes from the device's base."""
+
+    offset: int
+    found: Found
+    block: Block
+
+
+def read_map(path: Path) -> RegisterMap:
+    from edgebuild.drivers.rdl import read_rdl
+    from edgebuild.drivers.svd import read_svd
+
+    if path.suffix.lower() == ".rdl":
+        return read_rdl(path)
+    if path.suffix.lower() in (".svd", ".xml"):
+        return read_svd(path)
+    raise fail(f"'{path.suffix}' is not a register description", file=str(path), hints=["use .svd or .rdl"])
+
+
+def fix(path: Path, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
+    """Raises EdgebuildError if a field is not in the file, has another width there, or lies irregularly."""
+    map_ = read_map(path)
+    overlay_file = path.with_suffix(".overlay.yaml")
+    overlay = _read_overlay(overlay_file) if overlay_file.is_file() else {}
+    fixer = _Fixer(path, map_, overlay, dialect, shapes)
+    groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
+    size = sum(groups[d.group].size for d in dialect.devices.values())
+    fields = fixer.fields
+    new = {
+        g.name: Group(
+            g.name, tuple(fields.get(m.id, m) if isinstance(m, Field) else m for m in g.members), g.where, g.extent
+        )
+        for g in dialect.groups.values()
+    }
+    files = [str(path), *([str(overlay_file)] if overlay else [])]
+    layout = Layout(groups, bus, "fixed", True, 0, 0, size)
+    return Fixed(Dialect(new, dialect.devices, dialect.cursors), layout, tuple(files))
+
+
+class _Fixer:
+    def __init__(
+        self, path: Path, map_: RegisterMap, overlay: Mapping[str, dict[str, Any]], dialect: Dialect, shapes: Shapes
+    ) -> None:
+        self.path, self.map, self.overlay, self.dialect, self.shapes = path, map_, overlay, dialect, shapes
+        self.fields: dict[FieldId, Field] = {}
+        self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
+        self.finders = {name: Finder(block) for name, block in self.blocks.items()}
+        self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def _block(self, device: Device) -> Block:
+        for block in self.map.blocks:
+            if block.base == device.address:
+                return block
+        for block in self.map.blocks:
+            if device.name.lower() == block.name.lower():
+                return block
+        if len(self.map.blocks) == 1:
+            return self.map.blocks[0]
+        at = device.where
+        near = did_you_mean(device.name.upper(), [b.name for b in self.map.blocks])
+        raise fail(
+            f"device '{device.name}': {self.path.name} has nothing at {device.address:#x}{near}",
+            file=at.file,
+            line=at.line,
+            column=at.column,
+        )
+
+    # ---- instances
+
+    def instances(self, group: str) -> Iterator[tuple[Device, tuple[str, ...]]]:
+        """The ways to a group: each device that has it, and the path there."""
+        for device in self.dialect.devices.values():
+            yield from ((device, words) for words in self._ways(device.group, group, ()))
+
+    def _ways(self, at: str, group: str, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        if at == group:
+            yield words
+        for part in self.shapes.groups[at].parts:
+            for index in product(*(range(n) for n in part.dims)):
+                yield from self._ways(part.group, group, (*words, *_words(part.name, index)))
+
+    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Spot:
+        found = self.finders[device.name].find(words)
+        if len(found) != 1:
+            cursor = self.dialect.cursors[leaf.field]
+            at = clang.place(cursor.location)
+            name = ".".join((self.blocks[device.name].name, *words))
+            registers = {f"{f.register.full_name}.{f.field.name}" for f in found}
+            text = f"'{name}' fits more than one field" if found else f"'{name}' is not in {self.path.name}"
+            known = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
+            near = "" if found else did_you_mean("_".join(words), known)
+            raise fail(text + near, file=at.file, line=at.line, column=at.column, hints=sorted(registers))
+        spot = Spot(found[0].register.offset, found[0], self.blocks[device.name])
+        self._check(spot, leaf)
+        return spot
+
+    def _check(self, spot: Spot, leaf: Leaf) -> None:
+        info, at = spot.found.field, clang.place(self.dialect.cursors[leaf.field].location)
+        for register, error in self.map.mistakes:
+            if register == spot.found.register.name:
+                raise error
+        if info.width != leaf.width:
+            raise fail(
+                f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}",
+                file=at.file,
+                line=at.line,
+                column=at.column,
+                hints=[f"use {'bit' if info.width == 1 else f'uint{info.width}'}"],
+            )
+
+    # ---- layouts
+
+    def group(self, shape: Shape) -> GroupLayout:
+        ways = list(self.instances(shape.group))
+        if not ways:
+            raise fail(
+                f"no device has a group '{shape.group}'",
+                file=self.dialect.groups[shape.group].where.file,
+                line=self.dialect.groups[shape.group].where.line,
+            )
+        layouts = {way: self._instance(shape, *way) for way in ways}
+        first = layouts[ways[0]]
+        for way, other in layouts.items():
+            if [(r.offset, r.slots) for r in other] != [(r.offset, r.slots) for r in first]:
+                at = self.dialect.groups[shape.group].where
+                mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
+                raise fail(
+                    f"'{mine}' is laid out unlike '{its}'",
+                    file=at.file,
+                    line=at.line,
+                    column=at.column,
+                    hints=[f"a pointer to '{shape.group}' needs one layout for all"],
+                )
+        subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
+        return GroupLayout(shape.group, self._size(shape, ways, first, subs), tuple(first), subs)
+
+    def _instance(self, shape: Shape, device: Device, words: tuple[str, ...]) -> list[Register]:
+        """The registers of one instance, with offsets from the instance's own base."""
+        spots: list[tuple[Leaf, list[Spot]]] = []
+        for leaf in shape.leaves:
+            path = tuple(w for name, index in leaf.path for w in _words(name, index))
+            indices = product(*(range(n) for n in leaf.dims))
+            spots.append((leaf, [self.spot(device, (*words, *path, *map(str, i)), leaf) for i in indices]))
+        inner = [self.bases[(device.name, (*words, *_words(p.name, (0,) * len(p.dims))))] for p in shape.parts]
+        base = min([s[0].offset for _, s in spots] + inner, default=0) if words else 0
+        self.bases[(device.name, words)] = base
+        registers: dict[str, Register] = {}
+        for leaf, places in spots:
+            self._add(registers, leaf, places, base, device, inner=bool(words))
+        return sorted(registers.values(), key=lambda r: (r.offset, r.name))
+
+    def _add(
+        self, registers: dict[str, Register], leaf: Leaf, spots: list[Spot], base: int, device: Device, inner: bool
+    ) -> None:
+        info = spots[0].found.register
+        steps = {b.offset - a.offset for a, b in pairwise(spots)}
+        shifts = {b.found.field.lsb - a.found.field.lsb for a, b in pairwise(spots)}
+        if len(steps) > 1 or len(shifts) > 1 or (steps and shifts and 0 not in (*steps, *shifts)):
+            at = clang.place(self.dialect.cursors[leaf.field].location)
+            raise fail(
+                f"the elements of '{leaf.name}' are not at equal distances",
+                file=at.file,
+                line=at.line,
+                column=at.column,
+            )
+        packed = shifts.pop() if shifts else 0
+        stride = steps.pop() if steps else 0
+        name = info.name if inner else info.full_name
+        name = name if not leaf.dims or packed else f"{name}_array"
+        if name not in registers:
+            slots = [self._slot(f, info, spots[0].block) for f in info.fields or (_whole(info),)]
+            if packed:
+                slots = [s for s in slots if s.name not in {s.found.field.name for s in spots[1:]}]
+            registers[name] = Register(
+                name,
+                info.offset - base,
+                info.bits,
+                tuple(slots),
+                len(spots) if stride else 1,
+                stride,
+                info.reset,
+                leaf.dims if stride else (),
+            )
+        register = registers[name]
+        mine = spots[0].found.field.name
+        slots = [
+            replace(s, name=leaf.name, field=leaf.field, stride=packed) if s.name == mine and not s.field else s
+            for s in register.slots
+        ]
+        registers[name] = replace(register, slots=tuple(slots))
+        slot = next(s for s in slots if s.name == leaf.name)
+        self._note(leaf.field, slot, spots[0], device)
+
+    def _slot(self, info: FieldInfo, register: RegisterInfo, block: Block) -> Slot:
+        over = self._overlay(block, register, info)
+        plain = over.get("plain", False)
+        access = str(over.get("access", info.access))
+        volatile = bool(over.get("volatile", (info.volatile or not info.known) and not plain))
+        back = str(over.get("back", "keep" if plain else info.back))
+        sensitive = ("self" in over.get("rse", ())) or (bool(info.read_action) and not plain)
+        return Slot(info.name, info.lsb, info.width, None, access, back, sensitive, volatile)
+
+    def _overlay(self, block: Block, register: RegisterInfo, info: FieldInfo) -> dict[str, Any]:
+        name = f"{block.name}.{register.full_name}.{info.name}"
+        found: dict[str, Any] = {}
+        for pattern, words in self.overlay.items():
+            if fnmatchcase(name, pattern):
+                found.update(words)
+        return found
+
+    def _note(self, id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
+        """What the file says of the field, added to what the source says."""
+        old = self.fields.get(id, self.dialect.field(id))
+        over = self._overlay(spot.block, spot.found.register, spot.found.field)
+        info, rse, wse = spot.found.field, set(old.rse), set(old.wse)
+        if slot.sensitive or "self" in over.get("rse", ()):
+            rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
+        if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in over.get("wse", ()):
+            wse |= {id}
+        self.fields[id] = replace(old, rse=frozenset(rse), wse=frozenset(wse), volatile=old.volatile or slot.volatile)
+
+    def _all(self, group: str) -> set[FieldId]:
+        found: set[FieldId] = set()
+        for m in self.dialect.groups[group].members:
+            found |= self._all(m.group) if isinstance(m, Child) else {m.id}
+        return found
+
+    def _sub(self, name: str, group: str, dims: tuple[int, ...], ways: list[tuple[Device, tuple[str, ...]]]) -> Sub:
+        device, words = ways[0]
+        base = self.bases[(device.name, words)]
+        places = [self.bases[(device.name, (*words, *_words(name, i)))] for i in product(*(range(n) for n in dims))]
+        steps = {b - a for a, b in pairwise(places)}
+        if len(steps) > 1:
+            at = self.dialect.groups[group].where
+            raise fail(
+                f"the elements of '{name}' are not at equal distances", file=at.file, line=at.line, column=at.column
+            )
+        return Sub(name, group, places[0] - base, steps.pop() if steps else 0, dims)
+
+    def _size(
+        self, shape: Shape, ways: list[tuple[Device, tuple[str, ...]]], registers: list[Register], subs: tuple[Sub, ...]
+    ) -> int:
+        """The distance of the elements where the group is in an array; else what it covers."""
+        strides = set()
+        for g in self.shapes.groups.values():
+            for part in g.parts:
+                if part.group == shape.group and part.dims:
+                    device, words = next(iter(self.instances(g.group)))
+                    places = [
+                        self.bases[(device.name, (*words, *_words(part.name, i)))]
+                        for i in product(*(range(n) for n in part.dims))
+                    ]
+                    strides |= {b - a for a, b in pairwise(places)}
+        if len(strides) > 1:
+            at = self.dialect.groups[shape.group].where
+            raise fail(
+                f"arrays of '{shape.group}' have different distances", file=at.file, line=at.line, column=at.column
+            )
+        if strides:
+            return strides.pop()
+        ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
+        ends += [s.offset + max(s.stride, 4) for s in subs]
+        return max(ends, default=4)
+
+
+def _whole(register: RegisterInfo) -> FieldInfo:
+    return FieldInfo(register.name, 0, register.bits, register.access)
+
+
+def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:
+    return (name + "".join(f"[{i}]" for i in index),)
+
+
+def _read_overlay(path: Path) -> dict[str, dict[str, Any]]:
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise fail(f"not YAML: {error.problem}", file=str(path), line=mark.line + 1 if mark else 0) from error
+    fields = data.get("fields") if isinstance(data, dict) else None
+    if not isinstance(fields, dict):
+        raise fail("an overlay is a map with the key 'fields'", file=str(path))
+    for name, words in fields.items():
+        for key in words if isinstance(words, dict) else [str(words)]:
+            if key not in OVERLAY_KEYS:
+                raise fail(
+                    f"'{name}': unknown key '{key}'{did_you_mean(key, OVERLAY_KEYS)}",
+                    file=str(path),
+                    hints=["known: " + ", ".join(OVERLAY_KEYS)],
+                )
+    return fields

@@ -1,0 +1,76 @@
+"""The stages, each with its own value: Source -> Cdfg -> Shapes -> Conflicts -> Layout -> Merged -> products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebuild.artifacts import Artifact
+from edgebuild.drivers import fixed, products
+from edgebuild.drivers.cdfg import Cdfg
+from edgebuild.drivers.conflicts import Conflicts, find_conflicts
+from edgebuild.drivers.dialect import Dialect
+from edgebuild.drivers.layout import Bus, Layout
+from edgebuild.drivers.merge import Merged, hazards, merge
+from edgebuild.drivers.optimize import optimize
+from edgebuild.drivers.simplify import Shapes, simplify
+from edgebuild.drivers.sources import Source, read_sources
+from edgebuild.drivers.verify import check
+from edgebuild.drivers.walk import read_functions
+from edgebuild.errors import Diagnostic, EdgebuildError, fail
+from edgebuild.request import DriverRequest
+
+# Buses that take an access to a part of a register. All others get whole words: a byte store to a bus without byte
+# strobes destroys the rest of the word.
+BYTE_BUSES = ("riscv-virt", "host")
+TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": "thumbv7m-none-eabi"}
+
+
+@dataclass(frozen=True)
+class Driver:
+    """All stages of one driver."""
+
+    request: DriverRequest
+    source: Source
+    dialect: Dialect  # with what a register description says of the fields
+    cdfg: Cdfg
+    shapes: Shapes
+    conflicts: Conflicts
+    layout: Layout
+    merged: Merged
+    warnings: tuple[Diagnostic, ...]
+    files: tuple[str, ...]  # all that was read
+
+
+def compile_driver(request: DriverRequest, isa: str = "rv32imc") -> tuple[tuple[Artifact, ...], Driver]:
+    """The products and the stages. Raises EdgebuildError if a source, a layout or the request is wrong."""
+    driver = analyse(request, isa)
+    return products.produce(driver.request.name, driver), driver
+
+
+def analyse(request: DriverRequest, isa: str = "rv32imc") -> Driver:
+    bus = Bus(request.width, request.target in BYTE_BUSES)
+    source = read_sources(request.sources, TRIPLES.get(isa[:4], TRIPLES["arm"]))
+    dialect = source.dialect
+    cdfg = read_functions(source.unit, dialect)
+    shapes = simplify(dialect, cdfg)
+    files = list(source.files)
+    way, _, file = request.layout.partition(":")
+    if way == "fixed" and file:
+        found = fixed.fix(Path(file), dialect, shapes, bus)
+        dialect, layout = found.dialect, found.layout
+        files += found.files
+        conflicts = find_conflicts(dialect, cdfg, shapes)
+    elif request.layout in ("optimize", "heuristic"):
+        conflicts = find_conflicts(dialect, cdfg, shapes)
+        layout = optimize(dialect, shapes, conflicts, bus, exact=request.layout == "optimize")
+    else:
+        raise fail(f"layout '{request.layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE"])
+    merged = merge(dialect, cdfg, shapes, layout, conflicts)
+    errors, warnings = hazards(dialect, cdfg, merged)
+    if errors:
+        raise EdgebuildError(*errors)
+    check(dialect, cdfg, merged)
+    return Driver(
+        request, source, dialect, cdfg, shapes, conflicts, layout, merged, (*cdfg.warnings, *warnings), tuple(files)
+    )

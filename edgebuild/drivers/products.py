@@ -1,0 +1,55 @@
+"""What a driver becomes: C, headers, register descriptions and the report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebuild.artifacts import Artifact
+from edgebuild.drivers import export, report
+from edgebuild.drivers.clang import SUPPORT
+from edgebuild.drivers.hal import LICENCE, Hal, support_structs
+from edgebuild.drivers.rewrite import rewrite
+from edgebuild.target import hal_dir
+
+if TYPE_CHECKING:
+    from edgebuild.drivers.pipeline import Driver
+
+
+def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
+    hal = Hal(driver.layout)
+    body = rewrite(driver.source.unit, driver.dialect, driver.cdfg, driver.merged, hal)
+    files = {
+        ".c": f'{LICENCE}#include "{name}_hal.h"\n' + _relative(body, driver.source.texts),
+        "_hal.h": _hal_header(name, hal),
+        "_regs.h": export.c_header(name, driver),
+        "_systemc.h": export.systemc(name, driver),
+        ".svd": export.svd(name, driver),
+        ".rdl": export.rdl(name, driver),
+        "_report.json": report.as_json(name, driver),
+        "_report.txt": report.as_text(name, driver),
+    }
+    return tuple(Artifact(name + suffix, text.encode()) for suffix, text in files.items())
+
+
+def _relative(text: str, paths: tuple[str, ...]) -> str:
+    """`#line` with the files' bare names: the same bytes wherever the sources lie."""
+    known = set(paths)
+
+    def shorten(match: re.Match[str]) -> str:
+        return f'#line {match[1]} "{Path(match[2]).name}"' if match[2] in known else match[0]
+
+    return re.sub(r'^#line (\d+) "([^"\n]+)"$', shorten, text, flags=re.M)
+
+
+def _hal_header(name: str, hal: Hal) -> str:
+    guard = f"{name.upper()}_HAL_H"
+    support = (hal_dir() / "include" / SUPPORT).read_text()
+    support = re.sub(r"[ \t]*/\*.*?\*/", "", support, flags=re.S).strip()
+    return (
+        f"{LICENCE}#ifndef {guard}\n#define {guard}\n\n"
+        f"/* The words of the dialect, as plain C. */\n{support}\n"
+        f"/* Groups inside of groups at their places. Fields are reached through the functions below. */\n"
+        f"{support_structs(hal.layout)}\n{hal.text()}\n#endif\n"
+    )

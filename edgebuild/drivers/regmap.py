@@ -1,0 +1,127 @@
+"""Register descriptions: what CMSIS-SVD and SystemRDL files say, in one form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from edgebuild.errors import EdgebuildError
+
+NEUTRAL = {
+    "oneToClear": "0",
+    "oneToSet": "0",
+    "oneToToggle": "0",
+    "zeroToClear": "1",
+    "zeroToSet": "1",
+    "zeroToToggle": "1",
+    "clear": "never",
+    "set": "never",
+    "modify": "never",
+}
+
+
+@dataclass(frozen=True)
+class FieldInfo:
+    """`modified`: what a write does (words of SVD's modifiedWriteValues), "" if it stores. `known`: whether the file
+    says all there is to say, so that a field without effects is plain; SVD never does."""
+
+    name: str
+    lsb: int
+    width: int
+    access: str = "rw"  # "rw", "r", "w"
+    modified: str = ""
+    read_action: str = ""
+    volatile: bool = False
+    known: bool = False
+
+    @property
+    def back(self) -> str:
+        """What a write of a neighbour may write here: "keep", "0", "1" or "never"."""
+        if self.modified:
+            return NEUTRAL[self.modified]
+        return "0" if self.access == "r" else "keep"
+
+
+@dataclass(frozen=True)
+class RegisterInfo:
+    """`scope` has the clusters around the register; `offset` counts from the block's base."""
+
+    name: str
+    offset: int
+    bits: int
+    fields: tuple[FieldInfo, ...]
+    scope: tuple[str, ...] = ()
+    access: str = "rw"
+    reset: int = 0
+    alternate: bool = False  # another view of an address that has one already
+
+    @property
+    def full_name(self) -> str:
+        return "_".join((*self.scope, self.name))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A peripheral."""
+
+    name: str
+    base: int
+    registers: tuple[RegisterInfo, ...]
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class RegisterMap:
+    """`mistakes`: registers with fields that overlap or leave the register, as vendors' files have them, with what to
+    say to whoever uses such a register."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    mistakes: tuple[tuple[str, EdgebuildError], ...] = field(default=(), compare=False)
+
+
+def normal(words: Iterable[str]) -> str:
+    """Names that differ only in case, `_` and brackets are the same: `CH[0].CTRL`, `CH0_CTRL`."""
+    return re.sub(r"[^A-Z0-9]", "", "".join(words).upper())
+
+
+@dataclass(frozen=True)
+class Found:
+    register: RegisterInfo
+    field: FieldInfo
+
+
+class Finder:
+    """Finds a field of a block by its path in the source: REGISTER.FIELD, REGISTER_FIELD, or the bare name."""
+
+    def __init__(self, block: Block) -> None:
+        self.exact: dict[str, list[Found]] = {}
+        self.scoped: dict[str, list[Found]] = {}
+        self.register: dict[str, list[Found]] = {}
+        self.bare: dict[str, list[Found]] = {}
+        for register in block.registers:
+            fields = register.fields or (FieldInfo(register.name, 0, register.bits, register.access),)
+            for f in fields:
+                found = Found(register, f)
+                self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(found)
+                self.scoped.setdefault(normal((*register.scope, f.name)), []).append(found)
+                self.bare.setdefault(normal((f.name,)), []).append(found)
+                if len(fields) == 1:
+                    self.register.setdefault(normal((*register.scope, register.name)), []).append(found)
+
+    def find(self, words: tuple[str, ...]) -> list[Found]:
+        """All fields of this name; one if the name is good."""
+        whole = normal(words)
+        best: list[Found] = []
+        for table, key in (
+            (self.exact, whole),
+            (self.scoped, whole),
+            (self.register, whole),
+            (self.bare, normal(words[-1:])),
+        ):
+            found = list(dict.fromkeys(table.get(key, ())))
+            if len(found) == 1:
+                return found
+            best = best or found
+        return best

@@ -1,0 +1,103 @@
+"""Kernels for cores without vector or dual multiplies (RV32, Cortex-M0 and M3): register blocks in plain C.
+
+A block of P pixels by B channels loads P + B bytes for P * B multiply-accumulates; how large it may be is a question
+of registers. Where a window does not lie in one piece in memory, the pixels under it are copied side by side first.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ..ir import Array
+from .base import Constant, Form, Kernel
+from .sum_variants import Maker
+from .sums import Sums, shape_of
+
+MOST_TAPS = 16  # of a depthwise window that is held in registers
+
+
+def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
+    """How sums become results, with the constants it takes: "relu" in one shift, "general" by eb_requantize.
+
+    relu: (high(4 x M) + rounding) >> shift, with the zero point inside of the rounding. Exact where the result is
+    clamped at the zero point or above, 4 x stays in int32, and the second shift is over at least one bit.
+    """
+    scaled = np.abs(s.y_zero) * 2.0 ** (s.right + 1.0) < 2.0**30
+    if s.rectified and s.shifts_right and bool(scaled.all()) and bool((s.bound < 2**29).all()) and s.right.max() < 30:
+        rounding = 1 + 2**s.right + (s.y_zero * 2 ** (s.right + 1))
+        constants = (("rounding", rounding.astype(np.int32)), ("shift", (s.right + 1).astype(np.int8)))
+        return "relu", (_multiplier(s), *(Constant(name, data) for name, data in constants))
+    return "general", (_multiplier(s), Constant("shift", (-s.right).astype(np.int8), "left if positive"))
+
+
+def _multiplier(s: Sums) -> Constant:
+    return Constant("multiplier", s.mantissa.astype(np.int32), "Q0.31")
+
+
+def packed(weights: Array, block: int) -> Array:
+    """Weights K x taps in the order of reading: for each block of channels, tap by tap, a byte for each channel."""
+    k, taps = weights.shape
+    return np.ascontiguousarray(weights.reshape(k // block, block, taps).transpose(0, 2, 1))
+
+
+def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> Kernel | None:
+    """`pixels` x `channels` sums in registers; a single pixel takes twice the channels."""
+    (_, width, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    if not s.fits or (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
+        return None
+    count = ow if form.rolled else oh * ow
+    p = min(pixels, count if s.pointwise else ow)
+    wanted = channels * 2 if p == 1 else channels
+    block = next(b for b in (8, 4, 2, 1) if b <= wanted and k % b == 0)
+    taps = fh * fw * c
+    ends, rest = finish(s)
+    shape = shape_of(s, form) | {
+        "pixels": p, "block": block, "taps": taps, "unroll": next(u for u in (4, 2, 1) if taps % u == 0),
+        "count": count, "pointwise": s.pointwise, "finish": ends, "run": fw * c,
+    }  # fmt: skip
+    constants = (Constant("w", packed(s.weights.reshape(k, -1), block), "by blocks of channels"),
+                 Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
+    scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
+    scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
+    per_mac = 2 + (p + block) / (p * block)
+    cost = count * (k * (taps * per_mac + 14) + (0 if s.pointwise else 5 * taps))
+    return Kernel(
+        "conv_blocks.c.j2", stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
+        scratch=0 if s.pointwise else p * taps, variant=f"{p} pixels x {block} channels", estimate=cost,
+    )  # fmt: skip
+
+
+def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """One channel at a time, its weights in registers, from a plane with the padding around it."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    if not s.fits or c != k or fh * fw > MOST_TAPS:
+        return None
+    reach = (fh - 1) * s.dilation[0] + 1
+    rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
+    columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
+    ends, rest = finish(s)
+    offsets = tuple(fy * s.dilation[0] * columns + fx * s.dilation[1] for fy in range(fh) for fx in range(fw))
+    shape = shape_of(s, form) | {
+        "rows": rows, "columns": columns, "offsets": offsets, "finish": ends, "fill": min(h, rows - s.pad[0]),
+    }  # fmt: skip
+    taps = s.weights.reshape(k, -1)
+    constants = (Constant("w", np.ascontiguousarray(taps), "by channel"),
+                 Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
+    scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
+    made = ow if form.rolled else oh * ow
+    cost = c * (4 * rows * w + made * (3 * fh * fw + 14))
+    return Kernel(
+        "depthwise_plane.c.j2", stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
+        scratch=rows * columns, variant="plane", estimate=cost,
+    )  # fmt: skip
+
+
+RV32, M3, M0 = frozenset({"rv32"}), frozenset({"armv7-m"}), frozenset({"armv6-m"})
+CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
+    (RV32, partial(convolution, 4, 4)),
+    (M3, partial(convolution, 2, 4)),
+    (M0, partial(convolution, 2, 2)),
+)
+DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = tuple((core, depthwise) for core in (RV32, M3, M0))

@@ -1,0 +1,267 @@
+"""Layouts and products: the optimiser, the headers and descriptions, diagnostics, and what a bench must not lose."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from edgebuild.drivers.pipeline import Driver, analyse, compile_driver
+from edgebuild.drivers.rdl import read_rdl
+from edgebuild.drivers.svd import read_svd
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import DriverRequest, driver_outputs
+from tests import bench_drivers
+from tests.conftest import run
+from tests.drivers import fixed7
+from tests.drivers.machine import build
+from tests.drivers.scenarios import GPIO, SPI
+
+HEURISTIC = (
+    """bfGroup G { uint8 a; uint8 b; uint8 c; uint8 d; uint8 e; uint8 f; };
+make_device(G, g, 0x40000000);
+"""
+    + "".join(f"void f{i}(void) {{ g->d = 1; g->e = 2; }}\n" for i in range(5))
+    + """
+void m0(void) { g->a = 1; g->b = 2; g->c = 3; } void m1(void) { g->a = 1; g->b = 2; g->c = 3; }
+void k0(void) { g->a = 1; g->c = 3; } void k1(void) { g->a = 1; g->c = 3; }
+"""
+)
+
+
+def make(folder: Path, text: str, layout: str = "optimize", target: str = "pulpino") -> Driver:
+    file = folder / "x.c"
+    file.write_text(text)
+    return analyse(DriverRequest((file,), "x", target, layout))
+
+
+def bins(driver: Driver, group: str = "G") -> set[frozenset[str]]:
+    return {frozenset(s.name for s in r.slots) for r in driver.layout.groups[group].registers}
+
+
+def test_heuristic_places_combinations_by_use(tmp_path: Path) -> None:
+    """The thesis' example: {d, e} is used most, then {a, b, c} before {a, c}."""
+    driver = make(tmp_path, HEURISTIC, "heuristic")
+    assert {frozenset("abc"), frozenset("de"), frozenset("f")} <= bins(driver)
+
+
+def test_exact_is_never_worse_and_proves_it(tmp_path: Path) -> None:
+    exact, heuristic = make(tmp_path, HEURISTIC), make(tmp_path, HEURISTIC, "heuristic")
+    assert exact.layout.optimal and exact.layout.cost == exact.layout.bound
+    assert exact.layout.cost <= heuristic.layout.cost
+    assert list(exact.layout.curve) == sorted(exact.layout.curve, key=lambda p: -p[0])
+
+
+def test_exact_agrees_with_enumeration(tmp_path: Path) -> None:
+    """All partitions of five fields, by brute force."""
+    from edgebuild.drivers.optimize import _problems, group_uses, solve
+
+    text = """bfGroup G { uint8 a; uint8 b; uint16 c; uint4 d; uint20 e; };
+    make_device(G, g, 0x40000000);
+    void p(void) { g->a = 1; g->b = 2; } void q(void) { g->a = 1; g->b = 2; g->c = 3; g->d = 1; }
+    int r(void) { return g->c + g->d + g->e; } void s(void) { g->e = 1; g->d = 2; } void t(void) { g->b = 1; }
+    """
+    driver = make(tmp_path, text)
+    uses = group_uses(driver.conflicts)["G"]
+    for problem in _problems(driver.shapes.groups["G"], uses, driver.dialect, driver.layout.bus):
+        best = min(problem.accesses(p) for p in partitions(problem.leaves) if fits(p, 32))
+        assert problem.accesses(solve(problem, exact=True).bins) == best
+
+
+def partitions(items):  # type: ignore[no-untyped-def]
+    if not items:
+        yield ()
+        return
+    first, rest = items[0], items[1:]
+    for p in partitions(rest):
+        yield ((first,), *p)
+        for i, part in enumerate(p):
+            yield (*p[:i], (first, *part), *p[i + 1 :])
+
+
+def fits(bins_, width: int) -> bool:  # type: ignore[no-untyped-def]
+    return all(sum(leaf.width for leaf in b) <= width for b in bins_)
+
+
+@pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
+def test_descriptions_say_what_the_header_says(target: str, tmp_path: Path) -> None:
+    for source in (GPIO, SPI):
+        artifacts, driver = compile_driver(DriverRequest((source,), "n", target))
+        files = {a.name: a.data.decode() for a in artifacts}
+        assert tuple(files) == driver_outputs("n")
+        for name in ("n.svd", "n.rdl"):
+            (tmp_path / name).write_text(files[name])
+        svd_map, rdl_map = read_svd(tmp_path / "n.svd"), read_rdl(tmp_path / "n.rdl")
+        header = dict(re.findall(r"#define (\w+) (0x[0-9A-F]+|\d+)u", files["n_regs.h"]))
+        for device, block, other in zip(driver.dialect.devices.values(), svd_map.blocks, rdl_map.blocks, strict=True):
+            assert int(header[f"N_{device.name.upper()}_BASE"], 0) == block.base == other.base
+            places = [
+                {(r.offset, f.lsb, f.width, f.name) for r in b.registers for f in r.fields} for b in (block, other)
+            ]
+            assert places[0] == places[1]
+            group = driver.layout.groups[device.group]
+            for r in group.registers:
+                for s in r.slots:
+                    word = f"N_{device.group}_{s.name}".upper()
+                    suffix = "_0" if r.dims else ""
+                    assert (
+                        int(header[f"{word}_OFFSET"], 0),
+                        int(header[f"{word}_SHIFT"]),
+                        int(header[f"{word}_WIDTH"]),
+                        s.name + suffix,
+                    ) in places[0]
+            names = re.findall(r'{"(\w+)", 0x', files["n_systemc.h"])
+            assert {n for *_, n in places[0]} <= {n.split("_", 2)[-1] if n.startswith("pads_") else n for n in names}
+
+
+@pytest.mark.needs("g++")
+def test_systemc_header_compiles_alone(tmp_path: Path) -> None:
+    for name, source in (("gpio", GPIO), ("spi", SPI)):
+        artifacts, _ = compile_driver(DriverRequest((source,), name, "pulpino"))
+        (tmp_path / f"{name}_systemc.h").write_bytes(next(a.data for a in artifacts if a.name.endswith("_systemc.h")))
+    (tmp_path / "x.cpp").write_text(
+        '#include "gpio_systemc.h"\n#include "spi_systemc.h"\n'
+        "static_assert(gpio_regs::gpio_device::fields[gpio_regs::gpio_device::pads_31_out_index].lsb == 0);\n"
+        "int main() { return int(spi_regs::spi_device::field_count) - 21; }\n"
+    )
+    run("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "x.cpp", "-o", "x", cwd=tmp_path)
+    run(tmp_path / "x")
+
+
+def test_same_bytes_from_any_folder(tmp_path: Path) -> None:
+    made = []
+    for folder in (tmp_path / "a", tmp_path / "much" / "deeper"):
+        folder.mkdir(parents=True)
+        for file in (GPIO, GPIO.with_name("pulpino_gpio.bf.h"), GPIO.with_name("pulpino_gpio.h")):
+            (folder / file.name).write_text(file.read_text())
+        made.append([a.data for a in compile_driver(DriverRequest((folder / GPIO.name,), "n", "pulpino"))[0]])
+        assert not any(str(tmp_path).encode() in data for data in made[-1])
+    assert made[0] == made[1]
+
+
+def test_lines_stay_where_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "x.c"
+    file.write_text(
+        "bfGroup G {\n    bit a;\n    bit b;\n};\nmake_device(G, g,\n            0x40000000);\nvoid t(void)\n{\n"
+        "    g->a = /* here */\n        1;\n    g->b = 0; // there\n}\nint after;\n"
+    )
+    artifacts, _ = compile_driver(DriverRequest((file,), "x", "pulpino"))
+    lines = artifacts[0].data.decode().split('#line 1 "x.c"\n')[1].splitlines()
+    original = file.read_text().splitlines()
+    assert lines.index("int after;") == original.index("int after;")
+    assert "// there" in lines[10] and len(lines) == len(original)
+
+
+def test_report_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "x.c"
+    file.write_text(
+        "bfGroup G { bit a; bit b; };\nmake_device(G, g, 0x40000000);\nextern void delay(void);\n"
+        "void t(void) { g->a = 1; delay(); g->b = 1; }\nvoid u(void) { g->a = 1; g->b = 0; }\n"
+    )
+    artifacts, _ = compile_driver(DriverRequest((file,), "x", "pulpino"))
+    report = json.loads(next(a.data for a in artifacts if a.name == "x_report.json"))
+    assert [k for k in report["kept_apart"] if "delay()" in k["why"] and k["where"].startswith("x.c:4")]
+    assert [f["name"] for f in report["functions"]] == ["t", "u"]
+
+
+WRONG = {
+    "syntax": ("int f( { }", "1:8: error: expected parameter declarator"),
+    "rse": ("bfGroup G { bit rse(b) a; };", "1:21: error: rse target 'b' is not a field of group 'G'"),
+    "wse group": ("bfGroup G { bit wse(Q::b) a; };", "no group 'Q'"),
+    "cyclic": ("bfGroup G { bfGroup G g; };", "1:23: error: field has incomplete type 'struct G'"),
+    "one address": (
+        "bfGroup G { bit a; };\nmake_device(G, x, 0x1000);\nmake_device(G, y, 0x1000);",
+        "3:1: error: device 'y' is at 0x1000",
+    ),
+    "address": (
+        "bfGroup G { bit a; };\nmake_device(G, x, 0x1000);\nvoid *p(void) { return &x->a; }",
+        "3:24: error: a bit field has no address",
+    ),
+    "copy": ("bfGroup G { bit a; };\nvoid p(bfGroup G *x, bfGroup G *y) { *x = *y; }", "2:38: error: a group"),
+    "by value": (
+        "bfGroup G { bit a; };\nvoid p(bfGroup G x) { x.a = 1; }",
+        "cannot be a variable or be passed by value",
+    ),
+    "type": ("bfGroup G { float a; };", "1:19: error: 'float' is not a type of a bit field"),
+    "goto": ("void p(void) { void *q = &&l; goto *q; l:; }", "the address of a label is not supported"),
+    "asm": (
+        'bfGroup G { bit a; };\nmake_device(G, x, 0x1000);\nvoid p(void) { __asm__("" :: "r"(x)); }',
+        "cannot use a group",
+    ),
+    "cast": ("bfGroup G { bit a; };\nmake_device(G, x, 0x1000);\nint p(void) { return *(int *)x; }", "this cast takes"),
+    "index": (
+        "bfGroup G { bit a[4]; };\nmake_device(G, x, 0x1000);\nint p(void) { return x->a[4]; }",
+        "index 4 of 'a' is not in 0..3",
+    ),
+    "array": ("bfGroup G { bit a[4]; };\nmake_device(G, x, 0x1000);\nvoid *p(void) { return x->a; }", "has no address"),
+    "variable": ("bfGroup G { bit a; } g;", "cannot be a variable"),
+    "no name": ("typedef bfGroup { bit a; } G;", "a group needs a name"),
+    "setjmp": ("int setjmp(int *);\nint p(int *b) { return setjmp(b); }", "is not supported"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_mistakes_are_told(what: str, tmp_path: Path) -> None:
+    text, expected = WRONG[what]
+    with pytest.raises(EdgebuildError) as caught:
+        make(tmp_path, text + "\n")
+    message = str(caught.value)
+    assert expected in message
+    assert message.startswith(f"{tmp_path}/x.c:") and "^" in message
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc", "arm-none-eabi-gcc")
+def test_bars(tmp_path: Path) -> None:
+    before, after = bench_drivers.measure(tmp_path)
+    assert (before["g100_accesses"], before["s25_accesses"]) == (100, 25)
+    for key, (*_, bar) in bench_drivers.THESIS.items():
+        if bar is not None:
+            assert after[key] <= bar, key
+    assert after["g100_instructions"] <= 0.6 * before["g100_instructions"]
+    assert after["s25_instructions"] <= 0.65 * before["s25_instructions"]
+    fixed = fixed7.measure(tmp_path)
+    assert fixed["fixed7_accesses"] == 2
+    assert fixed["fixed7_rv32imc_bytes"] <= 40 and fixed["fixed7_cortex_m3_bytes"] <= 40
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_ways_to_a_group(tmp_path: Path) -> None:
+    """Type names, pointers in structs, functions that return groups, decayed arrays, `&` and `*`."""
+    b = build(
+        tmp_path,
+        """typedef bfGroup Pad { bit a; bit b; uint5 n; uint8 arr[2][3]; } Pad_t;
+bfGroup D { Pad_t pads[4]; Pad_t one; uint24 x; };
+make_device(D, d, 0x40000000);
+static inline Pad_t *get(int i) { return &d->pads[i]; }
+struct context { Pad_t *pad; int n; };
+static void work(struct context *c, const Pad_t *q, int i)
+{
+    c->pad->a = 1;
+    c->pad->b = q->b;
+    get(i)->n = 3;
+    get(i)->arr[i][1] += 2;
+    (*c->pad).n++;
+    for (Pad_t *p = d->pads; p < d->pads + 4; p++) p->b = 1;
+    d->pads->a = 1;
+    (&d->one)->b = 1;
+    d->x = 5u, d->one.a = !d->one.b;
+    if (d->one.a ? d->x : d->one.b) d->x = 7;
+    c->n = (d->one.n = 41) + 1;
+}
+int t(int i)
+{
+    struct context c = {&d->pads[2], 0};
+    work(&c, &d->one, i);
+    return c.n;
+}
+""",
+        target="riscv-virt",
+    )
+    assert b.call("t", 1) == 10
+    state = {k: v for k, v in b.model.values.items() if v}
+    assert state == {
+        "pads_0_a": 1, "pads_2_a": 1, "pads_1_n": 3, "pads_2_n": 1, "pads_1_arr_1_1": 2, "one_b": 1, "one_n": 9, "x": 7,
+        **{f"pads_{i}_b": 1 for i in range(4)},
+    }  # fmt: skip

@@ -1,0 +1,170 @@
+# ruff: noqa: E501  (C on one line reads better here)
+"""Register descriptions: vendors' files, round trips, and what is said about bad ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.drivers.pipeline import compile_driver
+from edgebuild.drivers.rdl import read_rdl, write_rdl
+from edgebuild.drivers.svd import read_svd, write_svd
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import DriverRequest
+from tests.conftest import ROOT
+from tests.drivers.cases import svd
+from tests.drivers.machine import build, link
+
+PUBLIC = ROOT.parent / "shared" / "svd"  # vendors' files, where they are at hand
+ADC = ROOT / "sample_projects" / "rp2040_fixed" / "rp2040_adc.svd"
+# peripherals, and the least numbers of registers, fields and write effects: derived and dim elements come on top
+FILES = {"rp2040": (35, 947, 4278, 254), "nrf52": (65, 716, 1786, 15), "e310x": (19, 102, 675, 0)}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.skipif(not PUBLIC.exists(), reason="the vendors' files are not at hand")
+def test_vendors_files_load_completely_and_round_trip(name: str, tmp_path: Path) -> None:
+    blocks, registers, fields, effects = FILES[name]
+    map_ = read_svd(PUBLIC / f"{name}.svd")
+    found = [r for b in map_.blocks for r in b.registers]
+    assert len(map_.blocks) == blocks and len(found) >= registers
+    assert sum(len(r.fields) for r in found) >= fields
+    assert sum(bool(f.modified) for r in found for f in r.fields) >= effects
+    assert bool(map_.mistakes) == (name == "e310x")  # it has fields that overlap or leave their register
+    (tmp_path / "again.svd").write_text(write_svd(map_))
+    assert read_svd(tmp_path / "again.svd") == map_
+
+
+ARRAYS = """<device><name>X</name><size>32</size><peripherals>
+<peripheral><name>A</name><baseAddress>0x40000000</baseAddress><registers>
+ <cluster><dim>3</dim><dimIncrement>0x20</dimIncrement><name>CH[%s]</name><addressOffset>0x10</addressOffset>
+  <register><name>CTRL</name><addressOffset>0</addressOffset><fields>
+   <field><name>EN</name><bitRange>[0:0]</bitRange></field><field><dim>4</dim><dimIncrement>2</dimIncrement><dimIndex>A-D</dimIndex>
+   <name>M%s</name><lsb>8</lsb><msb>9</msb></field></fields></register>
+  <register derivedFrom="CTRL"><name>COPY</name><addressOffset>4</addressOffset></register></cluster>
+</registers></peripheral>
+<peripheral derivedFrom="A"><name>B</name><baseAddress>0x40001000</baseAddress></peripheral>
+</peripherals></device>"""
+
+
+def test_arrays_clusters_and_derivation(tmp_path: Path) -> None:
+    file = tmp_path / "x.svd"
+    file.write_text(ARRAYS)
+    map_ = read_svd(file)
+    a, b = map_.blocks
+    assert a.registers == b.registers and b.base == 0x40001000
+    assert [(r.full_name, r.offset) for r in a.registers][:3] == [
+        ("CH0_CTRL", 0x10),
+        ("CH0_COPY", 0x14),
+        ("CH1_CTRL", 0x30),
+    ]
+    assert [(f.name, f.lsb) for f in a.registers[0].fields] == [
+        ("EN", 0),
+        ("MA", 8),
+        ("MB", 10),
+        ("MC", 12),
+        ("MD", 14),
+    ]
+    (tmp_path / "again.svd").write_text(write_svd(map_))
+    assert read_svd(tmp_path / "again.svd") == map_
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_dynamic_index_on_a_fixed_layout(tmp_path: Path) -> None:
+    (tmp_path / "x.svd").write_text(ARRAYS)
+    (tmp_path / "x.overlay.yaml").write_text('fields: {"A.*": {plain: true}}')
+    source = """bfGroup Ch { bit EN; uint2 CTRL_MB; }; bfGroup A { bfGroup Ch ch[3]; }; make_device(A, a, 0x40000000);
+    void t(int i) { a->ch[i].EN = 1; a->ch[i].CTRL_MB = 2; }"""
+    with pytest.raises(EdgebuildError, match="fits more than one field"):  # EN of CTRL or of COPY
+        build(tmp_path, source, layout=f"fixed:{tmp_path / 'x.svd'}")
+    b = build(tmp_path, source.replace("EN", "CTRL_EN"), layout=f"fixed:{tmp_path / 'x.svd'}")
+    b.call("t", 2)
+    assert [(a.kind, a.offset) for a in b.model.trace] == [("r", 0x50), ("w", 0x50)]
+    assert b.model.trace[1].fields["CH2_EN" if "CH2_EN" in b.model.trace[1].fields else "CH2_CTRL_EN"] == 1
+
+
+BAD = {
+    "overlapping fields": ("R@0: a:0:4 b:3:2", 'overlaps field "a"'.replace('"', "'")),
+    "field wider than its register": ("R@0: a:0:1 b:30:4", "ends at bit 33"),
+    "another width": ("R@0: a:0:2 b:4:1", "has 1 bits, and 2 in chip.svd"),
+    "not there": ("R@0: a:0:1 bee:4:1", "'C.b' is not in chip.svd"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_files(what: str, tmp_path: Path) -> None:
+    registers, expected = BAD[what]
+    (tmp_path / "chip.svd").write_text(svd(registers))
+    file = tmp_path / "x.c"
+    file.write_text(
+        "bfGroup C { bit a; bit b; };\nmake_device(C, c, 0x40000000);\nvoid t(void) { c->a = 1; c->b = 1; }\n"
+    )
+    with pytest.raises(EdgebuildError) as caught:
+        compile_driver(DriverRequest((file,), "x", "pulpino", f"fixed:{tmp_path / 'chip.svd'}"))
+    assert expected in str(caught.value) and caught.value.diagnostics[0].line
+
+
+def test_not_xml(tmp_path: Path) -> None:
+    (tmp_path / "x.svd").write_text("<device>\n<name>")
+    with pytest.raises(EdgebuildError, match=r"x\.svd:2:\d+: error: not XML"):
+        read_svd(tmp_path / "x.svd")
+
+
+RDL = """addrmap top { default regwidth = 32; default sw = rw; default hw = r;
+  addrmap { reg { field {} en[1] = 0; field { onwrite = woclr; hw = w; hwset; } irq[1] = 0; field {} mode[4:2] = 0; } ctrl @ 0x4;
+            reg { field { sw = r; hw = w; onread = rclr; } data[8] = 0; } rx @ 0x8; } dev @ 0x40000000; };"""
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_systemrdl_says_what_is_plain(tmp_path: Path) -> None:
+    """No overlay is needed: fields without properties are plain, the flag is written with its neutral value."""
+    (tmp_path / "x.rdl").write_text(RDL)
+    source = """bfGroup D { bit en; bit irq; uint3 mode; uint8 data; }; make_device(D, dev, 0x40000000);
+    int t(void) { dev->en = 1; dev->mode = 5; return dev->data + dev->data * 16; }"""
+    b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'x.rdl'}")
+    b.model.values.update(irq=1, data=3)
+    assert b.call("t") == 3
+    assert b.machine.trace == ["w en=1 irq=0 mode=5", "r data", "r data"]
+    assert b.model.values["irq"] == 1
+    (tmp_path / "again.rdl").write_text(write_rdl(read_rdl(tmp_path / "x.rdl")))
+    assert [r.fields[0].name for r in read_rdl(tmp_path / "again.rdl").blocks[0].registers] == ["en", "data"]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_rp2040_adc(tmp_path: Path) -> None:
+    """A real file: plain fields beside write-one-to-clear flags and self-clearing triggers (Cortex-M)."""
+    (tmp_path / "rp2040.svd").write_bytes(ADC.read_bytes())
+    (tmp_path / "rp2040.overlay.yaml").write_text(
+        'fields: {"ADC.FCS.[!OUELF]*": {plain: true}, "ADC.FCS.EN": {plain: true}}'
+    )
+    source = """bfGroup Fcs { bit EN; bit SHIFT; bit ERR; bit DREQ_EN; bit UNDER; bit OVER; uint4 THRESH; };
+    bfGroup Adc { bfGroup Fcs FCS; }; make_device(Adc, adc, 0x4004C000);
+    void setup(int n) { adc->FCS.EN = 1; adc->FCS.DREQ_EN = 1; adc->FCS.THRESH = n; }
+    void clear(void) { adc->FCS.OVER = 1; }"""
+    b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'rp2040.svd'}", isa="cortex-m3")
+    b.model.values.update(OVER=1, UNDER=1, SHIFT=1)
+    b.call("setup", 3)
+    assert [a.kind for a in b.model.trace] == ["r", "w"]
+    written = b.model.trace[1].fields
+    assert (written["EN"], written["DREQ_EN"], written["THRESH"], written["SHIFT"]) == (1, 1, 3, 1)
+    assert written["OVER"] == written["UNDER"] == 0, "a flag would be cleared"
+    b.call("clear")
+    assert (b.model.values["OVER"], b.model.values["UNDER"]) == (0, 1)
+
+
+def test_two_sources_share_a_header(tmp_path: Path) -> None:
+    (tmp_path / "g.h").write_text(
+        "#ifndef G_H\n#define G_H\n#include <edgebuild_bf.h>\nbfGroup G { bit a; bit b; };\n"
+        "make_device(G, g, 0x40000000);\nstatic inline void on(const bfGroup G *p) { (void)p->a; }\n#endif\n"
+    )
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.c").write_text(f'#include "g.h"\nvoid {name}(void) {{ g->a = 1; g->b = 1; on(g); }}\n')
+    artifacts, driver = compile_driver(DriverRequest((tmp_path / "one.c", tmp_path / "two.c"), "n", "pulpino"))
+    text = artifacts[0].data.decode()
+    assert set(driver.cdfg.functions) == {"on", "one", "two"}
+    assert '#line 1 "two.c"' in text and "edgebuild_bf.h" not in text
+    assert {Path(f).name for f in driver.files} >= {"one.c", "two.c", "g.h"}
+    for a in artifacts:
+        (tmp_path / a.name).write_bytes(a.data)
+    link(tmp_path, ["n.c"])
