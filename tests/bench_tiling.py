@@ -53,9 +53,7 @@ def main() -> int:
             rows.append(row)
             arenas = " ".join(f"{row[m]['arena'] or '-':>9}" for m in MODES)
             r = row["rolling"]
-            print(
-                f"{model.stem:22} {arenas} {r['calls']:>6} {'+%d' % r['extra_macs']:>5} {r['seconds']:>7}", flush=True
-            )
+            print(f"{model.stem:22} {arenas} {r['calls']:>6} {r['extra_macs']:>+5} {r['seconds']:>7}", flush=True)
     out = ROOT / "build" / "bench" / "tiling.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(rows, indent=1) + "\n")

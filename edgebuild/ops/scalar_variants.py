@@ -44,7 +44,7 @@ def packed(weights: Array, block: int) -> Array:
 
 def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> Kernel | None:
     """`pixels` x `channels` sums in registers; a single pixel takes twice the channels."""
-    (_, width, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
         return None
     count = ow if form.rolled else oh * ow

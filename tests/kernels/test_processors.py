@@ -1,0 +1,55 @@
+"""Every variant of the kernels against the numpy meaning, bit by bit, on the processors that it was made for.
+
+Shapes, strides, paddings, channel remainders, zero points and multipliers are random, extremes included.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild import ops
+from edgebuild.axes import elementwise
+from edgebuild.ir import Graph
+from edgebuild.target import load_target
+from tests.graphs import examples, random_inputs, single_ops, small_graphs
+from tests.kernels.processor import run_on
+from tests.ops.test_host import compare
+
+VECTORS = 2
+KINDS = {"conv2d": 40, "depthwise_conv2d": 40, "dense": 24, "avg_pool2d": 8, "add": 8, "softmax": 4}
+TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
+NEEDS = ("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
+
+
+def integer(kind: str, count: int) -> list[Graph]:
+    return [g for g in examples(single_ops(kind), 3 * count) if g.result(g.ops[0]).dtype == "int8"][:count]
+
+
+def check(target: str, graphs: list[Graph], folder: Path, **options: str) -> None:
+    inputs = [random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)]
+    results = run_on(load_target(target), graphs, inputs, folder, **options)
+    for graph, vectors, rows in zip(graphs, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_single_ops(target: str, tmp_path: Path) -> None:
+    check(target, [g for kind, count in KINDS.items() for g in integer(kind, count)], tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_the_smallest_processor(tmp_path: Path) -> None:
+    check("microbit", [g for kind in KINDS for g in integer(kind, 4)], tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["mps2-an386", "riscv-virt"])
+def test_row_forms(target: str, tmp_path: Path) -> None:
+    """Chains of ops, rolled: the same kernels fed from rings."""
+    graphs = [g for g in examples(small_graphs(), 60) if all(t.dtype != "float32" for t in g.tensors.values())][:30]
+    assert any(not elementwise(ops.nest(op, g), 0) for g in graphs for op in g.ops)
+    check(target, graphs, tmp_path, tile="rolling")
