@@ -48,7 +48,8 @@ def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> K
     if not s.fits or (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
         return None
     count = ow if form.rolled else oh * ow
-    p = min(pixels, count if s.pointwise else ow)
+    line = count if s.pointwise else ow  # blocks of pixels do not cross rows of a window
+    p = min(range(1, pixels + 1), key=lambda n: -(-line // n) * n * (2 + (n + channels) / (n * channels)))
     wanted = channels * 2 if p == 1 else channels
     block = next(b for b in (8, 4, 2, 1) if b <= wanted and k % b == 0)
     taps = fh * fw * c
@@ -62,7 +63,7 @@ def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> K
     scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
     scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
     per_mac = 2 + (p + block) / (p * block)
-    cost = count * (k * (taps * per_mac + 14) + (0 if s.pointwise else 5 * taps))
+    cost = count // line * -(-line // p) * p * (k * (taps * per_mac + 14) + (0 if s.pointwise else 5 * taps))
     return Kernel(
         "conv_blocks.c.j2", stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
         scratch=0 if s.pointwise else p * taps, variant=f"{p} pixels x {block} channels", estimate=cost,
@@ -81,6 +82,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     offsets = tuple(fy * s.dilation[0] * columns + fx * s.dilation[1] for fy in range(fh) for fx in range(fw))
     shape = shape_of(s, form) | {
         "rows": rows, "columns": columns, "offsets": offsets, "finish": ends, "fill": min(h, rows - s.pad[0]),
+        "low": s.low, "high": s.high,
     }  # fmt: skip
     taps = s.weights.reshape(k, -1)
     constants = (Constant("w", np.ascontiguousarray(taps), "by channel"),
@@ -89,7 +91,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     made = ow if form.rolled else oh * ow
     cost = c * (4 * rows * w + made * (3 * fh * fw + 14))
     return Kernel(
-        "depthwise_plane.c.j2", stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
+        "depthwise_plane.c.j2", stem, shape, constants, scalars,
         scratch=rows * columns, variant="plane", estimate=cost,
     )  # fmt: skip
 
