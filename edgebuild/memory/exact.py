@@ -128,9 +128,16 @@ def _model(sections: Sections, height: int) -> tuple[cp_model.CpModel, list[cp_m
             [
                 model.new_fixed_size_interval_var(at + e.offset // unit, n // unit, "")
                 for e, n in zip(extents, sizes, strict=True)
+                if n  # a phase that takes nothing is in nobody's way
             ]
         )
-        in_time.append([model.new_fixed_size_interval_var(e.first, e.end - e.first, "") for e in extents])
+        in_time.append(
+            [
+                model.new_fixed_size_interval_var(e.first, e.end - e.first, "")
+                for e, n in zip(extents, sizes, strict=True)
+                if n
+            ]
+        )
     for group in _groups(sections):
         model.add_no_overlap_2d([n for i in group for n in in_space[i]], [n for i in group for n in in_time[i]])
     alike = dict[tuple[object, ...], int]()

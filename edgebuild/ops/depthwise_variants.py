@@ -75,6 +75,8 @@ def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
         "tap_rows": tuple(fy * s.dilation[0] * columns // 2 for fy in range(fh)),
         "row_words": (len(held) + 1) // 2, "step": packed.shape[1],
     }  # fmt: skip
+    printed = pairs[0] + (pairs[1] if ow > 1 else [])
+    shape["used"] = tuple(sorted({shape["names"][i] for _, i, _ in printed}))  # type: ignore[index]
     shape["pairs"] = tuple(tuple((m, shape["names"][i], t) for m, i, t in p) for p in pairs)  # type: ignore[index]
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
     if finish(s) == "sums":

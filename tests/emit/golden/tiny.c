@@ -10,26 +10,26 @@
 
 #include <stddef.h>
 
-extern const uint8_t tiny_weights[]; /* 1232 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1264 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[384];
+extern int8_t tiny_arena[420];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
     TINY_IN = 256, /* 8x8x2, steps 0 to 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
-    TINY_DEPTHWISE_CONV2D_1 = 256, /* 4x4x4, steps 1 to 2: depthwise */
+    TINY_DEPTHWISE_CONV2D_1 = 340, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
 };
-_Static_assert(TINY_IN + 128 <= 384, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 384, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 384, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 384, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 384, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 384, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_IN + 128 <= 420, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 420, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 420, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 420, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 420, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 420, "TINY_SOFTMAX_4 leaves the arena");
 
 static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high)
 {
@@ -68,6 +68,12 @@ static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift
     return eb_right_shift(eb_high_multiply((int32_t)((uint32_t)x << left), multiplier), left - shift);
 }
 
+/* x * multiplier / 2^31 / 2^(shift - 1), plus a zero point that is part of `rounding`, halves up. */
+static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
+{
+    return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
+}
+
 /* 1 / x as a Q0.31 mantissa for x > 0 in Q12.19; *over: bits by which the result is to be shifted right.
  * Three Newton steps from 48/17 - 32/17 d, in Q2.29. */
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
@@ -86,54 +92,111 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
     return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
 }
 
+#if defined(__GNUC__) && !defined(__clang__) /* gcc's scheduler keeps more values alive than there are registers */
+#define EB_NO_SCHEDULE __attribute__((optimize("no-schedule-insns", "no-schedule-insns2")))
+#else
+#define EB_NO_SCHEDULE
+#endif
+
+
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                                const int32_t *multiplier, const int8_t *shift, int32_t x_zero,
-                                int32_t y_zero, int32_t low, int32_t high)
+EB_NO_SCHEDULE
+static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
+                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
+                                int32_t x_zero, int32_t low, int32_t high, int8_t *scratch)
 {
-    for (int32_t oy = 0; oy < 8; ++oy) {
-        const int32_t y0 = oy * 1 - 1;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
-        for (int32_t ox = 0; ox < 8; ++ox) {
-            const int32_t x0 = ox * 1 - 1;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
-            for (int32_t k = 0; k < 4; ++k) {
-                int32_t sum = bias[k];
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    /* the taps of a row, and their channels, are neighbours in memory */
-                    const int8_t *in = x + ((y0 + fy * 1) * 8 + x0 + fx0) * 2;
-                    const int8_t *weight = w + ((k * 3 + fy) * 3 + fx0) * 2;
-                    for (int32_t i = 0; i < (fx1 - fx0) * 2; ++i) {
-                        sum += (in[i] - x_zero) * weight[i];
+    /* Blocks of 2 pixels by 2 channels; the last pixels of a row are computed again where it does not divide. */
+    for (int32_t row = 0; row < 8; ++row, y += 32) {
+        const int32_t columns = 8;
+        for (int32_t ox = 0; ox < columns; ox += 2) {
+            const int32_t at0 = ox;
+            int8_t *const y0 = y + at0 * 4;
+            const int8_t *const x0 = scratch + 0;
+            const int32_t at1 = ox + 1 < columns ? ox + 1 : columns - 1;
+            int8_t *const y1 = y + at1 * 4;
+            const int8_t *const x1 = scratch + 18;
+            for (int32_t p = 0; p < 2; ++p) {
+                const int32_t left = (ox + p < columns ? ox + p : columns - 1) * 1 - 1;
+                const int32_t before = left < 0 ? -left : 0;
+                const int32_t inside = (left + 3 > 8 ? 8 - left : 3) * 2;
+                int8_t *to = scratch + p * 18;
+                for (int32_t fy = 0; fy < 3; ++fy, to += 6) {
+                    const int32_t iy = row * 1 - 1 + fy * 1;
+                    const int32_t from = iy < 0 || iy >= 8 ? 6 : before * 2;
+                    const int8_t *const in = x + (iy * 8 + left) * 2;
+                    for (int32_t i = 0; i < from; ++i) {
+                        to[i] = (int8_t)x_zero;
+                    }
+                    for (int32_t i = from; i < inside; ++i) {
+                        to[i] = in[i];
+                    }
+                    for (int32_t i = inside > from ? inside : from; i < 6; ++i) {
+                        to[i] = (int8_t)x_zero;
                     }
                 }
-                *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
+            }
+            const int8_t *weight = w;
+            for (int32_t k = 0; k < 4; k += 2) {
+                int32_t s00 = start[k + 0], s01 = start[k + 1];
+                int32_t s10 = start[k + 0], s11 = start[k + 1];
+                const int8_t *in0 = x0;
+                const int8_t *in1 = x1;
+                for (const int8_t *const end = in0 + 18; in0 != end; weight += 4) {
+                    {
+                        const int32_t w0 = weight[0], w1 = weight[1];
+                        const int32_t v0 = in0[0];
+s00 += v0 * w0; s01 += v0 * w1;
+                        const int32_t v1 = in1[0];
+s10 += v1 * w0; s11 += v1 * w1;
+                    }
+                    {
+                        const int32_t w0 = weight[2], w1 = weight[3];
+                        const int32_t v0 = in0[1];
+s00 += v0 * w0; s01 += v0 * w1;
+                        const int32_t v1 = in1[1];
+s10 += v1 * w0; s11 += v1 * w1;
+                    }
+                    in0 += 2;
+                    in1 += 2;
+                }
+                const int32_t m0 = multiplier[k + 0], e0 = shift[k + 0], r0 = rounding[k + 0];
+                y0[k + 0] = (int8_t)eb_clamp(eb_rescale(s00, m0, r0, e0), low, high);
+                y1[k + 0] = (int8_t)eb_clamp(eb_rescale(s10, m0, r0, e0), low, high);
+                const int32_t m1 = multiplier[k + 1], e1 = shift[k + 1], r1 = rounding[k + 1];
+                y0[k + 1] = (int8_t)eb_clamp(eb_rescale(s01, m1, r1, e1), low, high);
+                y1[k + 1] = (int8_t)eb_clamp(eb_rescale(s11, m1, r1, e1), low, high);
             }
         }
     }
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                                const int32_t *multiplier, const int8_t *shift, int32_t x_zero,
-                                int32_t y_zero, int32_t low, int32_t high)
+EB_NO_SCHEDULE
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
+                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
+                                int32_t x_zero, int8_t *scratch)
 {
-    for (int32_t oy = 0; oy < 4; ++oy) {
-        const int32_t y0 = oy * 2 - 0;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
-        for (int32_t ox = 0; ox < 4; ++ox) {
-            const int32_t x0 = ox * 2 - 0;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
-            for (int32_t k = 0; k < 4; ++k) {
-                int32_t sum = bias[k];
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int8_t *in = x + ((y0 + fy * 1) * 8 + x0) * 4 + k;
-                    const int8_t *weight = w + fy * 12 + k;
-                    for (int32_t fx = fx0; fx < fx1; ++fx) {
-                        sum += (in[fx * 4] - x_zero) * weight[fx * 4];
-                    }
-                }
-                *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
+    /* A plane of one channel, 9 x 9, with its padding around it; its weights stay in registers. */
+    int8_t *const plane = scratch;
+    for (int32_t i = 0; i < 81; ++i) {
+        plane[i] = (int8_t)x_zero;
+    }
+    for (int32_t k = 0; k < 4; ++k) {
+        const int8_t *in = x + k;
+        for (int32_t r = 0; r < 8; ++r) {
+            int8_t *const to = plane + (r + 0) * 9 + 0;
+            for (int32_t i = 0; i < 8; ++i, in += 4) {
+                to[i] = *in;
+            }
+        }
+        const int32_t w0 = w[k * 9 + 0], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2], w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5], w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
+        const int32_t first = start[k], m = multiplier[k], e = shift[k], half = rounding[k];
+        int8_t *out = y + k;
+        for (int32_t oy = 0; oy < 4; ++oy) {
+            const int8_t *at = plane + oy * 18;
+            for (int32_t ox = 0; ox < 4; ++ox, at += 2, out += 4) {
+                const int32_t sum = first + at[0] * w0 + at[1] * w1 + at[2] * w2 + at[9] * w3 + at[10] * w4 + at[11] * w5 + at[18] * w6 + at[19] * w7 + at[20] * w8;
+                *out = (int8_t)eb_clamp(eb_rescale(sum, m, half, e), -3, 127);
             }
         }
     }
@@ -164,18 +227,49 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 }
 
 /* dense: 16 -> 3, step 3, result lives to step 4 */
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                         const int32_t *multiplier, const int8_t *shift, int32_t x_zero, int32_t y_zero,
-                         int32_t low, int32_t high)
+EB_NO_SCHEDULE
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
+                         const int32_t *multiplier, const int8_t *shift, int32_t y_zero, int32_t low,
+                         int32_t high)
 {
+    /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed again where it does not divide. */
     {
-        for (int32_t k = 0; k < 3; ++k) {
-            const int8_t *weight = w + k * 16;
-            int32_t sum = bias[k];
-            for (int32_t c = 0; c < 16; ++c) {
-                sum += (x[c] - x_zero) * weight[c];
+        const int32_t columns = 1;
+        const int8_t *const line = x;
+        for (int32_t ox = 0; ox < columns; ox += 1) {
+            const int32_t at0 = ox;
+            int8_t *const y0 = y + at0 * 3;
+            const int8_t *const x0 = line + at0 * 16;
+            const int8_t *weight = w;
+            for (int32_t k = 0; k < 3; k += 1) {
+                int32_t s00 = start[k + 0];
+                const int8_t *in0 = x0;
+                for (const int8_t *const end = in0 + 16; in0 != end; weight += 4) {
+                    {
+                        const int32_t w0 = weight[0];
+                        const int32_t v0 = in0[0];
+s00 += v0 * w0;
+                    }
+                    {
+                        const int32_t w0 = weight[1];
+                        const int32_t v0 = in0[1];
+s00 += v0 * w0;
+                    }
+                    {
+                        const int32_t w0 = weight[2];
+                        const int32_t v0 = in0[2];
+s00 += v0 * w0;
+                    }
+                    {
+                        const int32_t w0 = weight[3];
+                        const int32_t v0 = in0[3];
+s00 += v0 * w0;
+                    }
+                    in0 += 4;
+                }
+                const int32_t m0 = multiplier[k + 0], e0 = shift[k + 0];
+                y0[k + 0] = (int8_t)eb_clamp(eb_requantize(s00, m0, e0) + y_zero, low, high);
             }
-            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
         }
     }
 }
@@ -216,16 +310,18 @@ const int8_t *tiny_output(void)
 /* The schedule. */
 void tiny_invoke(void)
 {
-    /* 0  conv2d conv; 384 B live */
+    /* 0  conv2d conv; 420 B live */
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
-        WEIGHTS(int8_t, 16), WEIGHTS(int32_t, 88), WEIGHTS(int32_t, 104), WEIGHTS(int8_t, 120),
-        /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127);
-    /* 1  depthwise_conv2d depthwise; 320 B live */
+        WEIGHTS(int8_t, 16), WEIGHTS(int32_t, 88), WEIGHTS(int32_t, 104), WEIGHTS(int32_t, 120), WEIGHTS(int8_t, 136),
+        /* x_zero */ -3, /* low */ -3, /* high */ 127,
+        AT(int8_t, 384));
+    /* 1  depthwise_conv2d depthwise; 404 B live */
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
-        WEIGHTS(int8_t, 124), WEIGHTS(int32_t, 88), WEIGHTS(int32_t, 104), WEIGHTS(int8_t, 120),
-        /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127);
+        WEIGHTS(int8_t, 140), WEIGHTS(int32_t, 176), WEIGHTS(int32_t, 104), WEIGHTS(int32_t, 120), WEIGHTS(int8_t, 136),
+        /* x_zero */ -3,
+        AT(int8_t, 256));
     /* 2  max_pool2d pool; 80 B live */
     max_pool_2x2_c4(
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2),
@@ -233,11 +329,11 @@ void tiny_invoke(void)
     /* 3  dense dense; 20 B live */
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
-        WEIGHTS(int8_t, 160), WEIGHTS(int32_t, 208), WEIGHTS(int32_t, 220), WEIGHTS(int8_t, 232),
-        /* x_zero */ -3, /* y_zero */ -3, /* low */ -128, /* high */ 127);
+        WEIGHTS(int8_t, 192), WEIGHTS(int32_t, 240), WEIGHTS(int32_t, 252), WEIGHTS(int8_t, 264),
+        /* y_zero */ -3, /* low */ -128, /* high */ 127);
     /* 4  softmax classes; 8 B live */
     softmax_3(
         AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),
-        WEIGHTS(int32_t, 236),
+        WEIGHTS(int32_t, 268),
         /* table_size */ 249);
 }

@@ -17,8 +17,8 @@ tiny_weights:
     .global tiny_arena
     .type tiny_arena, %object
 tiny_arena:
-    .space 384
-    .size tiny_arena, 384
+    .space 420
+    .size tiny_arena, 420
 
 #ifdef __linux__
     .section .note.GNU-stack,"",%progbits
