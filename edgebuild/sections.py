@@ -70,12 +70,14 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     return make(op, graph, form)
 
 
-def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str]) -> Form:
+def row_form(
+    rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str], scratch_limit: int | None = None
+) -> Form:
     """The form of the kernel that an op of a rolled run needs."""
     roots = [root for _, root, _ in rolling.needs[op.outputs[0]]]
     rings = [rolled.rings.get(rolled.inside.get(root, root), 0) for root in roots]
     kept = tuple(0 if n >= rows_of(rolling.graph, root) else n for n, root in zip(rings, roots, strict=True))
-    return Form(features, kept, rows_of(rolling.graph, roots[0]))
+    return Form(features, kept, rows_of(rolling.graph, roots[0]), scratch_limit)
 
 
 def narrows(graph: Graph, x: str, y: str) -> bool:
@@ -90,6 +92,7 @@ class Cutter:
     rolling: RollingGraph
     order: tuple[Op, ...]  # without views
     features: frozenset[str]
+    scratch_limit: int | None = None  # of each kernel, bytes
 
     @property
     def graph(self) -> Graph:
@@ -119,7 +122,7 @@ class Cutter:
         op = self.order[at]
         relation, y, storage = ops.nest(op, self.graph), op.outputs[0], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        scratch = self.scratch(op, Form(self.features))
+        scratch = self.scratch(op, Form(self.features, scratch_limit=self.scratch_limit))
         overlaps = tuple(
             Overlap(storage[n], y, 0)
             for position, n in enumerate(op.inputs)
@@ -139,7 +142,7 @@ class Cutter:
         inner = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
         shared = 0  # sums of a reduction stay from call to call, all other scratch is free after each
         for op in found.ops:
-            scratch = self.scratch(op, row_form(self.rolling, found, op, self.features))
+            scratch = self.scratch(op, row_form(self.rolling, found, op, self.features, self.scratch_limit))
             if self.rolling.modes[op.outputs[0]] == "reduce":
                 inner[scratch_name(op.outputs[0])] = aligned(scratch)
             else:

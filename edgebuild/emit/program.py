@@ -89,8 +89,8 @@ def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
     features = features_of(plan.target)
     if section.rolled is None:
         (op,) = section.ops
-        return [Use(step, op, kernel_of(op, plan.graph, Form(features)), None)]
-    forms = [row_form(plan.rolling, section.rolled, op, features) for op in section.ops]
+        return [Use(step, op, kernel_of(op, plan.graph, Form(features, scratch_limit=plan.scratch_limit)), None)]
+    forms = [row_form(plan.rolling, section.rolled, op, features, plan.scratch_limit) for op in section.ops]
     kernels = [kernel_of(op, plan.graph, form) for op, form in zip(section.ops, forms, strict=True)]
     return [Use(step, op, kernel, section.rolled) for op, kernel in zip(section.ops, kernels, strict=True)]
 

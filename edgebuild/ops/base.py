@@ -38,6 +38,7 @@ class Form:
     features: frozenset[str] = frozenset()
     rings: tuple[int, ...] | None = None
     rows: int = 0
+    scratch_limit: int | None = None  # bytes; a kernel that wants more gives way to a slower one
 
     @property
     def rolled(self) -> bool:

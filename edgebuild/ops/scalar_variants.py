@@ -49,7 +49,10 @@ def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> K
         return None
     count = ow if form.rolled else oh * ow
     line = count if s.pointwise else ow  # blocks of pixels do not cross rows of a window
-    p = min(range(1, pixels + 1), key=lambda n: -(-line // n) * n * (2 + (n + channels) / (n * channels)))
+    room = pixels if s.pointwise or form.scratch_limit is None else form.scratch_limit // (fh * fw * c)
+    p = min(
+        range(1, max(1, min(pixels, room)) + 1), key=lambda n: -(-line // n) * n * (2 + (n + channels) / (n * channels))
+    )
     wanted = channels * 2 if p == 1 else channels
     block = next(b for b in (8, 4, 2, 1) if b <= wanted and k % b == 0)
     taps = fh * fw * c
