@@ -56,27 +56,9 @@ def whole_multiplier(op: Op, graph: Graph) -> str | None:
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, w = graph.operands(op)[:2]
     y = graph.result(op)
-    (sy, sx), (fh, fw) = op.attrs["stride"], w.shape[1:3]
+    (sy, _), (fh, fw) = op.attrs["stride"], w.shape[1:3]
     assert w.data is not None
-    shape = {
-        "H": x.shape[1],
-        "W": x.shape[2],
-        "C": x.shape[3],
-        "OH": y.shape[1],
-        "OW": y.shape[2],
-        "K": y.shape[3],
-        "FH": fh,
-        "FW": fw,
-        "SY": sy,
-        "SX": sx,
-        "PY": op.attrs["pad"][0],
-        "PX": op.attrs["pad"][1],
-        "DY": op.attrs["dilation"][0],
-        "DX": op.attrs["dilation"][1],
-        "float": is_float(x),
-        **spatial.rolled(form),
-        "M": y.shape[3] // x.shape[3],
-    }
+    shape = spatial.window_shape(op, graph, w.shape[1:3], form) | {"M": y.shape[3] // x.shape[3]}
     stem = f"depthwise_{fh}x{fw}_s{sy}_c{y.shape[3]}"
     if not is_float(x):
         weights = w.data.reshape(fh, fw, -1).transpose(2, 0, 1)[..., None]

@@ -119,6 +119,15 @@ def rows(op: Op, graph: Graph) -> str:
     return "each"
 
 
+def window_shape(op: Op, graph: Graph, window: Sequence[int], form: Form) -> dict[str, Any]:
+    """The letters of the templates: H, W, C in; OH, OW, K out; F window, S stride, P padding before, D dilation."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    letters = ("H", "W", "C", "OH", "OW", "K", "FH", "FW", "SY", "SX", "PY", "PX", "DY", "DX")
+    dilation = op.attrs.get("dilation", (1, 1))
+    sizes = (*x.shape[1:], *y.shape[1:], *window, *op.attrs["stride"], *op.attrs["pad"][:2], *dilation)
+    return {**dict(zip(letters, sizes, strict=True)), "float": x.dtype == "float32", **rolled(form)}
+
+
 def rolled(form: Form) -> dict[str, Any]:
     """What a template needs to find input rows: `at` wraps the expression of a row's number."""
     return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
