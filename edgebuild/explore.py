@@ -97,7 +97,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
         raise failure
     steps, placed, places = found
     profile = cutter.profile(steps)
-    if steps is not whole:
+    if any(s.rolled for s in steps):
         order = Schedule(tuple(range(len(steps))), profile, max(profile), max(profile), False, "rolling sections", ())
     result = Plan(
         name=request.name,
