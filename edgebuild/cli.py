@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> None:
-    from .request import ARENAS, OBJECTIVES, TILINGS, WEIGHTS
+    from .request import ARENAS, BACKENDS, OBJECTIVES, OPTIMIZE, TILINGS, WEIGHTS
 
     sub.add_argument("model", type=Path, help="a .tflite or .onnx file")
     sub.add_argument("--target", required=target_required, help="a name that `edgebuild targets` lists, or a YAML file")
@@ -107,6 +107,11 @@ def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> Non
     sub.add_argument("--qos", metavar="MS", help="time for one inference")
     sub.add_argument("--arena", choices=ARENAS, help="caller: every function takes the arena as argument")
     sub.add_argument("--weights", choices=WEIGHTS, help="asm: .incbin; c: string literals")
+    sub.add_argument("--optimize", choices=OPTIMIZE, help="kernels: fewer instructions or less code")
+    sub.add_argument("--portable", action="store_true", default=None, help="kernels in plain C alone")
+    sub.add_argument("--backend", choices=BACKENDS, help="cmsis-nn: its kernels too, where they are better")
+    sub.add_argument("--cmsis-nn", metavar="DIR", help="where CMSIS-NN is")
+    sub.add_argument("--hse", metavar="HZ", help="the board's external clock, as 8000000 or 8MHz")
     sub.add_argument("--time-limit", metavar="S", help="for solvers; without it results are reproducible")
 
 

@@ -34,6 +34,8 @@ OBJECTIVES = ("ram", "latency", "energy")
 TILINGS = ("off", "fdt", "ffmt", "rolling", "auto")
 ARENAS = ("static", "caller")
 WEIGHTS = ("auto", "asm", "c")
+OPTIMIZE = ("speed", "balanced", "size")
+BACKENDS = ("edgebuild", "cmsis-nn")
 
 Option = str | int | float | bool | None
 
@@ -54,6 +56,11 @@ class ModelRequest:
     arena: str = "static"
     time_limit: float | None = None  # seconds; None: one worker and a deterministic limit
     weights: str = "auto"  # how weights are linked; auto: as the target says
+    optimize: str = "balanced"  # kernels: fewer instructions or less code
+    portable: bool = False  # kernels in plain C, whatever the processor has
+    backend: str = "edgebuild"  # cmsis-nn: its kernels too, where they are better
+    cmsis_nn: Path | None = None  # folder of CMSIS-NN, which is found and never bundled
+    hse: int | None = None  # Hz of the board's external clock; None: the clock tree's usual one
 
 
 def model_outputs(name: str) -> tuple[str, ...]:
@@ -154,7 +161,10 @@ def read_request(path: Path) -> RequestFile | DriverFile:
             options["layout"] = f"{way}:{place(file)}"
         driver = driver_request(tuple(place(s) for s in data["source"]), data["name"], target, options)
         return DriverFile(driver, place(data["output"]))
-    model = model_request(place(data["source"]), data["name"], target, data["options"])
+    options = dict(data["options"])
+    if options.get("cmsis_nn"):
+        options["cmsis_nn"] = str(place(str(options["cmsis_nn"])))
+    model = model_request(place(data["source"]), data["name"], target, options)
     return RequestFile(model, place(data["output"]))
 
 
@@ -217,10 +227,35 @@ def _one_of(*words: str) -> Callable[[str, Option], str]:
     return check
 
 
+def _flag(option: str, value: Option) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word not in ("1", "on", "true", "yes", "0", "off", "false", "no"):
+        raise fail(f"option '{option}': '{value}' is neither on nor off", hints=["one of: on, off"])
+    return word in ("1", "on", "true", "yes")
+
+
+def _path(option: str, value: Option) -> Path:
+    return Path(str(value))
+
+
+def _hertz(option: str, value: Option) -> int:
+    match = re.fullmatch(r"([0-9.]+)\s*([kKmM]?)(?:[hH][zZ])?", str(value).strip())
+    if not match or match[1].count(".") > 1:
+        raise fail(f"option '{option}': '{value}' is not a frequency", hints=["write 8000000, 8MHz or 32kHz"])
+    return round(float(match[1]) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()])
+
+
 _OPTIONS: dict[str, Callable[[str, Option], Any]] = {
     "arena": _one_of(*ARENAS),
+    "backend": _one_of(*BACKENDS),
+    "cmsis_nn": _path,
+    "hse": _hertz,
     "max_mac_overhead": _positive,
     "objective": _one_of(*OBJECTIVES),
+    "optimize": _one_of(*OPTIMIZE),
+    "portable": _flag,
     "qos": _positive,
     "ram": parse_size,
     "stream_input": _one_of("rows"),

@@ -59,7 +59,8 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     """Objects of the model in the file `source`, to be linked; its header `NAME.h` is found from now on in `env`.
 
     The generated files lie in `edgebuild/NAME` of the build folder. Options are those of the command, in upper case:
-    OBJECTIVE, RAM, STREAM_INPUT, TILE, MAX_MAC_OVERHEAD, QOS, ARENA, TIME_LIMIT, WEIGHTS.
+    OBJECTIVE, RAM, STREAM_INPUT, TILE, MAX_MAC_OVERHEAD, QOS, HSE, ARENA, OPTIMIZE, PORTABLE, BACKEND, CMSIS_NN,
+    TIME_LIMIT, WEIGHTS.
     """
     where = f"Model('{name}')"
     unknown = [o for o in options if o.lower() not in MODEL_OPTIONS or not o.isupper()]
