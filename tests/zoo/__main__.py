@@ -7,17 +7,19 @@ import logging
 from pathlib import Path
 
 from .builders import ZOO, quantized
+from .mobilenet_v2 import LARGE
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--seed", type=int, default=0, help="of weights and calibration inputs (0)")
+    parser.add_argument("--large", action="store_true", help="the large ones too, which the tests leave out")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # onnxruntime's advice on preparing models that are prepared
 
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for name, build in ZOO.items():
+    for name, build in {**ZOO, **(LARGE if arguments.large else {})}.items():
         model = build(arguments.seed)
         for file, made in [(f"{name}.onnx", model), (f"{name}_int8.onnx", quantized(model, arguments.seed))]:
             data = made.SerializeToString(deterministic=True)

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from .builders import SWIFTNET_CELLS, ZOO, ds_cnn, quantized, random_inputs
+from .mobilenet_v2 import mobilenet_v2
 
 MACS = {  # of the published networks; that of swiftnet_like is not published, as its wiring is ours
     "ds_cnn": 2_656_768,
@@ -78,6 +79,10 @@ def test_nothing_is_computed_in_vain(name: str) -> None:
 @pytest.mark.parametrize("name", MACS)
 def test_macs(name: str, format: str) -> None:
     assert macs(model(name, format)) == MACS[name]
+
+
+def test_macs_of_mobilenet_v2() -> None:
+    assert macs(mobilenet_v2()) == 300_774_272
 
 
 @pytest.mark.parametrize("opset", [13, 21])
