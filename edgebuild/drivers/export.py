@@ -131,6 +131,9 @@ def systemc(name: str, driver: Driver) -> str:
         "    bool read_side_effect, write_side_effect;",
         "};",
         "",
+        "/* Whether the bus takes accesses to a part of a register. */",
+        f"constexpr bool bus_bytes = {'true' if driver.layout.bus.bytes else 'false'};",
+        "",
     ]
     for block in register_map(name, driver).blocks:
         device = driver.dialect.devices[block.name]

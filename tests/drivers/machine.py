@@ -63,6 +63,7 @@ class Access:
     size: int
     fields: dict[str, int]  # the fields in the accessed bytes, and their values
     device: str
+    value: int = 0  # what was on the bus
 
     def __str__(self) -> str:
         if self.kind == "r":
@@ -95,8 +96,9 @@ class Model:
             result |= (value << f.lsb) >> shift if shift >= 0 else value << (f.lsb - shift)
             if f.read_action == "clear":
                 self.values[name] = 0
-        self._note(Access("r", offset, size, seen, self.block.name))
-        return result & _ones(8 * size)
+        result &= _ones(8 * size)
+        self._note(Access("r", offset, size, seen, self.block.name, result))
+        return result
 
     def write(self, offset: int, size: int, value: int) -> None:
         self._check(offset, size)
@@ -110,7 +112,7 @@ class Model:
             whole = (((old << f.lsb) & ~span) | ((value << shift) & span)) >> f.lsb & _ones(f.width)
             seen[name] = whole
             self.values[name] = _stored(f.modified, old, whole)
-        self._note(Access("w", offset, size, seen, self.block.name))
+        self._note(Access("w", offset, size, seen, self.block.name, value))
 
     def _note(self, access: Access) -> None:
         self.trace.append(access)
@@ -163,14 +165,14 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.uc = Uc(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS) if self.arm else Uc(UC_ARCH_RISCV, UC_MODE_RISCV32)
-        self.uc.mem_map(0, 0x100000)
+        self.uc.mem_map(0, 0x200000)
         self.uc.mem_map(RAM, 0x100000)
         self.uc.mem_map(STOP, 0x1000)
         with self.elf.open("rb") as file:
             elf = ELFFile(file)
             for segment in elf.iter_segments():
                 if segment["p_type"] == "PT_LOAD":
-                    self.uc.mem_write(segment["p_vaddr"], segment.data())
+                    self.uc.mem_write(segment["p_paddr"], segment.data())
             table = elf.get_section_by_name(".symtab")
             self.symbols = {s.name: (s["st_value"], s["st_size"]) for s in table.iter_symbols()}
         self.error: Exception | None = None
@@ -198,7 +200,8 @@ class Machine:
             self.before(self.instructions)
         self.instructions += 1
 
-    def call(self, function: str, *arguments: int, limit: int = 100_000) -> int:
+    def call(self, function: str, *arguments: int, limit: int = 100_000, until: int = STOP) -> int:
+        """Run until the function returns, or to the address `until`."""
         r = (
             (UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3)
             if self.arm
@@ -209,7 +212,7 @@ class Machine:
         self.uc.reg_write(UC_ARM_REG_SP if self.arm else UC_RISCV_REG_SP, RAM + 0x80000)
         self.uc.reg_write(UC_ARM_REG_LR if self.arm else UC_RISCV_REG_RA, STOP | self.arm)
         start = self.symbols[function][0]
-        self.uc.emu_start(start | self.arm, STOP, count=limit)
+        self.uc.emu_start(start | self.arm, until, count=limit)
         if self.error:
             raise self.error
         result = int(self.uc.reg_read(r[0]))
@@ -286,6 +289,7 @@ def link(
     optimise: str = "-Os",
     flags: Sequence[str] = (),
     output: str = "case.elf",
+    entry: str = "0",
 ) -> Path:
     command = [
         *(ARM if isa == CORTEX_M3 else (*RISCV, f"-march={isa}")),
@@ -298,7 +302,7 @@ def link(
         *flags,
         "-ffunction-sections",
         f"-Wl,-Ttext={CODE:#x}",
-        "-Wl,-e,0",
+        f"-Wl,-e,{entry}",
         f"-Wl,-Tdata={RAM:#x}",
         "-o",
         output,
