@@ -176,6 +176,12 @@ def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
     return ("  " + line, "  " + pad + marks)
 
 
+def wrong(here: Place, text: bytes, message: str, *hints: str, length: int = 1) -> EdgebuildError:
+    """An error at a place of the unit's text, with its line and a caret."""
+    hints = (*caret(here, text, length), *hints)
+    return EdgebuildError(Diagnostic(message, here.file, here.line, here.column, hints=hints))
+
+
 def error_at(cursor: Cursor, text: bytes, message: str, *hints: str) -> EdgebuildError:
     return EdgebuildError(diagnostic_at(cursor, text, message, *hints))
 

@@ -16,16 +16,44 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
 
 from edgebuild.drivers import clang
 from edgebuild.drivers.dialect import Child, Device, Dialect, Field, FieldId, Group
 from edgebuild.drivers.layout import Bus, GroupLayout, Layout, Register, Slot, Sub
 from edgebuild.drivers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap
 from edgebuild.drivers.simplify import Leaf, Shape, Shapes
-from edgebuild.errors import did_you_mean, fail
+from edgebuild.energy.facts import read_facts
+from edgebuild.errors import EdgebuildError, did_you_mean, fail
 
-OVERLAY_KEYS = ("plain", "volatile", "rse", "wse", "access", "back")
+
+@dataclass(frozen=True)
+class Words:
+    """What an overlay says of fields; None: nothing. The only target of `rse` and `wse` is `self`."""
+
+    plain: bool | None = None
+    volatile: bool | None = None
+    rse: tuple[str, ...] | None = None
+    wse: tuple[str, ...] | None = None
+    access: str | None = None
+    back: str | None = None
+
+    def __post_init__(self) -> None:
+        for key, words, known in (
+            ("access", (self.access,), ("r", "w", "rw", None)),
+            ("back", (self.back,), ("keep", "0", "1", "never", None)),
+            ("rse", self.rse or (), ("self",)),
+            ("wse", self.wse or (), ("self",)),
+        ):
+            for word in words:
+                if word not in known:
+                    raise ValueError(f"{key}: '{word}' is none of " + ", ".join(k for k in known if k))
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD."""
+
+    fields: Mapping[str, Words]
 
 
 @dataclass(frozen=True)
@@ -55,12 +83,13 @@ def read_map(path: Path) -> RegisterMap:
     raise fail(f"'{path.suffix}' is not a register description", file=str(path), hints=["use .svd or .rdl"])
 
 
-def fix(path: Path, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
-    """Raises EdgebuildError if a field is not in the file, has another width there, or lies irregularly."""
+def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
+    """`text` is that of the source. Raises EdgebuildError if a field is not in the file `path`, has another width
+    there, or lies irregularly."""
     map_ = read_map(path)
     overlay_file = path.with_suffix(".overlay.yaml")
-    overlay = _read_overlay(overlay_file) if overlay_file.is_file() else {}
-    fixer = _Fixer(path, map_, overlay, dialect, shapes)
+    overlay = read_facts(Overlay, overlay_file).fields if overlay_file.is_file() else {}
+    fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
     size = sum(groups[d.group].size for d in dialect.devices.values())
     fields = fixer.fields
@@ -77,9 +106,16 @@ def fix(path: Path, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
 
 class _Fixer:
     def __init__(
-        self, path: Path, map_: RegisterMap, overlay: Mapping[str, dict[str, Any]], dialect: Dialect, shapes: Shapes
+        self,
+        path: Path,
+        text: bytes,
+        map_: RegisterMap,
+        overlay: Mapping[str, Words],
+        dialect: Dialect,
+        shapes: Shapes,
     ) -> None:
-        self.path, self.map, self.overlay, self.dialect, self.shapes = path, map_, overlay, dialect, shapes
+        self.path, self.text, self.map, self.overlay = path, text, map_, overlay
+        self.dialect, self.shapes = dialect, shapes
         self.fields: dict[FieldId, Field] = {}
         self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
@@ -94,14 +130,15 @@ class _Fixer:
                 return block
         if len(self.map.blocks) == 1:
             return self.map.blocks[0]
-        at = device.where
         near = did_you_mean(device.name.upper(), [b.name for b in self.map.blocks])
-        raise fail(
-            f"device '{device.name}': {self.path.name} has nothing at {device.address:#x}{near}",
-            file=at.file,
-            line=at.line,
-            column=at.column,
-        )
+        text = f"device '{device.name}': {self.path.name} has nothing at {device.address:#x}{near}"
+        raise clang.wrong(device.where, self.text, text)
+
+    def _wrong_field(self, leaf: Leaf, text: str, *hints: str) -> EdgebuildError:
+        return clang.error_at(self.dialect.cursors[leaf.field], self.text, text, *hints)
+
+    def _wrong_group(self, group: str, text: str, *hints: str) -> EdgebuildError:
+        return clang.wrong(self.dialect.groups[group].where, self.text, text, *hints, length=len(group))
 
     # ---- instances
 
@@ -120,55 +157,38 @@ class _Fixer:
     def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Spot:
         found = self.finders[device.name].find(words)
         if len(found) != 1:
-            cursor = self.dialect.cursors[leaf.field]
-            at = clang.place(cursor.location)
             name = ".".join((self.blocks[device.name].name, *words))
             registers = {f"{f.register.full_name}.{f.field.name}" for f in found}
             text = f"'{name}' fits more than one field" if found else f"'{name}' is not in {self.path.name}"
             known = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
             near = "" if found else did_you_mean("_".join(words), known)
-            raise fail(text + near, file=at.file, line=at.line, column=at.column, hints=sorted(registers))
+            raise self._wrong_field(leaf, text + near, *sorted(registers))
         spot = Spot(found[0].register.offset, found[0], self.blocks[device.name])
         self._check(spot, leaf)
         return spot
 
     def _check(self, spot: Spot, leaf: Leaf) -> None:
-        info, at = spot.found.field, clang.place(self.dialect.cursors[leaf.field].location)
+        info = spot.found.field
         for register, error in self.map.mistakes:
             if register == spot.found.register.name:
                 raise error
         if info.width != leaf.width:
-            raise fail(
-                f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}",
-                file=at.file,
-                line=at.line,
-                column=at.column,
-                hints=[f"use {'bit' if info.width == 1 else f'uint{info.width}'}"],
-            )
+            text = f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}"
+            raise self._wrong_field(leaf, text, f"use {'bit' if info.width == 1 else f'uint{info.width}'}")
 
     # ---- layouts
 
     def group(self, shape: Shape) -> GroupLayout:
         ways = list(self.instances(shape.group))
         if not ways:
-            raise fail(
-                f"no device has a group '{shape.group}'",
-                file=self.dialect.groups[shape.group].where.file,
-                line=self.dialect.groups[shape.group].where.line,
-            )
+            raise self._wrong_group(shape.group, f"no device has a group '{shape.group}'")
         layouts = {way: self._instance(shape, *way) for way in ways}
         first = layouts[ways[0]]
         for way, other in layouts.items():
             if [(r.offset, r.slots) for r in other] != [(r.offset, r.slots) for r in first]:
-                at = self.dialect.groups[shape.group].where
                 mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
-                raise fail(
-                    f"'{mine}' is laid out unlike '{its}'",
-                    file=at.file,
-                    line=at.line,
-                    column=at.column,
-                    hints=[f"a pointer to '{shape.group}' needs one layout for all"],
-                )
+                hint = f"a pointer to '{shape.group}' needs one layout for all"
+                raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", hint)
         subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
         return GroupLayout(shape.group, self._size(shape, ways, first, subs), tuple(first), subs)
 
@@ -194,13 +214,7 @@ class _Fixer:
         steps = {b.offset - a.offset for a, b in pairwise(spots)}
         shifts = {b.found.field.lsb - a.found.field.lsb for a, b in pairwise(spots)}
         if len(steps) > 1 or len(shifts) > 1 or (steps and shifts and 0 not in (*steps, *shifts)):
-            at = clang.place(self.dialect.cursors[leaf.field].location)
-            raise fail(
-                f"the elements of '{leaf.name}' are not at equal distances",
-                file=at.file,
-                line=at.line,
-                column=at.column,
-            )
+            raise self._wrong_field(leaf, f"the elements of '{leaf.name}' are not at equal distances")
         packed = shifts.pop() if shifts else 0
         stride = steps.pop() if steps else 0
         name = info.name if inner else info.full_name
@@ -231,19 +245,20 @@ class _Fixer:
 
     def _slot(self, info: FieldInfo, register: RegisterInfo, block: Block) -> Slot:
         over = self._overlay(block, register, info)
-        plain = over.get("plain", False)
-        access = str(over.get("access", info.access))
-        volatile = bool(over.get("volatile", (info.volatile or not info.known) and not plain))
-        back = str(over.get("back", "keep" if plain else info.back))
-        sensitive = ("self" in over.get("rse", ())) or (bool(info.read_action) and not plain)
+        plain = over.plain or False
+        access = over.access or info.access
+        volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
+        back = over.back or ("keep" if plain else info.back)
+        sensitive = bool(over.rse) or (bool(info.read_action) and not plain)
         return Slot(info.name, info.lsb, info.width, None, access, back, sensitive, volatile)
 
-    def _overlay(self, block: Block, register: RegisterInfo, info: FieldInfo) -> dict[str, Any]:
+    def _overlay(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
+        """What all entries that fit the field say; of two that say the same key, the later one counts."""
         name = f"{block.name}.{register.full_name}.{info.name}"
-        found: dict[str, Any] = {}
+        found = Words()
         for pattern, words in self.overlay.items():
             if fnmatchcase(name, pattern):
-                found.update(words)
+                found = replace(found, **{k: v for k, v in vars(words).items() if v is not None})
         return found
 
     def _note(self, id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
@@ -251,9 +266,9 @@ class _Fixer:
         old = self.fields.get(id, self.dialect.field(id))
         over = self._overlay(spot.block, spot.found.register, spot.found.field)
         info, rse, wse = spot.found.field, set(old.rse), set(old.wse)
-        if slot.sensitive or "self" in over.get("rse", ()):
+        if slot.sensitive:
             rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
-        if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in over.get("wse", ()):
+        if (slot.back in ("0", "1", "never") and "w" in slot.access) or over.wse:
             wse |= {id}
         self.fields[id] = replace(old, rse=frozenset(rse), wse=frozenset(wse), volatile=old.volatile or slot.volatile)
 
@@ -269,10 +284,7 @@ class _Fixer:
         places = [self.bases[(device.name, (*words, *_words(name, i)))] for i in product(*(range(n) for n in dims))]
         steps = {b - a for a, b in pairwise(places)}
         if len(steps) > 1:
-            at = self.dialect.groups[group].where
-            raise fail(
-                f"the elements of '{name}' are not at equal distances", file=at.file, line=at.line, column=at.column
-            )
+            raise self._wrong_group(group, f"the elements of '{name}' are not at equal distances")
         return Sub(name, group, places[0] - base, steps.pop() if steps else 0, dims)
 
     def _size(
@@ -290,10 +302,7 @@ class _Fixer:
                     ]
                     strides |= {b - a for a, b in pairwise(places)}
         if len(strides) > 1:
-            at = self.dialect.groups[shape.group].where
-            raise fail(
-                f"arrays of '{shape.group}' have different distances", file=at.file, line=at.line, column=at.column
-            )
+            raise self._wrong_group(shape.group, f"arrays of '{shape.group}' have different distances")
         if strides:
             return strides.pop()
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
@@ -307,25 +316,3 @@ def _whole(register: RegisterInfo) -> FieldInfo:
 
 def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:
     return (name + "".join(f"[{i}]" for i in index),)
-
-
-def _read_overlay(path: Path) -> dict[str, dict[str, Any]]:
-    import yaml
-
-    try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise fail(f"not YAML: {error.problem}", file=str(path), line=mark.line + 1 if mark else 0) from error
-    fields = data.get("fields") if isinstance(data, dict) else None
-    if not isinstance(fields, dict):
-        raise fail("an overlay is a map with the key 'fields'", file=str(path))
-    for name, words in fields.items():
-        for key in words if isinstance(words, dict) else [str(words)]:
-            if key not in OVERLAY_KEYS:
-                raise fail(
-                    f"'{name}': unknown key '{key}'{did_you_mean(key, OVERLAY_KEYS)}",
-                    file=str(path),
-                    hints=["known: " + ", ".join(OVERLAY_KEYS)],
-                )
-    return fields

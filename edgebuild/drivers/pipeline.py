@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from edgebuild.artifacts import Artifact
-from edgebuild.drivers import fixed, products
+from edgebuild.drivers import clang, fixed, products
 from edgebuild.drivers.cdfg import Cdfg
 from edgebuild.drivers.conflicts import Conflicts, find_conflicts
 from edgebuild.drivers.dialect import Dialect
@@ -48,6 +49,16 @@ def compile_driver(request: DriverRequest, isa: str = "rv32imc") -> tuple[tuple[
     return products.produce(driver.request.name, driver), driver
 
 
+def check_devices(source: Source, layout: Layout) -> None:
+    """No device begins within the registers of another. Where the layout is fixed, the silicon answers for that."""
+    devices = sorted(source.dialect.devices.values(), key=lambda d: d.address)
+    for low, high in pairwise(devices):
+        size = layout.groups[low.group].size
+        if high.address < low.address + size:
+            text = f"device '{high.name}' at {high.address:#x} lies within '{low.name}', which has {size} bytes at"
+            raise clang.wrong(high.where, source.unit.text, f"{text} {low.address:#x}")
+
+
 def analyse(request: DriverRequest, isa: str = "rv32imc") -> Driver:
     bus = Bus(request.width, request.target in BYTE_BUSES)
     source = read_sources(request.sources, TRIPLES.get(isa[:4], TRIPLES["arm"]))
@@ -57,13 +68,14 @@ def analyse(request: DriverRequest, isa: str = "rv32imc") -> Driver:
     files = list(source.files)
     way, _, file = request.layout.partition(":")
     if way == "fixed" and file:
-        found = fixed.fix(Path(file), dialect, shapes, bus)
+        found = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
         dialect, layout = found.dialect, found.layout
         files += found.files
         conflicts = find_conflicts(dialect, cdfg, shapes)
     elif request.layout in ("optimize", "heuristic"):
         conflicts = find_conflicts(dialect, cdfg, shapes)
         layout = optimize(dialect, shapes, conflicts, bus, exact=request.layout == "optimize")
+        check_devices(source, layout)
     else:
         raise fail(f"layout '{request.layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE"])
     merged = merge(dialect, cdfg, shapes, layout, conflicts)

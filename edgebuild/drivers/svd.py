@@ -54,7 +54,7 @@ class _Reader:
         except OSError as error:
             raise fail(f"cannot read it: {error.strerror}", file=self.file) from error
         self.lines = data.decode("utf-8", "replace").split("\n")
-        self.root = _parse(data, self.file)
+        self.root = _parse(data, self.file, self.lines)
         self.peripherals: dict[str, Element] = {}
         self.mistakes: list[tuple[str, EdgebuildError]] = []
 
@@ -221,9 +221,7 @@ class _Reader:
             raise self.wrong(element, f"<{tag}> '{text}' is not a number") from None
 
     def wrong(self, element: Element, text: str) -> EdgebuildError:
-        line = self.lines[element.line - 1].rstrip("\r") if 0 < element.line <= len(self.lines) else ""
-        caret = "".join("\t" if c == "\t" else " " for c in line[: element.column - 1]) + "^"
-        return fail(text, file=self.file, line=element.line, column=element.column, hints=[f"  {line}", f"  {caret}"])
+        return _wrong(self.file, self.lines, element.line, element.column, text)
 
 
 def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
@@ -240,7 +238,13 @@ def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
     return tuple(out)
 
 
-def _parse(data: bytes, file: str) -> Element:
+def _wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
+    line = lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+    caret = "".join("\t" if c == "\t" else " " for c in line[: column - 1]) + "^"
+    return fail(text, file=file, line=number, column=column, hints=[f"  {line}", f"  {caret}"])
+
+
+def _parse(data: bytes, file: str, lines: list[str]) -> Element:
     parser = xml.parsers.expat.ParserCreate()
     stack: list[Element] = [Element("", {}, 0, 0)]
 
@@ -260,7 +264,7 @@ def _parse(data: bytes, file: str) -> Element:
         parser.Parse(data, True)
     except xml.parsers.expat.ExpatError as error:
         message = xml.parsers.expat.ErrorString(error.code)
-        raise fail(f"not XML: {message}", file=file, line=error.lineno, column=error.offset + 1) from error
+        raise _wrong(file, lines, error.lineno, error.offset + 1, f"not XML: {message}") from None
     return stack[0].children[0]
 
 
