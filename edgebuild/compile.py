@@ -14,6 +14,7 @@ from .importers import read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .request import ModelRequest
+from .passes.constants import remove_constants
 from .target import Target, load_target
 
 
@@ -31,10 +32,10 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
 
 
 def prepare(source: Path) -> Graph:
-    """Model file to canonical graph."""
+    """Model file to canonical graph, without the channels that never vary."""
     graph = read_model(source)
     verify(graph, ops.result_shape)
-    return canonicalize(graph)
+    return remove_constants(canonicalize(graph))
 
 
 def check_weights(decided: Plan, size: int, target: Target) -> None:
@@ -46,14 +47,16 @@ def check_weights(decided: Plan, size: int, target: Target) -> None:
 
 
 def inspect(source: Path, after: str) -> str:
-    """The model as text after a stage: `import`, or a stage of the canonicaliser."""
-    known = ["import", *(name for name, _ in STAGES)]
+    """The model as text after a stage: `import`, a stage of the canonicaliser, or `constants`."""
+    known = ["import", *(name for name, _ in STAGES), "constants"]
     if after not in known:
         raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}, plan"])
     if after == "import":
         return dump(read_model(source))
     return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
 
+    if after == "constants":
+        return dump(prepare(source))
 
 def inspect_plan(request: ModelRequest, tiling: bool, scale: int | None = None) -> tuple[str, str]:
     """The plan as text (with `tiling`, in words), and its picture."""

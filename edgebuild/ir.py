@@ -73,10 +73,20 @@ class Op:
 
 
 @dataclass(frozen=True)
+class Removed:
+    """How many of a tensor's channels, of `total` in the model, are not computed because they never vary."""
+
+    tensor: str
+    channels: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Graph:
     """Ops in a valid order over named tensors.
 
-    `arithmetic` names the rounding of quantised ops (see ops/fixedpoint.py): "tflite" or "onnx".
+    `arithmetic` names the rounding of quantised ops (see ops/fixedpoint.py): "tflite" or "onnx". `removed` and
+    `removed_macs` tell what the model has and this graph needs not.
     """
 
     file: str
@@ -85,6 +95,8 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     arithmetic: str = "tflite"
+    removed: tuple[Removed, ...] = ()
+    removed_macs: int = 0
 
     def operands(self, op: Op) -> tuple[Tensor, ...]:
         return tuple(self.tensors[name] for name in op.inputs)

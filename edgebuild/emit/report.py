@@ -33,7 +33,11 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
         "rom": {"weights_bytes": len(weights.blob), "header_bytes": HEADER, "memory": plan.weights_memory},
-        "macs": {"model": macs, "generated": macs},
+        "macs": {"model": macs + graph.removed_macs, "generated": macs},
+        "constant_channels": {
+            "macs": graph.removed_macs,
+            "tensors": [{"name": r.tensor, "removed": r.channels, "channels": r.total} for r in graph.removed],
+        },
         "schedule": {
             "method": plan.schedule.method,
             "optimal": plan.schedule.optimal,

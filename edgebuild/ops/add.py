@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import elementwise, fixedpoint, spatial
+from . import elementwise, fixedpoint, intervals, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 LEFT_SHIFT = 20  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
@@ -48,6 +48,12 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     return np.clip(total + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
 
 
+def steady(op: Op, graph: Graph) -> bool:
+    """Neither operand nor their sum leaves int32 on its way through the factors."""
+    f = scaling(op, graph)
+    return graph.arithmetic == "onnx" or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2 ** (LEFT_SHIFT + 9))
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return elementwise.kernel(op, graph, form, {} if is_float(graph.result(op)) else scaling(op, graph))
 
@@ -60,6 +66,7 @@ SPEC = Spec(
     tflite={"ADD": elementwise.from_tflite("add", "AddOptions")},
     onnx={"Add": elementwise.from_onnx("add")},
     clamps=True,
+    interval=intervals.rising(reference, steady),
     rows=elementwise.rows,
     limits=(elementwise.broadcastable,),
 )

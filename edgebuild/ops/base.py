@@ -81,7 +81,10 @@ class Spec:
     `view` ops only give the bytes of their first operand another shape; they cost nothing and have
     no kernel. `tflite` and `onnx` map operator names of the files to functions that read one node.
     `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
-    so that they work on any dtype and keep their operand's quantisation.
+    so that they work on any dtype and keep their operand's quantisation. `part` is asked only for
+    dimensions that the index relation allows to cut. `interval` bounds an int8 result
+    (see intervals.py; `exact` ops need none). `total` are the sums of an op on (x, w, bias) to which it adds the bias
+    before it requantises.
     """
 
     kind: str
@@ -90,6 +93,14 @@ class Spec:
     kernel: Callable[[Op, Graph, Form], Kernel] | None = None
     tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    traffic: Traffic = Traffic()
+
+
+Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
+Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
+Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
+Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: nothing is known
+Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
     view: bool = False
     rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
     exact: bool = False
@@ -115,6 +126,8 @@ def scale_of(t: Tensor) -> float:
 
 def zero_of(t: Tensor) -> int:
     return t.quant.zero_point[0] if t.quant is not None else 0
+    interval: Transfer | None = None
+    total: Total | None = None
 
 
 def quant_of(t: Tensor) -> Quant:

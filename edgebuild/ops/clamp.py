@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import convert, fixedpoint, spatial
+from . import convert, fixedpoint, intervals, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -67,4 +67,5 @@ SPEC = Spec(
     onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
     rows=convert.rows,
     clamps=True,
+    interval=intervals.rising(reference, convert.steady),
 )

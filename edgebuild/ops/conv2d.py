@@ -12,7 +12,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op
-from . import scalar_variants, spatial, sum_variants, sums
+from . import intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -47,16 +47,24 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, Same("c")), weights, *bias), macs=True)
 
 
-def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    out = graph.result(op).shape[1:3]
-    integer = x.dtype == np.int8
-    kind: Any = np.int64 if integer else np.float64
-    zero = zero_of(graph.operands(op)[0])
-    total = np.zeros((x.shape[0], *out, w.shape[0]), kind)
+def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias. In float64, which is exact for int8 and much faster than numpy's integers."""
+    out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[0]))
     for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
-        total += (under.astype(kind) - zero) @ w[:, fy, fx, :].astype(kind).T
-    total += 0 if bias is None else bias.astype(kind)
-    return spatial.requantize_sum(total, op, graph) if integer else clip_float(total, op.attrs["clamp"])
+        total += (under.astype(np.float64) - zero) @ w[:, fy, fx, :].astype(np.float64).T
+    return total
+
+
+def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    return products(op, graph, x, w).astype(np.int64)
+
+
+def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+    start = 0 if bias is None else bias
+    if x.dtype == np.int8:
+        return spatial.requantize_sum(total(op, graph, x, w) + start, op, graph)
+    return clip_float(products(op, graph, x, w) + start, op.attrs["clamp"])
 
 
 def channels_agree(op: Op, graph: Graph) -> str | None:
@@ -95,3 +103,5 @@ SPEC = Spec(
     rows=spatial.rows,
     limits=(spatial.window_limit, channels_agree, spatial.symmetric_weights),
 )
+    interval=intervals.sums(total),
+    total=total,

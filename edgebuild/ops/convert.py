@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import fixedpoint
+from . import fixedpoint, intervals
 from .base import Form, Kernel, Spec, scale_of, zero_of
 
 TFLITE_TYPES = {0: "float32", 2: "int32", 9: "int8"}
@@ -60,6 +60,11 @@ def requantize_reference(op: Op, graph: Graph, x: Array) -> Array:
     m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
     scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
     return np.clip(scaled + zero_of(y), -128, 127).astype(np.int8)
+
+
+def steady(op: Op, graph: Graph) -> bool:
+    """The factor between two quantisations does not take an int8 out of int32."""
+    return fixedpoint.quantize_multiplier(scale_of(graph.operands(op)[0]) / scale_of(graph.result(op))).holds(255)
 
 
 def known_types(op: Op, graph: Graph) -> str | None:
@@ -129,4 +134,12 @@ DEQUANTIZE = Spec(
     float_only=True,
     limits=(known_types,),
 )
-REQUANTIZE = Spec("requantize", nest, requantize_reference, kernel, rows=rows, limits=(known_types,))
+REQUANTIZE = Spec(
+    "requantize",
+    nest,
+    requantize_reference,
+    kernel,
+    rows=rows,
+    interval=intervals.rising(requantize_reference, steady),
+    limits=(known_types,),
+)

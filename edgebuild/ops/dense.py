@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import scalar_variants, spatial, sum_variants, sums
+from . import intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -57,12 +57,20 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, ("n", "k"), ((Same("n"), Same("c")), (Same("k"), Same("c")), *bias), macs=True)
 
 
+def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias, in float64, which is exact for int8."""
+    return np.asarray((x.astype(np.float64) - zero_of(graph.operands(op)[0])) @ w.astype(np.float64).T)
+
+
+def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    return products(op, graph, x, w).astype(np.int64)
+
+
 def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    integer = x.dtype == np.int8
-    kind: Any = np.int64 if integer else np.float64
-    total = (x.astype(kind) - zero_of(graph.operands(op)[0])) @ w.astype(kind).T
-    total = total + (0 if bias is None else bias.astype(kind))
-    return spatial.requantize_sum(total, op, graph) if integer else clip_float(total, op.attrs["clamp"])
+    start = 0 if bias is None else bias
+    if x.dtype == np.int8:
+        return spatial.requantize_sum(total(op, graph, x, w) + start, op, graph)
+    return clip_float(products(op, graph, x, w) + start, op.attrs["clamp"])
 
 
 def columns_agree(op: Op, graph: Graph) -> str | None:
@@ -104,3 +112,5 @@ SPEC = Spec(
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 else "",
     limits=(columns_agree, spatial.symmetric_weights),
 )
+    interval=intervals.sums(total),
+    total=total,

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Dim, Fixed, Grouped, Nest, Same
 from ..ir import Array, Graph, Op
-from . import depthwise_variants, scalar_variants, spatial, sum_variants, sums
+from . import depthwise_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -33,16 +33,24 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, ("n", "y", "x", "k"), ((Same("n"), rows, columns, channel), weights, *bias), macs=True)
 
 
-def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    out = graph.result(op).shape[1:3]
-    integer = x.dtype == np.int8
-    kind: Any = np.int64 if integer else np.float64
-    zero = zero_of(graph.operands(op)[0])
-    total = np.zeros((x.shape[0], *out, w.shape[3]), kind)
+def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    """The sums without bias, in float64, which is exact for int8."""
+    out, zero = graph.result(op).shape[1:3], zero_of(graph.operands(op)[0])
+    total = np.zeros((x.shape[0], *out, w.shape[3]))
     for fy, fx, under in spatial.taps(x, op, w.shape[1:3], out, zero):
-        total += np.repeat(under.astype(kind) - zero, w.shape[3] // x.shape[3], axis=3) * w[0, fy, fx].astype(kind)
-    total += 0 if bias is None else bias.astype(kind)
-    return spatial.requantize_sum(total, op, graph) if integer else clip_float(total, op.attrs["clamp"])
+        total += np.repeat(under.astype(np.float64) - zero, w.shape[3] // x.shape[3], axis=3) * w[0, fy, fx]
+    return total
+
+
+def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    return products(op, graph, x, w).astype(np.int64)
+
+
+def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+    start = 0 if bias is None else bias
+    if x.dtype == np.int8:
+        return spatial.requantize_sum(total(op, graph, x, w) + start, op, graph)
+    return clip_float(products(op, graph, x, w) + start, op.attrs["clamp"])
 
 
 def whole_multiplier(op: Op, graph: Graph) -> str | None:
@@ -79,6 +87,8 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"DEPTHWISE_CONV_2D": from_tflite},
     clamps=True,
+    interval=intervals.sums(total),
+    total=total,
     rows=spatial.rows,
     limits=(spatial.window_limit, whole_multiplier, spatial.symmetric_weights),
 )

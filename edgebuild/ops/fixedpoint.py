@@ -28,6 +28,10 @@ class Multiplier:
     mantissa: int
     shift: int
 
+    def holds(self, most: int) -> bool:
+        """No |x| <= most leaves int32 on the way: where x rises, x * m does not fall."""
+        return bool(fits(np.int64(most), self.shift))
+
 
 def quantize_multiplier(real: float) -> Multiplier:
     """The nearest fixed-point form of `real` >= 0. Below 2^-32 it is zero, as in TFLM."""
@@ -50,6 +54,11 @@ def rounding_right_shift(x: Array | np.int64, shift: Array | int) -> Array:
     x, shift = np.asarray(x, np.int64), np.asarray(shift, np.int64)
     mask = (np.int64(1) << shift) - 1
     return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0))
+
+
+def fits(x: Array | np.int64, shift: Array | int) -> Array:
+    """Whether x, shifted left if `shift` is positive, stays in int32, so that requantize does not wrap around."""
+    return np.asarray(abs(np.asarray(x, np.int64)) < (1 << 31) >> np.clip(np.asarray(shift, np.int64), 0, 31))
 
 
 def _wrap32(x: Array) -> Array:

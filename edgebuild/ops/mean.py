@@ -9,7 +9,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
-from . import fixedpoint
+from . import fixedpoint, intervals
 from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
 
 
@@ -54,6 +54,11 @@ def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
     return fixedpoint.Multiplier((m.mantissa << shift) // count, m.shift - shift)
 
 
+def steady(op: Op, graph: Graph) -> bool:
+    count = prod(graph.operands(op)[0].shape[d] for d in op.attrs["axes"])
+    return multiplier(op, graph).holds(255 * count)
+
+
 def reference(op: Op, graph: Graph, x: Array) -> Array:
     y, axes = graph.result(op), tuple(op.attrs["axes"])
     if is_float(y):
@@ -93,5 +98,6 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"MEAN": from_tflite},
     onnx={"ReduceMean": from_onnx},
+    interval=intervals.rising(reference, steady),
     rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] else "",
 )

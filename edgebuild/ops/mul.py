@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import elementwise, fixedpoint, spatial
+from . import elementwise, fixedpoint, intervals, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -26,6 +26,11 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(np.int8)
 
 
+def steady(op: Op, graph: Graph) -> bool:
+    f = scaling(op, graph)
+    return fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(255 * 255)
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return elementwise.kernel(op, graph, form, {} if is_float(graph.result(op)) else scaling(op, graph))
 
@@ -38,6 +43,7 @@ SPEC = Spec(
     tflite={"MUL": elementwise.from_tflite("mul", "MulOptions")},
     onnx={"Mul": elementwise.from_onnx("mul")},
     clamps=True,
+    interval=intervals.corners(reference, steady),
     rows=elementwise.rows,
     limits=(elementwise.broadcastable,),
 )

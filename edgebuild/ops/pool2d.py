@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import fixedpoint, spatial
+from . import fixedpoint, intervals, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -191,5 +191,7 @@ AVERAGE = Spec(
     onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
     rows=average_rows,
     clamps=True,
+    part=spatial.part,
+    interval=intervals.rising(avg_reference),
     limits=(spatial.window_limit, windows_inside, same_quantisation),
 )

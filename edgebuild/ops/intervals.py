@@ -1,0 +1,61 @@
+"""Between which values an op's int8 result lies if its operands lie between given ones: for `Spec.interval`.
+
+Intervals are inclusive and held element by element, so that padding, slices and reshapes need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+
+from ..ir import Array, Graph, Op
+from . import fixedpoint, spatial
+from .base import Interval, Total, Transfer
+
+Reference = Callable[..., Array]
+
+
+def always(op: Op, graph: Graph) -> bool:
+    return True
+
+
+def rising(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -> Transfer:
+    """Of an op whose result never falls where an operand rises. `steady`: its arithmetic stays in int32."""
+
+    def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
+        low, high = zip(*operands, strict=True)
+        return (reference(op, graph, *low), reference(op, graph, *high)) if steady(op, graph) else None
+
+    return interval
+
+
+def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = always) -> Transfer:
+    """Of an op that rises or falls in each operand while the others stay: its extremes are at ends of intervals."""
+
+    def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
+        if not steady(op, graph):
+            return None
+        ends = [reference(op, graph, *chosen) for chosen in product(*operands)]
+        return np.minimum.reduce(ends), np.maximum.reduce(ends)
+
+    return interval
+
+
+def sums(total: Total) -> Transfer:
+    """Of a requantised sum of products: negative weights take the other end of the input's interval."""
+
+    def interval(op: Op, graph: Graph, x: Interval, w: Interval, *bias: Interval) -> Interval | None:
+        (low, high), weights = x, w[0].astype(np.int64)
+        up, down = np.maximum(weights, 0), np.minimum(weights, 0)
+        start = bias[0][0].astype(np.int64).ravel() if bias else 0
+        least = total(op, graph, low, up) + total(op, graph, high, down) + start
+        most = total(op, graph, high, up) + total(op, graph, low, down) + start
+        _, shift = spatial.multipliers(op, graph)
+        fits = fixedpoint.fits(least, shift) & fixedpoint.fits(most, shift)
+        bottom, top = spatial.bounds(op, graph.result(op))
+        ends = [spatial.requantize_sum(np.where(fits, end, 0), op, graph) for end in (least, most)]
+        return np.where(fits, ends[0], bottom), np.where(fits, ends[1], top)
+
+    return interval
