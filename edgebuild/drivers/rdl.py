@@ -107,14 +107,22 @@ def _field(f: Any) -> FieldInfo:
 
 
 def write_rdl(map_: RegisterMap, comment: str = "") -> str:
-    """One address map; instances in the order of the description, clusters as register files."""
+    """One address map of the devices, below a map for each type of them, which tools can take as their top.
+
+    Instances are in the order of the description, clusters are register files.
+    """
     lines = [f"// {line}" for line in comment.splitlines()]
-    lines += [f"addrmap {_name(map_.name)} {{"]
+    types: dict[str, tuple[RegisterInfo, ...]] = {}
+    instances = []
     for block in map_.blocks:
-        lines.append("    addrmap {")
-        lines += _scoped(block.registers, (), 0, "        ")
-        lines.append(f"    }} {_name(block.name)} @ {block.base:#x};")
-    return "\n".join([*lines, "};", ""])
+        word = block.group
+        if not word or word == map_.name or types.get(word, block.registers) != block.registers:
+            word = f"{block.name}_map"
+        if word not in types:
+            lines += [f"addrmap {_name(word)} {{", *_scoped(block.registers, (), 0, "    "), "};"]
+        types[word] = block.registers
+        instances.append(f"    {_name(word)} {_name(block.name)} @ {block.base:#x};")
+    return "\n".join([*lines, f"addrmap {_name(map_.name)} {{", *instances, "};", ""])
 
 
 def _scoped(registers: tuple[RegisterInfo, ...], scope: tuple[str, ...], base: int, pad: str) -> Iterator[str]:
