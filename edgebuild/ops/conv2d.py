@@ -85,7 +85,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x):
         layer = sums.of(op, graph, w.data, x.shape[1:], y.shape[1:])
         if (
-            found := sum_variants.best(layer, form, stem, (*sum_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS))
+            found := sum_variants.best(
+                layer,
+                form,
+                stem,
+                (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS),
+            )
         ) is not None:
             return found
     constants = spatial.sum_constants(op, graph, w.data)
@@ -100,8 +105,9 @@ SPEC = Spec(
     tflite={"CONV_2D": from_tflite},
     onnx={"Conv": from_onnx},
     clamps=True,
-    rows=spatial.rows,
-    limits=(spatial.window_limit, channels_agree, spatial.symmetric_weights),
-)
     interval=intervals.sums(total),
     total=total,
+    rows=spatial.rows,
+    part=spatial.part,
+    limits=(spatial.window_limit, channels_agree, spatial.symmetric_weights),
+)

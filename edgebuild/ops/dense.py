@@ -91,7 +91,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         rows, columns = x.shape[0], w.shape[1]
         layer = sums.of(op, graph, w.data[:, None, None, :], (1, rows, columns), (1, rows, w.shape[0]))
         if (
-            found := sum_variants.best(layer, form, stem, (*sum_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS))
+            found := sum_variants.best(
+                layer,
+                form,
+                stem,
+                (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS),
+            )
         ) is not None:
             return found
     if form.rolled:
@@ -109,8 +114,8 @@ SPEC = Spec(
     tflite={"FULLY_CONNECTED": from_tflite},
     onnx={"Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     clamps=True,
+    interval=intervals.sums(total),
+    total=total,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 else "",
     limits=(columns_agree, spatial.symmetric_weights),
 )
-    interval=intervals.sums(total),
-    total=total,

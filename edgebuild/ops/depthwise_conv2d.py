@@ -73,8 +73,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         layer = sums.of(op, graph, weights, x.shape[1:], y.shape[1:])
         makers = (*depthwise_variants.DEPTHWISE, *scalar_variants.DEPTHWISE)
         if x.shape[3] == 1:
-            makers = (*sum_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS)
-        if (found := sum_variants.best(layer, form, stem, makers)) is not None:
+            makers = (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS)
+        found = sum_variants.best(layer, form, stem, makers)
+        if found is not None:
             return found
     constants = spatial.sum_constants(op, graph, w.data)
     return Kernel("depthwise_conv2d.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
@@ -90,5 +91,6 @@ SPEC = Spec(
     interval=intervals.sums(total),
     total=total,
     rows=spatial.rows,
+    part=spatial.part,
     limits=(spatial.window_limit, whole_multiplier, spatial.symmetric_weights),
 )

@@ -1,0 +1,114 @@
+"""Kernels for Armv8.1-M with MVE (Helium): dot products of sixteen int8 and requantisation of four channels at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import Array
+from .base import Constant, Form, Kernel
+from .sum_variants import MVE, Maker
+from .sums import Sums, shape_of
+
+LANES = 16
+
+
+def finish(s: Sums) -> str:
+    """How a vector of sums becomes results, see mve.c.j2; "sums" where no vector arithmetic is proven equal."""
+    if s.shifts_right:
+        how = "relu" if s.rectified else "signed"
+    elif s.arithmetic == "onnx" and rounds_once(s):
+        how = "once"
+    else:
+        return "sums"
+    return how if s.full_range else f"{how}_clamped"
+
+
+def rounds_once(s: Sums) -> bool:
+    """No sum lies halfway between two results, so that halves need no even.
+
+    x M = 2^(30 + right) mod 2^(31 + right) asks for |x| >= 2^(30 + right - t), where 2^t divides M.
+    """
+    divides = s.mantissa & -s.mantissa
+    between = (s.right >= 1) & (s.right <= 31)
+    return bool((between & (s.bound * divides < 2.0 ** (30 + s.right))).all())
+
+
+def stream(s: Sums, taps: Array) -> Array:
+    """What eb_mve1 and eb_mve2 read of K x taps weights; a last group lacks no channel, those behind K are 0."""
+    k, n = taps.shape
+    groups = -(-k // 4)
+    missing = 4 * groups - k
+    w = np.pad(taps, ((0, missing), (0, 0))).reshape(groups, 4, n)
+    full = n // LANES * LANES
+    sixteens = w[:, :, :full].reshape(groups, 4, -1, LANES).transpose(0, 2, 1, 3).reshape(groups, -1)
+    numbers = (np.pad(a, (0, missing)).reshape(groups, 4) for a in (s.start, s.mantissa))
+    start, mantissa = (a.astype("<i4").view(np.int8) for a in numbers)
+    shift = np.pad(-s.right, (0, missing)).reshape(groups, 4).astype(np.int8)
+    parts = (start, sixteens.astype(np.int8), w[:, :, full:].reshape(groups, -1).astype(np.int8), mantissa, shift)
+    return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
+
+
+def convolution(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
+        return None
+    inside = s.pad == (0, 0) and (ow - 1) * s.stride[1] + fw <= w and (oh - 1) * s.stride[0] < h
+    lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
+    shape = shape_of(s, form)
+    if s.pointwise and k <= c:
+        shape |= {"gather": "copied", "advance": c}
+        scratch, gathering = 2 * c, pixels * (8 + 0.2 * c)
+    elif fh == 1 and inside:
+        shape |= {"gather": "direct", "advance": s.stride[1] * c}
+        scratch, gathering = 0, 0.0
+    else:
+        columns = _columns(s)
+        shape |= {"gather": "columns", "advance": s.stride[1] * fh * c, **columns}
+        scratch = columns["column"] * ((ow - 1) * s.stride[1] + fw)
+        gathering = lines * fh * (15 + columns["used"] * (8 * c / columns["piece"] if c < LANES else 7 + 0.2 * c))
+    taps = s.weights.transpose(0, 2, 1, 3).reshape(k, -1)
+    packed = stream(s, taps)
+    how = finish(s)
+    shape |= {
+        "finish": how, "taps": taps.shape[1], "lines": lines, "pixels": pixels, "step": packed.shape[1],
+        "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
+    }  # fmt: skip
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero} if shape.get("padded") else {}
+    scalars["y_zero"] = s.y_zero
+    if how == "sums" or how.endswith("_clamped"):
+        scalars |= {"low": s.low, "high": s.high}
+    return Kernel(
+        "conv_mve.c.j2", stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
+        scratch=scratch, variant=f"mve {shape['gather']}", in_place=shape["gather"] == "copied",
+        estimate=gathering + lines * _products(pixels, packed.shape[0], taps.shape[1], how),
+    )  # fmt: skip
+
+
+def _columns(s: Sums) -> dict[str, int | bool | tuple[int, ...]]:
+    """How a row of outputs' columns lies in the scratch: FH x C bytes for each column, padding and all."""
+    (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
+    total, column = (ow - 1) * s.stride[1] + fw, fh * c
+    before = min(s.pad[1], total)
+    used = max(0, min(w, total - before))
+    last = (oh - 1) * s.stride[0] - s.pad[0] + (fh - 1) * s.dilation[0]
+    across = next(n for n in range(max(1, LANES // c), 0, -1) if n == 1 or (n - 1) * column + c <= 256)
+    offsets = [i // c * column + i % c for i in range(across * c)] if c < LANES else []
+    padded_rows = s.pad[0] > 0 or last >= h
+    return {
+        "column": column, "used": used, "before": before * column, "after": (total - before - used) * column,
+        "padded_rows": padded_rows, "padded": padded_rows or total > used,
+        "piece": across * c, "offsets": tuple(offsets + [0] * (LANES - len(offsets))),
+    }  # fmt: skip
+
+
+def _products(pixels: int, groups: int, taps: int, how: str) -> float:
+    """Instructions for a line of pixels."""
+    sixteens, rest = divmod(taps, LANES)
+    scalar = 120 if how == "sums" else 0
+    two = 45 + groups * (27 + scalar * 2 + 15 * sixteens + (20 if rest else 0))
+    one = 35 + groups * (19 + scalar + 10 * sixteens + (14 if rest else 0))
+    return pixels // 2 * two + pixels % 2 * one
+
+
+CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, convolution),)
