@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.drivers.pipeline import compile_driver
+from edgebuild.request import DriverRequest
 from tests.conftest import ROOT, run
 from tests.drivers import prototype
 from tests.drivers.machine import link
-from tests.drivers.scenarios import DRIVERS, HERE
+from tests.drivers.scenarios import DRIVERS, GPIO, HERE, SPI
 
 pytestmark = [
     pytest.mark.needs("g++", "riscv64-unknown-elf-gcc", "arm-none-eabi-gcc"),
@@ -51,6 +53,12 @@ def test_sample_reads_the_memory_behind_the_spi(project: Path, tmp_path: Path) -
     assert [int(line.split()[3], 16) for line in lines if line.startswith("r 1a10202c")] == words
     assert f"main returned {sum(words) & 0xFFFFFFFF:#x} " in said
     assert prototype.trace(folder, folder / "pulpino.elf") == (lines, sum(words) & 0xFFFFFFFF)
+
+
+def test_products_are_those_of_the_command(project: Path) -> None:
+    for name, source in (("gpio", GPIO), ("spi", SPI)):
+        for a in compile_driver(DriverRequest((source,), name, "pulpino"))[0]:
+            assert (project / "build/pulpino_gpio_spi/edgebuild" / name / a.name).read_bytes() == a.data, a.name
 
 
 def test_scenarios_access_by_access(project: Path, tmp_path: Path) -> None:

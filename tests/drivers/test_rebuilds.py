@@ -1,0 +1,135 @@
+"""Drivers in a build: what is done again when a file changes, and above all what is not, through both doors."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, run
+
+pytestmark = pytest.mark.needs("riscv64-unknown-elf-gcc", "cmake", "ninja", "make")
+FILES = {
+    "pad.h": "bfGroup Pad { bit a; bit b; };\nmake_device(Pad, pad, 0x1A101000);\n",
+    "pads.bf.c": '#include "pad.h"\nvoid on(void) { pad->a = 1; pad->b = 1; }\n',
+    "other.bf.c": "bfGroup O { bit a; };\nmake_device(O, o, 0x1A102000);\nvoid off(void) { o->a = 0; }\n",
+    "main.c": "void on(void); void off(void);\nint main(void) { on(); off(); return 0; }\n",
+    "SConstruct": f"""import os
+env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=["{ROOT}/edgebuild/scons/site_tools"])
+env.EdgeBuildTarget("pulpino")
+SConscript("SConscript", "env", variant_dir="build", duplicate=False)
+""",
+    "SConscript": """Import("env")
+env.Program("app", ["main.c", env.BfDriver("pads", "pads.bf.c"), env.BfDriver("other", "other.bf.c")])
+""",
+    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.20)
+project(app LANGUAGES C)
+find_package(EdgeBuild REQUIRED)
+add_bf_driver(pads SOURCES pads.bf.c)
+add_bf_driver(other SOURCES other.bf.c)
+add_executable(app main.c)
+target_link_libraries(app PRIVATE pads other)
+edgebuild_firmware(app)
+""",
+}
+
+
+@dataclass(frozen=True)
+class Built:
+    """What one build did: the drivers that were generated, the C files that were compiled."""
+
+    drivers: set[str]
+    compiled: set[str]
+    output: str
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+    tool: str
+
+    def build(self, libclang: bool = True, fails: bool = False) -> Built:
+        """Without `libclang`, whoever imports its Python package fails."""
+        status = (1 if self.tool == "Ninja" else 2) if fails else 0
+        poison = self.folder.parent / "poison"
+        (poison / "clang").mkdir(parents=True, exist_ok=True)
+        (poison / "clang" / "__init__.py").write_text("raise RuntimeError('libclang was asked for')\n")
+        path = [*([] if libclang else [str(poison)]), str(ROOT)]
+        env = {"PYTHONPATH": os.pathsep.join(path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        if self.tool == "scons":
+            output = run(sys.executable, "-m", "SCons", "-Q", cwd=self.folder, env=env, status=status)
+        else:
+            if not (self.folder / "build").exists():
+                toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/edgebuild/cmake/toolchain-riscv.cmake"
+                places = [f"-DEdgeBuild_DIR={ROOT}/edgebuild/cmake", f"-DEDGEBUILD_PYTHON={sys.executable}"]
+                command = ["cmake", "-G", self.tool, "-B", "build", toolchain, "-DEDGEBUILD_TARGET=pulpino", *places]
+                run(*command, cwd=self.folder, env=env)
+            output = run("cmake", "--build", "build", cwd=self.folder, env=env, status=status)
+        made = re.findall(r"^\[edgebuild\] driver (\w+) ->", output, re.M)
+        compiled = re.findall(r" -c (?:-\S+ )*(\S+\.c)\b|Building C object \S*?(\w+\.c)\.o", output)
+        return Built(set(made), {Path(a or b).name for a, b in compiled}, output)
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        text = (self.folder / file).read_text()
+        assert old in text
+        (self.folder / file).write_text(text.replace(old, new))
+
+    def product(self, name: str) -> str:
+        return (self.folder / "build" / "edgebuild" / "pads" / name).read_text()
+
+
+@pytest.fixture(scope="module", params=["scons", "Ninja", "Unix Makefiles"])
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Built once, then in the state in which the test before left it: up to date."""
+    made = Project(tmp_path_factory.mktemp("drivers") / "project", request.param)
+    made.folder.mkdir()
+    for name, text in FILES.items():
+        (made.folder / name).write_text(text)
+    built = made.build()
+    assert built.drivers == {"pads", "other"} and {"pads.c", "other.c", "main.c"} <= built.compiled, built.output
+    return made
+
+
+def nothing(project: Project) -> bool:
+    built = project.build(libclang=False)
+    return not built.drivers and not built.compiled
+
+
+def test_null_build_starts_no_libclang(project: Project) -> None:
+    assert nothing(project)
+    for file in ("pads.bf.c", "pad.h"):
+        os.utime(project.folder / file)
+    assert nothing(project)
+
+
+def test_comment_compiles_its_driver_alone(project: Project) -> None:
+    project.edit("pads.bf.c", "{ pad", "{ /* both */ pad")
+    failed = project.build(libclang=False, fails=True)
+    assert "libclang was asked for" in failed.output and not failed.compiled  # the poison works
+    built = project.build()
+    assert (built.drivers, built.compiled) == ({"pads"}, {"pads.c"}), built.output
+    assert "/* both */" in project.product("pads.c")
+    assert nothing(project)
+
+
+def test_header_of_groups_makes_its_drivers_again(project: Project) -> None:
+    project.edit("pad.h", "bit b;", "bit b; uint8 c;")
+    built = project.build()
+    assert (built.drivers, built.compiled) == ({"pads"}, {"pads.c"}), built.output
+    assert "PADS_PAD_C_WIDTH 8u" in project.product("pads_regs.h")
+    assert nothing(project)
+
+
+def test_mistake_leaves_what_was_there(project: Project) -> None:
+    before = project.product("pads.c")
+    project.edit("pads.bf.c", "pad->b = 1", "pad->x = 1")
+    built = project.build(fails=True)
+    assert re.search(r"pads\.bf\.c:2:\d+: error: no member named 'x'", built.output)
+    assert project.product("pads.c") == before
+    project.edit("pads.bf.c", "pad->x = 1", "pad->b = 1")
+    project.build()
+    assert nothing(project)
