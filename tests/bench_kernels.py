@@ -1,7 +1,7 @@
 """`./sconsw bench-kernels`: instructions per multiply-accumulate of whole models on every simulated processor.
 
-Below each model the kernels that Cortex-M4 and RV32 got: variant, scratch, and the estimate it was chosen by, as
-instructions per multiply-accumulate. Writes build/bench/kernels.json.
+Below each model the kernels that the processors of LAYERS got: variant, bytes of weights and of scratch, instructions
+per multiply-accumulate as measured and as estimated, and the estimate's error. Writes build/bench/kernels.json.
 """
 
 from __future__ import annotations
@@ -16,34 +16,43 @@ from edgebuild import ops
 from edgebuild.compile import compile_model, plan_model
 from edgebuild.errors import EdgebuildError
 from edgebuild.explore import features_of
-from edgebuild.ops.base import Form
 from edgebuild.request import model_request
-from edgebuild.sections import kernel_of
+from edgebuild.sections import kernel_of, whole_form
 from edgebuild.target import load_target
 from edgebuild.verify import verify
 from tests.bench import ROOT, models
 
+LAYERS = ("mps2-an386", "mps3-an547", "riscv-virt")
 TARGETS = ("microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 
 
 def measure(model: Path, target: str) -> dict[str, Any] | None:
-    """Instructions per MAC and bytes; None where the model does not fit."""
+    """Instructions per MAC, bytes, and where they were counted the layers; None where the model does not fit."""
     try:
-        result = verify(model, load_target(target), compile_model(model_request(model, "model", target, {})))
+        artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
+        result = verify(model, load_target(target), artifacts, by_layer=target in LAYERS)
     except EdgebuildError:
         return None
     rate = round(result["instructions"] / result["macs"], 2)
-    return {"insn_per_mac": rate, "code_bytes": result["code_bytes"], "equal": result["equal"]}
+    counted = [layer["instructions"] for layer in result.get("layers", ())]
+    layers = layer_rows(model, target, counted) if counted else []
+    return {"insn_per_mac": rate, "code_bytes": result["code_bytes"], "equal": result["equal"], "layers": layers}
 
 
-def layers(model: Path, name: str) -> list[dict[str, Any]]:
-    """What each op got, and what it was expected to cost."""
+def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any]]:
+    """What each op got, what it was expected to cost, and what it did; per MAC, or in all where there are none."""
     target = load_target(name)
-    plan, rows = plan_model(model_request(model, "model", name, {"tile": "off"}), target), []
-    for op in (op for step in plan.steps for op in step.ops):
-        kernel, macs = kernel_of(op, plan.graph, Form(features_of(target))), ops.nest(op, plan.graph).mac_count
-        estimate = round(kernel.estimate / macs, 2) if macs and kernel.estimate else None
-        rows.append({"kernel": kernel.stem, "variant": kernel.variant, "scratch": kernel.scratch, "estimate": estimate})
+    plan = plan_model(model_request(model, "model", name, {"tile": "off"}), target)
+    rows = []
+    for (op,), instructions in zip((step.ops for step in plan.steps), counted, strict=True):
+        kernel = kernel_of(op, plan.graph, whole_form(op, features_of(target), plan.scratch_limit))
+        each = ops.nest(op, plan.graph).mac_count or 1
+        row = {"kernel": kernel.stem, "variant": kernel.variant, "scratch": kernel.scratch}
+        row |= {"weights": sum(c.data.nbytes for c in kernel.constants), "measured": round(instructions / each, 2)}
+        if kernel.estimate:
+            error = round(100 * (kernel.estimate / max(instructions, 1) - 1), 1)
+            row |= {"estimate": round(kernel.estimate / each, 2), "error_percent": error}
+        rows.append(row)
     return rows
 
 
@@ -61,12 +70,12 @@ def main() -> int:
             failed |= any(r is not None and not r["equal"] for r in found.values())
             shown = (f"{r['insn_per_mac']:>11}" if r is not None else f"{'-':>11}" for r in found.values())
             print(f"{model.stem:22} " + " ".join(shown), flush=True)
-            row: dict[str, Any] = {"model": model.stem, "targets": found}
-            for target in ("mps2-an386", "riscv-virt"):
-                row[target] = layers(model, target)
-                for r in row[target]:
-                    print(f"    {target:10} {r['kernel']:34} {r['variant'] or 'portable':24} {r['estimate'] or '':>6}")
-            rows.append(row)
+            rows.append({"model": model.stem, "targets": found})
+            for target, result in found.items():
+                for r in result["layers"] if result is not None else ():
+                    error = f"{r['error_percent']:>+7.1f} %" if "error_percent" in r else ""
+                    print(f"    {target:10} {r['kernel']:32} {r['variant'] or 'portable':22} {r['weights']:>7} B"
+                          f" {r['scratch']:>5} B {r['measured']:>9} {r.get('estimate', ''):>8} {error}")  # fmt: skip
     out = ROOT / "build" / "bench" / "kernels.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(rows, indent=1) + "\n")

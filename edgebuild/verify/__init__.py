@@ -17,6 +17,7 @@ from ..errors import fail
 from ..target import Target, hal_dir, load_target, target_names
 from .build import MODEL_SOURCES, NAME, SANITIZERS, Builder, write_sources
 from .elf import Sizes, read_sizes
+from .layers import layers
 from .oracles import Array, Port, Reference, fit, random_inputs, reference, resume
 from .run import Outcome, run_harness
 
@@ -30,17 +31,18 @@ def verify(
     artifacts: Sequence[Artifact],
     inputs: Array | None = None,
     keep: Path | None = None,
+    by_layer: bool = False,
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
     `artifacts` are those of `compile_model` under the name "model" for this target. `inputs`: [vectors, ...] in the
     dtype of the C interface, every row the elements of all inputs one after another; by default seeded random ones.
-    `keep`: a folder for the test program instead of a temporary one.
+    `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
-    invoke), `stack_bytes`, `arena_touched_bytes` and the sizes of `measure`. Build machine: sanitizers on, and None for
-    what cannot be measured there.
+    invoke), `stack_bytes`, `arena_touched_bytes`, `layers` if wanted, and the sizes of `measure`. Build machine:
+    sanitizers on, and None for what cannot be measured there.
     Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
     """
     report = _report(artifacts)
@@ -60,6 +62,7 @@ def verify(
         hal = [hal_dir() / name for name in ("harness/harness.c", "src/counter.c", *io)]
         elf = harness.program("harness", [*map(Path, MODEL_SOURCES), *hal])
         outcome = run_harness(elf, target, vectors, report)
+        counted = {"layers": layers(model_path, target, artifacts, report, folder)} if by_layer else {}
     return {
         "model": model_path.name,
         "target": target.name,
@@ -70,6 +73,7 @@ def verify(
         "arena_touched_bytes": outcome.arena_touched,
         "macs": report["macs"]["model"],
         **_figures(sizes, report, bare),
+        **counted,
     }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..artifacts import Artifact, publish
@@ -33,10 +34,16 @@ class Builder:
     needs_libm: bool
     extra: tuple[str, ...] = ()  # flags for compiling and linking alike: sanitizers
 
-    def program(self, name: str, sources: Sequence[Path]) -> Path:
-        """Compile `sources` and link them with the target's start-up code to `name`.elf."""
+    def program(
+        self, name: str, sources: Sequence[Path], special: Mapping[Path, tuple[str, ...]] = MappingProxyType({})
+    ) -> Path:
+        """Compile `sources` and link them with the target's start-up code to `name`.elf.
+
+        `special`: more sources, each with flags of its own.
+        """
         startup = self.target.firmware.startup if self.target.firmware else ()
         objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup))]
+        objects += [self._object(s, flags, f".{name}") for s, flags in special.items()]
         fragments = (f"{NAME}_memory.ld",) if self.target.firmware else ()
         tools = self.target.toolchain
         libraries = (tools.libm if self.needs_libm else ()) + tools.libs
@@ -45,11 +52,11 @@ class Builder:
         )
         return self.folder / f"{name}.elf"
 
-    def _object(self, source: Path) -> str:
-        """Compile one file, once; return its object's name."""
-        name = f"{source.stem}{'.s' if source.suffix == '.S' else ''}{'.san' if self.extra else ''}.o"
+    def _object(self, source: Path, special: tuple[str, ...] = (), mark: str = "") -> str:
+        """Compile one file, once; return its object's name. `mark` tells apart those with flags of their own."""
+        name = f"{source.stem}{'.s' if source.suffix == '.S' else ''}{'.san' if self.extra else ''}{mark}.o"
         if not (self.folder / name).exists():
-            flags = self.target.toolchain.cflags + self._libc() + self.extra
+            flags = self.target.toolchain.cflags + self._libc() + self.extra + special
             self._run(*flags, "-I.", f"-I{hal_dir() / 'include'}", "-c", "-o", name, str(source))
         return name
 

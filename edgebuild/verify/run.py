@@ -29,18 +29,7 @@ def run_harness(elf: Path, target: Target, inputs: list[list[NDArray[Any]]], rep
     """Run the harness program on `inputs` (per vector, one array per input of the model)."""
     folder = elf.parent
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for vector in inputs for x in vector))
-    if target.runner is not None:
-        command = [word.replace("{elf}", elf.name) for word in target.runner.command]
-        package, timeout = target.runner.package, target.runner.timeout_s
-    else:
-        command, package, timeout = [str(elf)], "", 600
-    try:
-        run_tool(command, folder, package, timeout)
-    except EdgebuildError as error:
-        if type(error) is not EdgebuildError:
-            raise
-        raise fail(f"the test program failed on {target.name}: {error.diagnostics[0].text}",
-                   hints=error.diagnostics[0].hints) from None  # fmt: skip
+    run_program(elf, target)
     measured = _measured(folder / "measured.txt")
     ticks, stack = measured["ticks"], measured["stack"]
     scale = 1e9 / target.runner.tick_hz if target.runner and target.runner.tick_hz else 1.0
@@ -49,6 +38,22 @@ def run_harness(elf: Path, target: Target, inputs: list[list[NDArray[Any]]], rep
     bare = target.firmware is not None
     return Outcome(outputs, dumps, round(ticks * scale) if bare else None, stack if bare else None,
                    measured.get("arena_touched", 0))  # fmt: skip
+
+
+def run_program(elf: Path, target: Target) -> None:
+    """Run a program in its folder, by the target's runner or here. Raises EdgebuildError where it fails."""
+    if target.runner is not None:
+        command = [word.replace("{elf}", elf.name) for word in target.runner.command]
+        package, timeout = target.runner.package, target.runner.timeout_s
+    else:
+        command, package, timeout = [str(elf)], "", 600
+    try:
+        run_tool(command, elf.parent, package, timeout)
+    except EdgebuildError as error:
+        if type(error) is not EdgebuildError:
+            raise
+        raise fail(f"the test program failed on {target.name}: {error.diagnostics[0].text}",
+                   hints=error.diagnostics[0].hints) from None  # fmt: skip
 
 
 def _measured(file: Path) -> dict[str, int]:

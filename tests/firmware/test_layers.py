@@ -1,0 +1,42 @@
+"""Instructions by layer: they are those of the layer, and together those of the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.compile import compile_model
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import model_request
+from edgebuild.target import load_target
+from edgebuild.verify import verify
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+
+
+@pytest.mark.parametrize("name", ["mps2-an386", "riscv-virt"])
+@pytest.mark.parametrize("tile", ["off", "rolling"])
+def test_the_layers_take_what_the_whole_takes(name: str, tile: str) -> None:
+    artifacts = compile_model(model_request(DIGITS, "model", name, {"tile": tile}))
+    result = verify(DIGITS, load_target(name), artifacts, by_layer=True)
+    layers = result["layers"]
+    assert sum(layer["macs"] for layer in layers) == result["macs"]
+    total = sum(layer["instructions"] for layer in layers)
+    # The order of calls and the call of the model itself belong to no layer; what calls a counter is not inlined.
+    assert abs(total - result["instructions"]) < 0.06 * result["instructions"]
+    if tile == "off":
+        assert all(layer["instructions"] > layer["macs"] / 4 for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("host", {}, "has no simulator that counts instructions"),
+        ("riscv-virt", {"stream_input": "rows"}, "of an input that is there whole"),
+    ],
+)
+def test_where_layers_cannot_be_counted(name: str, options: dict[str, str], words: str) -> None:
+    artifacts = compile_model(model_request(DIGITS, "model", name, options))
+    with pytest.raises(EdgebuildError, match=words):
+        verify(DIGITS, load_target(name), artifacts, by_layer=True)
