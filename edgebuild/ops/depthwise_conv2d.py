@@ -71,7 +71,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x):
         weights = w.data.reshape(fh, fw, -1).transpose(2, 0, 1)[..., None]
         layer = sums.of(op, graph, weights, x.shape[1:], y.shape[1:])
-        makers = (*depthwise_variants.DEPTHWISE, *scalar_variants.DEPTHWISE)
+        makers = (*depthwise_variants.DEPTHWISE, *mve_variants.DEPTHWISE, *scalar_variants.DEPTHWISE)
         if x.shape[3] == 1:
             makers = (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS)
         found = sum_variants.best(layer, form, stem, makers)

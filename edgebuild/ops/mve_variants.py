@@ -111,4 +111,57 @@ def _products(pixels: int, groups: int, taps: int, how: str) -> float:
     return pixels // 2 * two + pixels % 2 * one
 
 
+def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """Four channels at a time through columns of the rows under the window, so that a window is one vector."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    how, taps, advance = finish(s), fh * fw, s.stride[1] * fh
+    total = (ow - 1) * s.stride[1] + fw
+    plane = total * fh
+    used = max(0, min(w, total - s.pad[1]))
+    unfit = taps > LANES or advance > 127 or 4 * (plane + fh) >= 2**12 or c * 3 >= 2**16
+    if unfit or s.dilation != (1, 1) or not s.fits or how == "sums":
+        return None
+    words = c == k and c % 4 == 0
+    spread = [pixel * fh + channel * plane for channel in range(4 if words else 1) for pixel in range(4)]
+    turned = [
+        [lane // fh * fh + (lane - turn) % fh if lane < taps else 0 for lane in range(LANES)] for turn in range(fh)
+    ]
+    columns = 4 * plane + LANES  # the last window is read as sixteen bytes
+    clamped = how.endswith("_clamped")
+    shape = shape_of(s, form) | {
+        "finish": how, "clamped": clamped, "taps": taps, "advance": advance, "plane": plane, "used": used,
+        "words": words, "M": k // c, "turned": tuple(map(tuple, turned)),
+        "places": (*(pixel * c for pixel in range(4)), *spread),
+        "ends": -(-columns // 4) * 4,
+    }  # fmt: skip
+    packed = _fours(s)
+    shape["step"] = packed.shape[1] * 4
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    if clamped:
+        scalars |= {"low": s.low, "high": s.high}
+    fill = 20 + (11 if words else 20) * -(-used // 4)
+    fills = fh if form.rolled else min(s.stride[0], fh)
+    rows = 1 if form.rolled else oh
+    cost = 30 + 0.7 * plane + -(-k // 4) * rows * (40 + fills * fill + ow * (20 + 5 * clamped))
+    constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
+    return Kernel(
+        "depthwise_mve.c.j2", stem, shape, (constant,), scalars,
+        scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
+        in_place=s.stride == (1, 1) and (oh, ow) == (h, w) and words,
+    )  # fmt: skip
+
+
+def _fours(s: Sums) -> Array:
+    """For each four channels start values, multipliers, shifts and weights by columns; the last four end with the last
+    channel, which comes more than once if there are fewer."""
+    k = s.out[2]
+    first = [min(at, max(0, k - 4)) for at in range(0, k, 4)]
+    channels = np.minimum(np.array(first)[:, None] + np.arange(4), k - 1)
+    weights = s.weights[..., 0].transpose(0, 2, 1).reshape(k, -1)[channels].astype(np.int8)
+    numbers = [a[channels].astype("<i4").view(np.int8) for a in (s.start, s.mantissa)]
+    parts = (*numbers, (-s.right)[channels].astype(np.int8), weights.reshape(len(first), -1))
+    return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
+
+
 CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, convolution),)
+DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, depthwise),)
