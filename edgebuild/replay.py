@@ -94,10 +94,10 @@ def _call(
         if not memory.holds(name, row):
             raise BrokenPlan(f"{op.name} reads row {row} of {name}, which is not there any more")
     in_place = _in_place(memory.rolling, op)
+    sources = [(other, other_row, *memory.where(other, other_row)) for other, other_row in reads]
     for name, row in writes:
         target, at = memory.where(name, row)
-        for other, other_row in reads:
-            source, there = memory.where(other, other_row)
+        for other, other_row, source, there in sources:
             clash = source == target and at.start < there.stop and there.start < at.stop
             if clash and not (other in in_place and (whole or at.start <= there.start)):
                 raise BrokenPlan(f"{op.name} writes row {row} of {name} over row {other_row} of {other} that it reads")

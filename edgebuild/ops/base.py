@@ -24,9 +24,15 @@ class Constant:
     note: str = ""  # what it holds, for the comment
 
 
+PORTABLE = "portable"
+
+
 @dataclass(frozen=True)
 class Form:
-    """What a kernel is wanted for: the core's features, and whether the op runs row by row.
+    """What a kernel is wanted for: the core's features, whether the op runs row by row, and what counts.
+
+    `features` are the words of the target's core, or PORTABLE alone if only plain C will do; with them `size` or
+    `speed` if that is what was asked for.
 
     A row is all that shares an index of the second dimension. Row by row, a call takes the number
     `row` and computes that row of the output, to which y then points; activation operand i is a
@@ -39,6 +45,13 @@ class Form:
     rings: tuple[int, ...] | None = None
     rows: int = 0
     scratch_limit: int | None = None  # bytes; a kernel that wants more gives way to a slower one
+    granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
+    lfo: bool = False  # whether a decoupled kernel gathers at the low clock
+
+    @property
+    def small(self) -> bool:
+        """Few instructions in memory count for more than few executed."""
+        return "size" in self.features
 
     @property
     def rolled(self) -> bool:
@@ -51,6 +64,22 @@ class Form:
 
 
 WHOLE = Form()
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How a call goes about its operands: what models of time need to know besides the count of instructions.
+
+    The constants are read `passes` times from end to end. Of each pixel `channels_in` of the input are reached at once
+    and `channels_out` of the output (0: all), so these are gone through once for every such group. A decoupled kernel
+    changes `rounds` times from gathering operands, which takes `gather` of the instructions, to computing with them.
+    """
+
+    passes: int = 1
+    channels_in: int = 0
+    channels_out: int = 0
+    gather: float = 0.0
+    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,6 +101,14 @@ class Kernel:
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
     in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
+    traffic: Traffic = Traffic()
+
+
+Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
+Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
+Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
+Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: nothing is known
+Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
 
 
 @dataclass(frozen=True)
@@ -93,19 +130,15 @@ class Spec:
     kernel: Callable[[Op, Graph, Form], Kernel] | None = None
     tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    traffic: Traffic = Traffic()
-
-
-Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
-Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
-Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
-Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: nothing is known
-Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
     view: bool = False
     rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
     exact: bool = False
+    part: Part = lambda op, graph, out, x: op.attrs  # attributes of the op that computes only a part of its result
+    start: Callable[[Op, Graph], int] = lambda op, graph: 0  # of a view: its first byte in the operand
     float_only: bool = False
     clamps: bool = False  # takes a `clamp` attribute: a fused activation
+    interval: Transfer | None = None
+    total: Total | None = None
     limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
 
 
@@ -126,8 +159,6 @@ def scale_of(t: Tensor) -> float:
 
 def zero_of(t: Tensor) -> int:
     return t.quant.zero_point[0] if t.quant is not None else 0
-    interval: Transfer | None = None
-    total: Total | None = None
 
 
 def quant_of(t: Tensor) -> Quant:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Offset
+from ..axes import Nest, Offset, Same
 from ..ir import Array, Graph, Op
 from .base import Form, Kernel, Spec, zero_of
 
@@ -47,7 +47,11 @@ def nest(op: Op, graph: Graph) -> Nest:
     (x,) = graph.operands(op)
     names = tuple(f"i{d}" for d in range(len(x.shape)))
     extents = {name: n + sum(p) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)}
-    dims = tuple(Offset(name, p[0], n) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True))
+    kept = any(map(any, op.attrs["pads"]))  # else the border is filled first, so it does not work in place
+    dims = tuple(
+        Same(name) if kept and not any(p) else Offset(name, p[0], n)
+        for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)
+    )
     return Nest(extents, names, (dims,))
 
 

@@ -178,6 +178,7 @@ MAX = Spec(
     tflite={"MAX_POOL_2D": from_tflite("max_pool2d")},
     onnx={"MaxPool": from_onnx("max_pool2d")},
     rows=spatial.rows,
+    part=spatial.part,
     exact=True,
     clamps=True,
     limits=(spatial.window_limit, windows_inside, same_quantisation),
@@ -190,8 +191,8 @@ AVERAGE = Spec(
     tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d")},
     onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
     rows=average_rows,
-    clamps=True,
     part=spatial.part,
     interval=intervals.rising(avg_reference),
+    clamps=True,
     limits=(spatial.window_limit, windows_inside, same_quantisation),
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Whole
+from ..axes import Dim, Fixed, Nest, Same, Whole
 from ..ir import Array, Graph, Op
-from .base import Spec
+from .base import Ranges, Spec
 
 
 def from_tflite(node: Any) -> None:
@@ -61,9 +61,18 @@ def from_onnx_identity(node: Any) -> None:
 
 
 def nest(op: Op, graph: Graph) -> Nest:
+    """Dimensions of size 1 that come or go leave all others as they are; else any element may be anywhere."""
     (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(op.attrs["shape"])))
-    return Nest(dict(zip(names, op.attrs["shape"], strict=True)), names, (tuple(Whole(n) for n in x.shape),))
+    names, shape = tuple(f"i{d}" for d in range(len(op.attrs["shape"]))), op.attrs["shape"]
+    dims: tuple[Dim, ...] = tuple(Whole(n) for n in x.shape)
+    if [n for n in x.shape if n > 1] == [n for n in shape if n > 1]:
+        kept = iter(name for name, n in zip(names, shape, strict=True) if n > 1)
+        dims = tuple(Same(next(kept)) if n > 1 else Fixed() for n in x.shape)
+    return Nest(dict(zip(names, shape, strict=True)), names, (dims,))
+
+
+def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    return {**op.attrs, "shape": tuple(past - first for first, past in out)}
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -84,5 +93,6 @@ SPEC = Spec(
         "Dropout": from_onnx_identity,
     },
     view=True,
+    part=part,
     exact=True,
 )

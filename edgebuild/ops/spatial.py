@@ -10,7 +10,7 @@ import numpy as np
 from ..axes import Window
 from ..ir import Array, Graph, Op, Quant, Tensor
 from . import fixedpoint
-from .base import Constant, Form, quant_of, scale_of, zero_of
+from .base import Constant, Form, Ranges, quant_of, scale_of, zero_of
 
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
 TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
@@ -117,6 +117,22 @@ def taps(x: Array, op: Op, window: Sequence[int], out: Sequence[int], fill: floa
 def rows(op: Op, graph: Graph) -> str:
     """Output rows one by one, each from the input rows under its window."""
     return "each"
+
+
+def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Attributes of the op that makes rows and columns `out` from rows and columns `x` of its input.
+
+    Padding is what its windows reach beyond `x`: at the border of the whole input, and nowhere else.
+    """
+    taps = op.attrs["window"] if "window" in op.attrs else graph.operands(op)[1].shape[1:3]
+    _, rows, columns = window_dims(op, graph.operands(op)[0], taps)
+    pads = []
+    for relation, (first, past), (low, high), tap in zip((rows, columns), out[1:3], x[1:3], taps, strict=True):
+        begin = first * relation.stride - relation.pad
+        end = (past - 1) * relation.stride - relation.pad + (tap - 1) * relation.dilation + 1
+        pads.append((low - begin, end - high))
+    (top, bottom), (left, right) = pads
+    return {**op.attrs, "pad": (top, left, bottom, right)}
 
 
 def window_shape(op: Op, graph: Graph, window: Sequence[int], form: Form) -> dict[str, Any]:

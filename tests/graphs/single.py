@@ -201,6 +201,62 @@ def requantize(s: Source) -> Graph:
     return single(s, "requantize", [x], _rescaled(s, x))
 
 
+def _part(s: Source) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """A shape, where a part of it begins, and the size of the part."""
+    shape = s.shape(1, 4)
+    begin = tuple(s.between(0, n - 1) for n in shape)
+    return shape, begin, tuple(s.between(1, n - b) for n, b in zip(shape, begin, strict=True))
+
+
+def slice_(s: Source) -> Graph:
+    shape, begin, size = _part(s)
+    x = s.tensor("x", shape, s.quant())
+    return single(s, "slice", [x], x.quant, begin=begin, size=size)
+
+
+def span(s: Source) -> Graph:
+    """A cut of one dimension; those before it have size 1."""
+    shape, begin, size = _part(s)
+    at = s.between(0, len(shape) - 1)
+    shape = (1,) * at + shape[at:]
+    begin = tuple(b if d == at else 0 for d, b in enumerate(begin))
+    x = s.tensor("x", shape, s.quant())
+    return single(s, "span", [x], x.quant, begin=begin, size=(*shape[:at], size[at], *shape[at + 1 :]))
+
+
+def insert(s: Source) -> Graph:
+    """With a tensor so far; without one the rest of the result is undefined, so the part is all of it."""
+    shape, begin, size = _part(s)
+    quant = s.quant()
+    if s.pick(False, True):
+        return single(s, "insert", [s.tensor("x", shape, quant)], quant, begin=(0,) * len(shape), shape=shape)
+    operands = [s.tensor("so_far", shape, quant), s.tensor("part", size, quant)]
+    return single(s, "insert", operands, quant, begin=begin, shape=shape)
+
+
+def partial_sum(s: Source) -> Graph:
+    """The sums of a convolution or a dense layer, from a bias or from sums so far."""
+    layer = s.pick(conv2d, dense)(s)
+    (op,) = layer.ops
+    x, w = layer.operands(op)[:2]
+    dtype = "float32" if s.real else "int32"
+    channels = w.shape[0]
+    start = (
+        s.constant("start", (channels,), None)
+        if s.pick(False, True)
+        else s.tensor("start", layer.result(op).shape, None)
+    )
+    start = replace(start, dtype=dtype, data=None if start.data is None else start.data.astype(dtype))
+    return single(s, "partial_sum", [start, x, w], None, dtype, **op.attrs)
+
+
+def finish_sum(s: Source) -> Graph:
+    channels = s.between(1, 5)
+    scales = tuple(float(np.float32(s.multiplier(1 / 40))) for _ in range(channels))
+    x = Tensor("x", (1, s.between(1, 3), s.between(1, 3), channels), "int32", Quant(scales, (0,) * channels, 3))
+    return single(s, "finish_sum", [x], s.quant(1.0), "int8", clamp=s.clamp())
+
+
 KINDS: dict[str, Callable[[Source], Graph]] = {
     "add": elementwise("add"),
     "avg_pool2d": pool("avg_pool2d"),
@@ -211,18 +267,29 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "dense": dense,
     "depthwise_conv2d": depthwise_conv2d,
     "dequantize": dequantize,
+    "finish_sum": finish_sum,
     "gather": gather,
+    "insert": insert,
     "max_pool2d": pool("max_pool2d"),
     "mean": mean,
     "mul": elementwise("mul"),
     "pad": pad,
+    "partial_sum": partial_sum,
     "quantize": quantize,
     "requantize": requantize,
     "reshape": reshape,
+    "slice": slice_,
+    "span": span,
     "softmax": softmax,
     "transpose": transpose,
 }
-INTEGER_ONLY = ("cast", "dequantize", "quantize", "requantize")  # their float side, if any, is part of them
+INTEGER_ONLY = (
+    "cast",
+    "dequantize",
+    "finish_sum",
+    "quantize",
+    "requantize",
+)  # their float side, if any, is part of them
 
 
 def forms(kind: str) -> tuple[tuple[str, bool], ...]:

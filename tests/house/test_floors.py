@@ -23,7 +23,7 @@ FLOORS = [
     {"cache"},
     # algorithms: each sees values of the floors below, and no other algorithm
     {"cost", "distribute", "energy", "hierarchy", "importers", "memory", "passes", "rolling"},
-    {"sections"},
+    {"sections", "tiling"},
     {"replay"},
     {"explore"},
     {"emit"},

@@ -1,0 +1,257 @@
+"""The exploration: which paths to cut, and into how many parts (Stahl 2024, figure 4.1).
+
+Critical buffers of the layout are taken the largest first, paths around them are found and estimated, and the set of
+disjoint paths of least memory is chosen among all estimates at once, exactly, as a shortest path over the schedule.
+Only what is chosen is scheduled and laid out. This is repeated on the tiled graph until nothing improves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir import Graph, Op
+from .cost import Estimate, Tiling, counts, cuts
+from .critical import Piece, critical
+from .paths import Network, paths
+from .transform import tiled
+
+TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A graph, scheduled and laid out. `order`: the ops that run; `life`: positions in it of first write and last read
+    of every storage (-1: an input; the number of ops: an output); `live`: bytes live at every position."""
+
+    graph: Graph
+    arena: int
+    order: tuple[Op, ...]
+    storage: Mapping[str, str]
+    life: Mapping[str, tuple[int, int]]
+    sizes: Mapping[str, int]
+    live: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+
+Evaluate = Callable[[Graph], Evaluated]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is asked for: `ram` bytes if that is enough, at most `extra_macs`, an end of the search (monotonic)."""
+
+    extra_macs: int
+    ram: int | None = None
+    deadline: float | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An op that runs whole, or a tiling: the positions [start, stop) of the order, and what it takes."""
+
+    start: int
+    stop: int
+    bytes: int
+    extra_macs: int = 0
+    tiling: Tiling | None = None
+
+    @property
+    def weight(self) -> tuple[int, int, int]:
+        """What to keep small, once the bytes do: work done twice, parts, ops that are cut."""
+        parts = self.tiling.parts if self.tiling else 0
+        return self.extra_macs, parts, self.stop - self.start if self.tiling else 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best graph found, the tilings that made it, and how much was looked at."""
+
+    graph: Graph
+    tilings: tuple[Tiling, ...]
+    extra_macs: int
+    peak: int  # bytes live at most before
+    estimated: int
+    evaluated: int
+    seconds: float
+
+
+@dataclass
+class _Search:
+    """One exploration. `best` is valid at any time, so it may be interrupted."""
+
+    evaluate: Evaluate
+    methods: frozenset[str]
+    limits: Limits
+    progress: Callable[[str], None]
+    best: Evaluated
+    tilings: tuple[Tiling, ...] = ()
+    spent: int = 0  # multiply-accumulates done again by the tilings so far
+    estimated: int = 0
+    evaluated: int = 0
+    parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
+    known: dict[tuple[object, ...], Choice | None] = field(default_factory=dict)
+
+    def run(self) -> None:
+        while not self.enough and not self.limits.over and self.improve():
+            pass
+
+    @property
+    def enough(self) -> bool:
+        return self.limits.ram is not None and self.best.arena <= self.limits.ram
+
+    def improve(self) -> bool:
+        """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
+        base, network = self.best, Network(self.best.graph)
+        self.known = {}
+        budget = self.limits.extra_macs - self.spent
+        choices = [Choice(i, i + 1, live) for i, live in enumerate(base.live)]
+        looked_at: set[str] = set()
+        wanted = [name for name in critical(base.pieces) if name in base.life]
+        while wanted and not self.limits.over:
+            looked_at.update(wanted)
+            for name in wanted:
+                choices += self.around(base, network, name)
+            level, plan = least(choices, len(base.order), budget)
+            top = [c for c in plan if c.bytes == level and c.tiling is None]
+            wanted = [n for n in _live_at(base, top) if n not in looked_at]
+        levels = sorted({c.bytes for c in choices})
+        found = False
+        first, _ = least(choices, len(base.order), budget)
+        if self.limits.ram is not None and first < self.limits.ram:
+            first = self.limits.ram
+            levels = sorted({*levels, first})
+        for level in [n for n in levels if n >= first][:TRIES]:
+            chosen = within(choices, len(base.order), level)
+            if chosen is None or sum(c.extra_macs for c in chosen) > budget or level >= base.arena or self.limits.over:
+                continue
+            found = self.try_out(base, chosen) or found
+            if found and (self.best.arena <= level or self.enough):
+                break
+        return found
+
+    def around(self, base: Evaluated, network: Network, name: str) -> list[Choice]:
+        """All tilings of paths around a critical buffer whose ops follow each other in the schedule."""
+        found = []
+        position = {op.outputs[0]: i for i, op in enumerate(base.order)}
+        for path in paths(network, name, self.methods):
+            if not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
+                continue
+            at = [position[op.outputs[0]] for op in path.ops if op.outputs[0] in position]
+            if at != list(range(at[0], at[0] + len(at))):
+                continue
+            for n in counts(network, path):
+                tiling = Tiling(path, n)
+                key = (path.ops[0].outputs[0], path.ops[-1].outputs[0], path.operands, path.cut, path.fan_in, n)
+                if key in self.known:
+                    continue
+                cut = cuts(network, tiling)
+                self.known[key] = None
+                if cut is None:
+                    continue
+                self.estimated += 1
+                cost = Estimate(network, tiling, cut).cost
+                alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
+                choice = Choice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling)
+                if choice.bytes < base.arena:
+                    self.known[key] = choice
+                    found.append(choice)
+        return found
+
+    def try_out(self, base: Evaluated, plan: Iterable[Choice]) -> bool:
+        """Schedule and lay out the graph with these tilings; keep it if its arena is smaller than the best."""
+        tilings = tuple(c.tiling for c in plan if c.tiling is not None)
+        graph = base.graph
+        for tiling in tilings:
+            graph = tiled(graph, tiling)
+        self.evaluated += 1
+        result = self.evaluate(graph)
+        if result.arena >= self.best.arena:
+            return False
+        self.best, self.tilings = result, (*self.tilings, *tilings)
+        self.parts |= graph.tensors.keys() - base.graph.tensors.keys()
+        self.spent += sum(c.extra_macs for c in plan)
+        self.progress(f"{result.arena} B with {len(self.tilings)} paths, {self.spent} MACs done twice")
+        return True
+
+
+def explore(
+    graph: Graph,
+    evaluate: Evaluate,
+    methods: frozenset[str],
+    limits: Limits,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
+
+    Interrupted by the user or the clock, it is the best found until then.
+    """
+    began = time.monotonic()
+    untiled = evaluate(graph)
+    search = _Search(evaluate, methods, limits, progress, untiled)
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        progress("interrupted; the best plan found is taken")
+    seconds = time.monotonic() - began
+    return Outcome(
+        search.best.graph,
+        search.tilings,
+        search.spent,
+        max(untiled.live, default=0),
+        search.estimated,
+        search.evaluated,
+        seconds,
+    )
+
+
+def least(choices: Sequence[Choice], count: int, budget: int) -> tuple[int, tuple[Choice, ...]]:
+    """The least bytes for which some plan of all `count` positions stays within the budget of work, and that plan."""
+    levels = sorted({c.bytes for c in choices})
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        plan = within(choices, count, levels[middle])
+        if plan is not None and sum(c.extra_macs for c in plan) <= budget:
+            high = middle
+        else:
+            low = middle + 1
+    plan = within(choices, count, levels[low])
+    assert plan is not None
+    return levels[low], plan
+
+
+def within(choices: Sequence[Choice], count: int, level: int) -> tuple[Choice, ...] | None:
+    """The plan of least weight that takes at most `level` bytes anywhere; None if there is none."""
+    by_start: dict[int, list[Choice]] = {}
+    for c in choices:
+        if c.bytes <= level:
+            by_start.setdefault(c.start, []).append(c)
+    best: list[tuple[tuple[int, int, int], Choice | None] | None] = [((0, 0, 0), None)] + [None] * count
+    for start in range(count):
+        before = best[start]
+        for c in by_start.get(start, ()) if before is not None else ():
+            weight = tuple(a + b for a, b in zip(before[0], c.weight, strict=True))  # type: ignore[index]
+            there = best[c.stop]
+            if there is None or weight < there[0]:
+                best[c.stop] = (weight, c)
+    plan: list[Choice] = []
+    at = count
+    while at > 0:
+        there = best[at]
+        if there is None or there[1] is None:
+            return None
+        plan.append(there[1])
+        at = there[1].start
+    return tuple(reversed(plan))
+
+
+def _live_at(base: Evaluated, choices: Iterable[Choice]) -> list[str]:
+    """Storages live while these run, the largest first."""
+    names = {n for c in choices for n, (first, last) in base.life.items() if first <= c.start <= last}
+    return sorted(names, key=lambda n: (-base.sizes[n], n))
