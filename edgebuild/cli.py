@@ -187,30 +187,26 @@ def _layout(args: argparse.Namespace) -> int:
 def _clock(args: argparse.Namespace) -> int:
     from .artifacts import publish, write_atomic
     from .doors import code_files
-    from .emit.clock import clock_files
-    from .energy.configs import check_hse, clock_plan, explain, parse_hz, parse_setting
+    from .emit.clock import clock_files, requested_plan, target_tree
+    from .energy.configs import check_hse, explain, parse_setting
     from .energy.table import table
-    from .energy.tree import clock_tree_file, load_clock_tree
+    from .request import clock_request
     from .run import depfile
     from .target import load_target
 
-    target = load_target(args.target)
-    if not target.clocks:
-        raise fail(f"target {target.name} has no clock tree", hints=["its YAML names one with `clocks: NAME`"])
-    tree = load_clock_tree(target.clocks)
-    hse = tree.hse.default_hz if args.hse is None else parse_hz("hse", args.hse)
+    request = clock_request("clocks", args.target, {"hse": args.hse, "sysclk": args.sysclk})
     if args.explain is not None:
-        setting = parse_setting(args.explain)
+        tree = target_tree(load_target(args.target))
+        setting, hse = parse_setting(args.explain), request.hse or tree.hse.default_hz
         check_hse(tree, hse)
         print(explain(tree, hse, *setting))
         return 0
-    wanted = tuple(parse_hz("sysclk", word) for word in args.sysclk.split(",")) if args.sysclk else ()
-    plan = clock_plan(tree, hse, wanted)
+    plan = requested_plan(request)
     print(table(plan), end="")
     artifacts = clock_files(plan)
     publish(artifacts, args.output)
     if args.depfile:
-        read = [*target.files, str(clock_tree_file(target.clocks)), *code_files()]
+        read = [*load_target(args.target).files, *code_files()]
         write_atomic(args.depfile, depfile(str(args.output / artifacts[0].name), read).encode())
     return 0
 

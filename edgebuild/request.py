@@ -10,7 +10,9 @@
       "options": {"objective": "ram", "ram": "16K"}
     }
 
-Of a driver, "kind" is "driver" and "source" is a list; its options are `layout` and `register_width`.
+Of a driver, "kind" is "driver" and "source" is a list; its options are `layout` and `register_width`. Of a clock
+configuration, "kind" is "clock" and "source" is an empty list, since the target says it all; its options are `hse` and
+`sysclk`.
 Paths are relative to the folder of the request file. Options have the names of the command's, with `_` for `-`, and
 their values are strings as the user wrote them, or numbers.
 """
@@ -121,6 +123,32 @@ def driver_request(sources: tuple[Path, ...], name: str, target: str, options: M
 
 
 @dataclass(frozen=True)
+class ClockRequest:
+    """The clock configurations of a target, Hz. The name is that of the build's folder; products have fixed names."""
+
+    name: str
+    target: str
+    hse: int | None = None  # None: the clock tree's usual one
+    sysclk: tuple[int, ...] = ()  # empty: those of the clock tree
+
+
+CLOCK_OPTIONS = ("hse", "sysclk")
+CLOCK_OUTPUTS = ("clock_config.c", "clock_config.h")
+
+
+def clock_request(name: str, target: str, options: Mapping[str, Option]) -> ClockRequest:
+    """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise fail(f"name: '{name}' is not a C identifier", hints=["it becomes the name of a folder"])
+    for option in options:
+        if option not in CLOCK_OPTIONS:
+            raise fail(f"unknown option '{option}'{did_you_mean(option, CLOCK_OPTIONS)}")
+    hse, sysclk = options.get("hse"), options.get("sysclk")
+    wanted = tuple(parse_hz("sysclk", word) for word in str(sysclk).split(",")) if sysclk is not None else ()
+    return ClockRequest(name, target, None if hse is None else parse_hz("hse", hse), wanted)
+
+
+@dataclass(frozen=True)
 class RequestFile:
     """A request for a model as it was read, and the folder its products go to."""
 
@@ -136,7 +164,15 @@ class DriverFile:
     output: Path
 
 
-def read_request(path: Path) -> RequestFile | DriverFile:
+@dataclass(frozen=True)
+class ClockFile:
+    """A request for clock configurations as it was read, and the folder its products go to."""
+
+    clock: ClockRequest
+    output: Path
+
+
+def read_request(path: Path) -> RequestFile | DriverFile | ClockFile:
     """Read and check a request file. Raises EdgebuildError that names the file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -154,6 +190,8 @@ def read_request(path: Path) -> RequestFile | DriverFile:
     target = data["target"]
     is_file = target.endswith((".yaml", ".yml"))
     target = str(place(target)) if is_file else target
+    if data["kind"] == "clock":
+        return ClockFile(clock_request(data["name"], target, data["options"]), place(data["output"]))
     if data["kind"] == "driver":
         options = dict(data["options"])
         way, colon, file = str(options.get("layout") or "").partition(":")
@@ -174,7 +212,6 @@ _MEMBERS: dict[str, type] = {
     "options": dict,
     "output": str,
     "schema": int,
-    "source": str,
     "target": str,
 }
 
@@ -182,18 +219,28 @@ _MEMBERS: dict[str, type] = {
 def _check_shape(data: Any, file: str) -> None:
     if not isinstance(data, dict):
         raise fail("not a request: a JSON object is expected", file=file)
-    for key in sorted(data.keys() - _MEMBERS.keys()):
-        raise fail(f"unknown member '{key}'{did_you_mean(key, _MEMBERS)}", file=file)
-    if data.get("kind") not in ("model", "driver", None):
-        raise fail(f"kind '{data['kind']}' is not known; use 'model' or 'driver'", file=file)
+    for key in sorted(data.keys() - {*_MEMBERS, "source"}):
+        raise fail(f"unknown member '{key}'{did_you_mean(key, [*_MEMBERS, 'source'])}", file=file)
+    if data.get("kind") not in ("model", "driver", "clock", None):
+        raise fail(f"kind '{data['kind']}' is not known; use 'model', 'driver' or 'clock'", file=file)
     for key, kind in _MEMBERS.items():
-        if key == "source" and data.get("kind") == "driver":
-            if not isinstance(data.get(key), list) or not data[key] or not all(isinstance(s, str) for s in data[key]):
-                raise fail("member 'source' must be there and be a list of files", file=file)
-        elif not isinstance(data.get(key), kind):
+        if not isinstance(data.get(key), kind):
             raise fail(f"member '{key}' must be there and of type {kind.__name__}", file=file)
+    _check_source(data["kind"], data.get("source"), file)
     if data["schema"] != SCHEMA:
         raise fail(f"schema {data['schema']} is not known here", file=file, hints=[f"this version reads {SCHEMA}"])
+
+
+def _check_source(kind: str, source: Any, file: str) -> None:
+    if kind == "model":
+        fits, what = isinstance(source, str), "a file"
+    elif kind == "driver":
+        fits = isinstance(source, list) and bool(source) and all(isinstance(s, str) for s in source)
+        what = "a list of files"
+    else:
+        fits, what = source == [], "an empty list: the target has the facts"
+    if not fits:
+        raise fail(f"member 'source' must be there and be {what}", file=file)
 
 
 def parse_size(option: str, value: Option) -> int:
@@ -202,6 +249,18 @@ def parse_size(option: str, value: Option) -> int:
     if isinstance(value, bool) or not match:
         raise fail(f"option '{option}': '{value}' is not a size", hints=["write bytes: 16384, 0x4000, 16K, 1M"])
     return int(match[1], 0) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
+
+
+def parse_hz(option: str, value: Option) -> int:
+    """Hz from `8000000`, `8e6`, `8MHz`, `8M` or `32768Hz` (decimal units)."""
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(|k|M)(?:Hz)?", str(value).strip(), re.IGNORECASE)
+    try:
+        number = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()] if match else 0.0
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e10:
+        raise fail(f"option '{option}': '{value}' is not a frequency", hints=["such as 8000000, 8MHz or 25M"])
+    return round(number)
 
 
 def _positive(option: str, value: Option) -> float:
@@ -240,18 +299,11 @@ def _path(option: str, value: Option) -> Path:
     return Path(str(value))
 
 
-def _hertz(option: str, value: Option) -> int:
-    match = re.fullmatch(r"([0-9.]+)\s*([kKmM]?)(?:[hH][zZ])?", str(value).strip())
-    if not match or match[1].count(".") > 1:
-        raise fail(f"option '{option}': '{value}' is not a frequency", hints=["write 8000000, 8MHz or 32kHz"])
-    return round(float(match[1]) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()])
-
-
 _OPTIONS: dict[str, Callable[[str, Option], Any]] = {
     "arena": _one_of(*ARENAS),
     "backend": _one_of(*BACKENDS),
     "cmsis_nn": _path,
-    "hse": _hertz,
+    "hse": parse_hz,
     "max_mac_overhead": _positive,
     "objective": _one_of(*OBJECTIVES),
     "optimize": _one_of(*OPTIMIZE),

@@ -16,7 +16,7 @@ from edgebuild.artifacts import Artifact, publish, write_atomic
 from edgebuild.cache import compiled
 from edgebuild.doors import code_files
 from edgebuild.errors import fail
-from edgebuild.request import DriverFile, ModelRequest, read_request
+from edgebuild.request import ClockFile, ClockRequest, DriverFile, ModelRequest, RequestFile, read_request
 from edgebuild.summary import summary
 from edgebuild.target import load_target
 
@@ -32,17 +32,23 @@ def run(path: Path) -> int:
     request = read_request(path)
     if isinstance(request, DriverFile):
         return _run_driver(path, request, began)
-    inputs = [str(request.model.source), *load_target(request.model.target).files, *code_files()]
-    inputs = [os.path.abspath(p) for p in inputs]
+    inputs = [os.path.abspath(p) for p in (*_read_by(request), *code_files())]
     # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
     try:
         lines = [entry.fingerprint(p, began - SETTLED_NS) for p in [os.path.abspath(path), *inputs]]
     except OSError as error:
         raise fail(f"cannot read it: {error.strerror}", file=str(error.filename)) from error
-    artifacts = compiled(request.model, _compile)
+    artifacts, text = _clocks(request.clock) if isinstance(request, ClockFile) else _model(request.model)
     _finish(path, began, request.output, artifacts, inputs, lines)
-    print(summary(artifacts))
+    print(text)
     return 0
+
+
+def _read_by(request: RequestFile | ClockFile) -> Iterable[str]:
+    """The files that the work will read, besides those of this package."""
+    if isinstance(request, ClockFile):
+        return load_target(request.clock.target).files
+    return [str(request.model.source), *load_target(request.model.target).files]
 
 
 def _run_driver(path: Path, request: DriverFile, began: int) -> int:
@@ -75,10 +81,21 @@ def _finish(
     os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
 
 
-def _compile(request: ModelRequest) -> tuple[Artifact, ...]:
-    from edgebuild.compile import compile_model  # late: it imports what a cached result does without
+def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
+    def compile_late(request: ModelRequest) -> tuple[Artifact, ...]:
+        from edgebuild.compile import compile_model  # it imports what a cached result does without
 
-    return compile_model(request)
+        return compile_model(request)
+
+    artifacts = compiled(request, compile_late)
+    return artifacts, summary(artifacts)
+
+
+def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
+    from edgebuild.emit import clock
+
+    plan = clock.requested_plan(request)
+    return clock.clock_files(plan), clock.summary(request, plan)
 
 
 def depfile(target: str, prerequisites: Iterable[str]) -> str:

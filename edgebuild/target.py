@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +84,7 @@ class Firmware:
 
 @dataclass(frozen=True)
 class Target:
-    """One chip or board. `files` are the YAML files that were read, the outermost first."""
+    """One chip or board. `files` are the YAML files with its facts, the outermost first, the clock tree last."""
 
     name: str
     description: str
@@ -107,6 +107,12 @@ def hal_dir() -> Path:
     package = Path(__file__).resolve().parent
     checkout = package.parent / "hal"
     return checkout if (checkout / "targets").is_dir() else package / "hal"
+
+
+def clock_tree_file(name_or_path: str) -> Path:
+    """Where a clock tree stands; whether or not there is such a file."""
+    is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
+    return Path(name_or_path) if is_path else hal_dir() / "clocks" / f"{name_or_path}.yaml"
 
 
 def target_names() -> list[str]:
@@ -138,6 +144,8 @@ def load_target(name_or_path: str) -> Target:
     node = _inherited(file, files)
     target = _target(file.stem, tuple(files), node)
     _check_memories(target, node)
+    if target.clocks and (tree := clock_tree_file(target.clocks)).is_file():
+        target = replace(target, files=(*target.files, str(tree)))
     return target
 
 

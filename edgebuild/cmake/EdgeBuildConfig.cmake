@@ -11,11 +11,15 @@
 #       [LAYOUT optimize|heuristic|fixed:<file>] [REGISTER_WIDTH 8|16|32] [EXCLUDE_FROM_ALL])
 #     A static library with the driver that sources in the bfGroup dialect become, and its headers <name>_regs.h,
 #     <name>_systemc.h.
+#   edgebuild_add_clock_config(<target> [NAME <c identifier>] [TARGET <name or yaml>]
+#       [HSE <hz, 8MHz>] [SYSCLK <hz>...] [EXCLUDE_FROM_ALL])
+#     A static library with the functions that switch the chip's clocks; whoever links it finds clock_config.h.
 #   edgebuild_firmware(<executable>)
 #     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
 #     run_<executable> for its emulator.
 #
-# add_model, add_models and add_bf_driver are short names; set EDGEBUILD_NO_SHORT_NAMES before find_package to go without.
+# add_model, add_models, add_bf_driver and add_clock_config are short names; set EDGEBUILD_NO_SHORT_NAMES before
+# find_package to go without.
 #
 # How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
 # are written only if their bytes change, and the depfile lists what was read.
@@ -65,6 +69,23 @@ function(edgebuild_add_bf_driver target)
   _edgebuild_add_driver_rule("${target}" "${arg_NAME}")
 endfunction()
 
+function(edgebuild_add_clock_config target)
+  set(options HSE SYSCLK)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;HSE" "SYSCLK")
+  _edgebuild_check_arguments("edgebuild_add_clock_config(${target})" "")
+  if(NOT DEFINED arg_NAME)
+    set(arg_NAME "${target}")
+  endif()
+  if(DEFINED arg_SYSCLK)
+    list(JOIN arg_SYSCLK "," arg_SYSCLK)
+  endif()
+  _edgebuild_add_library("${target}")
+  _edgebuild_check_name("edgebuild clocks '${arg_NAME}' of ${target}" "${arg_NAME}")
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${arg_NAME}")
+  _edgebuild_write_request("${folder}/${arg_NAME}.req.json" "${folder}" clock "${arg_NAME}" "${options}")
+  _edgebuild_add_command("${target}" "${folder}/${arg_NAME}" "" "${folder}/clock_config.c" "${folder}/clock_config.h")
+endfunction()
+
 function(edgebuild_firmware executable)
   if(NOT EDGEBUILD_LINKER_SCRIPT)
     message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
@@ -103,17 +124,21 @@ if(NOT EDGEBUILD_NO_SHORT_NAMES)
   macro(add_bf_driver)
     edgebuild_add_bf_driver(${ARGV})
   endmacro()
+  macro(add_clock_config)
+    edgebuild_add_clock_config(${ARGV})
+  endmacro()
 endif()
 
 # ---- behind the scenes; arg_* are those of the function that calls
 
+# `required`: the argument that must be there, or nothing.
 macro(_edgebuild_check_arguments where required)
   if(arg_UNPARSED_ARGUMENTS)
     list(GET arg_UNPARSED_ARGUMENTS 0 first)
     message(FATAL_ERROR "${where}: unknown argument '${first}'; known are ${required} NAME TARGET ${options}")
   elseif(arg_KEYWORDS_MISSING_VALUES)
     message(FATAL_ERROR "${where}: no value given for ${arg_KEYWORDS_MISSING_VALUES}")
-  elseif(NOT arg_${required})
+  elseif(NOT "${required}" STREQUAL "" AND NOT arg_${required})
     message(FATAL_ERROR "${where}: ${required} is missing")
   elseif(TARGET "${target}")
     message(FATAL_ERROR "${where}: there is a target of this name already")
@@ -130,46 +155,37 @@ function(_edgebuild_add_library target)
   set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE C FOLDER edgebuild)
 endfunction()
 
-# The rule that makes the files of one model, as sources of the library.
-function(_edgebuild_add_model_rule target name model)
-  set(where "edgebuild model '${name}' of ${target}")
+# A name is a prefix in C, and a folder of its own.
+function(_edgebuild_check_name where name)
   if(NOT name MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
     message(FATAL_ERROR "${where}: the name must be a C identifier; give one with NAME")
-  endif()
-  cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
-  get_source_file_property(generated "${model}" GENERATED)
-  if(NOT EXISTS "${model}" AND NOT generated)
-    message(FATAL_ERROR "${where}: no such file: ${model}")
   endif()
   get_property(known DIRECTORY PROPERTY EDGEBUILD_NAMES)
   if(name IN_LIST known)
     message(FATAL_ERROR "${where}: the name is taken in this directory; give another with NAME")
   endif()
   set_property(DIRECTORY APPEND PROPERTY EDGEBUILD_NAMES "${name}")
+endfunction()
 
+# The rule that makes the files of one model, as sources of the library.
+function(_edgebuild_add_model_rule target name model)
+  set(where "edgebuild model '${name}' of ${target}")
+  _edgebuild_check_name("${where}" "${name}")
+  cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+  get_source_file_property(generated "${model}" GENERATED)
+  if(NOT EXISTS "${model}" AND NOT generated)
+    message(FATAL_ERROR "${where}: no such file: ${model}")
+  endif()
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
   set(base "${folder}/${name}")
   get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
   _edgebuild_write_request("${base}.req.json" "${folder}" model "${name}" "${options}" "${model}")
 
-  set(sources "${base}.c" "${base}_weights.S" "${base}_weights.c")
-  set(products ${sources} "${base}.h" "${base}_weights.bin" "${base}_memory.ld" "${base}_clock.h" "${base}_report.json")
-  set(codegen "")
-  if(POLICY CMP0171)
-    set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
-  endif()
-  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
-  add_custom_command(
-    OUTPUT "${base}.stamp"
-    BYPRODUCTS ${products}
-    COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
-    DEPENDS "${model}" "${base}.req.json"
-    DEPFILE "${base}.d"
-    COMMENT "Generating ${name}"
-    ${codegen}
-    VERBATIM)
-  target_sources("${target}" PRIVATE "${base}.stamp" ${products})
-  target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
+  set(products "")
+  foreach(suffix IN ITEMS .c .h _weights.S _weights.bin _weights.c _memory.ld _clock.h _report.json)
+    list(APPEND products "${base}${suffix}")
+  endforeach()
+  _edgebuild_add_command("${target}" "${base}" "${model}" ${products})
 
   _edgebuild_compile_as_assembler("${base}_weights.S")
   set_source_files_properties("${base}_weights.S" PROPERTIES OBJECT_DEPENDS "${base}_weights.bin")
@@ -184,9 +200,7 @@ endfunction()
 
 # The rule that makes the files of one driver. What it includes is known from the depfile.
 function(_edgebuild_add_driver_rule target name)
-  if(NOT name MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
-    message(FATAL_ERROR "edgebuild driver '${name}' of ${target}: the name must be a C identifier; give one with NAME")
-  endif()
+  _edgebuild_check_name("edgebuild driver '${name}' of ${target}" "${name}")
   set(sources "")
   set(folders "")
   foreach(source IN LISTS arg_SOURCES)
@@ -209,22 +223,31 @@ function(_edgebuild_add_driver_rule target name)
   foreach(suffix IN ITEMS .c _hal.h _regs.h _systemc.h .svd .rdl _report.json _report.txt)
     list(APPEND products "${base}${suffix}")
   endforeach()
+  _edgebuild_add_command("${target}" "${base}" "${sources}" ${products})
+  target_include_directories("${target}" PRIVATE ${folders})
+endfunction()
+
+# The command that runs the request ${base}.req.json, which reads `sources` and what the depfile lists. Its products,
+# ARGN, become sources of the library `target`.
+function(_edgebuild_add_command target base sources)
+  cmake_path(GET base PARENT_PATH folder)
+  cmake_path(GET base FILENAME name)
   set(codegen "")
   if(POLICY CMP0171)
-    set(codegen CODEGEN)
+    set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
   endif()
   get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
   add_custom_command(
     OUTPUT "${base}.stamp"
-    BYPRODUCTS ${products}
+    BYPRODUCTS ${ARGN}
     COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
     DEPENDS ${sources} "${base}.req.json"
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}
     VERBATIM)
-  target_sources("${target}" PRIVATE "${base}.stamp" ${products})
-  target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>" PRIVATE ${folders})
+  target_sources("${target}" PRIVATE "${base}.stamp" ${ARGN})
+  target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
 endfunction()
 
 # With the C flags: those say what the processor is, where the ASM flags of a project often do not.
@@ -233,7 +256,7 @@ function(_edgebuild_compile_as_assembler file)
 endfunction()
 
 # The same bytes as edgebuild.scons writes: sorted members, two spaces, paths relative to the folder of the request.
-# ARGN: the source of a model, or the sources of a driver.
+# ARGN: the source of a model, the sources of a driver, or nothing.
 function(_edgebuild_write_request file folder kind name options)
   if(DEFINED arg_TARGET)
     set(chip "${arg_TARGET}")
@@ -255,6 +278,8 @@ function(_edgebuild_write_request file folder kind name options)
   if(kind STREQUAL "driver")
     list(JOIN sources ",\n    " sources)
     set(sources "[\n    ${sources}\n  ]")
+  elseif(kind STREQUAL "clock")
+    set(sources "[]")
   endif()
 
   set(given "")

@@ -5,20 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from ..artifacts import Artifact
-from ..energy.configs import DIVIDERS, ClockPlan, Config, mhz
-from ..energy.tree import Registers
+from ..energy.configs import DIVIDERS, ClockPlan, Config, clock_plan, mhz
+from ..energy.tree import ClockTree, Registers, load_clock_tree
+from ..errors import fail
+from ..request import CLOCK_OUTPUTS, ClockRequest
+from ..target import Target, load_target
 from .environment import render
 
-HEADER, SOURCE = "clock_config.h", "clock_config.c"
+
+def target_tree(target: Target) -> ClockTree:
+    """The clock tree of a target. Raises EdgebuildError if it has none."""
+    if not target.clocks:
+        raise fail(f"target {target.name} has no clock tree", hints=["its YAML names one with `clocks: NAME`"])
+    return load_clock_tree(target.clocks)
+
+
+def requested_plan(request: ClockRequest) -> ClockPlan:
+    """The configurations that a request asks for. Raises EdgebuildError for what the chip cannot do."""
+    return clock_plan(target_tree(load_target(request.target)), request.hse, request.sysclk)
 
 
 def clock_files(plan: ClockPlan) -> tuple[Artifact, Artifact]:
-    """The header and the source. Raises EdgebuildError where the tree lacks what they need."""
+    """The source and the header. Raises EdgebuildError where the tree lacks what they need."""
     registers = _require(plan)
     view = _view(plan, registers)
+    source, header = (Artifact(name, render(f"{name}.j2", **view).encode()) for name in CLOCK_OUTPUTS)
+    return source, header
+
+
+def summary(request: ClockRequest, plan: ClockPlan) -> str:
+    """What a build says about clock configurations."""
+    low, high = plan.configs[0], max(plan.configs, key=lambda c: c.sysclk_hz)
+    feed = "fed in" if plan.hse_bypass else "crystal"
     return (
-        Artifact(HEADER, render("clock_config.h.j2", **view).encode()),
-        Artifact(SOURCE, render("clock_config.c.j2", **view).encode()),
+        f"[edgebuild] clocks {request.name} -> {plan.tree.device}: {len(plan.configs)} configurations, "
+        f"{mhz(low.sysclk_hz)} (HSE, {feed}) to {mhz(high.sysclk_hz)}"
     )
 
 

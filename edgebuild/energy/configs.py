@@ -70,18 +70,6 @@ def mhz(hz: float) -> str:
     return f"{hz / 1e6:.6g} MHz"
 
 
-def parse_hz(option: str, text: str) -> int:
-    """Hz from `8000000`, `8e6`, `8MHz`, `8M` or `32768Hz` (decimal units)."""
-    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(|k|M)(?:Hz)?", text.strip(), re.IGNORECASE)
-    try:
-        number = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()] if match else 0.0
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1e10:
-        raise fail(f"option '{option}': '{text}' is not a frequency", hints=["such as 8000000, 8MHz or 25M"])
-    return round(number)
-
-
 def parse_setting(text: str) -> tuple[int, int, int]:
     """M, N and P from `25,216,2`."""
     match = re.fullmatch(r"\s*(\d{1,6})\s*,\s*(\d{1,6})\s*,\s*(\d{1,6})\s*", text)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgebuild.energy.facts import read_facts
 from edgebuild.errors import EdgebuildError, did_you_mean, fail
-from edgebuild.target import hal_dir
+from edgebuild.target import clock_tree_file, hal_dir
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
@@ -189,12 +189,6 @@ class ClockTree:
 def clock_names() -> list[str]:
     """The clock trees that ship, sorted."""
     return sorted(f.stem for f in (hal_dir() / "clocks").glob("*.yaml"))
-
-
-def clock_tree_file(name_or_path: str) -> Path:
-    """Where the tree stands; whether or not there is such a file."""
-    is_path = "/" in name_or_path or "\\" in name_or_path or name_or_path.endswith((".yaml", ".yml"))
-    return Path(name_or_path) if is_path else hal_dir() / "clocks" / f"{name_or_path}.yaml"
 
 
 def load_clock_tree(name_or_path: str) -> ClockTree:

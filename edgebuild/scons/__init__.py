@@ -5,6 +5,8 @@
     kws = env.Model("kws", "kws.tflite", RAM="16K")      # objects; kws.h is on the include path
     env.Program("app.elf", ["main.c", kws])
 
+Drivers are `env.BfDriver`, clock configurations `env.ClockConfig`.
+
 An installed package is not on SCons' search path. Either of these finds it:
 
     Environment(tools=["default", edgebuild.scons.generate])
@@ -33,7 +35,15 @@ from edgebuild.artifacts import write_atomic
 from edgebuild.doors import code_files
 from edgebuild.errors import EdgebuildError, did_you_mean
 from edgebuild.firmware import firmware_support, link_flags
-from edgebuild.request import DRIVER_OPTIONS, MODEL_OPTIONS, SCHEMA, driver_outputs, model_outputs
+from edgebuild.request import (
+    CLOCK_OPTIONS,
+    CLOCK_OUTPUTS,
+    DRIVER_OPTIONS,
+    MODEL_OPTIONS,
+    SCHEMA,
+    driver_outputs,
+    model_outputs,
+)
 from edgebuild.target import Firmware, Target, hal_dir, load_target
 
 Environment = Any  # SCons has no types
@@ -52,6 +62,7 @@ def generate(env: Environment) -> None:
     )
     env.AddMethod(model, "Model")
     env.AddMethod(bf_driver, "BfDriver")
+    env.AddMethod(clock_config, "ClockConfig")
     env.AddMethod(use_target, "EdgeBuildTarget")
 
 
@@ -63,36 +74,11 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     TIME_LIMIT, WEIGHTS.
     """
     where = f"Model('{name}')"
-    unknown = [o for o in options if o.lower() not in MODEL_OPTIONS or not o.isupper()]
-    if unknown:
-        known = [o.upper() for o in MODEL_OPTIONS]
-        raise _wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], known)}")
+    _check_options(where, options, MODEL_OPTIONS)
     folder = env.Dir("edgebuild").Dir(name)
     source = env.arg2nodes(source, env.fs.File)[0]
-    target = env.subst(TARGET or "$EDGEBUILD_TARGET")
-    chip = _load(where, target)
-
-    request = env.Command(
-        folder.File(f"{name}.req.json"),
-        env.Value(_request(env, "model", name, source, folder, target, options)),
-        Action(_write, None),
-    )
-    products = env.Command(
-        [folder.File(f) for f in model_outputs(name)],
-        [source, request],
-        Action([["$EDGEBUILD", "run", "${SOURCES[1]}"]], "$EDGEBUILDCOMSTR"),
-        # Our Python is no input; what counts is the code, below.
-        IMPLICIT_COMMAND_DEPENDENCIES=0,
-    )
-    # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
-    # the first run, and SCons would take that news for a reason to run again.
-    env.Depends(products, [env.File(os.path.abspath(f)) for f in chip.files])
-    env.Depends(products, env.Value(_code_version(), name="edgebuild version"))
-    env.Precious(products)  # stay where they are until the run replaces them, each in one move
-    env.NoCache(products)
-    env.Clean(products, [folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")])
-    env.Alias("codegen", products)
-
+    target = _target_name(env, where, TARGET)
+    products = _products(env, "model", name, source, target, options, model_outputs(name))
     env.AppendUnique(CPPPATH=[folder])
     file = dict(zip(model_outputs(name), products, strict=True))
     # .S files get the C flags, which say what the processor is; .incbin is a dependency that no scanner sees.
@@ -113,14 +99,10 @@ def bf_driver(
     LAYOUT: optimize, heuristic or fixed:FILE, a register description beside the SConscript; REGISTER_WIDTH: 8, 16, 32.
     """
     where = f"BfDriver('{name}')"
-    unknown = [o for o in options if o.lower() not in DRIVER_OPTIONS or not o.isupper()]
-    if unknown:
-        known = [o.upper() for o in DRIVER_OPTIONS]
-        raise _wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], known)}")
+    _check_options(where, options, DRIVER_OPTIONS)
     folder = env.Dir("edgebuild").Dir(name)
     sources = env.arg2nodes(sources, env.fs.File)
-    target = env.subst(TARGET or "$EDGEBUILD_TARGET")
-    chip = _load(where, target)
+    target = _target_name(env, where, TARGET)
     way, colon, file = env.subst(LAYOUT or "").partition(":")
     description = [env.File(file)] if colon else []
     if description:
@@ -128,27 +110,31 @@ def bf_driver(
         LAYOUT = f"{way}:{Path(os.path.relpath(description[0].srcnode().abspath, folder.abspath)).as_posix()}"
         description += [env.File(str(overlay))] if overlay.exists() else []
 
-    request = env.Command(
-        folder.File(f"{name}.req.json"),
-        env.Value(_request(env, "driver", name, sources, folder, target, {**options, "LAYOUT": LAYOUT})),
-        Action(_write, None),
-    )
-    products = env.Command(
-        [folder.File(f) for f in driver_outputs(name)],
-        [request, *sources],
-        Action([["$EDGEBUILD", "run", "${SOURCES[0]}"]], "$EDGEBUILDCOMSTR"),
-        IMPLICIT_COMMAND_DEPENDENCIES=0,
-        source_scanner=CScanner,
-    )
-    env.Depends(products, [env.File(os.path.abspath(f)) for f in chip.files])
-    env.Depends(products, [*description, env.Value(_code_version(), name="edgebuild version")])
-    env.Precious(products)
-    env.NoCache(products)
-    env.Clean(products, [folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")])
-    env.Alias("codegen", products)
+    options = {**options, "LAYOUT": LAYOUT}
+    products = _products(env, "driver", name, sources, target, options, driver_outputs(name), CScanner)
+    env.Depends(products, description)
     env.AppendUnique(CPPPATH=[folder])
     beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
     return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside]))
+
+
+def clock_config(env: Environment, name: str, TARGET: str | None = None, **options: Any) -> list[Node]:
+    """The object that switches the target's clocks; its header `clock_config.h` is found from now on in `env`.
+
+    HSE: the board's external clock, such as "8MHz"; SYSCLK: the clocks to switch between, a list or "72MHz,216MHz".
+    A chip has one clock, so a program has one of these, and an environment too.
+    """
+    where = f"ClockConfig('{name}')"
+    _check_options(where, options, CLOCK_OPTIONS)
+    if (other := env.get("_EDGEBUILD_CLOCKS", name)) != name:
+        raise _wrong(f"{where}: error: this environment has ClockConfig('{other}'), and both make clock_config.h")
+    target = _target_name(env, where, TARGET)
+    if isinstance(options.get("SYSCLK"), list | tuple):
+        options["SYSCLK"] = ",".join(map(str, options["SYSCLK"]))
+    products = _products(env, "clock", name, [], target, options, CLOCK_OUTPUTS)
+    env.Replace(_EDGEBUILD_CLOCKS=name)
+    env.AppendUnique(CPPPATH=[env.Dir("edgebuild").Dir(name)])
+    return list(env.Object(products[0]))
 
 
 def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
@@ -189,6 +175,56 @@ def _add_firmware(env: Environment, chip: Target, firmware: Firmware, folder: No
         return target, [*source, *env.Flatten(objects)]
 
     env.Append(PROGEMITTER=[emitter])
+
+
+def _products(
+    env: Environment,
+    kind: str,
+    name: str,
+    source: Any,
+    target: str,
+    options: dict[str, Any],
+    outputs: tuple[str, ...],
+    scanner: Any = None,
+) -> list[Node]:
+    """The files that a request becomes, in `edgebuild/NAME`. `source`: a node, or a list of them."""
+    folder = env.Dir("edgebuild").Dir(name)
+    request = env.Command(
+        folder.File(f"{name}.req.json"),
+        env.Value(_request(env, kind, name, source, folder, target, options)),
+        Action(_write, None),
+    )
+    products = env.Command(
+        [folder.File(f) for f in outputs],
+        [request, source],
+        Action([["$EDGEBUILD", "run", "${SOURCES[0]}"]], "$EDGEBUILDCOMSTR"),
+        # Our Python is no input; what counts is the code, below.
+        IMPLICIT_COMMAND_DEPENDENCIES=0,
+        source_scanner=scanner,
+    )
+    # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
+    # the first run, and SCons would take that news for a reason to run again.
+    env.Depends(products, [env.File(os.path.abspath(f)) for f in _target(target).files])
+    env.Depends(products, env.Value(_code_version(), name="edgebuild version"))
+    env.Precious(products)  # stay where they are until the run replaces them, each in one move
+    env.NoCache(products)
+    env.Clean(products, [folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")])
+    env.Alias("codegen", products)
+    return list(products)
+
+
+def _check_options(where: str, options: dict[str, Any], known: tuple[str, ...]) -> None:
+    unknown = [o for o in options if o.lower() not in known or not o.isupper()]
+    if unknown:
+        near = did_you_mean(unknown[0], [o.upper() for o in known])
+        raise _wrong(f"{where}: error: unknown option {unknown[0]}{near}")
+
+
+def _target_name(env: Environment, where: str, given: str | None) -> str:
+    """The target that a call names, or that of `env`; one that is known."""
+    name = str(env.subst(given or "$EDGEBUILD_TARGET"))
+    _load(where, name)
+    return name
 
 
 def _fragments(objects: list[Node]) -> list[Node]:

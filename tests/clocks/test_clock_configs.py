@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from edgebuild.energy.configs import check_hse, clock_plan, explain, parse_hz, preferred, settings, violation
+from edgebuild.energy.configs import check_hse, clock_plan, explain, preferred, settings, violation
 from edgebuild.energy.power import PowerModel
 from edgebuild.energy.tree import load_clock_tree
 from edgebuild.errors import EdgebuildError
@@ -104,19 +104,6 @@ def test_illegal_hse() -> None:
 def test_a_wanted_clock_that_cannot_be_made() -> None:
     with pytest.raises(EdgebuildError, match=r"no PLL setting gives 240 MHz from an HSE of 8 MHz: .*above 216"):
         clock_plan(F767, 8_000_000, (240_000_000,))
-
-
-@pytest.mark.parametrize(
-    ("text", "hz"), [("8000000", 8_000_000), ("8MHz", 8_000_000), ("25M", 25_000_000), ("8e6", 8_000_000)]
-)
-def test_frequencies(text: str, hz: int) -> None:
-    assert parse_hz("hse", text) == hz
-
-
-@pytest.mark.parametrize("text", ["", "fast", "-8MHz", "0", "8GHz", "1.2.3M"])
-def test_what_is_no_frequency(text: str) -> None:
-    with pytest.raises(EdgebuildError, match="is not a frequency"):
-        parse_hz("hse", text)
 
 
 def test_currents_are_those_of_the_sheet_at_its_points() -> None:

@@ -9,9 +9,9 @@ import pytest
 from edgebuild.emit.clock import clock_files
 from edgebuild.energy.configs import clock_plan
 from edgebuild.energy.power import PowerModel
-from edgebuild.energy.tree import clock_names, clock_tree_file, load_clock_tree
+from edgebuild.energy.tree import clock_names, load_clock_tree
 from edgebuild.errors import EdgebuildError
-from edgebuild.target import load_target
+from edgebuild.target import clock_tree_file, load_target
 
 COMPLETE = {"stm32f767", "stm32f429", "stm32f411"}
 

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from edgebuild.errors import EdgebuildError
-from edgebuild.request import MODEL_OPTIONS, ModelRequest, model_outputs, model_request, parse_size, read_request
+from edgebuild.request import (
+    CLOCK_OPTIONS,
+    CLOCK_OUTPUTS,
+    MODEL_OPTIONS,
+    ClockRequest,
+    ModelRequest,
+    driver_outputs,
+    model_outputs,
+    model_request,
+    parse_hz,
+    parse_size,
+    read_request,
+)
 from tests.conftest import ROOT
 
 GOOD: dict[str, Any] = {
@@ -40,6 +52,19 @@ def test_target_file_is_relative_to_the_request(tmp_path: Path) -> None:
 )
 def test_sizes(text: str | int, size: int) -> None:
     assert parse_size("ram", text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "hz"), [("8000000", 8_000_000), ("8MHz", 8_000_000), ("25M", 25_000_000), ("8e6", 8_000_000)]
+)
+def test_frequencies(text: str, hz: int) -> None:
+    assert parse_hz("hse", text) == hz
+
+
+@pytest.mark.parametrize("text", ["", "fast", "-8MHz", "0", "8GHz", "1.2.3M"])
+def test_what_is_no_frequency(text: str) -> None:
+    with pytest.raises(EdgebuildError, match="is not a frequency"):
+        parse_hz("hse", text)
 
 
 @pytest.mark.parametrize(
@@ -80,5 +105,33 @@ def test_options_left_out_keep_their_default() -> None:
 def test_cmake_knows_the_same_options_and_outputs() -> None:
     text = (ROOT / "edgebuild" / "cmake" / "EdgeBuildConfig.cmake").read_text()
     assert f"EDGEBUILD_MODEL_OPTIONS {' '.join(o.upper() for o in MODEL_OPTIONS)})" in text
-    for name in model_outputs("${base}"):
-        assert f'"{name}"' in text
+    for outputs in (model_outputs(""), driver_outputs("")):
+        assert f"IN ITEMS {' '.join(outputs)})" in text
+    assert f"set(options {' '.join(o.upper() for o in CLOCK_OPTIONS)})" in text
+    for name in CLOCK_OUTPUTS:
+        assert f'"${{folder}}/{name}"' in text
+
+
+CLOCK = {"kind": "clock", "name": "board", "source": [], "target": "stm32f767"}
+
+
+def test_clock_request(tmp_path: Path) -> None:
+    request = read_request(write(tmp_path, **CLOCK, options={"hse": "8MHz", "sysclk": "144MHz,216000000"}))
+    assert request.clock == ClockRequest("board", "stm32f767", 8_000_000, (144_000_000, 216_000_000))
+    assert read_request(write(tmp_path, **CLOCK, options={})).clock == ClockRequest("board", "stm32f767")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"options": {"sysclk": "144MHz,quick"}}, "option 'sysclk': 'quick' is not a frequency"),
+        ({"options": {"hse": "."}}, "option 'hse': '.' is not a frequency"),
+        ({"options": {"ram": "1"}}, "unknown option 'ram'"),
+        ({"options": {}, "name": "a-b"}, "name: 'a-b' is not a C identifier"),
+        ({"options": {}, "source": ["a.c"]}, "member 'source' must be there and be an empty list"),
+    ],
+)
+def test_wrong_clock_requests(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(EdgebuildError) as caught:
+        read_request(write(tmp_path, **{**CLOCK, **changes}))
+    assert message in str(caught.value)
