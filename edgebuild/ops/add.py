@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import elementwise, fixedpoint, intervals, spatial
+from . import elementwise, fixedpoint, intervals, linear, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 LEFT_SHIFT = 20  # headroom of TFLM's quantised ADD (kernels/internal/reference/add.h)
@@ -55,7 +55,13 @@ def steady(op: Op, graph: Graph) -> bool:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    return elementwise.kernel(op, graph, form, {} if is_float(graph.result(op)) else scaling(op, graph))
+    y = graph.result(op)
+    if is_float(y):
+        return elementwise.kernel(op, graph, form, {})
+    a, b = (scale_of(t) / scale_of(y) for t in graph.operands(op))
+    want = reference(op, graph, linear.INT8[:, None], linear.INT8)
+    terms = (linear.Term(linear.INT8[:, None], a, 8), linear.Term(linear.INT8, b, 8))
+    return elementwise.kernel(op, graph, form, scaling(op, graph), linear.fit(terms, want, *spatial.bounds(op, y)))
 
 
 SPEC = Spec(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Graph, Op, Tensor
-from . import spatial
+from . import linear, spatial
 from .base import Constant, Form, Kernel, is_float, zero_of
 
 
@@ -68,8 +68,8 @@ def rows(op: Op, graph: Graph) -> str:
     return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
 
 
-def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int]) -> Kernel:
-    """The loop over all elements; `scaling` are the scalar parameters of the quantised form."""
+def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: linear.Linear | None = None) -> Kernel:
+    """The loop over all elements; `scaling` are the scalar parameters of the quantised form, which may be linear."""
     a, b = graph.operands(op)
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
@@ -85,6 +85,16 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int]) -> Kern
         low, high = spatial.bounds(op, y)
         zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b), "y_zero": zero_of(y)}
         scalars = {**zeros, **scaling, "low": low, "high": high}
+    if found is not None:
+        low, high = spatial.bounds(op, y)
+        factors = ("x0_mul", "x1_mul") if op.kind == "add" else ("y_mul",)
+        scalars = {} if op.kind == "add" else {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
+        scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
+        split = "armv6-m" in form.features and op.kind == "add"
+        shape |= {"arithmetic": "split" if split else "linear", "shift": found.shift, "low": low, "high": high}
+    vectors = found is not None and flat and "mve" in form.features
     stem = f"{op.kind}_{y.elements}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
     constants = (Constant("x1", b.data),) if b.data is not None else ()
-    return Kernel("elementwise.c.j2", stem, shape, constants, scalars)
+    variant = "mve" if vectors else "linear" if found is not None else "portable"
+    template = "elementwise_mve.c.j2" if vectors else "elementwise.c.j2"
+    return Kernel(template, stem, shape, constants, scalars, variant=variant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import elementwise, fixedpoint, intervals, spatial
+from . import elementwise, fixedpoint, intervals, linear, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -32,7 +32,13 @@ def steady(op: Op, graph: Graph) -> bool:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    return elementwise.kernel(op, graph, form, {} if is_float(graph.result(op)) else scaling(op, graph))
+    y, (a, b) = graph.result(op), graph.operands(op)
+    if is_float(y):
+        return elementwise.kernel(op, graph, form, {})
+    products = (linear.INT8[:, None] - zero_of(a)) * (linear.INT8 - zero_of(b))
+    want = reference(op, graph, linear.INT8[:, None], linear.INT8)
+    terms = (linear.Term(products, scale_of(a) * scale_of(b) / scale_of(y), 18),)
+    return elementwise.kernel(op, graph, form, scaling(op, graph), linear.fit(terms, want, *spatial.bounds(op, y)))
 
 
 SPEC = Spec(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..ir import Array
@@ -55,7 +57,7 @@ def convolution(s: Sums, form: Form, stem: str) -> Kernel | None:
         return None
     inside = s.pad == (0, 0) and (ow - 1) * s.stride[1] + fw <= w and (oh - 1) * s.stride[0] < h
     lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
-    shape = shape_of(s, form)
+    shape: dict[str, Any] = shape_of(s, form)
     if s.pointwise and k <= c:
         shape |= {"gather": "copied", "advance": c}
         scratch, gathering = 2 * c, pixels * (8 + 0.2 * c)
@@ -85,7 +87,7 @@ def convolution(s: Sums, form: Form, stem: str) -> Kernel | None:
     )  # fmt: skip
 
 
-def _columns(s: Sums) -> dict[str, int | bool | tuple[int, ...]]:
+def _columns(s: Sums) -> dict[str, Any]:
     """How a row of outputs' columns lies in the scratch: FH x C bytes for each column, padding and all."""
     (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     total, column = (ow - 1) * s.stride[1] + fw, fh * c
@@ -128,7 +130,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     ]
     columns = 4 * plane + LANES  # the last window is read as sixteen bytes
     clamped = how.endswith("_clamped")
-    shape = shape_of(s, form) | {
+    shape: dict[str, Any] = shape_of(s, form) | {
         "finish": how, "clamped": clamped, "taps": taps, "advance": advance, "plane": plane, "used": used,
         "words": words, "M": k // c, "turned": tuple(map(tuple, turned)),
         "places": (*(pixel * c for pixel in range(4)), *spread),
