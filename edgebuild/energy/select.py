@@ -13,6 +13,7 @@ TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ from edgebuild.energy.values import IdleMode, Point, Problem, Selection, evaluat
 from edgebuild.errors import EdgebuildError, fail
 
 TOLERANCE = 2e-5  # of the energy
-COARSER = (1e-2, 1e-3)  # tried first where there is room: a good plan found quickly makes the exact search small
+COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small
+ROOMS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # for them: shares of the distance from the bound to the best plan known
 BISECTIONS = 40
 EPSILON_US = 1e-6
 Floats = NDArray[np.float64]
@@ -56,12 +58,16 @@ def _solve(problem: Problem) -> Selection:
     for case in np.argsort(bounds, kind="stable"):
         if best and bounds[case] >= least * (1 - TOLERANCE):
             break
-        for tolerance in (*COARSER, TOLERANCE):
-            if tolerance > TOLERANCE and bounds[case] >= least * (1 - tolerance):
-                continue
-            found = _labels(problem, arrays, cases, int(case), prices[case], least, tolerance)
-            if found and found.energy_uj <= (best.energy_uj if best else least * (1 + TOLERANCE)):
-                best, least = found, min(least, found.energy_uj)
+        run = partial(_labels, problem, arrays, cases, int(case), prices[case])
+        for room in () if best else ROOMS:
+            limit = float(bounds[case] + room * (least - bounds[case]))
+            quick = run(limit, COARSE)
+            least = min(least, quick.energy_uj) if quick else least
+            if least <= limit:
+                break
+        found = run(least, TOLERANCE)
+        if found and found.energy_uj <= (best.energy_uj if best else least * (1 + TOLERANCE)):
+            best, least = found, min(least, found.energy_uj)
     assert best is not None, "the relaxation has found a plan in budget"
     proved = max(float(bounds.min()), best.energy_uj * (1 - 2 * TOLERANCE))
     return replace(best, bound_uj=min(best.energy_uj, proved))
@@ -69,17 +75,7 @@ def _solve(problem: Problem) -> Selection:
 
 def best_single(problem: Problem) -> Selection:
     """The best plan without any switch: one configuration for all layers. EdgebuildError if none is in budget."""
-    plans, errors = [], []
-    for config in problem.idle:
-        layers = tuple(replace(y, points=tuple(p for p in y.points if p.config == config)) for y in problem.layers)
-        if all(y.points for y in layers):
-            try:
-                plans.append(_solve(replace(problem, layers=layers, idle={config: problem.idle[config]})))
-            except EdgebuildError as error:
-                errors.append(error)
-    if not plans:
-        raise errors[0] if errors else fail("no configuration can run all layers")
-    return min(plans, key=lambda s: s.energy_uj)
+    return _solve(replace(problem, switches={}))
 
 
 def _impossible(problem: Problem, fastest_us: float) -> EdgebuildError:
@@ -91,12 +87,17 @@ def _impossible(problem: Problem, fastest_us: float) -> EdgebuildError:
 
 @dataclass(frozen=True)
 class _Arrays:
-    """The problem as arrays: `layers[k][c]` are the points of layer k in configuration c."""
+    """The problem as arrays: `points[k][c]` are the points of layer k in configuration c.
+
+    `time[k]` and `energy[k]` have a row for each configuration, as long as that of the most points; what is too long
+    in a row is 0, and infinite in `absent[k]`.
+    """
 
     configs: tuple[str, ...]
     points: tuple[tuple[tuple[Point, ...], ...], ...]
-    time: tuple[tuple[Floats, ...], ...]
-    energy: tuple[tuple[Floats, ...], ...]
+    time: tuple[Floats, ...]
+    energy: tuple[Floats, ...]
+    absent: tuple[Floats, ...]
     switch_time: Floats
     switch_energy: Floats
 
@@ -114,9 +115,19 @@ class _Arrays:
                 time[place], energy[place] = cost.time_us, cost.energy_uj
         np.fill_diagonal(time, 0.0)
         np.fill_diagonal(energy, 0.0)
-        times = tuple(tuple(np.array([p.time_us for p in c]) for c in layer) for layer in points)
-        energies = tuple(tuple(np.array([p.energy_uj for p in c]) for c in layer) for layer in points)
-        return _Arrays(configs, points, times, energies, time, energy)
+        rows = [_padded(layer) for layer in points]
+        times, energies, absent = (tuple(column) for column in zip(*rows, strict=True))
+        return _Arrays(configs, points, times, energies, absent, time, energy)
+
+
+def _padded(layer: tuple[tuple[Point, ...], ...]) -> tuple[Floats, Floats, Floats]:
+    shape = len(layer), max(map(len, layer))
+    time, energy, absent = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
+    for c, points in enumerate(layer):
+        time[c, : len(points)] = [p.time_us for p in points]
+        energy[c, : len(points)] = [p.energy_uj for p in points]
+        absent[c, : len(points)] = 0.0
+    return time, energy, absent
 
 
 @dataclass(frozen=True)
@@ -187,14 +198,10 @@ def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy
 
 def _layer_costs(a: _Arrays, layer: int, weight: Floats, on: float) -> tuple[Floats, Floats]:
     """[case, configuration]: the cheapest point of a layer and its time."""
-    cost = np.full((len(weight), len(a.configs)), np.inf)
-    time = np.zeros_like(cost)
-    for c, (t, e) in enumerate(zip(a.time[layer], a.energy[layer], strict=True)):
-        if len(t):
-            each = on * e + weight * t
-            choice = each.argmin(axis=1)
-            cost[:, c], time[:, c] = each[np.arange(len(weight)), choice], t[choice]
-    return cost, time
+    each = on * a.energy[layer] + weight[:, :, None] * a.time[layer] + a.absent[layer]
+    choice = each.argmin(axis=2)
+    cost = np.take_along_axis(each, choice[:, :, None], 2)[:, :, 0]
+    return cost, a.time[layer][np.arange(len(a.configs)), choice]
 
 
 def _first(values: Floats, cases: _Cases) -> Floats:
@@ -204,29 +211,27 @@ def _first(values: Floats, cases: _Cases) -> Floats:
 def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
     """For each case the price of time that gives the best bound, that bound, and the energy of a plan in budget."""
 
-    def at(price: Floats) -> tuple[Floats, Floats, Floats]:
-        values, times = _relax(a, cases, cases.power, price)
-        value, time = _first(values[0], cases), _first(times[0], cases)
-        bound = value - price * cases.horizon + cases.fixed
-        return bound, time, value - price * time + cases.fixed
-
-    low, high = np.zeros(len(cases.start)), np.full(len(cases.start), 1e-3)
-    best_price, (bound, time, energy) = low.copy(), at(low)
-    done = time <= cases.horizon + EPSILON_US
-    known = np.where(done, energy, np.inf)
-    for _ in range(BISECTIONS):
-        if done.all():
+    count = len(cases.start)
+    low, high = np.zeros(count), np.full(count, 1e-3)
+    best_price, bound, known = np.zeros(count), np.full(count, -np.inf), np.full(count, np.inf)
+    rows: Ints = np.arange(count)  # the cases that another price may still help
+    for step in range(BISECTIONS):
+        some = cases.take(rows)
+        rising = np.isinf(known[rows])
+        price = np.where(rising, high[rows], (low[rows] + high[rows]) / 2) if step else np.zeros(count)
+        values, times = _relax(a, some, some.power, price)
+        value, time = _first(values[0], some), _first(times[0], some)
+        new = value - price * some.horizon + some.fixed
+        best_price[rows] = np.where(new > bound[rows], price, best_price[rows])
+        bound[rows] = np.maximum(bound[rows], new)
+        fits = time <= some.horizon + EPSILON_US
+        known[rows] = np.where(fits, np.minimum(known[rows], value - price * time + some.fixed), known[rows])
+        low[rows] = np.where(fits, low[rows], price)
+        high[rows] = np.where(fits, price, np.where(rising & (step > 0), high[rows] * 4, high[rows]))
+        found = np.isfinite(known) & (known - bound <= TOLERANCE / 10 * np.abs(known))
+        rows = rows[~found[rows] & (bound[rows] < known.min())]
+        if not len(rows):
             break
-        rising = ~done & np.isinf(known)
-        price = np.where(rising, high, (low + high) / 2)
-        new, time, energy = at(price)
-        better = ~done & (new > bound)
-        bound, best_price = np.where(better, new, bound), np.where(better, price, best_price)
-        fits = time <= cases.horizon + EPSILON_US
-        known = np.where(fits & ~done, np.minimum(known, energy), known)
-        low = np.where(fits, low, price)
-        high = np.where(fits, price, np.where(rising, high * 4, high))
-        done |= np.isfinite(known) & (known - bound <= TOLERANCE / 10 * np.abs(known))
     return best_price, bound, known
 
 
@@ -241,23 +246,31 @@ def _labels(
     # Merging may replace a plan by one that costs up to this half of the tolerance more, which must not be dropped.
     limit = known + tolerance / 2 * abs(known) - fixed + price * horizon + 1e-9
     merge = max(tolerance * abs(known) / (2 * len(a.points)), 1e-12)
-    switch_energy = a.switch_energy - power * np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
+    finite = np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
+    switch_energy = a.switch_energy - power * finite
+    switch_value = switch_energy + price * finite
+    fronts = [_Front.none()] * len(a.configs)
     history: list[list[_Front]] = []
-    fronts: list[_Front] = []
     for layer in range(len(a.points)):
+        energy = a.energy[layer] - power * a.time[layer]
+        cheapest = (energy + price * a.time[layer] + a.absent[layer]).min(axis=1)
+        least = np.array([f.least(price) for f in fronts])
+        # [before, now]: the least that a plan through both costs; most pairs are never looked at.
+        through = least[:, None] + switch_value + cheapest + togo[layer + 1]
         new = []
-        for c in range(len(a.configs)):
-            t, e = a.time[layer][c], a.energy[layer][c] - power * a.time[layer][c]
-            ahead, least = togo[layer + 1][c], horizon - shortest[layer + 1][c] + EPSILON_US
+        for c, points in enumerate(a.points[layer]):
+            t, e = a.time[layer][c, : len(points)], energy[c, : len(points)]
+            before = np.flatnonzero(through[:, c] <= limit)
+            ahead, latest = limit - togo[layer + 1][c], horizon - shortest[layer + 1][c] + EPSILON_US
             if layer == 0:
-                front = _Front.first(t, e, c == start)
-            elif len(t):
-                front = _Front.before(fronts, a.switch_time[:, c], switch_energy[:, c])
-                front = front.within(price, limit - ahead - float((e + price * t).min()), least - float(t.min()))
-                front = front.undominated(0.0).each(t, e)
+                front = _Front.first(t, e) if c == start else _Front.none()
+            elif len(before):
+                front = _Front.before(fronts, before, a.switch_time[:, c], switch_energy[:, c])
+                front = front.within(price, ahead - cheapest[c], latest - float(t.min())).undominated(0.0)
+                front = front.each(t, e, price, ahead)
             else:
-                front = _Front.first(t, e, False)
-            new.append(front.within(price, limit - ahead, least).undominated(merge))
+                front = _Front.none()
+            new.append(front.within(price, ahead, latest).undominated(merge) if len(front.time) else front)
         fronts = new
         history.append(fronts)
     return _trace(problem, a, history, one, power)
@@ -274,29 +287,36 @@ class _Front:
     point: Ints
 
     @staticmethod
-    def first(time: Floats, energy: Floats, allowed: bool) -> _Front:
-        n = len(time) if allowed else 0
-        none = np.zeros(n, np.int64)
-        return _Front(time[:n], energy[:n], none, none, np.arange(n))
+    def none() -> _Front:
+        return _Front.first(np.zeros(0), np.zeros(0))
 
     @staticmethod
-    def before(fronts: list[_Front], switch_time: Floats, switch_energy: Floats) -> _Front:
-        """The labels of all configurations, switched to this one."""
-        t = np.concatenate([f.time + switch_time[c] for c, f in enumerate(fronts)])
-        e = np.concatenate([f.energy + switch_energy[c] for c, f in enumerate(fronts)])
-        config = np.concatenate([np.full(len(f.time), c) for c, f in enumerate(fronts)])
-        label = np.concatenate([np.arange(len(f.time)) for f in fronts])
-        return _Front(t, e, config, label, np.zeros(len(t), np.int64))
+    def first(time: Floats, energy: Floats) -> _Front:
+        none = np.zeros(len(time), np.int64)
+        return _Front(time, energy, none, none, np.arange(len(time)))
 
-    def each(self, time: Floats, energy: Floats) -> _Front:
-        """Every label with every point."""
-        n, m = len(self.time), len(time)
+    @staticmethod
+    def before(fronts: list[_Front], configs: Ints, switch_time: Floats, switch_energy: Floats) -> _Front:
+        """The labels of these configurations, switched to this one."""
+        t = np.concatenate([fronts[c].time + switch_time[c] for c in configs])
+        e = np.concatenate([fronts[c].energy + switch_energy[c] for c in configs])
+        counts = [len(fronts[c].time) for c in configs]
+        label = np.concatenate([np.arange(n) for n in counts])
+        return _Front(t, e, np.repeat(configs, counts), label, np.zeros(len(t), np.int64))
+
+    def least(self, price: float) -> float:
+        return float((self.energy + price * self.time).min(initial=np.inf))
+
+    def each(self, time: Floats, energy: Floats, price: float, limit: float) -> _Front:
+        """Every label with every point that the cheapest label can be followed by."""
+        points = np.flatnonzero(energy + price * time <= limit - self.least(price))
+        n, m = len(self.time), len(points)
         return _Front(
-            (self.time[:, None] + time).ravel(),
-            (self.energy[:, None] + energy).ravel(),
+            (self.time[:, None] + time[points]).ravel(),
+            (self.energy[:, None] + energy[points]).ravel(),
             np.repeat(self.config, m),
             np.repeat(self.label, m),
-            np.tile(np.arange(m), n),
+            np.tile(points, n),
         )
 
     def within(self, price: float, value: float, time: float) -> _Front:

@@ -13,7 +13,7 @@ def random_problem(
     """`points` per layer over `configs` clocks with a voltage step, stalls that no clock makes faster, relock times,
     and three ways to idle. The slack over the fastest plan is 5 to 60 % unless given."""
     rng = random.Random(seed)
-    clocks = [216.0, 180.0, 168.0, 144.0, 108.0, 75.0, 60.0, 50.0][:configs]
+    clocks = [216.0, 180.0, 168.0, 144.0, 108.0, 75.0, 60.0, 50.0, *range(200, 40, -15)][:configs]
     volts = {216.0: 1.32, 180.0: 1.32, 168.0: 1.26}
     names = [f"{f:g}MHZ" for f in clocks]
     rows = []

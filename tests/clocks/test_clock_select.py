@@ -60,6 +60,16 @@ def test_full_size_takes_less_than_a_second(seed: int) -> None:
     assert found == evaluate(problem, found.points, found.mode, found.bound_uj), "it costs what its parts cost"
 
 
+@pytest.mark.parametrize("slack", [0.02, 0.1, 0.3, 0.5])
+def test_the_problem_of_a_chip_takes_less_than_a_second(slack: float) -> None:
+    """As large as MobileNetV2 on the F767: 16 configurations, 6 points in each of them."""
+    problem = random_problem(7, layers=52, points=96, configs=16, slack=slack)
+    begin = time.process_time()
+    found = select(problem)
+    assert time.process_time() - begin < 1.0
+    assert found.bound_uj <= found.energy_uj <= found.bound_uj * (1 + 3 * TOLERANCE)
+
+
 @pytest.mark.parametrize("slack", [0.0, 0.1, 0.3, 0.5])
 @pytest.mark.parametrize("seed", range(4))
 def test_never_worse_than_one_frequency(seed: int, slack: float) -> None:
