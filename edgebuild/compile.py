@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import ops
 from .artifacts import Artifact
+from .dvfs import clocked_plan
 from .emit import emit
 from .errors import did_you_mean, fail
 from .explore import Plan, plan
@@ -28,7 +29,8 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
 
 
 def plan_model(request: ModelRequest, target: Target) -> Plan:
-    return plan(prepare(request.source), target, request)
+    choose = clocked_plan if request.objective == "energy" else plan
+    return choose(prepare(request.source), target, request)
 
 
 def prepare(source: Path) -> Graph:

@@ -7,11 +7,12 @@ other. A *storage* is a run of bytes that a tensor and its views share; it is na
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from . import ops
 from .axes import elementwise
+from .energy.schedule import ClockSchedule
 from .errors import EdgebuildError, fail
 from .ir import Graph, Op, rename
 from .memory.check import check_layout, check_schedule
@@ -21,7 +22,7 @@ from .memory.schedule import schedule
 from .replay import replay
 from .request import ModelRequest
 from .rolling import RollingGraph, rows_of
-from .sections import ALIGN, Cutter, Section, narrows, untiled
+from .sections import ALIGN, COUPLED, Cutter, Decoupled, Section, narrows, untiled
 from .target import Target
 
 SCRATCH_LIMITS = (600, 256)  # bytes, tried where the least arena is asked for
@@ -58,6 +59,8 @@ class Plan:
     weights_memory: str
     untiled_bytes: int  # peak of the same ops run whole
     scratch_limit: int | None = None  # of each kernel, where least RAM was asked for
+    decoupled: Decoupled = field(default_factory=dict)
+    clocks: ClockSchedule | None = None  # where least energy was asked for
 
     @property
     def arena_bytes(self) -> int:
@@ -73,15 +76,18 @@ def features_of(target: Target) -> frozenset[str]:
     return frozenset((target.core.isa, *target.core.features))
 
 
-def plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
-    """The best plan found for a canonical graph. Raises EdgebuildError if it does not fit the target."""
+def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED) -> Plan:
+    """The best plan found for a canonical graph. Raises EdgebuildError if it does not fit the target.
+
+    `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
+    """
     graph = with_rows(graph) if request.stream_input else graph
     rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
     order = schedule(tasks)
     check_schedule(tasks, order)
-    cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target))
+    cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target), decoupled=decoupled)
     cutter = _frugal(cutter) if _least_ram(request) else cutter
     whole = untiled(cutter)
     peak = order.peak
@@ -113,6 +119,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
         weights_memory=next(m.name for m in target.memories if "weights" in m.roles),
         untiled_bytes=peak,
         scratch_limit=cutter.scratch_limit,
+        decoupled=decoupled,
     )
     replay(rolling, steps, places)
     return result

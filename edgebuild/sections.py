@@ -8,9 +8,10 @@ calls. Both are found exactly, by dynamic programming over all intervals.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from types import MappingProxyType
 
 from . import ops
 from .axes import elementwise
@@ -18,6 +19,9 @@ from .errors import fail
 from .ir import ITEM_BYTES, Graph, Op
 from .ops.base import Form, Kernel
 from .rolling import Rolled, RollingGraph, roll, row_bytes, rows_of
+
+Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
+COUPLED: Decoupled = MappingProxyType({})
 
 ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 
@@ -70,6 +74,14 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     return make(op, graph, form)
 
 
+def whole_form(
+    op: Op, features: frozenset[str], scratch_limit: int | None = None, decoupled: Decoupled = COUPLED
+) -> Form:
+    """The form of the kernel of an op that runs whole."""
+    granularity, lfo = decoupled.get(op.outputs[0], (0, False))
+    return Form(features, scratch_limit=scratch_limit, granularity=granularity, lfo=lfo)
+
+
 def row_form(
     rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str], scratch_limit: int | None = None
 ) -> Form:
@@ -93,6 +105,7 @@ class Cutter:
     order: tuple[Op, ...]  # without views
     features: frozenset[str]
     scratch_limit: int | None = None  # of each kernel, bytes
+    decoupled: Decoupled = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -122,7 +135,7 @@ class Cutter:
         op = self.order[at]
         relation, y, storage = ops.nest(op, self.graph), op.outputs[0], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        scratch = self.scratch(op, Form(self.features, scratch_limit=self.scratch_limit))
+        scratch = self.scratch(op, whole_form(op, self.features, self.scratch_limit, self.decoupled))
         overlaps = tuple(
             Overlap(storage[n], y, 0)
             for position, n in enumerate(op.inputs)

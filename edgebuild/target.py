@@ -41,6 +41,7 @@ class Memory:
     origin: int
     size: int
     roles: tuple[str, ...]
+    tightly_coupled: bool = False  # beside the core: no bus, no cache, never a wait
 
 
 @dataclass(frozen=True)
@@ -180,10 +181,11 @@ def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
 
 
 def _memory(name: str, node: Node) -> Memory:
-    keys = _fields(node, ("origin", "size", "roles"))
+    keys = _fields(node, ("origin", "size", "roles"), ("tightly_coupled",))
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise _wrong(node, f"memory name '{name}' is no name for a linker region", "letters, digits and _")
-    return Memory(name, _size(keys["origin"]), _size(keys["size"]), _words(keys["roles"], ROLES))
+    coupled = "tightly_coupled" in keys and _flag(keys["tightly_coupled"])
+    return Memory(name, _size(keys["origin"]), _size(keys["size"]), _words(keys["roles"], ROLES), coupled)
 
 
 def _toolchain(node: Node) -> Toolchain:

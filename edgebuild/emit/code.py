@@ -11,6 +11,7 @@ from ..explore import Plan
 from ..ir import Tensor
 from ..ops.base import C_TYPES
 from ..rolling import rows_of
+from .clocked import header_view
 from .environment import render
 from .names import access_functions, at_macro, comment, first_memory, literal, offset_names, shape_text
 from .program import Program, Roll, address
@@ -57,6 +58,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "inputs": _ports(plan, plan.graph.inputs),
         "outputs": _ports(plan, plan.graph.outputs),
         "macs": ops.macs(plan.graph),
+        "clocks": header_view(plan),
         "stream": plan.rolling.streamed is not None,
         "stream_rows": rows_of(plan.graph, plan.graph.inputs[0]) if plan.rolling.streamed else 0,
     }
@@ -81,6 +83,8 @@ def source(p: Program) -> str:
         uses_memcpy="memcpy(" in body or plan.rolling.streamed is not None,
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
+        switch_points=plan.clocks.switch_points if plan.clocks else (),
+        returns_to=plan.clocks.returns_to if plan.clocks else None,
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),
     )

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 from ..explore import Plan, features_of
 from ..ir import Op, Tensor
-from ..ops.base import C_TYPES, Form, Kernel
+from ..ops.base import C_TYPES, Kernel
 from ..rolling import Rolled, row_bytes
-from ..sections import Section, kernel_of, row_form, scratch_name, shared_scratch
+from ..sections import Section, kernel_of, row_form, scratch_name, shared_scratch, whole_form
 from .environment import environment
 from .names import at_macro, comment, literal, offset_names, shape_text
 from .storage import Weights, pack
@@ -89,7 +89,8 @@ def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
     features = features_of(plan.target)
     if section.rolled is None:
         (op,) = section.ops
-        return [Use(step, op, kernel_of(op, plan.graph, Form(features, scratch_limit=plan.scratch_limit)), None)]
+        form = whole_form(op, features, plan.scratch_limit, plan.decoupled)
+        return [Use(step, op, kernel_of(op, plan.graph, form), None)]
     forms = [row_form(plan.rolling, section.rolled, op, features, plan.scratch_limit) for op in section.ops]
     kernels = [kernel_of(op, plan.graph, form) for op, form in zip(section.ops, forms, strict=True)]
     return [Use(step, op, kernel, section.rolled) for op, kernel in zip(section.ops, kernels, strict=True)]

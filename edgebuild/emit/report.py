@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from .. import ops
+from ..energy.compare import iso_latency, section
 from ..explore import Plan
 from ..ir import Tensor
 from ..rolling import rows_of
@@ -56,6 +57,12 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         "stream_rows": rows_of(graph, graph.inputs[0]) if plan.rolling.streamed else 0,
     }
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
+    if plan.tiled:
+        data["trade_off"] = trade_rows(plan)
+    if plan.clocks is not None:
+        clocks = plan.clocks
+        data["energy"] = section(clocks.problem, clocks.selection)
+        data["energy"] |= {"hse_hz": clocks.clocks.hse_hz, "iso_latency": [iso_latency(c) for c in clocks.comparisons]}
 
 
 def _step(plan: Plan, step: int) -> dict[str, Any]:

@@ -57,6 +57,19 @@ def compare(plain: Sequence[Layer], decoupled: Sequence[Layer], model: PowerMode
     return Comparison(slack, budget, plan, best_single(whole), baselines, shares)
 
 
+def iso_latency(c: Comparison) -> dict[str, object]:
+    """A comparison as the report has it: energies of one period in uJ, savings and shares as parts of one."""
+    return {
+        "slack": c.slack,
+        "budget_us": c.budget_us,
+        "energy_uj": c.plan.energy_uj,
+        "single_energy_uj": c.single.energy_uj,
+        "baselines_uj": c.baselines,
+        "saved": {b: c.saving(b) for b in c.baselines},
+        "shares": c.shares,
+    }
+
+
 def section(problem: Problem, plan: Selection) -> dict[str, object]:
     """The `energy` section of a model's report: the plan and all that it was chosen from."""
 

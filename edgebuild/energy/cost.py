@@ -1,35 +1,33 @@
 """What a layer costs as a function of clock configuration, decoupling granularity and placement. All of it is modelled.
 
-A layer is work: instructions, and cache lines fetched from flash and from RAM. Its time is cycles over the clock; a
-line from flash takes more cycles the more wait states the clock asks for, so the memory-bound part of a layer gains
-less from a fast clock than the rest. Energy is time times the supply power of the configuration by the datasheet.
+A layer is work: instructions by the estimates of its kernels, and cache lines fetched from flash and from RAM. Its time
+is cycles over the clock; a line from flash takes more cycles the more wait states the clock asks for, so the
+memory-bound part of a layer gains less from a fast clock than the rest. Energy is time times the supply power of the
+configuration by the datasheet.
 
 Decoupled access-execute (Alvanaki et al., DATE 2024) gathers g channels (depthwise) or g columns (pointwise) into a
-buffer in tightly coupled memory, and then computes on them. In this model that saves energy in two ways: a line that
-holds data of g channels is fetched once instead of g times, weights too large for the cache are read once for g columns
+buffer, and then computes on them. In this model that saves energy in three ways: a line of RAM behind the bus that
+holds data of g channels is fetched once instead of g times; weights too large for the cache are read once for g columns
 instead of for every pair of them; and the access phases may run from the HSE by the quick mux.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edgebuild.energy.configs import Config
 from edgebuild.energy.power import PowerModel
 from edgebuild.energy.tree import Timing
 from edgebuild.energy.values import Layer, Point, pareto
+from edgebuild.ops.base import Kernel
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)
-COLUMNS = 2  # that a pointwise kernel without decoupling computes at once
 CACHE_SHARE = 0.75  # of the cache that operands can count on staying in
 
-# Instructions of the kernels, to be replaced by counts of the emitted code: per multiply-accumulate, per byte gathered,
-# and per output element for its requantisation.
-DEPTHWISE_PER_MAC = 1.6
-POINTWISE_PER_MAC = 0.75
-PER_GATHERED_BYTE = 1.5
-PER_OUTPUT = 9.0
+# Instructions of kernels that have no estimate of their own.
+PER_ITERATION = 7.0  # of the innermost loop
+PER_CALL = 30.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,10 @@ class Phase:
     instructions: float
     flash_lines: float = 0.0
     sram_lines: float = 0.0
+
+    def __add__(self, other: Phase) -> Phase:
+        lines = self.flash_lines + other.flash_lines, self.sram_lines + other.sram_lines
+        return Phase(self.instructions + other.instructions, *lines)
 
     def cycles(self, timing: Timing, wait_states: int) -> float:
         flash = self.flash_lines * (timing.flash_line_cycles + wait_states)
@@ -96,78 +98,64 @@ def _us(phase: Phase, timing: Timing, config: Config, hz: float) -> float:
     return phase.cycles(timing, config.wait_states or 0) / hz * 1e6
 
 
-# ---- work of the kinds of layer, from their shapes
+# ---- the work of a kernel
 
 
 @dataclass(frozen=True)
-class ConvShape:
-    """A convolution, int8: output height and width, channels, kernel height and width, stride."""
+class Operand:
+    """An activation as a kernel meets it. `coupled`: in memory that never makes the core wait."""
 
-    height: int
-    width: int
-    inputs: int
-    outputs: int
-    kernel: int = 1
-    stride: int = 1
+    bytes: int
+    channels: int  # bytes of a pixel
+    coupled: bool
+
+    def lines(self, timing: Timing, at_once: int) -> float:
+        """Lines fetched to go through it with `at_once` bytes of each pixel at a time; 0: all of them."""
+        if self.coupled:
+            return 0.0
+        once = self.bytes / timing.line_bytes
+        if not 0 < at_once < self.channels or self.bytes <= CACHE_SHARE * timing.cache_bytes:
+            return once
+        pixels = self.bytes // self.channels
+        return max(once, -(-self.channels // at_once) * pixels * max(1.0, at_once / timing.line_bytes))
+
+
+@dataclass(frozen=True)
+class Use:
+    """A kernel as a step uses it: how often it is called, on what, and how large the nest of loops of its op is."""
+
+    kernel: Kernel
+    calls: int
+    iterations: int  # of all calls together
+    reads: tuple[Operand, ...]
+    result: Operand
 
     @property
-    def input_bytes(self) -> int:
-        return self.height * self.width * self.stride**2 * self.inputs
+    def instructions(self) -> float:
+        """Of all calls; where the kernel has no estimate, by its iterations."""
+        known = self.kernel.estimate * self.calls
+        return known or self.iterations * PER_ITERATION + self.calls * PER_CALL
 
     @property
-    def output_elements(self) -> int:
-        return self.height * self.width * self.outputs
+    def constants(self) -> int:
+        return sum(c.data.nbytes for c in self.kernel.constants)
 
 
-def depthwise(name: str, s: ConvShape, timing: Timing, tightly_coupled: bool = False) -> tuple[Work, ...]:
-    """Forms of a depthwise convolution, which takes its input channel by channel.
+def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
+    """What a step does: one kernel, or those of a run that goes row by row, one after the other for each row.
 
-    Channels lie side by side, so one channel alone touches every line of an input that the cache does not hold.
+    Constants are fetched once if those of the whole step stay in the cache, else as often as they are read.
     """
-    macs = s.output_elements * s.kernel**2
-    compute = macs * DEPTHWISE_PER_MAC + s.output_elements * PER_OUTPUT
-    gather = s.input_bytes * PER_GATHERED_BYTE
-    pixels = s.input_bytes // s.inputs
-    forms = []
-    for g in (g for g in GRANULARITIES if g <= s.inputs):
-        lines = 0.0
-        if not tightly_coupled:
-            once = s.input_bytes / timing.line_bytes
-            passes = -(-s.inputs // max(g, 1))
-            strided = pixels * passes * max(1.0, max(g, 1) / timing.line_bytes)
-            lines = once if s.input_bytes <= CACHE_SHARE * timing.cache_bytes else max(once, strided)
-        if g == 0:
-            forms.append(Work(name, 0, Phase(compute + gather, sram_lines=lines)))
-        else:
-            access = Phase(gather, sram_lines=lines)
-            forms.append(Work(name, g, Phase(compute), access, -(-s.inputs // g), g * pixels))
-    return tuple(forms)
-
-
-def pointwise(name: str, s: ConvShape, timing: Timing, tightly_coupled: bool = False) -> tuple[Work, ...]:
-    """Forms of a 1x1 convolution, which takes its input column by column (all channels of one pixel)."""
-    columns, weights = s.height * s.width, s.inputs * s.outputs
-    compute = columns * weights * POINTWISE_PER_MAC + s.output_elements * PER_OUTPUT
-    gather = s.input_bytes * PER_GATHERED_BYTE
-    lines = 0.0 if tightly_coupled else s.input_bytes / timing.line_bytes
-    forms = []
-    for g in (g for g in GRANULARITIES if g <= columns):
-        fits = weights <= CACHE_SHARE * timing.cache_bytes
-        flash = weights / timing.line_bytes * (1 if fits else -(-columns // max(g, COLUMNS)))
-        if g == 0:
-            forms.append(Work(name, 0, Phase(compute + gather, flash, lines)))
-        else:
-            access = Phase(gather, sram_lines=lines)
-            forms.append(Work(name, g, Phase(compute, flash), access, -(-columns // g), 2 * g * s.inputs))
-    return tuple(forms)
-
-
-def convolution(name: str, s: ConvShape, timing: Timing, tightly_coupled: bool = False) -> tuple[Work, ...]:
-    """A convolution with a larger kernel: never decoupled."""
-    taps = s.kernel**2 * s.inputs
-    columns, weights = s.height * s.width, taps * s.outputs
-    instructions = columns * (weights * POINTWISE_PER_MAC + taps * PER_GATHERED_BYTE) + s.output_elements * PER_OUTPUT
-    fits = weights <= CACHE_SHARE * timing.cache_bytes
-    flash = weights / timing.line_bytes * (1 if fits else -(-columns // COLUMNS))
-    lines = 0.0 if tightly_coupled else s.input_bytes / timing.line_bytes
-    return (Work(name, 0, Phase(instructions, flash, lines)),)
+    stay = sum(u.constants for u in uses) <= CACHE_SHARE * timing.cache_bytes
+    access, execute = Phase(0.0), Phase(0.0)
+    for u in uses:
+        traffic, gathers = u.kernel.traffic, u.kernel.traffic.rounds > 0
+        flash = u.constants / timing.line_bytes * (1 if stay else u.calls * traffic.passes)
+        fetched = sum(x.lines(timing, traffic.channels_in) for x in u.reads)
+        written = u.result.lines(timing, traffic.channels_out)
+        gather = traffic.gather * u.calls
+        access += Phase(gather, 0.0, fetched if gathers else 0.0)
+        execute += Phase(u.instructions - gather, flash, written + (0.0 if gathers else fetched))
+    rounds = sum(u.kernel.traffic.rounds * u.calls for u in uses)
+    buffer = max((u.kernel.scratch for u in uses), default=0)
+    return Work(name, g, execute, access if rounds else None, rounds, buffer)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op
-from . import intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
+from . import dae_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -85,7 +85,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x):
         layer = sums.of(op, graph, w.data, x.shape[1:], y.shape[1:])
         if (
-            found := sum_variants.best(
+            found := dae_variants.pointwise(layer, form, stem)
+            or sum_variants.best(
                 layer,
                 form,
                 stem,

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Dim, Fixed, Grouped, Nest, Same
 from ..ir import Array, Graph, Op
-from . import depthwise_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
+from . import dae_variants, depthwise_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -74,7 +74,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         makers = (*depthwise_variants.DEPTHWISE, *mve_variants.DEPTHWISE, *scalar_variants.DEPTHWISE)
         if x.shape[3] == 1:
             makers = (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS)
-        found = sum_variants.best(layer, form, stem, makers)
+        found = dae_variants.depthwise(layer, form, stem) or sum_variants.best(layer, form, stem, makers)
         if found is not None:
             return found
     constants = spatial.sum_constants(op, graph, w.data)

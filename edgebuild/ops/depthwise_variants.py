@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir import Array
-from .base import Constant, Form, Kernel
+from .base import Constant, Form, Kernel, Traffic
 from .sum_variants import DSP, Maker, finish, rescaling
 from .sums import Sums, shape_of, words
 
@@ -56,6 +56,11 @@ def stream(s: Sums, held: list[Pair]) -> Array:
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
+def filling(rows: int, columns: int, wide: int = 1) -> int:
+    """Instructions to copy rows of `wide` neighbouring channels into as many planes."""
+    return rows * (12 + columns * (2 * wide + 3))
+
+
 def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     held, pairs = multiplies(fw, s.stride[1])
@@ -82,12 +87,12 @@ def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     if finish(s) == "sums":
         scalars |= {"low": s.low, "high": s.high}
     made = ow if form.rolled else oh * ow
-    fill = 5 * w * (reach if form.rolled else h)
+    fill = filling(reach if form.rolled else h, w)
     cost = c * (fill + 30 + 3 * fh * len(held) + made * (fh * (len(pairs[0]) + loads[1] / 2) + 9))
     return Kernel(
         "depthwise_dsp.c.j2", stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
-        in_place=s.stride == (1, 1) and (oh, ow) == (h, w),
+        in_place=s.stride == (1, 1) and (oh, ow) == (h, w), traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip
 
 

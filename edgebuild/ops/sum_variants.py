@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ..ir import Array
-from .base import Constant, Form, Kernel
+from .base import Constant, Form, Kernel, Traffic
 from .sums import Sums, shape_of, words
 
 Maker = Callable[[Sums, Form, str], Kernel | None]
@@ -106,7 +106,10 @@ def dense_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     constants, scalars = _requantised(s, stream)
     shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
     cost = pixels * (30 + k * (1.07 * c + _PER_OUTPUT[finish(s)] + 0.5))
-    return Kernel("dense_dsp.c.j2", stem, shape, constants, scalars, variant="dsp one pixel", estimate=cost)
+    return Kernel(
+        "dense_dsp.c.j2", stem, shape, constants, scalars,
+        variant="dsp one pixel", estimate=cost, traffic=Traffic(passes=pixels),
+    )  # fmt: skip
 
 
 def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
@@ -144,7 +147,7 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     return Kernel(
         "conv_dsp.c.j2", stem, shape, constants, scalars,
         scratch=4 * fh * n + (n if lined else 0), variant="dsp two pixels", estimate=cost,
-        in_place=pointwise and k <= c,
+        in_place=pointwise and k <= c, traffic=Traffic(passes=(pixels + odd) // 2),
     )  # fmt: skip
 
 
@@ -161,7 +164,7 @@ def conv_columns_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     cost = pixels * (fh * 8 * n + 30 + k * (1.07 * fh * n + _PER_OUTPUT[finish(s)] + 0.5))
     return Kernel(
         "conv_columns.c.j2", stem, shape, constants, {"x_zero": s.x_zero, **scalars},
-        scratch=fh * n, variant="dsp columns", estimate=cost,
+        scratch=fh * n, variant="dsp columns", estimate=cost, traffic=Traffic(passes=pixels),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ FLOORS = [
     {"sections", "tiling"},
     {"replay"},
     {"explore"},
+    {"dvfs"},  # a plan with its clocks
     {"emit"},
     {"drivers", "firmware"},
     {"compile"},

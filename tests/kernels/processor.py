@@ -38,6 +38,13 @@ def run_on(
 ) -> list[list[list[Array]]]:
     """Outputs of all graphs for their vectors: [graph][vector][output]. `options` are fields of the ModelRequest."""
     plans = [plan(g, target, ModelRequest(Path("x"), f"g{i}", target.name, **options)) for i, g in enumerate(graphs)]
+    return run_plans(target, plans, inputs, folder)
+
+
+def run_plans(
+    target: Target, plans: Sequence[Plan], inputs: Sequence[list[list[Array]]], folder: Path
+) -> list[list[list[Array]]]:
+    """The same for plans, whose names differ."""
     for p in plans:
         publish(emit(p, ""), folder)
     publish(firmware_support(target), folder)
@@ -47,7 +54,7 @@ def run_on(
     assert target.runner is not None
     checked([word.replace("{elf}", "program.elf") for word in target.runner.command], folder)
     data, at, results = (folder / "out.bin").read_bytes(), 0, []
-    for graph, vectors in zip(graphs, inputs, strict=True):
+    for graph, vectors in zip([p.graph for p in plans], inputs, strict=True):
         rows = []
         for _ in vectors:
             rows.append([])

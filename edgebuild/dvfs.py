@@ -1,0 +1,150 @@
+"""Least energy under a time budget: a plan whose steps each have a clock configuration and a granularity.
+
+The plan comes first, as for any objective. What its steps can cost, in every configuration and decoupled or not, makes
+a selection problem; the granularities that the selection wants need buffers, so with those the model is planned again.
+Where that moves anything into another memory, costs have changed, and coarse granularities are given up until it
+does not. All times and energies are modelled (energy/cost.py says how, and what is assumed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import prod
+
+from . import ops
+from .energy.compare import SLACKS, compare, problem_of
+from .energy.configs import clock_plan
+from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layer_points, require_timing, work
+from .energy.power import PowerModel
+from .energy.schedule import ClockSchedule
+from .energy.select import select
+from .energy.tree import load_clock_tree
+from .energy.values import Selection
+from .errors import EdgebuildError, fail
+from .explore import Plan, plan
+from .ir import Graph, Op
+from .ops.base import Kernel
+from .request import ModelRequest
+from .sections import Decoupled, Section, kernel_of, scratch_name
+from .target import Target
+
+CODE = "flash"  # where the model's code runs, of the placements that the tree has currents for
+
+
+def clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    """The plan of least modelled energy within `--qos`. Raises EdgebuildError if the target's facts do not suffice for
+    that, or no plan keeps to the budget."""
+    try:
+        return _clocked_plan(graph, target, request)
+    except EdgebuildError as error:
+        raise EdgebuildError(*(d if d.file else replace(d, file=graph.file) for d in error.diagnostics)) from None
+
+
+def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    model = power_model(target, request)
+    budget = _budget_us(request)
+    whole = plan(graph, target, request)
+    if not whole.steps:
+        raise fail("nothing runs, so there is nothing to choose clocks for")
+    forms = [_forms(whole, section, model) for section in whole.steps]
+    plain = [layer_points(each[0].name, each[:1], model) for each in forms]
+    for coarsest in reversed(GRANULARITIES):
+        layers = [layer_points(each[0].name, _up_to(each, coarsest), model) for each in forms]
+        problem = problem_of(layers, model, budget)
+        selection = select(problem)
+        chosen = _decoupled(whole, selection)
+        found = replan(whole, chosen, model) if chosen else whole
+        if found is not None:
+            comparisons = tuple(compare(plain, layers, model, slack) for slack in SLACKS)
+            return replace(found, clocks=ClockSchedule(model, problem, selection, comparisons))
+    raise AssertionError("a plan without decoupling is the first plan")
+
+
+def power_model(target: Target, request: ModelRequest) -> PowerModel:
+    """The target's clock tree at the HSE of the request. Raises EdgebuildError where it does not know enough."""
+    if not target.clocks:
+        hints = ["its YAML names one with `clocks: NAME`", "without one, use --objective latency or ram"]
+        raise fail(f"--objective energy: target {target.name} has no clock tree", hints=hints)
+    tree = load_clock_tree(target.clocks)
+    placements = tree.power.run_ma if tree.power else ()
+    model = PowerModel(clock_plan(tree, request.hse), CODE if CODE in placements else next(iter(placements), CODE))
+    require_timing(model)
+    return model
+
+
+def _budget_us(request: ModelRequest) -> float:
+    if request.qos is None:
+        raise fail("--objective energy needs --qos MS", hints=["the time from one inference's begin to the next one's"])
+    if request.stream_input is not None:
+        raise fail("--objective energy cannot plan the clocks of a streamed input: its rows come when they come")
+    return request.qos * 1000
+
+
+def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
+    """The plan with these ops decoupled; None if it does not fit, or if what its steps cost is no longer the same."""
+    try:
+        found = plan(whole.graph, whole.target, whole.request, chosen)
+    except EdgebuildError:
+        return None
+    if [s.name for s in found.steps] != [s.name for s in whole.steps]:
+        return None
+    same = all(found.places[n].memory == place.memory for n, place in whole.places.items() if n in found.places)
+    cache = CACHE_SHARE * require_timing(model).cache_bytes
+    buffers = {n: size for s in found.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
+    near = all(_coupled(found, n) or size <= cache for n, size in buffers.items())
+    return found if same and near else None
+
+
+def _decoupled(whole: Plan, selection: Selection) -> Decoupled:
+    """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
+    rows = zip(whole.steps, selection.points, strict=True)
+    return {section.ops[0].outputs[0]: (point.g, point.lfo) for section, point in rows if point.g}
+
+
+# ---- what steps cost
+
+
+def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
+    """The step's work as it is, and decoupled with each granularity that its kernel can have."""
+    timing = require_timing(model)
+    forms = []
+    for g in GRANULARITIES:
+        uses = _uses(whole, section, g)
+        if g == 0 or any(u.kernel.traffic.rounds for u in uses):
+            forms.append(work(section.name, uses, timing, g))
+    return forms
+
+
+def _up_to(forms: Iterable[Work], coarsest: int) -> list[Work]:
+    return [w for w in forms if w.g <= coarsest]
+
+
+def _uses(whole: Plan, section: Section, g: int) -> list[Use]:
+    if section.rolled is None:
+        (op,) = section.ops
+        form = replace(section.forms[0], granularity=g, lfo=False)
+        return [_use(whole, op, kernel_of(op, whole.graph, form), 1)]
+    if g:
+        return []
+    kernels = [kernel_of(op, whole.graph, form) for op, form in zip(section.ops, section.forms, strict=True)]
+    return [_use(whole, *use) for use in zip(section.ops, kernels, section.calls_of, strict=True)]
+
+
+def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> Use:
+    graph = whole.graph
+    reads = tuple(_operand(whole, n) for n in op.inputs if not graph.tensors[n].constant)
+    iterations = prod(ops.nest(op, graph).extents.values())
+    return Use(kernel, calls, iterations, reads, _operand(whole, op.outputs[0]))
+
+
+def _operand(whole: Plan, name: str) -> Operand:
+    t, root = whole.graph.tensors[name], whole.rolling.storage[name]
+    inside: Mapping[str, str] = {k: v for s in whole.steps if s.rolled for k, v in s.rolled.inside.items()}
+    pixel = t.shape[-1] * (t.bytes // max(t.elements, 1)) if t.shape else t.bytes
+    return Operand(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
+
+
+def _coupled(found: Plan, storage: str) -> bool:
+    memory = found.places[storage].memory
+    return next(m.tightly_coupled for m in found.target.memories if m.name == memory)
