@@ -157,6 +157,13 @@ class Estimate:
         return Cost(max(most, before) + self._result, macs)
 
     @property
+    def saved(self) -> int:
+        """Bytes by which the tensors between the ops of the path become smaller."""
+        inner = self.tiling.path.ops[:-1]
+        whole = sum(aligned(self.network.graph.result(op).bytes) for op in inner)
+        return whole - sum(self._bytes(i) for i in range(len(inner)))
+
+    @property
     def _result(self) -> int:
         """The whole result, or its sums in 4 bytes each."""
         y = self.network.graph.result(self.tiling.path.ops[-1])

@@ -60,6 +60,7 @@ class Choice:
     bytes: int
     extra_macs: int = 0
     tiling: Tiling | None = None
+    saved: int = 0  # bytes by which the tensors between the ops become smaller
 
     @property
     def weight(self) -> tuple[int, int, int]:
@@ -70,15 +71,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The best graph found, the tilings that made it, and how much was looked at."""
+    """The best graph found, the choices that made it (all tilings), and how much was looked at."""
 
     graph: Graph
-    tilings: tuple[Tiling, ...]
-    extra_macs: int
+    tilings: tuple[Choice, ...]
     peak: int  # bytes live at most before
     estimated: int
     evaluated: int
     seconds: float
+
+    @property
+    def extra_macs(self) -> int:
+        """Multiply-accumulates done again; negative where parts leave out what is never read."""
+        return sum(c.extra_macs for c in self.tilings)
 
 
 @dataclass
@@ -90,8 +95,7 @@ class _Search:
     limits: Limits
     progress: Callable[[str], None]
     best: Evaluated
-    tilings: tuple[Tiling, ...] = ()
-    spent: int = 0  # multiply-accumulates done again by the tilings so far
+    tilings: tuple[Choice, ...] = ()
     estimated: int = 0
     evaluated: int = 0
     parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
@@ -100,6 +104,11 @@ class _Search:
     def run(self) -> None:
         while not self.enough and not self.limits.over and self.improve():
             pass
+
+    @property
+    def spent(self) -> int:
+        """Multiply-accumulates done again until now."""
+        return sum(c.extra_macs for c in self.tilings)
 
     @property
     def enough(self) -> bool:
@@ -155,9 +164,10 @@ class _Search:
                 if cut is None:
                     continue
                 self.estimated += 1
-                cost = Estimate(network, tiling, cut).cost
+                estimate = Estimate(network, tiling, cut)
+                cost = estimate.cost
                 alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
-                choice = Choice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling)
+                choice = Choice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, estimate.saved)
                 if choice.bytes < base.arena:
                     self.known[key] = choice
                     found.append(choice)
@@ -165,17 +175,15 @@ class _Search:
 
     def try_out(self, base: Evaluated, plan: Iterable[Choice]) -> bool:
         """Schedule and lay out the graph with these tilings; keep it if its arena is smaller than the best."""
-        tilings = tuple(c.tiling for c in plan if c.tiling is not None)
-        graph = base.graph
-        for tiling in tilings:
-            graph = tiled(graph, tiling)
+        graph, tilings = base.graph, tuple(c for c in plan if c.tiling is not None)
+        for choice in tilings:
+            graph = tiled(graph, choice.tiling) if choice.tiling else graph
         self.evaluated += 1
         result = self.evaluate(graph)
         if result.arena >= self.best.arena:
             return False
         self.best, self.tilings = result, (*self.tilings, *tilings)
         self.parts |= graph.tensors.keys() - base.graph.tensors.keys()
-        self.spent += sum(c.extra_macs for c in plan)
         self.progress(f"{result.arena} B with {len(self.tilings)} paths, {self.spent} MACs done twice")
         return True
 
@@ -202,7 +210,6 @@ def explore(
     return Outcome(
         search.best.graph,
         search.tilings,
-        search.spent,
         max(untiled.live, default=0),
         search.estimated,
         search.evaluated,

@@ -90,8 +90,11 @@ class _Parts:
         if t.data is not None:
             data = t.data[tuple(slice(*r) for r in ranges)]
             return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, _quant_of_part(t.quant, ranges), data))
+        made = f"{name}[{where}] for {reader}"
+        if made in self.tensors:
+            return made
         kind = "span" if free(t.shape, ranges, ITEM_BYTES[t.dtype]) else "slice"
-        made = self.keep(replace(t, name=f"{name}[{where}] for {reader}", shape=size))
+        self.keep(replace(t, name=made, shape=size))
         attrs = {"begin": tuple(first for first, _ in ranges), "size": size}
         self.ops.append(Op(kind, f"{reader} {kind}", (name,), (made,), attrs))
         return made

@@ -1,0 +1,90 @@
+"""Graphs of parts compute what the whole ops do: every path that discovery finds, whether it saves memory or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild import ops
+from edgebuild.ir import Graph, dump, verify
+from edgebuild.passes.canonicalize import canonicalize
+from edgebuild.tiling.cost import Estimate, Tiling, counts, cuts
+from edgebuild.tiling.paths import Network, paths
+from edgebuild.tiling.transform import tiled
+from tests.graphs import examples, random_inputs, small_graphs
+from tests.ops.host import run_on_host
+from tests.ops.test_host import compare
+
+METHODS = frozenset(["fdt", "ffmt", "both"])
+GRAPHS = 60
+
+
+def tilings(graph: Graph) -> list[Tiling]:
+    """One number of parts for every path around every tensor; which one changes from path to path."""
+    network, found = Network(graph), []
+    for op in graph.ops:
+        for path in paths(network, op.outputs[0], METHODS):
+            tried = list(counts(network, path))
+            tiling = Tiling(path, tried[len(found) % len(tried)])
+            if cuts(network, tiling) is not None:
+                found.append(tiling)
+    return found
+
+
+def graphs() -> list[Graph]:
+    return [canonicalize(graph) for graph in examples(small_graphs(), GRAPHS)]
+
+
+def test_references_agree() -> None:
+    """Well formed, the same result, and as many multiply-accumulates as estimated: int8 exactly, float to rounding."""
+    seen = set()
+    for seed, graph in enumerate(graphs()):
+        (vector,) = random_inputs(graph, 1, seed)
+        want, network = ops.run(graph, *vector), Network(graph)
+        for tiling in tilings(graph):
+            parts = tiled(graph, tiling)
+            verify(parts, ops.result_shape)
+            have = ops.run(parts, *vector)
+            found = cuts(network, tiling)
+            assert found is not None
+            extra = ops.macs(parts) - ops.macs(graph)
+            assert extra == Estimate(network, tiling, found).cost.extra_macs, dump(parts)
+            seen.add((tiling.path.method, tiling.path.fan_in))
+            for name in graph.outputs:
+                if want[name].dtype.kind == "f":
+                    largest = float(abs(want[name]).max())
+                    np.testing.assert_allclose(have[name], want[name], rtol=1e-5, atol=1e-5 * largest)
+                else:
+                    np.testing.assert_array_equal(have[name], want[name], err_msg=dump(parts))
+    assert seen >= {("fdt", False), ("fdt", True), ("ffmt", False), ("both", False)}
+
+
+@pytest.mark.needs("gcc")
+def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
+    """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""
+    whole, parts = [], []
+    for at, graph in enumerate(graphs()):
+        found = tilings(graph)
+        for tiling in found[at % 3 :: 7]:
+            whole.append(graph)
+            parts.append(tiled(graph, tiling))
+    assert len(parts) > 40
+    inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(whole)]
+    results = run_on_host(parts, inputs, tmp_path, tile="off")
+    for graph, vectors, rows in zip(whole, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("tile", ["fdt", "ffmt"])
+def test_tiled_plans_compute_what_the_graph_does(tile: str, tmp_path: Path) -> None:
+    """What the exploration chooses, with as many multiply-accumulates done twice as it likes."""
+    found = graphs()
+    inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(found)]
+    results = run_on_host(found, inputs, tmp_path, tile=tile, max_mac_overhead=400.0)
+    for graph, vectors, rows in zip(found, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
