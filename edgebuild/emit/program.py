@@ -16,6 +16,8 @@ from .environment import environment
 from .names import at_macro, comment, literal, offset_names, shape_text
 from .storage import Weights, pack
 
+INTRINSIC = r"\b__\w+|\bv\w+q_\w+"  # of arm_acle.h and arm_mve.h
+
 
 @dataclass(frozen=True)
 class Use:
@@ -158,7 +160,7 @@ def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
     defines = {m: _defined(t) for m, t in texts.items()}
     text, needed = "".join(f.text for f in functions), set[str]()
     while True:
-        used = set(re.findall(r"\b(?:EB|eb|_)_\w+", text + "".join(texts[m] for m in needed)))
+        used = set(re.findall(rf"\b(?:EB|eb)_\w+|{INTRINSIC}", text + "".join(texts[m] for m in needed)))
         more = {m for m, names in defines.items() if names & used}
         if more == needed:
             return tuple(m for m in texts if m in needed)
@@ -168,7 +170,7 @@ def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
 def _defined(text: str) -> set[str]:
     """Names of ours that a piece of C defines, and those of an included header that it lists in a comment."""
     ours = re.findall(r"^(?:#define |\w.*[ *])((?:EB|eb)_\w+)", text, re.M)
-    return {*ours, *re.findall(r"__\w+", "".join(re.findall(r"^#include.*", text, re.M)))}
+    return {*ours, *re.findall(INTRINSIC, "".join(re.findall(r"^#include.*", text, re.M)))}
 
 
 def _macros(template: str) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from ..ir import Array
 
 INT8 = np.arange(-128, 128, dtype=np.int64)
+MOST_VALUES = 2**20  # that are tried
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,30 @@ def _offset(
     offset = (least + most) // 2
     fits = abs(offset) < 2**31 and int(total.min()) + offset >= -(2**31) and int(total.max()) + offset < 2**31
     return offset if least <= most and fits else None
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An integer x to clamp((high(x' << up, factor) + offset) >> shift), where high is the upper word of a product.
+
+    x' is x, or x - 1 for negative x if `away`: then halves are rounded away from zero.
+    """
+
+    factor: int
+    offset: int
+    shift: int
+    up: int
+    away: bool
+
+
+def scale(first: int, want: Array, weight: float, low: int, high: int) -> Scaled | None:
+    """The form that takes first, first + 1, ... to `want`: about `weight` times that, clamped to [low, high]."""
+    if want.size > MOST_VALUES:
+        return None
+    values = np.arange(first, first + want.size, dtype=np.int64)
+    up = 30 - int(abs(values).max()).bit_length()
+    for away in (False, True):
+        found = fit((Term(values - (away & (values < 0)), weight, 32 - up),), want, low, high)
+        if found is not None:
+            return Scaled(found.factors[0], found.offset, found.shift, up, away)
+    return None

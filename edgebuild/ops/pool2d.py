@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import fixedpoint, intervals, spatial
+from . import fixedpoint, intervals, linear, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -77,13 +77,17 @@ def avg_reference(op: Op, graph: Graph, x: Array) -> Array:
     total: Array = np.sum([u.astype(kind) - zero for *_, u in spatial.taps(x, op, *windows, fill=zero)], axis=0)
     if not integer:
         return clip_float(total / count, op.attrs["clamp"])
+    return _average(op, graph, total + zero * count if graph.arithmetic == "tflite" else total, count)
+
+
+def _average(op: Op, graph: Graph, total: Array, count: Array) -> Array:
+    """The result from sums of `count` elements each; onnx: of elements less the zero point."""
     if graph.arithmetic == "tflite":
-        total = total + zero * count
         mean = np.where(total > 0, total + count // 2, -((-total) + count // 2))
         return _clip(np.sign(mean) * (abs(mean) // count), op, graph)
     mantissa, shift = _multiplier_table(op, graph)
     scaled = fixedpoint.requantize(total, mantissa.astype(np.int64)[count], shift[count], graph.arithmetic)
-    return _clip(scaled + zero_of(y), op, graph)
+    return _clip(scaled + zero_of(graph.result(op)), op, graph)
 
 
 def _clip(y: Array, op: Op, graph: Graph) -> Array:
@@ -100,6 +104,19 @@ def _multiplier_table(op: Op, graph: Graph) -> tuple[Array, Array]:
     most = op.attrs["window"][0] * op.attrs["window"][1]
     pairs = [fixedpoint.quantize_multiplier(ratio / max(n, 1)) for n in range(most + 1)]
     return np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+
+
+def _linear(op: Op, graph: Graph) -> linear.Scaled | None:
+    """The average as one multiplication, if all windows lie inside of the input."""
+    (x,), y = graph.operands(op), graph.result(op)
+    count = op.attrs["window"][0] * op.attrs["window"][1]
+    if any(op.attrs["pad"]) or count * 256 > linear.MOST_VALUES:
+        return None
+    scaled = graph.arithmetic == "onnx"
+    zero = zero_of(x) if scaled else 0
+    total = np.arange(count * (-128 - zero), count * (127 - zero) + 1)
+    weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
+    return linear.scale(int(total[0]), _average(op, graph, total, np.array(count)), weight, *spatial.bounds(op, y))
 
 
 def same_quantisation(op: Op, graph: Graph) -> str | None:
@@ -129,7 +146,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
     window, stride, pad = op.attrs["window"], op.attrs["stride"], op.attrs["pad"]
-    average, integer = op.kind == "avg_pool2d", not is_float(x)
+    average, integer, count = op.kind == "avg_pool2d", not is_float(x), window[0] * window[1]
     shape = {
         "H": x.shape[1],
         "W": x.shape[2],
@@ -163,11 +180,21 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             scalars = {**scalars, "multiplier": int(mantissa[-1]), "shift": int(shift[-1])}
         else:
             constants = (Constant("multiplier", mantissa, "Q0.31 by count"), Constant("shift", shift, "by count"))
+    found = _linear(op, graph) if average and integer else None
+    shape["linear"] = found is not None
+    if found is not None:
+        shape |= {"up": found.up, "away": found.away, "shift": found.shift, "scaled": False}
+        shape |= {"taken": count * zero_of(x) if graph.arithmetic == "onnx" else 0}
+        shape |= {"low": scalars["low"], "high": scalars["high"]}
+        scalars, constants = {"y_mul": found.factor, "offset": found.offset}, ()
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
     if form.rolled and average_rows(op, graph) == "reduce":
         shape["rows"], size = form.rows, 4 * y.elements
         return Kernel("sum_rows.c.j2", f"{stem}_by_rows", shape, constants, scalars, scratch=size)
-    return Kernel("pool2d.c.j2", stem, shape, constants, scalars)
+    if "mve" in form.features and integer and (found is not None if average else True):
+        shape["lanes"] = 16 if not average else 8 if count <= 255 else 4
+        return Kernel("pool2d_mve.c.j2", stem, shape, constants, scalars, variant="mve")
+    return Kernel("pool2d.c.j2", stem, shape, constants, scalars, variant="linear" if found is not None else "portable")
 
 
 MAX = Spec(
