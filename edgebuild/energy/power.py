@@ -56,9 +56,11 @@ class PowerModel:
     def lfo_mw(self, config: Config) -> float:
         """Power while SYSCLK is the HSE by the quick mux and the PLL, the scale and over-drive of `config` stay on.
 
-        No sheet has this state. Assumed: the current at the HSE's frequency at the lowest scale, scaled with the core
-        voltage, and the PLL's own current.
+        No sheet has this state. Where it was not measured, assumed: the current at the HSE's frequency at the lowest
+        scale, scaled with the core voltage, and the PLL's own current.
         """
+        if self._power.lfo_ma:
+            return self._power.vdd_v * _between(self._power.lfo_ma, config.sysclk_hz)
         low = self.plan.configs[0]
         ratio = (config.scale.core_v or 1.0) / (low.scale.core_v or 1.0) if config.scale.core_v else 1.0
         return self.run_mw(low) * ratio + self._power.vdd_v * self._pll_ma(config)

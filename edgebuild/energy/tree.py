@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from edgebuild.energy.facts import read_facts
 from edgebuild.errors import EdgebuildError, did_you_mean, fail
@@ -124,6 +123,7 @@ class Power:
     sleep_ma: Mapping[int, float] | None
     stop: Mapping[str, Wake] | None
     source: str
+    lfo_ma: Mapping[int, float] | None = None  # on the HSE by the quick mux, by the PLL's SYSCLK; in no sheet
 
 
 @dataclass(frozen=True)
