@@ -15,7 +15,6 @@ from typing import Any
 from edgebuild import ops
 from edgebuild.compile import compile_model, plan_model
 from edgebuild.errors import EdgebuildError
-from edgebuild.explore import features_of
 from edgebuild.request import model_request
 from edgebuild.sections import kernel_of, whole_form
 from edgebuild.target import load_target
@@ -45,7 +44,7 @@ def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any
     plan = plan_model(model_request(model, "model", name, {"tile": "off"}), target)
     rows = []
     for (op,), instructions in zip((step.ops for step in plan.steps), counted, strict=True):
-        kernel = kernel_of(op, plan.graph, whole_form(op, features_of(target), plan.scratch_limit))
+        kernel = kernel_of(op, plan.graph, whole_form(op, plan.features, plan.scratch_limit))
         each = ops.nest(op, plan.graph).mac_count or 1
         row = {"kernel": kernel.stem, "variant": kernel.variant, "scratch": kernel.scratch}
         row |= {"weights": sum(c.data.nbytes for c in kernel.constants), "measured": round(instructions / each, 2)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 from ..explore import Plan, features_of
@@ -14,7 +14,12 @@ from ..rolling import Rolled, row_bytes
 from ..sections import Section, kernel_of, row_form, scratch_name, shared_scratch, whole_form
 from .environment import environment
 from .names import at_macro, comment, literal, offset_names, shape_text
+from .share import Letter, shared
 from .storage import Weights, pack
+
+# Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. Short functions are
+# made shorter still by the compiler if it knows the numbers.
+SHARED_FROM = {"speed": 1 << 30, "balanced": 3000, "size": 0}
 
 INTRINSIC = r"\b__\w+|\bv\w+q_\w+"  # of arm_acle.h and arm_mve.h
 
@@ -69,7 +74,7 @@ class Program:
 
 def program(plan: Plan) -> Program:
     """Choose names, share equal kernels, pack the constants, print the calls."""
-    uses = [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)]
+    uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)])
     weights = pack(constant for use in uses for constant in use.kernel.constants)
     names = _names(plan, uses)
     functions, printed = [], set[str]()
@@ -92,6 +97,18 @@ def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
     if section.rolled is None:
         (op,) = section.ops
         form = whole_form(op, features, plan.scratch_limit, plan.decoupled)
+def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
+    """The uses with kernels that share C functions, as far as that was asked for."""
+    kinds = [tuple(_parameters(plan, use)) for use in uses]
+    kernels = shared(
+        [use.kernel for use in uses],
+        kinds,
+        lambda kernel: _printed(plan, uses[0].op, kernel, ""),
+        SHARED_FROM[plan.request.optimize],
+    )
+    return [replace(use, kernel=kernel) for use, kernel in zip(uses, kernels, strict=True)]
+
+
         return [Use(step, op, kernel_of(op, plan.graph, form), None)]
     forms = [row_form(plan.rolling, section.rolled, op, features, plan.scratch_limit) for op in section.ops]
     kernels = [kernel_of(op, plan.graph, form) for op, form in zip(section.ops, forms, strict=True)]
@@ -138,10 +155,15 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
 
 def _function(plan: Plan, use: Use, name: str) -> str:
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
-    read, y = _activations(plan, use.op), plan.graph.result(use.op)
+    once = "EB_ONCE " if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else ""
+    return _printed(plan, use.op, use.kernel, _wrapped(f"{once}static void {name}(", words, ")"))
+
+
+def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> str:
+    read, y = _activations(plan, op), plan.graph.result(op)
     view = {
-        "s": SimpleNamespace(**use.kernel.shape),
-        "signature": _wrapped(f"static void {name}(", words, ")"),
+        "s": SimpleNamespace(**kernel.shape),
+        "signature": signature,
         "item": C_TYPES[read[0].dtype],
         "y_item": C_TYPES[y.dtype],
         "acc": "float" if y.dtype == "float32" else "int32_t",

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from ..ir import Array
-from .base import Constant, Form, Kernel
+from .base import PORTABLE, Constant, Form, Kernel
 from .sum_variants import Maker
 from .sums import Sums, shape_of
 
@@ -43,7 +43,8 @@ def packed(weights: Array, block: int) -> Array:
 
 
 def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> Kernel | None:
-    """`pixels` x `channels` sums in registers; a single pixel takes twice the channels."""
+    """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels."""
+    pixels, channels, steps = (2, 2, (1,)) if form.small else (pixels, channels, (4, 2, 1))
     (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
         return None
@@ -58,7 +59,7 @@ def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> K
     taps = fh * fw * c
     ends, rest = finish(s)
     shape = shape_of(s, form) | {
-        "pixels": p, "block": block, "taps": taps, "unroll": next(u for u in (4, 2, 1) if taps % u == 0),
+        "pixels": p, "block": block, "taps": taps, "unroll": next(u for u in steps if taps % u == 0),
         "count": count, "pointwise": s.pointwise, "finish": ends, "run": fw * c,
     }  # fmt: skip
     constants = (Constant("w", packed(s.weights.reshape(k, -1), block), "by blocks of channels"),
@@ -82,9 +83,8 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
     columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
     ends, rest = finish(s)
-    offsets = tuple(fy * s.dilation[0] * columns + fx * s.dilation[1] for fy in range(fh) for fx in range(fw))
     shape = shape_of(s, form) | {
-        "rows": rows, "columns": columns, "offsets": offsets, "finish": ends, "fill": min(h, rows - s.pad[0]),
+        "rows": rows, "columns": columns, "finish": ends, "fill": min(h, rows - s.pad[0]),
         "low": s.low, "high": s.high,
     }  # fmt: skip
     taps = s.weights.reshape(k, -1)
@@ -100,9 +100,11 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
 
 
 RV32, M3, M0 = frozenset({"rv32"}), frozenset({"armv7-m"}), frozenset({"armv6-m"})
+PLAIN = frozenset({PORTABLE})
 CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
     (RV32, partial(convolution, 4, 4)),
     (M3, partial(convolution, 2, 4)),
     (M0, partial(convolution, 2, 2)),
+    (PLAIN, partial(convolution, 2, 4)),
 )
-DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = tuple((core, depthwise) for core in (RV32, M3, M0))
+DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = tuple((core, depthwise) for core in (RV32, M3, M0, PLAIN))

@@ -111,27 +111,25 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
         for (int32_t ox = 0; ox < columns; ox += 2) {
             const int32_t at0 = ox;
             int8_t *const y0 = y + at0 * 4;
-            const int8_t *const x0 = scratch + 0;
             const int32_t at1 = ox + 1 < columns ? ox + 1 : columns - 1;
             int8_t *const y1 = y + at1 * 4;
-            const int8_t *const x1 = scratch + 18;
             for (int32_t p = 0; p < 2; ++p) {
                 const int32_t left = (ox + p < columns ? ox + p : columns - 1) * 1 - 1;
                 const int32_t before = left < 0 ? -left : 0;
                 const int32_t inside = (left + 3 > 8 ? 8 - left : 3) * 2;
-                int8_t *to = scratch + p * 18;
-                for (int32_t fy = 0; fy < 3; ++fy, to += 6) {
+                int8_t *to = scratch + p;
+                for (int32_t fy = 0; fy < 3; ++fy) {
                     const int32_t iy = row * 1 - 1 + fy * 1;
                     const int32_t from = iy < 0 || iy >= 8 ? 6 : before * 2;
                     const int8_t *const in = x + (iy * 8 + left) * 2;
-                    for (int32_t i = 0; i < from; ++i) {
-                        to[i] = (int8_t)x_zero;
+                    for (int32_t i = 0; i < from; ++i, to += 2) {
+                        *to = (int8_t)x_zero;
                     }
-                    for (int32_t i = from; i < inside; ++i) {
-                        to[i] = in[i];
+                    for (int32_t i = from; i < inside; ++i, to += 2) {
+                        *to = in[i];
                     }
-                    for (int32_t i = inside > from ? inside : from; i < 6; ++i) {
-                        to[i] = (int8_t)x_zero;
+                    for (int32_t i = inside > from ? inside : from; i < 6; ++i, to += 2) {
+                        *to = (int8_t)x_zero;
                     }
                 }
             }
@@ -139,25 +137,23 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             for (int32_t k = 0; k < 4; k += 2) {
                 int32_t s00 = start[k + 0], s01 = start[k + 1];
                 int32_t s10 = start[k + 0], s11 = start[k + 1];
-                const int8_t *in0 = x0;
-                const int8_t *in1 = x1;
-                for (const int8_t *const end = in0 + 18; in0 != end; weight += 4) {
+                const int8_t *in = scratch;
+                for (const int8_t *const end = in + 36; in != end; weight += 4) {
                     {
                         const int32_t w0 = weight[0], w1 = weight[1];
-                        const int32_t v0 = in0[0];
-s00 += v0 * w0; s01 += v0 * w1;
-                        const int32_t v1 = in1[0];
-s10 += v1 * w0; s11 += v1 * w1;
+                        const int32_t v0 = in[0];
+                        s00 += v0 * w0; s01 += v0 * w1;
+                        const int32_t v1 = in[1];
+                        s10 += v1 * w0; s11 += v1 * w1;
                     }
                     {
                         const int32_t w0 = weight[2], w1 = weight[3];
-                        const int32_t v0 = in0[1];
-s00 += v0 * w0; s01 += v0 * w1;
-                        const int32_t v1 = in1[1];
-s10 += v1 * w0; s11 += v1 * w1;
+                        const int32_t v0 = in[2];
+                        s00 += v0 * w0; s01 += v0 * w1;
+                        const int32_t v1 = in[3];
+                        s10 += v1 * w0; s11 += v1 * w1;
                     }
-                    in0 += 2;
-                    in1 += 2;
+                    in += 4;
                 }
                 const int32_t m0 = multiplier[k + 0], e0 = shift[k + 0], r0 = rounding[k + 0];
                 y0[k + 0] = (int8_t)eb_clamp(eb_rescale(s00, m0, r0, e0), low, high);
@@ -248,22 +244,22 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                     {
                         const int32_t w0 = weight[0];
                         const int32_t v0 = in0[0];
-s00 += v0 * w0;
+                        s00 += v0 * w0;
                     }
                     {
                         const int32_t w0 = weight[1];
                         const int32_t v0 = in0[1];
-s00 += v0 * w0;
+                        s00 += v0 * w0;
                     }
                     {
                         const int32_t w0 = weight[2];
                         const int32_t v0 = in0[2];
-s00 += v0 * w0;
+                        s00 += v0 * w0;
                     }
                     {
                         const int32_t w0 = weight[3];
                         const int32_t v0 = in0[3];
-s00 += v0 * w0;
+                        s00 += v0 * w0;
                     }
                     in0 += 4;
                 }
