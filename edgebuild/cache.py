@@ -48,15 +48,17 @@ def compiled(request: ModelRequest, compile_model: Compile) -> tuple[Artifact, .
 def key(request: ModelRequest) -> str | None:
     """What the artifacts depend on, hashed; None if that cannot be told."""
     try:
-        model = request.source.read_bytes()
+        model, *others = (file.read_bytes() for file in request.files)
     except OSError:
         return None
-    if request.time_limit is not None or (request.source.suffix == ".onnx" and b"location" in model):
+    if request.time_limit is not None or request.cmsis_nn or (request.source.suffix == ".onnx" and b"location" in model):
         return None  # the result depends on the machine, or on files that ONNX keeps beside the model
     target = load_target(request.target)
-    options = {**asdict(request), "source": request.source.name, "target": target.name, "version": __version__}
+    paths = {"source": request.source.name, "calibration": request.calibration and request.calibration.name}
+    options = {**asdict(request), **paths, "target": target.name, "version": __version__}
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
-    digest.update(hashlib.sha256(model).digest())
+    for data in (model, *others):
+        digest.update(hashlib.sha256(data).digest())
     for file in (*target.files, *code_files()):
         inside = os.path.relpath(file, PACKAGE) if Path(file).is_relative_to(PACKAGE) else os.path.basename(file)
         digest.update(inside.encode() + hashlib.sha256(Path(file).read_bytes()).digest())

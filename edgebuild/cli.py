@@ -112,6 +112,7 @@ def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> Non
     sub.add_argument("--backend", choices=BACKENDS, help="cmsis-nn: its kernels too, where they are better")
     sub.add_argument("--cmsis-nn", metavar="DIR", help="where CMSIS-NN is")
     sub.add_argument("--hse", metavar="HZ", help="the board's external clock, as 8000000 or 8MHz")
+    sub.add_argument("--calibration", metavar="F", help="what `edgebuild calibrate` fitted to measurements")
     sub.add_argument("--time-limit", metavar="S", help="for solvers; without it results are reproducible")
 
 
@@ -134,7 +135,7 @@ def _model(args: argparse.Namespace) -> int:
     artifacts = compile_model(request)
     publish(artifacts, args.output)
     if args.depfile:
-        read = [str(request.source), *load_target(request.target).files, *code_files()]
+        read = [*map(str, request.files), *load_target(request.target).files, *code_files()]
         write_atomic(args.depfile, depfile(str(args.output / artifacts[0].name), read).encode())
     if not args.quiet:
         print(summary(artifacts))

@@ -63,6 +63,12 @@ class ModelRequest:
     backend: str = "edgebuild"  # cmsis-nn: its kernels too, where they are better
     cmsis_nn: Path | None = None  # folder of CMSIS-NN, which is found and never bundled
     hse: int | None = None  # Hz of the board's external clock; None: the clock tree's usual one
+    calibration: Path | None = None  # what `edgebuild calibrate` fitted; None: the clock tree's own constants
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is read besides the target's files."""
+        return (self.source, *([self.calibration] if self.calibration else []))
 
 
 def model_outputs(name: str) -> tuple[str, ...]:
@@ -200,8 +206,9 @@ def read_request(path: Path) -> RequestFile | DriverFile | ClockFile:
         driver = driver_request(tuple(place(s) for s in data["source"]), data["name"], target, options)
         return DriverFile(driver, place(data["output"]))
     options = dict(data["options"])
-    if options.get("cmsis_nn"):
-        options["cmsis_nn"] = str(place(str(options["cmsis_nn"])))
+    for option in PATH_OPTIONS:
+        if options.get(option):
+            options[option] = str(place(str(options[option])))
     model = model_request(place(data["source"]), data["name"], target, options)
     return RequestFile(model, place(data["output"]))
 
@@ -302,6 +309,7 @@ def _path(option: str, value: Option) -> Path:
 _OPTIONS: dict[str, Callable[[str, Option], Any]] = {
     "arena": _one_of(*ARENAS),
     "backend": _one_of(*BACKENDS),
+    "calibration": _path,
     "cmsis_nn": _path,
     "hse": parse_hz,
     "max_mac_overhead": _positive,
@@ -316,3 +324,4 @@ _OPTIONS: dict[str, Callable[[str, Option], Any]] = {
     "weights": _one_of(*WEIGHTS),
 }
 MODEL_OPTIONS = tuple(_OPTIONS)
+PATH_OPTIONS = tuple(option for option, check in _OPTIONS.items() if check is _path)

@@ -48,7 +48,7 @@ def _read_by(request: RequestFile | ClockFile) -> Iterable[str]:
     """The files that the work will read, besides those of this package."""
     if isinstance(request, ClockFile):
         return load_target(request.clock.target).files
-    return [str(request.model.source), *load_target(request.model.target).files]
+    return [*map(str, request.model.files), *load_target(request.model.target).files]
 
 
 def _run_driver(path: Path, request: DriverFile, began: int) -> int:

@@ -2,7 +2,8 @@
 #
 #   edgebuild_add_model(<target> MODEL <file> [NAME <c identifier>] [TARGET <name or yaml>]
 #       [OBJECTIVE ram|latency|energy] [RAM <bytes, 16K>] [TILE off|fdt|ffmt|rolling|auto] [MAX_MAC_OVERHEAD <percent>]
-#       [QOS <ms>] [ARENA static|caller] [TIME_LIMIT <s>] [WEIGHTS auto|asm|c] [EXCLUDE_FROM_ALL])
+#       [QOS <ms>] [HSE <hz, 8MHz>] [CALIBRATION <yaml>] [ARENA static|caller] [TIME_LIMIT <s>] [WEIGHTS auto|asm|c]
+#       [EXCLUDE_FROM_ALL])
 #     A static library with the model; whoever links it finds <name>.h. NAME is <target> where it is not given, and
 #     TARGET is what EDGEBUILD_TARGET says (the toolchain files set it), or host.
 #   edgebuild_add_models(<target> MODELS <file>... [the same options])
@@ -33,7 +34,7 @@ endif()
 set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
 
 # What edgebuild.request calls options. Sorted, as in the request.
-set_property(GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS ARENA BACKEND CMSIS_NN HSE MAX_MAC_OVERHEAD OBJECTIVE OPTIMIZE PORTABLE QOS RAM STREAM_INPUT TILE TIME_LIMIT WEIGHTS)
+set_property(GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS ARENA BACKEND CALIBRATION CMSIS_NN HSE MAX_MAC_OVERHEAD OBJECTIVE OPTIMIZE PORTABLE QOS RAM STREAM_INPUT TILE TIME_LIMIT WEIGHTS)
 
 function(edgebuild_add_model target)
   get_property(options GLOBAL PROPERTY EDGEBUILD_MODEL_OPTIONS)
@@ -286,6 +287,10 @@ function(_edgebuild_write_request file folder kind name options)
   foreach(option IN LISTS options)
     if(DEFINED arg_${option})
       string(TOLOWER "${option}" key)
+      if(option MATCHES "^(CALIBRATION|CMSIS_NN)$")
+        cmake_path(ABSOLUTE_PATH arg_${option} BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+        file(RELATIVE_PATH arg_${option} "${folder}" "${arg_${option}}")
+      endif()
       _edgebuild_json_string(value "${arg_${option}}")
       list(APPEND given "    \"${key}\": ${value}")
     endif()

@@ -40,6 +40,7 @@ from edgebuild.request import (
     CLOCK_OUTPUTS,
     DRIVER_OPTIONS,
     MODEL_OPTIONS,
+    PATH_OPTIONS,
     SCHEMA,
     driver_outputs,
     model_outputs,
@@ -70,8 +71,8 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     """Objects of the model in the file `source`, to be linked; its header `NAME.h` is found from now on in `env`.
 
     The generated files lie in `edgebuild/NAME` of the build folder. Options are those of the command, in upper case:
-    OBJECTIVE, RAM, STREAM_INPUT, TILE, MAX_MAC_OVERHEAD, QOS, HSE, ARENA, OPTIMIZE, PORTABLE, BACKEND, CMSIS_NN,
-    TIME_LIMIT, WEIGHTS.
+    OBJECTIVE, RAM, STREAM_INPUT, TILE, MAX_MAC_OVERHEAD, QOS, HSE, CALIBRATION, ARENA, OPTIMIZE, PORTABLE, BACKEND,
+    CMSIS_NN, TIME_LIMIT, WEIGHTS.
     """
     where = f"Model('{name}')"
     _check_options(where, options, MODEL_OPTIONS)
@@ -79,6 +80,8 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     source = env.arg2nodes(source, env.fs.File)[0]
     target = _target_name(env, where, TARGET)
     products = _products(env, "model", name, source, target, options, model_outputs(name))
+    if options.get("CALIBRATION"):
+        env.Depends(products, env.File(options["CALIBRATION"]))
     env.AppendUnique(CPPPATH=[folder])
     file = dict(zip(model_outputs(name), products, strict=True))
     # .S files get the C flags, which say what the processor is; .incbin is a dependency that no scanner sees.
@@ -264,10 +267,13 @@ def _request(
         node = node if node.has_builder() else node.srcnode()  # not the copy in a variant folder
         return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
 
+    def text(option: str, value: Any) -> str:
+        return relative(env.arg2nodes(value, env.fs.Entry)[0]) if option in PATH_OPTIONS else str(env.subst(str(value)))
+
     request = {
         "kind": kind,
         "name": name,
-        "options": {o.lower(): env.subst(str(value)) for o, value in options.items() if value is not None},
+        "options": {o.lower(): text(o.lower(), value) for o, value in options.items() if value is not None},
         "output": ".",
         "schema": SCHEMA,
         "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),

@@ -42,6 +42,17 @@ def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) 
     assert len(list(cache.entries())) == 3
 
 
+def test_what_a_calibration_says_counts_and_where_it_is_does_not(made: list[ModelRequest], tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "c.yaml").write_text("1")
+        compiled(made, DIGITS, calibration=str(tmp_path / folder / "c.yaml"))
+    assert len(made) == 1
+    (tmp_path / "b" / "c.yaml").write_text("2")
+    compiled(made, DIGITS, calibration=str(tmp_path / "b" / "c.yaml"))
+    assert len(made) == 2
+
+
 def test_half_an_entry_is_none(made: list[ModelRequest]) -> None:
     compiled(made, DIGITS)
     (entry,) = cache.entries()

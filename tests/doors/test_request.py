@@ -13,6 +13,7 @@ from edgebuild.request import (
     CLOCK_OPTIONS,
     CLOCK_OUTPUTS,
     MODEL_OPTIONS,
+    PATH_OPTIONS,
     ClockRequest,
     ModelRequest,
     driver_outputs,
@@ -97,6 +98,12 @@ def test_not_a_request(tmp_path: Path, text: str) -> None:
         read_request(file)
 
 
+def test_paths_of_options_are_relative_to_the_request(tmp_path: Path) -> None:
+    request = read_request(write(tmp_path, options={"calibration": "../c.yaml", "cmsis_nn": "nn"}))
+    assert request.model.calibration == tmp_path.parent / "c.yaml" and request.model.cmsis_nn == tmp_path / "nn"
+    assert request.model.files == (tmp_path.parent / "m" / "kws.tflite", tmp_path.parent / "c.yaml")
+
+
 def test_options_left_out_keep_their_default() -> None:
     given = dict.fromkeys(MODEL_OPTIONS)
     assert model_request(Path("m"), "m", "host", given) == ModelRequest(Path("m"), "m", "host")
@@ -105,6 +112,7 @@ def test_options_left_out_keep_their_default() -> None:
 def test_cmake_knows_the_same_options_and_outputs() -> None:
     text = (ROOT / "edgebuild" / "cmake" / "EdgeBuildConfig.cmake").read_text()
     assert f"EDGEBUILD_MODEL_OPTIONS {' '.join(o.upper() for o in MODEL_OPTIONS)})" in text
+    assert f'MATCHES "^({"|".join(o.upper() for o in PATH_OPTIONS)})$"' in text
     for outputs in (model_outputs(""), driver_outputs("")):
         assert f"IN ITEMS {' '.join(outputs)})" in text
     assert f"set(options {' '.join(o.upper() for o in CLOCK_OPTIONS)})" in text
