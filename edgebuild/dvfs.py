@@ -2,25 +2,26 @@
 
 The plan comes first, as for any objective. What its steps can cost, in every configuration and decoupled or not, makes
 a selection problem; the granularities that the selection wants need buffers, so with those the model is planned again.
-Where that moves anything into another memory, costs have changed, and coarse granularities are given up until it
-does not. All times and energies are modelled (energy/cost.py says how, and what is assumed).
+A buffer that does not fit, or moves anything into another memory so that costs change, is not offered to the selection.
+All times and energies are modelled (energy/cost.py says how, and what is assumed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from . import ops
+from .energy.calibrate import calibrated, read_calibration
 from .energy.compare import SLACKS, compare, problem_of
 from .energy.configs import clock_plan
 from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layer_points, require_timing, work
 from .energy.power import PowerModel
 from .energy.schedule import ClockSchedule
 from .energy.select import select
-from .energy.tree import load_clock_tree
-from .energy.values import Selection
+from .energy.tree import Timing, load_clock_tree
+from .energy.values import Layer, Selection
 from .errors import EdgebuildError, fail
 from .explore import Plan, plan
 from .ir import Graph, Op
@@ -42,23 +43,63 @@ def clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 
 def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
-    model = power_model(target, request)
     budget = _budget_us(request)
+    found = choices(graph, target, request, power_model(target, request))
+    while True:
+        problem = problem_of(found.layers, found.model, budget)
+        selection = select(problem)
+        chosen = _decoupled(found.whole, selection)
+        planned = replan(found.whole, chosen, found.model) if chosen else found.whole
+        if planned is not None:
+            comparisons = tuple(compare(found.plain, found.layers, found.model, slack) for slack in SLACKS)
+            return replace(planned, clocks=ClockSchedule(found.model, problem, selection, comparisons))
+        found = found.within(_largest(found, selection) // 2)  # each of its buffers fits, but not all together
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A plan, and the work of its steps in every form that there is room for: as it is, then decoupled."""
+
+    whole: Plan
+    model: PowerModel
+    forms: tuple[tuple[Work, ...], ...]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return tuple(layer_points(each[0].name, each, self.model) for each in self.forms)
+
+    @property
+    def plain(self) -> tuple[Layer, ...]:
+        """The layers when nothing is decoupled."""
+        return tuple(layer_points(each[0].name, each[:1], self.model) for each in self.forms)
+
+    def within(self, room: int) -> Choices:
+        """Only with buffers of so many bytes at most."""
+        return replace(self, forms=tuple(tuple(w for w in e if not w.g or w.buffer_bytes <= room) for e in self.forms))
+
+
+def choices(graph: Graph, target: Target, request: ModelRequest, model: PowerModel) -> Choices:
+    """The plan of a graph and the work of its steps. Raises EdgebuildError if the model does not fit the target."""
     whole = plan(graph, target, request)
     if not whole.steps:
         raise fail("nothing runs, so there is nothing to choose clocks for")
-    forms = [_forms(whole, section, model) for section in whole.steps]
-    plain = [layer_points(each[0].name, each[:1], model) for each in forms]
-    for coarsest in reversed(GRANULARITIES):
-        layers = [layer_points(each[0].name, _up_to(each, coarsest), model) for each in forms]
-        problem = problem_of(layers, model, budget)
-        selection = select(problem)
-        chosen = _decoupled(whole, selection)
-        found = replan(whole, chosen, model) if chosen else whole
-        if found is not None:
-            comparisons = tuple(compare(plain, layers, model, slack) for slack in SLACKS)
-            return replace(found, clocks=ClockSchedule(model, problem, selection, comparisons))
-    raise AssertionError("a plan without decoupling is the first plan")
+    forms = [_near(_forms(whole, section, model), target, model) for section in whole.steps]
+    coarsest = {name: (each[-1].g, False) for name, each in zip(_results(whole), forms, strict=True) if each[-1].g}
+    if coarsest and replan(whole, coarsest, model) is None:
+        forms = [_fitting(whole, name, each, model) for name, each in zip(_results(whole), forms, strict=True)]
+    return Choices(whole, model, tuple(map(tuple, forms)))
+
+
+def _results(whole: Plan) -> list[str]:
+    """What each step makes; a run that goes row by row is named after the first of its ops, and never decoupled."""
+    return [section.ops[0].outputs[0] for section in whole.steps]
+
+
+def _fitting(whole: Plan, name: str, forms: list[Work], model: PowerModel) -> list[Work]:
+    """Without the coarsest forms, as far as there is no room for them even if nothing else is decoupled."""
+    while forms[-1].g and replan(whole, {name: (forms[-1].g, False)}, model) is None:
+        forms = forms[:-1]
+    return forms
 
 
 def power_model(target: Target, request: ModelRequest) -> PowerModel:
@@ -67,6 +108,8 @@ def power_model(target: Target, request: ModelRequest) -> PowerModel:
         hints = ["its YAML names one with `clocks: NAME`", "without one, use --objective latency or ram"]
         raise fail(f"--objective energy: target {target.name} has no clock tree", hints=hints)
     tree = load_clock_tree(target.clocks)
+    if request.calibration:
+        tree = calibrated(tree, read_calibration(request.calibration, tree))
     placements = tree.power.run_ma if tree.power else ()
     model = PowerModel(clock_plan(tree, request.hse), CODE if CODE in placements else next(iter(placements), CODE))
     require_timing(model)
@@ -90,16 +133,33 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
     if [s.name for s in found.steps] != [s.name for s in whole.steps]:
         return None
     same = all(found.places[n].memory == place.memory for n, place in whole.places.items() if n in found.places)
-    cache = CACHE_SHARE * require_timing(model).cache_bytes
     buffers = {n: size for s in found.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
-    near = all(_coupled(found, n) or size <= cache for n, size in buffers.items())
+    waits = require_timing(model).sram_line_cycles > 0
+    near = not waits or all(_coupled(found, n) or size <= _cached(model) for n, size in buffers.items())
     return found if same and near else None
+
+
+def _cached(model: PowerModel) -> float:
+    """Bytes that stay in the cache."""
+    return CACHE_SHARE * require_timing(model).cache_bytes
+
+
+def _near(forms: Iterable[Work], target: Target, model: PowerModel) -> list[Work]:
+    """Those whose buffer can lie where the core does not wait for it: tightly coupled, or in the cache."""
+    coupled = any(m.tightly_coupled and "arena" in m.roles for m in target.memories)
+    timing = require_timing(model)
+    return [w for w in forms if coupled or not timing.sram_line_cycles or not w.g or w.buffer_bytes <= _cached(model)]
+
+
+def _largest(found: Choices, selection: Selection) -> int:
+    """Bytes of the largest buffer that a selection asks for."""
+    chosen = zip(found.forms, selection.points, strict=True)
+    return max(w.buffer_bytes for each, p in chosen for w in each if w.g == p.g and p.g)
 
 
 def _decoupled(whole: Plan, selection: Selection) -> Decoupled:
     """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
-    rows = zip(whole.steps, selection.points, strict=True)
-    return {section.ops[0].outputs[0]: (point.g, point.lfo) for section, point in rows if point.g}
+    return {name: (p.g, p.lfo) for name, p in zip(_results(whole), selection.points, strict=True) if p.g}
 
 
 # ---- what steps cost
@@ -116,8 +176,10 @@ def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
     return forms
 
 
-def _up_to(forms: Iterable[Work], coarsest: int) -> list[Work]:
-    return [w for w in forms if w.g <= coarsest]
+def works(found: Plan, timing: Timing) -> list[Work]:
+    """What the steps of a plan do, each in the form that it has there."""
+    forms = [0 if s.rolled else s.forms[0].granularity for s in found.steps]
+    return [work(s.name, _uses(found, s, g), timing, g) for s, g in zip(found.steps, forms, strict=True)]
 
 
 def _uses(whole: Plan, section: Section, g: int) -> list[Use]:

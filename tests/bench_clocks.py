@@ -17,55 +17,78 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from edgebuild.dvfs import Choices, choices, power_model
 from edgebuild.energy.compare import SLACKS, Comparison, compare
 from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.cost import layer_points, require_timing
-from edgebuild.energy.power import PowerModel
+from edgebuild.energy.cost import require_timing
 from edgebuild.energy.select import select
 from edgebuild.energy.tree import load_clock_tree
+from edgebuild.request import ModelRequest
+from edgebuild.target import Target, load_target
 from tests.clocks.instances import random_problem
-from tests.clocks.networks import NETWORKS, Network
+from tests.clocks.networks import NETWORKS
 
 ROOT = Path(__file__).parents[1]
 HEADINGS = f"{'network':22} slack  time ms  budget   busy  gated   stop | single | idle  freq.  DAE | switches  LFO"
 CASES = (("stm32f767", 50_000_000), ("stm32f767", 8_000_000), ("stm32f429", 8_000_000), ("stm32f411", 8_000_000))
 
 
-def networks(chip: str, hse_hz: int) -> list[dict[str, Any]]:
-    model = PowerModel(clock_plan(load_clock_tree(chip), hse_hz), "flash")
-    print(f"\n{chip}, HSE {hse_hz / 1e6:g} MHz, code in flash; energy saved at equal latency, modelled")
+def targets() -> list[tuple[Target, int]]:
+    """Chips and the frequency of their HSE; the F767 with its arena in the DTCM, and behind the cache."""
+    f767 = load_target("stm32f767")
+    rest = [(load_target("stm32f429"), 8_000_000), (load_target("stm32f411"), 8_000_000)]
+    return [(f767, 50_000_000), (f767, 8_000_000), (behind_the_cache(), 50_000_000), *rest]
+
+
+def behind_the_cache() -> Target:
+    """The F767 with its arena in SRAM1 and SRAM2, as the literature has it, instead of the DTCM."""
+    target = load_target("stm32f767")
+    roles = {"DTCM": ("stack", "data")}
+    memories = tuple(replace(m, roles=roles.get(m.name, m.roles)) for m in target.memories)
+    return replace(target, name="stm32f767 (arena in SRAM1)", memories=memories)
+
+
+def networks(target: Target, hse_hz: int) -> list[dict[str, Any]]:
+    print(f"\n{target.name}, HSE {hse_hz / 1e6:g} MHz, code in flash; energy saved at equal latency, modelled")
     print(HEADINGS)
     rows = []
-    for name, network in NETWORKS.items():
+    for name in NETWORKS:
+        steps = choices_of(name, target, hse_hz)
         for slack in SLACKS:
-            found = compare_network(network, model, slack)
-            rows.append(_row(chip, hse_hz, name, found))
+            found = compare(steps.plain, steps.layers, steps.model, slack)
+            rows.append(_row(target.name, hse_hz, name, found))
             _print(name, found)
     return rows
 
 
-def sensitivity(chip: str = "stm32f767", hse_hz: int = 50_000_000) -> list[dict[str, Any]]:
+def sensitivity() -> list[dict[str, Any]]:
     """The figures at 10 % slack with the assumed stall cycles halved and doubled, and with none."""
-    tree = load_clock_tree(chip)
-    assert tree.timing
-    print(f"\n{chip}, HSE {hse_hz / 1e6:g} MHz, other stalls than the assumed ones")
+    target, hse_hz = load_target("stm32f767"), 50_000_000
+    print(f"\n{target.name}, HSE {hse_hz / 1e6:g} MHz, other stalls than the assumed ones")
     rows = []
     for factor in (0.0, 0.5, 1.0, 2.0):
-        flash, sram = tree.timing.flash_line_cycles * factor, tree.timing.sram_line_cycles * factor
-        timing = replace(tree.timing, flash_line_cycles=flash, sram_line_cycles=sram)
-        model = PowerModel(clock_plan(replace(tree, timing=timing), hse_hz), "flash")
-        for name, network in NETWORKS.items():
-            found = compare_network(network, model, SLACKS[0])
-            rows.append({**_row(chip, hse_hz, name, found), "stall_factor": factor})
+        for name in NETWORKS:
+            steps = choices_of(name, target, hse_hz, factor)
+            found = compare(steps.plain, steps.layers, steps.model, SLACKS[0])
+            rows.append({**_row(target.name, hse_hz, name, found), "stall_factor": factor})
             _print(f"{factor:g} x {name}"[:22], found)
     return rows
 
 
-def compare_network(network: Network, model: PowerModel, slack: float) -> Comparison:
+def choices_of(name: str, target: Target, hse_hz: int, stalls: float = 1.0) -> Choices:
+    """What the steps of a network can cost; `stalls`: the assumed stall cycles times this."""
+    request = ModelRequest(Path("x"), "x", target.name, objective="energy", hse=hse_hz)
+    model = power_model(target, request)
     timing = require_timing(model)
-    forms = [(name, kernel(name, shape, timing)) for name, kernel, shape in network]
-    plain = [layer_points(name, works[:1], model) for name, works in forms]
-    return compare(plain, [layer_points(name, works, model) for name, works in forms], model, slack)
+    cycles = timing.flash_line_cycles * stalls, timing.sram_line_cycles * stalls
+    timing = replace(timing, flash_line_cycles=cycles[0], sram_line_cycles=cycles[1])
+    model = replace(model, plan=replace(model.plan, tree=replace(model.plan.tree, timing=timing)))
+    return choices(NETWORKS[name](), target, request, model)
+
+
+def compare_network(name: str, target: Target, hse_hz: int, slack: float) -> Comparison:
+    steps = choices_of(name, target, hse_hz)
+    return compare(steps.plain, steps.layers, steps.model, slack)
 
 
 def _print(name: str, c: Comparison) -> None:
@@ -146,7 +169,7 @@ def sequences() -> list[dict[str, Any]]:
 
 def main() -> None:
     result = {
-        "networks": [row for chip, hse_hz in CASES for row in networks(chip, hse_hz)],
+        "networks": [row for target, hse_hz in targets() for row in networks(target, hse_hz)],
         "sensitivity": sensitivity(),
         "solver": solver(),
         "sequences": sequences(),
