@@ -72,6 +72,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
     sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
 
+    sub = add("calibrate", _calibrate, "build a firmware that measures a model's steps, or fit the cost model to that")
+    _model_arguments(sub, target_required=True)
+    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    sub.add_argument("--pin", metavar="PIN", help="a pin to be high while a step runs, as PB0")
+    sub.add_argument("--supply-ms", type=int, default=0, metavar="MS", help="run so long in each clock, the pin high")
+    sub.add_argument("--fit", type=Path, metavar="F", help="measurements, CSV or JSON; writes calibration.yaml")
+    sub.add_argument("--supply-log", type=Path, metavar="F.csv", help="with --fit: columns ma and pin, as of an INA219")
+
     sub = add("inspect", _inspect, "print a model as edgebuild sees it, and what was tiled and why")
     _model_arguments(sub, target_required=False)
     sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
@@ -209,6 +217,19 @@ def _clock(args: argparse.Namespace) -> int:
     if args.depfile:
         read = [*load_target(args.target).files, *code_files()]
         write_atomic(args.depfile, depfile(str(args.output / artifacts[0].name), read).encode())
+    return 0
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    from .calibrate import fitted, profile
+
+    request = _request(args, "model")
+    if args.supply_ms < 0 or (args.supply_log and not args.fit):
+        raise fail("--supply-ms is 0 or more, and --supply-log goes with --fit")
+    if args.fit:
+        print(fitted(request, args.fit, args.supply_log, args.output), end="")
+    else:
+        print(profile(request, args.output, args.pin, args.supply_ms), end="")
     return 0
 
 

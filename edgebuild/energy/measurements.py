@@ -21,7 +21,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,43 @@ def read_measurements(file: Path) -> tuple[Measurement, ...]:
     if not found:
         raise fail("there are no measurements in it", file=str(file))
     return found
+
+
+def read_supply_log(file: Path, configs: Sequence[str]) -> list[Measurement]:
+    """`run_ma` of every configuration, from a record of the supply's current while the profiling firmware runs.
+
+    CSV with the columns `ma` and `pin` (0 or 1), a line for each sample, as a program that reads an INA219 writes them;
+    other columns are passed over. The pin is high once for each configuration, in their order. The first and the last
+    sample of each time are of two states and left out. Raises EdgebuildError where there are not so many times.
+    """
+    try:
+        rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise fail(f"cannot read the log: {getattr(error, 'strerror', error)}", file=str(file)) from None
+    if not rows or not {"ma", "pin"} <= rows[0].keys():
+        raise fail("the first line does not name the columns ma and pin", file=str(file), line=1)
+    times: list[list[tuple[int, float]]] = []
+    before = False
+    for line, row in enumerate(rows, 2):
+        try:
+            high, ma = bool(int(row["pin"])), float(row["ma"])
+        except (TypeError, ValueError):
+            raise fail(f"'{row['ma']}', '{row['pin']}': a current and 0 or 1 are expected", file=str(file),
+                       line=line) from None  # fmt: skip
+        if high:
+            times += [] if before else [[]]
+            times[-1].append((line, ma))
+        before = high
+    if len(times) != len(configs) or any(len(t) < 3 for t in times):
+        shortest = min(map(len, times), default=0)
+        raise fail(
+            f"the pin is high {len(times)} times, for at least {shortest} samples",
+            file=str(file),
+            hints=[f"{len(configs)} times of 3 samples or more are expected: {', '.join(configs)}"],
+        )
+    inner = [t[1:-1] for t in times]
+    return [Measurement("run_ma", c, None, "", sum(ma for _, ma in t) / len(t), t[0][0])
+            for c, t in zip(configs, inner, strict=True)]  # fmt: skip
 
 
 def _csv(text: str, file: Path) -> Iterator[tuple[int, dict[str, str]]]:

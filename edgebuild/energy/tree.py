@@ -151,12 +151,22 @@ class Register:
 
 
 @dataclass(frozen=True)
+class Gpio:
+    """Ports of pins: port A at `base`, the next `stride` further; bit n of the register at `enable` clocks port n."""
+
+    base: int
+    stride: int
+    enable: int
+
+
+@dataclass(frozen=True)
 class Registers:
     """What the emitted C writes to. `accelerator`: fields of FLASH_ACR that are set once, for speed."""
 
     map: Mapping[str, Register]
     accelerator: tuple[str, ...]
     source: str
+    gpio: Gpio | None = None
 
     def field(self, register: str, name: str) -> Span:
         return self.map[register].fields[name]
