@@ -12,10 +12,12 @@ import unicorn
 from elftools.elf.elffile import ELFFile
 from unicorn import arm_const as arm
 
-from edgebuild.emit.clock import HEADER, SOURCE, clock_files
+from edgebuild.emit.clock import clock_files
 from edgebuild.energy.configs import ClockPlan
+from edgebuild.request import CLOCK_OUTPUTS
 from tests.clocks.register_model import RegisterModel, Violation
 
+SOURCE, HEADER = CLOCK_OUTPUTS
 FLASH, RAM, RAM_SIZE = 0x08000000, 0x20000000, 0x4000
 BACK = FLASH + 0xFF000  # where the called function returns to
 INSTRUCTIONS = 2_000_000
@@ -57,15 +59,23 @@ def build(plan: ClockPlan, folder: Path, change: Any = None, flags: tuple[str, .
 class Machine:
     """A core with its clock registers. `call` runs one function to its end and raises what the model raised."""
 
-    def __init__(self, plan: ClockPlan, elf: Path, regulator_us: float = 30.0) -> None:
+    def __init__(
+        self,
+        plan: ClockPlan,
+        elf: Path,
+        regulator_us: float = 30.0,
+        ram_size: int = RAM_SIZE,
+        instructions: int = INSTRUCTIONS,
+    ) -> None:
         assert plan.tree.registers
         self.plan = plan
         self.model = RegisterModel(plan.tree, plan.hse_hz, plan.hse_bypass, regulator_us)
         self.violation: Exception | None = None
+        self.ram_size, self.instructions = ram_size, instructions
         self.uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
         self.uc.ctl_set_cpu_model(arm.UC_CPU_ARM_CORTEX_M7)
         self.uc.mem_map(FLASH, 0x100000)
-        self.uc.mem_map(RAM, RAM_SIZE)
+        self.uc.mem_map(RAM, ram_size)
         for page in sorted({r.address & ~0xFFF for r in plan.tree.registers.map.values()}):
             self.uc.mmio_map(page, 0x1000, self._read, page, self._write, page)
         with elf.open("rb") as stream:
@@ -78,10 +88,10 @@ class Machine:
     def call(self, function: str, argument: int = 0) -> None:
         self.violation = None
         self.uc.reg_write(arm.UC_ARM_REG_R0, argument)
-        self.uc.reg_write(arm.UC_ARM_REG_SP, RAM + RAM_SIZE)
+        self.uc.reg_write(arm.UC_ARM_REG_SP, RAM + self.ram_size)
         self.uc.reg_write(arm.UC_ARM_REG_LR, BACK | 1)
         try:
-            self.uc.emu_start(self.symbols[function] | 1, BACK, count=INSTRUCTIONS)
+            self.uc.emu_start(self.symbols[function] | 1, BACK, count=self.instructions)
         except unicorn.UcError as error:
             raise Violation(f"{function}: {error}") from self.violation
         if self.violation:
@@ -129,7 +139,7 @@ class Machine:
     def save(self) -> tuple[RegisterModel, bytes]:
         model = copy.copy(self.model)
         model.values = dict(model.values)
-        return model, bytes(self.uc.mem_read(RAM, RAM_SIZE))
+        return model, bytes(self.uc.mem_read(RAM, self.ram_size))
 
     def restore(self, state: tuple[RegisterModel, bytes]) -> None:
         self.model = copy.copy(state[0])

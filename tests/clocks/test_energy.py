@@ -1,0 +1,220 @@
+"""`--objective energy` from the model file to code that runs, its clocks under the register model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgebuild import ops
+from edgebuild.artifacts import publish
+from edgebuild.compile import prepare
+from edgebuild.dvfs import clocked_plan
+from edgebuild.emit import emit
+from edgebuild.emit.clock import clock_files
+from edgebuild.emit.clocked import energy_words
+from edgebuild.errors import EdgebuildError
+from edgebuild.explore import Plan, plan
+from edgebuild.firmware import firmware_support, link_flags
+from edgebuild.ir import Graph
+from edgebuild.request import ModelRequest
+from edgebuild.sections import kernel_of
+from edgebuild.target import Target, hal_dir, load_target
+from tests.clocks.networks import Net
+from tests.conftest import ROOT
+from tests.graphs import random_inputs
+
+F767 = load_target("stm32f767")
+MODELS = ROOT.parent / "shared" / "models"
+HSE_HZ = 8_000_000
+
+
+def network(name: str = "mlperf_kws") -> Graph:
+    """A real model, or a network of the same kind where that is not at hand."""
+    if (file := MODELS / f"{name}.tflite").is_file():
+        return prepare(file)
+    net = Net("separable", 20, 8)
+    x = net.conv("input", 48, 3, 2)
+    for _ in range(4):
+        x = net.conv(net.depthwise(x), 48)
+    return net.graph(x)
+
+
+def request(qos: float | None, target: Target = F767) -> ModelRequest:
+    return ModelRequest(Path("net"), "net", target.name, objective="energy", qos=qos, hse=HSE_HZ)
+
+
+def fastest_ms(graph: Graph) -> float:
+    with pytest.raises(EdgebuildError, match=r"the fastest plan takes [0-9.]+ ms; the budget is 0\.001") as caught:
+        clocked_plan(graph, F767, request(0.001))
+    text = str(caught.value)
+    assert text.startswith(f"{graph.file}: error: ")
+    return float(text.split(" takes ")[1].split(" ms")[0])
+
+
+@cache
+def tight_plan(name: str) -> Plan:
+    """A plan whose budget is so tight that it has more than one configuration."""
+    graph = network(name)
+    return clocked_plan(graph, F767, request(1.15 * fastest_ms(graph)))
+
+
+@pytest.fixture
+def tight() -> Plan:
+    return tight_plan("mlperf_kws")
+
+
+def schedule_of(p: Plan) -> Any:
+    assert p.clocks is not None
+    return p.clocks
+
+
+def test_the_plan_keeps_to_the_budget_and_beats_one_frequency(tight: Plan) -> None:
+    clocks = schedule_of(tight)
+    selection = clocks.selection
+    assert selection.time_us + selection.mode.min_time_us <= clocks.problem.budget_us + 1e-6
+    assert selection.switched
+    for c in clocks.comparisons:
+        assert c.plan.energy_uj <= c.single.energy_uj * (1 + 1e-9)
+        assert c.plan.energy_uj <= min(c.baselines.values()) * (1 + 1e-9)
+
+
+def test_what_was_chosen_is_what_is_emitted(tight: Plan) -> None:
+    points = schedule_of(tight).points
+    for section, point in zip(tight.steps, points, strict=True):
+        kernels = [kernel_of(op, tight.graph, form) for op, form in zip(section.ops, section.forms, strict=True)]
+        assert [f.granularity for f in section.forms] == [point.g]
+        assert [k.traffic.rounds > 0 for k in kernels] == [point.g > 0]
+    files = {a.name: a.data.decode(errors="replace") for a in emit(tight, "")}
+    assert files["net.c"].count("NET_CLOCK(") == len(dict.fromkeys(changes(tight)))
+    assert files["net_clock.h"].count("    X(") == len(points)
+    data = json.loads(files["net_report.json"])["energy"]
+    assert [(y["config"], y["g"]) for y in data["layers"]] == [(p.config, p.g) for p in points]
+    assert [row["slack"] for row in data["iso_latency"]] == [0.1, 0.3, 0.5]
+    assert all(row["saved"].keys() == {"busy", "gated", "stop"} for row in data["iso_latency"])
+    assert "modelled" in energy_words(tight) and data["basis"] == "modelled"
+
+
+def changes(p: Plan) -> list[tuple[int, str]]:
+    """Step and configuration of every switch of one inference; the return, if there is one, has the last number."""
+    clocks = schedule_of(p)
+    found = [(step, config) for step, config in enumerate(clocks.switch_points) if config]
+    return [*found, *([(len(p.steps), clocks.returns_to)] if clocks.returns_to else [])]
+
+
+def test_other_objectives_leave_the_clock_alone() -> None:
+    p = plan(network(), F767, replace(request(None), objective="latency"))
+    files = {a.name: a.data.decode(errors="replace") for a in emit(p, "")}
+    assert p.clocks is None and "CLOCK" not in files["net.c"] and "#define EB" not in files["net_clock.h"]
+    assert "energy" not in json.loads(files["net_report.json"])
+
+
+@pytest.mark.parametrize(
+    ("target", "qos", "words"),
+    [
+        (F767, None, "--objective energy needs --qos MS"),
+        (load_target("mps2-an500"), 100.0, "target mps2-an500 has no clock tree"),
+        (replace(F767, clocks="stm32l4x6"), 100.0, "stm32l4x6: currents are unknown"),
+    ],
+)
+def test_refusals(target: Target, qos: float | None, words: str) -> None:
+    graph = network()
+    with pytest.raises(EdgebuildError, match=words):
+        clocked_plan(graph, target, request(qos, target))
+    assert plan(graph, target, replace(request(None, target), objective="latency")).clocks is None
+
+
+# ---- the emitted code in a simulated Cortex-M7 with the chip's clock registers
+
+MAIN = """
+#include "clock_config.h"
+volatile uint32_t probe_fault;
+void eb_clock_error(eb_clock_fault fault) { probe_fault = 1u + (uint32_t)fault; }
+int main(void) { return 0; }
+"""
+
+
+def decoupled_everywhere(p: Plan, g: int) -> Plan:
+    """The plan's clocks, with every layer that can be decoupled gathering its operands at the HSE."""
+    chosen = {}
+    for op in p.graph.ops:
+        form = replace(p.steps[0].forms[0], granularity=g)
+        if op.kind in ("conv2d", "depthwise_conv2d") and kernel_of(op, p.graph, form).traffic.rounds:
+            chosen[op.outputs[0]] = (g, True)
+    assert len(chosen) >= 8
+    return replace(plan(p.graph, p.target, p.request, chosen), clocks=p.clocks)
+
+
+def built(p: Plan, folder: Path) -> Path:
+    """The model, clocks managed, with its clock configurations in a program for the target."""
+    publish([*emit(p, ""), *clock_files(schedule_of(p).clocks), *firmware_support(p.target)], folder)
+    (folder / "main.c").write_text(MAIN)
+    tools = p.target.toolchain
+    assert p.target.firmware is not None
+    hal = [str(hal_dir() / s) for s in p.target.firmware.startup]
+    flags = [*tools.cflags, "-DEDGEBUILD_CLOCKS", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-I."]
+    clocks = [f"eb_clock_{name}" for name in ("init", "resume", "lfo")]
+    keep = [f"-Wl,-u,{name}" for name in ("net_invoke", "net_input", "net_output", *clocks)]
+    sources = ["main.c", "net.c", "net_weights.S", "clock_config.c", f"-I{hal_dir() / 'include'}", *hal]
+    link = [*link_flags(p.target, ("net_memory.ld",)), *keep, "-o", "net.elf", *tools.libs]
+    done = subprocess.run([tools.compiler, *flags, *sources, *link], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "net.elf"
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+@pytest.mark.parametrize(
+    ("model", "g"),
+    [("mlperf_kws", 0), ("mlperf_kws", 4), ("mlperf_kws", 16), ("person_detect", 0), ("person_detect", 16)],
+)
+def test_a_clean_run(model: str, g: int, tmp_path: Path) -> None:
+    """Two inferences with Stop mode between them: no violation, all the switches, the right results."""
+    pytest.importorskip("unicorn", reason="the register model runs under unicorn")
+    from tests.clocks.machine import Machine
+
+    p = decoupled_everywhere(tight_plan(model), g) if g else tight_plan(model)
+    clocks = schedule_of(p)
+    machine = Machine(clocks.clocks, built(p, tmp_path), ram_size=0x80000, instructions=100_000_000)
+    names = [c.name for c in clocks.clocks.configs]
+    seen: list[str] = []
+    watch(machine, "eb_clock_switch", lambda argument: seen.append(names[argument]))
+    watch(machine, "eb_clock_lfo", lambda _: seen.append("lfo"))
+    machine.call("eb_clock_init")
+    seen.clear()
+    for vector in random_inputs(p.graph, 2, 0):
+        (x,), (name,) = vector, p.graph.outputs
+        machine.call("net_input")
+        machine.uc.mem_write(machine.returned(), np.ascontiguousarray(x).tobytes())
+        machine.call("net_invoke")
+        assert [c for c in seen if c != "lfo"] == [config for _, config in changes(p)]
+        gathers = sum(k.traffic.rounds for k in kernels(p) if k.shape.get("lfo"))
+        assert seen.count("lfo") == gathers and (gathers > 0 or not g)
+        machine.call("net_output")
+        t = p.graph.tensors[name]
+        have = np.frombuffer(machine.uc.mem_read(machine.returned(), t.bytes), t.dtype)
+        assert np.array_equal(have, ops.run(p.graph, x)[name].ravel())
+        machine.model.stop_mode()
+        machine.call("eb_clock_resume", names.index(clocks.selection.start))
+        machine.expect(clocks.selection.start)
+        seen.clear()
+
+
+def kernels(p: Plan) -> Sequence[Any]:
+    return [kernel_of(op, p.graph, form) for s in p.steps for op, form in zip(s.ops, s.forms, strict=True)]
+
+
+def watch(machine: Any, function: str, note: Any) -> None:
+    """Call `note` with the argument of every call of a function."""
+    import unicorn
+    from unicorn import arm_const
+
+    address = machine.symbols[function] & ~1
+    action = lambda uc, at, size, data: note(uc.reg_read(arm_const.UC_ARM_REG_R0))  # noqa: E731
+    machine.uc.hook_add(unicorn.UC_HOOK_CODE, action, begin=address, end=address)
