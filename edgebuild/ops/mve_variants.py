@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..ir import Array
-from .base import Constant, Form, Kernel
+from .base import Constant, Form, Kernel, Traffic
 from .sum_variants import MVE, Maker
 from .sums import Sums, shape_of
 
@@ -50,25 +51,33 @@ def stream(s: Sums, taps: Array) -> Array:
     return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
 
 
-def convolution(s: Sums, form: Form, stem: str) -> Kernel | None:
-    """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns."""
+def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
+    """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
+
+    `lean`: with the least scratch, columns of two outputs, and a pixel's result not over its operand.
+    """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
         return None
     inside = s.pad == (0, 0) and (ow - 1) * s.stride[1] + fw <= w and (oh - 1) * s.stride[0] < h
     lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
     shape: dict[str, Any] = shape_of(s, form)
-    if s.pointwise and k <= c:
+    blocks = 1
+    if s.pointwise and k <= c and pixels > 1 and not lean:
         shape |= {"gather": "copied", "advance": c}
         scratch, gathering = 2 * c, pixels * (8 + 0.2 * c)
     elif fh == 1 and inside:
         shape |= {"gather": "direct", "advance": s.stride[1] * c}
         scratch, gathering = 0, 0.0
     else:
-        columns = _columns(s)
+        if lean:
+            blocks, pixels = -(-ow // 2), min(ow, 2)
+        columns = _columns(s, pixels)
         shape |= {"gather": "columns", "advance": s.stride[1] * fh * c, **columns}
-        scratch = columns["column"] * ((ow - 1) * s.stride[1] + fw)
-        gathering = lines * fh * (15 + columns["used"] * (8 * c / columns["piece"] if c < LANES else 7 + 0.2 * c))
+        scratch = columns["column"] * columns["columns"]
+        each = 10 * c / columns["piece"] if c < LANES else 9 + 0.2 * c
+        copied = columns["columns"] - columns["kept"] * (blocks > 1)
+        gathering = lines * blocks * (40 + fh * (15 + copied * each) + 0.2 * columns["kept"] * fh * c)
     taps = s.weights.transpose(0, 2, 1, 3).reshape(k, -1)
     packed = stream(s, taps)
     how = finish(s)
@@ -80,26 +89,30 @@ def convolution(s: Sums, form: Form, stem: str) -> Kernel | None:
     scalars["y_zero"] = s.y_zero
     if how == "sums" or how.endswith("_clamped"):
         scalars |= {"low": s.low, "high": s.high}
+    products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how)
     return Kernel(
         "conv_mve.c.j2", stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
         scratch=scratch, variant=f"mve {shape['gather']}", in_place=shape["gather"] == "copied",
-        estimate=gathering + lines * _products(pixels, packed.shape[0], taps.shape[1], how),
+        estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
     )  # fmt: skip
 
 
-def _columns(s: Sums) -> dict[str, Any]:
-    """How a row of outputs' columns lies in the scratch: FH x C bytes for each column, padding and all."""
+def _columns(s: Sums, pixels: int) -> dict[str, Any]:
+    """How the columns under the windows of some outputs side by side lie in the scratch: FH x C bytes for each column.
+
+    The next outputs keep `kept` of the columns. `offsets`: where the bytes of one vector go.
+    """
     (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
-    total, column = (ow - 1) * s.stride[1] + fw, fh * c
-    before = min(s.pad[1], total)
-    used = max(0, min(w, total - before))
+    columns, column = (pixels - 1) * s.stride[1] + fw, fh * c
     last = (oh - 1) * s.stride[0] - s.pad[0] + (fh - 1) * s.dilation[0]
     across = next(n for n in range(max(1, LANES // c), 0, -1) if n == 1 or (n - 1) * column + c <= 256)
     offsets = [i // c * column + i % c for i in range(across * c)] if c < LANES else []
     padded_rows = s.pad[0] > 0 or last >= h
+    made = -(-ow // pixels) * pixels  # outputs of whole blocks
+    padded_columns = s.pad[1] > 0 or (made - 1) * s.stride[1] - s.pad[1] + fw > w
     return {
-        "column": column, "used": used, "before": before * column, "after": (total - before - used) * column,
-        "padded_rows": padded_rows, "padded": padded_rows or total > used,
+        "column": column, "columns": columns, "kept": max(0, fw - s.stride[1]),
+        "padded_rows": padded_rows, "padded_columns": padded_columns, "padded": padded_rows or padded_columns,
         "piece": across * c, "offsets": tuple(offsets + [0] * (LANES - len(offsets))),
     }  # fmt: skip
 
@@ -150,6 +163,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
         "depthwise_mve.c.j2", stem, shape, (constant,), scalars,
         scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
         in_place=s.stride == (1, 1) and (oh, ow) == (h, w) and words,
+        traffic=Traffic(channels_in=4, channels_out=4),
     )  # fmt: skip
 
 
@@ -165,5 +179,8 @@ def _fours(s: Sums) -> Array:
     return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
 
 
-CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, convolution),)
+CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
+    (MVE, partial(convolution, False)),
+    (MVE, partial(convolution, True)),
+)
 DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, depthwise),)
