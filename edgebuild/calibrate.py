@@ -46,9 +46,10 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     plan = clock_plan(target_tree(target), request.hse) if target.clocks else None
     clocks = clock_files(plan) if plan else ()
+    header = _header(report, plan, pin, supply_ms)
     output.mkdir(parents=True, exist_ok=True)
     write_sources(output, target, artifacts, report, 1)
-    publish((*clocks, _header(report, plan, pin, supply_ms)), output)
+    publish((*clocks, header), output)
     with (output / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write('#include "profile_model.h"\n')
     elf = _build(target, output, bool(report.get("needs_libm")), bool(clocks))

@@ -5,8 +5,9 @@ fetched from RAM behind the bus and w wait states,
 
     cycles = I * cycles_per_instruction + F * (flash_line_cycles + w) + S * sram_line_cycles
 
-so all steps in all configurations make one linear system; each row is divided by its cycles, so that errors are
-relative. A current is the sheet's, times a factor and plus an offset, the same for all configurations. What the model
+so all steps in all configurations make one linear system. Its rows are divided by the root of the cycles assumed before:
+small steps count less than large ones, and the modelled cycles of all measurements together are the measured ones. A
+current is the sheet's, times a factor and plus an offset, the same for all configurations. What the model
 then says is modelled still, from measured constants.
 """
 
@@ -172,7 +173,8 @@ def _fit_timing(rows: Sequence[Measurement], works: Sequence[Work], model: Power
     a, y, w = np.array(design, float), np.array(cycles, float), np.array(waits, float)
     timing = require_timing(model)
     assumed = np.array([timing.cycles_per_instruction, timing.flash_line_cycles, timing.sram_line_cycles])
-    found, fitted = _nonnegative(a / y[:, None], (y - w) / y, assumed)
+    weight = 1 / np.sqrt(np.maximum(a @ assumed, 1.0))
+    found, fitted = _nonnegative(a * weight[:, None], (y - w) * weight, assumed)
     values = [float(round(v, 4)) if known else None for v, known in zip(found, fitted, strict=True)]
     return FittedTiming(values[0], values[1], values[2], _error(a @ found + w, y))
 

@@ -1,0 +1,116 @@
+"""`edgebuild calibrate` from the firmware to the calibration that the energy objective takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgebuild.calibrate import fitted, profile
+from edgebuild.cli import main
+from edgebuild.compile import compile_model
+from edgebuild.dvfs import power_model
+from edgebuild.energy.calibrate import read_calibration
+from edgebuild.energy.measurements import read_measurements
+from edgebuild.energy.tree import load_clock_tree
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import ModelRequest
+from edgebuild.target import load_target
+from tests.conftest import ROOT
+
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+F767 = ModelRequest(DIGITS, "model", "stm32f767")
+MARK = pytest.mark.needs("arm-none-eabi-gcc")
+
+
+@MARK
+@pytest.mark.needs("qemu-system-arm")
+def test_in_a_simulator_it_says_that_nothing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", str(DIGITS), "--target", "mps2-an500", "-o", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "ran on mps2-an500" in out and "DWT CYCCNT stands still" in out and "nothing was measured" in out
+    assert main(["calibrate", str(DIGITS), "--target", "mps2-an500", "-o", str(tmp_path), "--fit", "x"]) == 1
+    assert "no clock tree" in capsys.readouterr().err
+
+
+@MARK
+def test_from_the_chip_to_the_objective(tmp_path: Path) -> None:
+    """The firmware runs on a core whose code takes 1.5 cycles per halfword; its lines are fitted, and the model that is
+    built with the result is slower than by what is assumed."""
+    pytest.importorskip("unicorn")
+    from tests.clocks.chip import Chip
+
+    said = profile(F767, tmp_path, "PB7", 0)
+    assert "16 clocks" in said and "run it on the chip" in said
+    model = power_model(load_target("stm32f767"), F767)
+    chip = Chip(load_target("stm32f767"), model.plan, tmp_path / "profile.elf", 1.5)
+    chip.run()
+    (tmp_path / "profile.csv").write_bytes(chip.written)
+
+    rows = read_measurements(tmp_path / "profile.csv")
+    steps = 1 + max(m.step or 0 for m in rows)
+    assert [(m.config, m.step) for m in rows] == [(c.name, s) for c in model.plan.configs for s in range(steps)]
+    by_config = {c.name: [m.value for m in rows if m.config == c.name] for c in model.plan.configs}
+    for values in by_config.values():
+        assert values == pytest.approx(by_config["216MHZ"], rel=0.02), "this core's cycles do not depend on the clock"
+    high = [value for address, value in chip.pins if address == 0x40020418]
+    assert high == [1 << 7, 1 << 23] * (len(high) // 2), "up and down in turns"
+    assert len(high) == 2 * (2 * steps + 1) * len(model.plan.configs), (
+        "in each step of two inferences, and in the empty one"
+    )
+
+    text = fitted(F767, tmp_path / "profile.csv", None, tmp_path)
+    assert "cycles per instruction" in text and "written: " in text
+    found = read_calibration(tmp_path / "calibration.yaml", model.plan.tree)
+    assert found.timing and found.timing.error.rms_percent < 60 and found.run is None
+
+    request = ModelRequest(DIGITS, "digits", "stm32f767", objective="energy", qos=50.0)
+    slow = ModelRequest(**{**vars(request), "calibration": tmp_path / "calibration.yaml"})
+    one, two = (
+        json.loads(next(a.data for a in compile_model(r) if a.name == "digits_report.json")) for r in (request, slow)
+    )
+    measured_us = sum(by_config["216MHZ"]) / 216
+    fastest = [
+        min(p["time_us"] for p in layer["points"] if p["config"] == "216MHZ") for layer in two["energy"]["layers"]
+    ]
+    assert sum(fastest) == pytest.approx(measured_us, rel=0.3)
+    assert two["energy"]["basis"] == one["energy"]["basis"] == "modelled"
+    assert two["energy"]["time_us"] != one["energy"]["time_us"]
+
+
+@MARK
+def test_a_supply_log_gives_currents(tmp_path: Path) -> None:
+    model = power_model(load_target("stm32f767"), F767)
+    lines = ["ms,ma,pin"]
+    for c in model.plan.configs:
+        ma = 1.2 * model.run_mw(c) / 3.3
+        lines += ["0,11,0", "1,40,1", *[f"2,{ma},1"] * 5, "3,30,1", "4,11,0"]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "m.csv").write_text("what,config,step,phase,value\nstop_ma,main,,,0.5\n")
+    fitted(F767, tmp_path / "m.csv", tmp_path / "log.csv", tmp_path)
+    found = read_calibration(tmp_path / "calibration.yaml", load_clock_tree("stm32f767"))
+    assert found.run and found.run.factor == pytest.approx(1.2, rel=1e-3) and found.timing is None
+    (tmp_path / "short.csv").write_text("\n".join(lines[:-9]) + "\n")
+    with pytest.raises(EdgebuildError, match="the pin is high 15 times"):
+        fitted(F767, tmp_path / "m.csv", tmp_path / "short.csv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "riscv-virt"], "target riscv-virt has no cycle counter that is known here"),
+        (["--target", "host"], "target host has no cycle counter"),
+        (["--target", "stm32f767", "--pin", "LED"], "option 'pin': 'LED' is not a pin"),
+        (["--target", "mps2-an500", "--pin", "PB0"], "where this target's ports are is unknown"),
+        (["--target", "mps2-an500", "--supply-ms", "5"], "no clock tree"),
+        (["--target", "stm32f767", "--supply-log", "l.csv"], "--supply-log goes with --fit"),
+        (["--target", "stm32f767", "--fit", "nowhere.csv"], "cannot read the measurements: No such file"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", str(DIGITS), "-o", str(tmp_path / "out"), *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
