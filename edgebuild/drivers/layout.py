@@ -81,7 +81,10 @@ class GroupLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """`cost` and `bound` count bus accesses, each access of the source once; `bytes` is the map of all devices."""
+    """`cost` and `bound` count bus accesses, each access of the source once; `optimal`: no layout has fewer of them.
+
+    `bytes` is the map of all devices.
+    """
 
     groups: Mapping[str, GroupLayout]
     bus: Bus

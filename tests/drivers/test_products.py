@@ -1,4 +1,4 @@
-"""Layouts and products: the optimiser, the headers and descriptions, diagnostics, and what a bench must not lose."""
+"""Products: the headers and descriptions, diagnostics, and what a bench must not lose."""
 
 from __future__ import annotations
 
@@ -19,70 +19,11 @@ from tests.drivers import fixed7
 from tests.drivers.machine import build
 from tests.drivers.scenarios import GPIO, SPI
 
-HEURISTIC = (
-    """bfGroup G { uint8 a; uint8 b; uint8 c; uint8 d; uint8 e; uint8 f; };
-make_device(G, g, 0x40000000);
-"""
-    + "".join(f"void f{i}(void) {{ g->d = 1; g->e = 2; }}\n" for i in range(5))
-    + """
-void m0(void) { g->a = 1; g->b = 2; g->c = 3; } void m1(void) { g->a = 1; g->b = 2; g->c = 3; }
-void k0(void) { g->a = 1; g->c = 3; } void k1(void) { g->a = 1; g->c = 3; }
-"""
-)
-
 
 def make(folder: Path, text: str, layout: str = "optimize", target: str = "pulpino") -> Driver:
     file = folder / "x.c"
     file.write_text(text)
     return analyse(DriverRequest((file,), "x", target, layout))
-
-
-def bins(driver: Driver, group: str = "G") -> set[frozenset[str]]:
-    return {frozenset(s.name for s in r.slots) for r in driver.layout.groups[group].registers}
-
-
-def test_heuristic_places_combinations_by_use(tmp_path: Path) -> None:
-    """The thesis' example: {d, e} is used most, then {a, b, c} before {a, c}."""
-    driver = make(tmp_path, HEURISTIC, "heuristic")
-    assert {frozenset("abc"), frozenset("de"), frozenset("f")} <= bins(driver)
-
-
-def test_exact_is_never_worse_and_proves_it(tmp_path: Path) -> None:
-    exact, heuristic = make(tmp_path, HEURISTIC), make(tmp_path, HEURISTIC, "heuristic")
-    assert exact.layout.optimal and exact.layout.cost == exact.layout.bound
-    assert exact.layout.cost <= heuristic.layout.cost
-    assert list(exact.layout.curve) == sorted(exact.layout.curve, key=lambda p: -p[0])
-
-
-def test_exact_agrees_with_enumeration(tmp_path: Path) -> None:
-    """All partitions of five fields, by brute force."""
-    from edgebuild.drivers.optimize import _problems, group_uses, solve
-
-    text = """bfGroup G { uint8 a; uint8 b; uint16 c; uint4 d; uint20 e; };
-    make_device(G, g, 0x40000000);
-    void p(void) { g->a = 1; g->b = 2; } void q(void) { g->a = 1; g->b = 2; g->c = 3; g->d = 1; }
-    int r(void) { return g->c + g->d + g->e; } void s(void) { g->e = 1; g->d = 2; } void t(void) { g->b = 1; }
-    """
-    driver = make(tmp_path, text)
-    uses = group_uses(driver.conflicts)["G"]
-    for problem in _problems(driver.shapes.groups["G"], uses, driver.dialect, driver.layout.bus):
-        best = min(problem.accesses(p) for p in partitions(problem.leaves) if fits(p, 32))
-        assert problem.accesses(solve(problem, exact=True).bins) == best
-
-
-def partitions(items):  # type: ignore[no-untyped-def]
-    if not items:
-        yield ()
-        return
-    first, rest = items[0], items[1:]
-    for p in partitions(rest):
-        yield ((first,), *p)
-        for i, part in enumerate(p):
-            yield (*p[:i], (first, *part), *p[i + 1 :])
-
-
-def fits(bins_, width: int) -> bool:  # type: ignore[no-untyped-def]
-    return all(sum(leaf.width for leaf in b) <= width for b in bins_)
 
 
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])

@@ -1,0 +1,97 @@
+"""The layout: the heuristic, and the exact optimiser beside enumeration."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgebuild.drivers.exact import solve_exactly
+from edgebuild.drivers.layout import Bus
+from edgebuild.drivers.pipeline import Driver, analyse
+from edgebuild.drivers.problem import Bins, Problem, heuristic, singles
+from edgebuild.drivers.simplify import Leaf
+from edgebuild.request import DriverRequest
+
+HEURISTIC = (
+    """bfGroup G { uint8 a; uint8 b; uint8 c; uint8 d; uint8 e; uint8 f; };
+make_device(G, g, 0x40000000);
+"""
+    + "".join(f"void f{i}(void) {{ g->d = 1; g->e = 2; }}\n" for i in range(5))
+    + """
+void m0(void) { g->a = 1; g->b = 2; g->c = 3; } void m1(void) { g->a = 1; g->b = 2; g->c = 3; }
+void k0(void) { g->a = 1; g->c = 3; } void k1(void) { g->a = 1; g->c = 3; }
+"""
+)
+
+
+def make(folder: Path, text: str, layout: str = "optimize", target: str = "pulpino") -> Driver:
+    file = folder / "x.c"
+    file.write_text(text)
+    return analyse(DriverRequest((file,), "x", target, layout))
+
+
+def bins(driver: Driver, group: str = "G") -> set[frozenset[str]]:
+    return {frozenset(s.name for s in r.slots) for r in driver.layout.groups[group].registers}
+
+
+def test_heuristic_places_combinations_by_use(tmp_path: Path) -> None:
+    """The thesis' example: {d, e} is used most, then {a, b, c} before {a, c}."""
+    driver = make(tmp_path, HEURISTIC, "heuristic")
+    assert {frozenset("abc"), frozenset("de"), frozenset("f")} <= bins(driver)
+
+
+def test_exact_is_never_worse_and_proves_it(tmp_path: Path) -> None:
+    exact, heuristic = make(tmp_path, HEURISTIC), make(tmp_path, HEURISTIC, "heuristic")
+    assert exact.layout.optimal and exact.layout.cost == exact.layout.bound
+    assert exact.layout.cost <= heuristic.layout.cost
+
+
+def random_problem(seed: int) -> Problem:
+    """Seven fields; regions of one to four of them, and one that sets nearly all."""
+    r = random.Random(seed)
+    leaves = tuple(Leaf(f"f{i}", ("G", f"f{i}"), r.choice([1, 1, 3, 8, 12, 16]), (), ()) for i in range(7))
+    uses: Counter[tuple[str, frozenset[str]]] = Counter()
+    for size in (6, *(r.choice([1, 1, 2, 2, 3, 4]) for _ in range(8))):
+        uses[(r.choice("rw"), frozenset(leaf.name for leaf in r.sample(leaves, size)))] += r.choice([1, 1, 5])
+    return Problem(leaves, uses, Bus(), 1, frozenset(["f6"] if seed % 3 == 0 else []))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exact_agrees_with_enumeration(seed: int) -> None:
+    """All 877 partitions, by brute force: the best one, and the best one of each size of the map."""
+    problem = random_problem(seed)
+    possible = [p for p in partitions(problem.leaves) if fits(p, problem)]
+    found = solve_exactly(problem, [heuristic(problem)])
+    assert found is not None and found.optimal
+    assert problem.accesses(found.bins) == found.bound == min(map(problem.accesses, possible))
+    for largest in (8, 12, 16, 24):
+        small = solve_exactly(problem, [singles(problem)], largest)
+        best = min((problem.accesses(p) for p in possible if problem.bytes(p) <= largest), default=None)
+        assert (small is None) == (best is None)
+        if small is not None and best is not None:
+            assert problem.bytes(small.bins) <= largest
+            assert small.bound <= best <= problem.accesses(small.bins)
+            assert not small.optimal or problem.accesses(small.bins) == best
+
+
+def partitions(items: tuple[Leaf, ...]) -> Iterator[Bins]:
+    if not items:
+        yield ()
+        return
+    first, rest = items[0], items[1:]
+    for p in partitions(rest):
+        yield ((first,), *p)
+        for i, part in enumerate(p):
+            yield (*p[:i], (first, *part), *p[i + 1 :])
+
+
+def fits(bins_: Bins, problem: Problem) -> bool:
+    return all(
+        sum(leaf.width for leaf in b) <= problem.bus.width
+        and (len(b) == 1 or not any(leaf.name in problem.alone for leaf in b))
+        for b in bins_
+    )
