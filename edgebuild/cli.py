@@ -95,6 +95,10 @@ def _parser() -> argparse.ArgumentParser:
     sub = add("run", _run, "do what a request file of a build system asks")
     sub.add_argument("request", type=Path)
     sub = add("cache", _cache, "the cache of compiled models: where it is and how large, or clear it")
+    sub = add("tune", _tune, "measure variants of the heaviest kernels in the simulator, for later compilations")
+    _model_arguments(sub, target_required=False, nargs="?")
+    sub.add_argument("--clear", action="store_true", help="forget all that was measured")
+
     sub.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     add("cmake-dir", _cmake_dir, "print the folder of the CMake package")
     sub = add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project")
@@ -102,10 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> None:
+def _model_arguments(sub: argparse.ArgumentParser, target_required: bool, nargs: str | None = None) -> None:
     from .request import ARENAS, BACKENDS, OBJECTIVES, OPTIMIZE, TILINGS, WEIGHTS
 
-    sub.add_argument("model", type=Path, help="a .tflite or .onnx file")
+    sub.add_argument("model", type=Path, nargs=nargs, help="a .tflite or .onnx file")
     sub.add_argument("--target", required=target_required, help="a name that `edgebuild targets` lists, or a YAML file")
     sub.add_argument("--objective", choices=OBJECTIVES)
     sub.add_argument("--tile", choices=TILINGS)
@@ -127,7 +131,8 @@ def _model_arguments(sub: argparse.ArgumentParser, target_required: bool) -> Non
 def _request(args: argparse.Namespace, name: str) -> Any:
     from .request import MODEL_OPTIONS, model_request
 
-    return model_request(args.model, name, args.target, {o: getattr(args, o) for o in MODEL_OPTIONS})
+    return with_choices(model_request(args.model, name, args.target, {o: getattr(args, o) for o in MODEL_OPTIONS}))
+    from .choices import with_choices
 
 
 def _model(args: argparse.Namespace) -> int:
@@ -300,6 +305,19 @@ def _cache(args: argparse.Namespace) -> int:
     size = sum(file.stat().st_size for entry in found for file in entry.iterdir())
     print(f"{cache.folder() or 'off'}: {len(found)} entries, {size:,} B")
     return 0
+
+def _tune(args: argparse.Namespace) -> int:
+    from . import choices
+    from .tune import tune
+
+    if args.clear:
+        print(f"forgot the choices for {choices.clear()} kinds of processors")
+        return 0
+    if args.model is None or args.target is None:
+        raise fail("which model, and for which target?", hints=["edgebuild tune MODEL --target T, or --clear"])
+    tune(_request(args, "model"))
+    return 0
+
 
 
 def _cmake_dir(args: argparse.Namespace) -> int:

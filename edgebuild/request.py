@@ -62,6 +62,7 @@ class ModelRequest:
     portable: bool = False  # kernels in plain C, whatever the processor has
     backend: str = "edgebuild"  # cmsis-nn: its kernels too, where they are better
     cmsis_nn: Path | None = None  # folder of CMSIS-NN, which is found and never bundled
+    choices: tuple[str, ...] = ()  # LAYER=VARIANT, as `edgebuild tune` found them
     hse: int | None = None  # Hz of the board's external clock; None: the clock tree's usual one
     calibration: Path | None = None  # what `edgebuild calibrate` fitted; None: the clock tree's own constants
 

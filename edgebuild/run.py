@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from edgebuild import entry
+from edgebuild import choices, entry
 from edgebuild.artifacts import Artifact, publish, write_atomic
 from edgebuild.cache import compiled
 from edgebuild.doors import code_files
@@ -48,7 +48,7 @@ def _read_by(request: RequestFile | ClockFile) -> Iterable[str]:
     """The files that the work will read, besides those of this package."""
     if isinstance(request, ClockFile):
         return load_target(request.clock.target).files
-    return [*map(str, request.model.files), *load_target(request.model.target).files]
+    return [*map(str, request.model.files), *load_target(request.model.target).files, *choices.files(request.model)]
 
 
 def _run_driver(path: Path, request: DriverFile, began: int) -> int:
@@ -87,7 +87,7 @@ def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
 
         return compile_model(request)
 
-    artifacts = compiled(request, compile_late)
+    artifacts = compiled(choices.with_choices(request), compile_late)
     return artifacts, summary(artifacts)
 
 

@@ -71,7 +71,12 @@ def shared_scratch(run: Sequence[Op]) -> str:
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     make = ops.SPECS[op.kind].kernel
     assert make is not None, f"{op.kind} has no kernel"
-    return make(op, graph, form)
+    kernel = make(op, graph, form)
+    if not kernel.others or form.rolled or form.granularity:
+        return kernel
+    wanted = layer_name(kernel, op, graph)
+    return next((k for k in kernel.others if f"{wanted}={k.variant}" in form.features), kernel)
+
 
 
 def whole_form(
@@ -107,6 +112,9 @@ class Cutter:
     scratch_limit: int | None = None  # of each kernel, bytes
     decoupled: Decoupled = field(default_factory=dict)
 
+def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
+    """What layers of equal shape have in common, for choices of variants."""
+    return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
     @property
     def graph(self) -> Graph:
         return self.rolling.graph

@@ -32,7 +32,7 @@ class Form:
     """What a kernel is wanted for: the core's features, whether the op runs row by row, and what counts.
 
     `features` are the words of the target's core, or PORTABLE alone if only plain C will do; with them `size` or
-    `speed` if that is what was asked for.
+    `speed` if that is what was asked for, and LAYER=VARIANT for what was measured to be the fastest.
 
     A row is all that shares an index of the second dimension. Row by row, a call takes the number
     `row` and computes that row of the output, to which y then points; activation operand i is a
@@ -100,6 +100,7 @@ class Kernel:
     summary: str = ""  # one line for the function's comment
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
+    others: tuple[Kernel, ...] = ()  # that would do as well, by estimate
     in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
     traffic: Traffic = Traffic()
 

@@ -42,8 +42,11 @@ def packed(weights: Array, block: int) -> Array:
     return np.ascontiguousarray(weights.reshape(k // block, block, taps).transpose(0, 2, 1))
 
 
-def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> Kernel | None:
-    """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels."""
+def convolution(pixels: int, channels: int, registers: int, s: Sums, form: Form, stem: str) -> Kernel | None:
+    """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels.
+
+    `registers`: how many the core has for sums and pointers to pixels, of which there is one if they are copied.
+    """
     pixels, channels, steps = (2, 2, (1,)) if form.small else (pixels, channels, (4, 2, 1))
     (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
@@ -66,7 +69,8 @@ def convolution(pixels: int, channels: int, s: Sums, form: Form, stem: str) -> K
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
     scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
-    per_mac = 2 + (p + block) / (p * block)
+    spilled = max(0, p * block + (p if s.pointwise else 1) - registers)
+    per_mac = 2 + (p + block) / (p * block) + 0.15 * spilled
     cost = count // line * -(-line // p) * p * (k * (taps * per_mac + 14) + (0 if s.pointwise else 5 * taps))
     return Kernel(
         "conv_blocks.c.j2", stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
@@ -101,10 +105,13 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
 
 RV32, M3, M0 = frozenset({"rv32"}), frozenset({"armv7-m"}), frozenset({"armv6-m"})
 PLAIN = frozenset({PORTABLE})
-CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
-    (RV32, partial(convolution, 4, 4)),
-    (M3, partial(convolution, 2, 4)),
-    (M0, partial(convolution, 2, 2)),
-    (PLAIN, partial(convolution, 2, 4)),
+BLOCKS = {  # (pixels, channels) to try, and registers, so that estimates rank blocks as `edgebuild tune` counts them
+    RV32: (((4, 4), (3, 4)), 18),
+    M3: (((3, 2), (2, 4), (2, 2)), 9),
+    M0: (((2, 2), (1, 4)), 4),
+    PLAIN: (((2, 4),), 18),
+}
+CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = tuple(
+    (core, partial(convolution, *block, registers)) for core, (blocks, registers) in BLOCKS.items() for block in blocks
 )
 DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = tuple((core, depthwise) for core in (RV32, M3, M0, PLAIN))

@@ -7,6 +7,8 @@ weights; the portable kernel, which has none, is each op's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +23,8 @@ def best(s: Sums, form: Form, stem: str, makers: Iterable[tuple[frozenset[str], 
     """The cheapest of the variants that this core has and whose conditions hold, within the form's scratch."""
     made = [k for needs, make in makers if needs <= form.features and (k := make(s, form, stem)) is not None]
     within = [k for k in made if form.scratch_limit is None or k.scratch <= form.scratch_limit]
-    return min(within or made, key=lambda k: k.estimate if within else k.scratch, default=None)
+    ranked = sorted(within or made, key=lambda k: k.estimate if within else k.scratch)
+    return replace(ranked[0], others=tuple(ranked[1:])) if ranked else None
 
 
 def _up(n: int, to: int) -> int:

@@ -21,6 +21,7 @@ FLOORS = [
     {"ops", "doors", "summary"},
     # what was compiled before
     {"cache"},
+    {"choices"},
     # algorithms: each sees values of the floors below, and no other algorithm
     {"cost", "distribute", "energy", "hierarchy", "importers", "memory", "passes", "rolling"},
     {"sections", "tiling"},

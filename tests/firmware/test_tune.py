@@ -1,0 +1,73 @@
+"""`edgebuild tune`: what was measured is kept, and taken by compilations for such a processor and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgebuild import cache, choices
+from edgebuild.compile import compile_model, plan_model
+from edgebuild.errors import EdgebuildError
+from edgebuild.request import ModelRequest, model_request
+from edgebuild.sections import kernel_of, layer_name
+from edgebuild.target import load_target
+from edgebuild.tune import tune
+from tests.conftest import ROOT
+
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def request(target: str = "riscv-virt", **options: str) -> ModelRequest:
+    return model_request(DIGITS, "model", target, {"tile": "off", **options})
+
+
+def second_best(asked: ModelRequest) -> tuple[str, str]:
+    """A layer of the model and a variant for it that the estimates do not prefer."""
+    decided = plan_model(asked, load_target(asked.target))
+    for section in decided.steps:
+        (op,), (form,) = section.ops, section.forms
+        kernel = kernel_of(op, decided.graph, form)
+        for other in kernel.others:
+            if other.variant != kernel.variant:
+                return layer_name(kernel, op, decided.graph), other.variant
+    raise AssertionError("every layer has one variant only")
+
+
+def source(asked: ModelRequest) -> bytes:
+    return next(a.data for a in compile_model(asked) if a.name == "model.c")
+
+
+def test_a_choice_is_taken_where_it_was_made() -> None:
+    layer, variant = second_best(request())
+    assert choices.with_choices(request()) == request()
+    assert choices.store(request(), {layer: variant}) is not None
+    tuned = choices.with_choices(request())
+    assert tuned.choices == (f"{layer}={variant}",)
+    assert source(tuned) != source(request()) and cache.key(tuned) != cache.key(request())
+    assert source(replace(tuned, choices=(f"{layer}=no such variant",))) == source(request())
+    for other in (request("mps2-an386"), request(optimize="size")):
+        assert choices.with_choices(other) == other
+    assert choices.clear() == 1 and choices.with_choices(request()) == request()
+
+
+@pytest.mark.needs("qemu-system-riscv32", "riscv64-unknown-elf-gcc")
+def test_what_is_kept_is_faster() -> None:
+    told: list[str] = []
+    found = tune(request(), told.append)
+    by_estimate, measured = (int(w.replace(",", "")) for w in told[-1].split() if w[0].isdigit())
+    assert len(told) > 1 and measured <= by_estimate
+    assert choices.read(request()) == found and bool(found) == (measured < by_estimate)
+
+
+def test_without_a_cache_there_is_nothing_to_tune(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEBUILD_CACHE", "")
+    with pytest.raises(EdgebuildError, match="the cache is off"):
+        tune(request())
