@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import Array
 from .base import Constant, Form, Kernel, Traffic
-from .sum_variants import DSP, Maker, finish, rescaling
+from .sum_variants import DSP, Maker, finish, padded_columns, padded_rows, plain_rescaling, rescaling
 from .sums import Sums, shape_of, words
 
 Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
@@ -96,4 +96,43 @@ def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     )  # fmt: skip
 
 
-DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((DSP, depthwise_dsp),)
+TAPS = (9, 25)  # windows for which there is an unrolled kernel
+
+
+def fours(s: Sums) -> Array:
+    """For each four channels start values, a word of two taps' weights for each, the last odd tap, rescaling."""
+    blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]
+    w = s.weights.reshape(blocks, 4, taps).astype(np.int64) & 0xFFFF
+    pairs = w[:, :, 0 : taps - 1 : 2] | w[:, :, 1::2] << 16
+    parts = [s.start.reshape(blocks, 4), pairs.transpose(0, 2, 1).reshape(blocks, -1)]
+    if taps % 2:
+        parts.append(w[:, :2, -1] | w[:, 2:, -1] << 16)
+    if finish(s) != "sums":
+        parts.append(rescaling(s).reshape(blocks, 8))
+    return words(np.concatenate(parts, axis=1))
+
+
+def depthwise_taps(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """Four channels of a pixel at a time, straight from int8: nothing is copied, so rows of a ring cost no more."""
+    c, (oh, ow, k), taps = s.size[2], s.out, s.window[0] * s.window[1]
+    if c != k or c % 4 or taps not in TAPS or not s.fits:
+        return None
+    packed = fours(s)
+    padded = padded_rows(s) or padded_columns(s)
+    shape = shape_of(s, form) | {"finish": finish(s), "padded": padded, "step": packed.shape[1]}
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero} if padded else {}
+    scalars["y_zero"] = s.y_zero
+    constants: tuple[Constant, ...] = (Constant("w", packed.ravel(), "by groups of four channels"),)
+    if finish(s) == "sums":
+        scalars |= {"low": s.low, "high": s.high}
+        constants = (*constants, *plain_rescaling(s))
+    ends = {"relu": 27, "signed": 31, "sums": 110}[finish(s)]
+    made = ow if form.rolled else oh * ow
+    cost = made * (50 + c // 4 * (14 * (taps // 2) + 9 * (taps % 2) + ends)) + c * (3 if padded else 0)
+    return Kernel(
+        "depthwise_taps.c.j2", stem, shape, constants, scalars,
+        scratch=c if padded else 0, variant="dsp taps", estimate=cost, traffic=Traffic(passes=made),
+    )  # fmt: skip
+
+
+DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((DSP, depthwise_taps), (DSP, depthwise_dsp))

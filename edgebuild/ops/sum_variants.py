@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from ..ir import Array
+from . import spatial
 from .base import Constant, Form, Kernel, Traffic
 from .sums import Sums, shape_of, words
 
@@ -104,10 +105,10 @@ def dense_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     (_, width, c), k = s.size, s.out[2]
     pixels = width if form.rolled else s.size[0] * width
     stream = paired(s, 1) if s.pointwise and c % 4 == 0 else None
-    if stream is None or form.rolled:
+    if stream is None:
         return None
     constants, scalars = _requantised(s, stream)
-    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
+    shape = {"C": c, "K": k, "pixels": pixels, **spatial.rolled(form), **_groups(s, stream)}
     cost = pixels * (30 + k * (1.07 * c + _PER_OUTPUT[finish(s)] + 0.5))
     return Kernel(
         "dense_dsp.c.j2", stem, shape, constants, scalars,
@@ -117,7 +118,7 @@ def dense_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
 
 def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     """Two pixels at a time, widened to int16."""
-    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     n = _up(fw * c, 4)
     if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
         return None
@@ -128,16 +129,14 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     constants, scalars = _requantised(s, stream)
     shape = shape_of(s, form)
     pixels = ow if form.rolled else oh * ow
-    last = (ow - 1) * s.stride[1] - s.pad[1] + fw  # one past the columns under the last window
-    past = (oh - 1) * s.stride[0] - s.pad[0] + (fh - 1) * s.dilation[0] + 1
-    padded_rows = s.pad[0] > 0 or past > h
-    edges = s.pad[1] > 0 or last > w or n > fw * c
+    outside = padded_rows(s)
+    edges = padded_columns(s) or n > fw * c
     lined = edges and c % 4 > 0
     odd = (pixels if pointwise else ow) % 2
     if not pointwise:
-        scalars = {"x_zero": s.x_zero, **scalars} if padded_rows or edges else scalars
-        shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": padded_rows}
-        shape |= {"padded": padded_rows or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
+        scalars = {"x_zero": s.x_zero, **scalars} if outside or edges else scalars
+        shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": outside}
+        shape |= {"padded": outside or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
     shape |= {
         "pointwise": pointwise,
         "pixels": pixels,
@@ -147,6 +146,8 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     }
     gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
     cost = (pixels + odd) * (gather + 15 + k * (0.8 * fh * n + _PER_OUTPUT[finish(s)]))
+    if odd and pointwise:  # the last pixel by itself
+        cost -= 2 * gather + k * (0.53 * c + _PER_OUTPUT[finish(s)])
     return Kernel(
         "conv_dsp.c.j2", stem, shape, constants, scalars,
         scratch=4 * fh * n + (n if lined else 0), variant="dsp two pixels", estimate=cost,
@@ -154,22 +155,50 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     )  # fmt: skip
 
 
-def conv_columns_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
-    """One pixel at a time in int8: a quarter of the scratch of two in int16, and half as slow again."""
-    (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+def conv_narrow_dsp(together: int, s: Sums, form: Form, stem: str) -> Kernel | None:
+    """Two pixels at a time in int8, or one: a half or a quarter of the scratch of two in int16.
+
+    They are widened anew for each four channels, and weights of one pixel serve no other.
+    """
+    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     n = _up(fw * c, 4)
-    stream = paired(s, fh) if s.weights.shape[3] == c and (s.dilation[1] == 1 or fw == 1) else None
+    if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c or (s.pointwise and c % 4 == 0):
+        return None
+    stream = paired(s, fh)
     if stream is None:
         return None
     constants, scalars = _requantised(s, stream)
-    shape = shape_of(s, form) | {"n": n, "columns": fh * n, **_groups(s, stream)}
-    pixels = ow if form.rolled else oh * ow
-    cost = pixels * (fh * 8 * n + 30 + k * (1.07 * fh * n + _PER_OUTPUT[finish(s)] + 0.5))
+    edges, outside = padded_columns(s) or n > fw * c, padded_rows(s)
+    scalars = {"x_zero": s.x_zero, **scalars} if edges or outside else scalars
+    odd = ow % together
+    shape = shape_of(s, form) | {
+        "pixels": together, "n": n, "row_words": n // 4 * together, "words": fh * n // 4 * together, "odd": bool(odd),
+        "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c, **_groups(s, stream),
+    }  # fmt: skip
+    pixels = (ow + odd) * (1 if form.rolled else oh)
+    rate = 0.92 if together == 2 else 1.07
+    cost = pixels * (fh * (14 + 1.3 * n) + 30 / together + k * (rate * fh * n + _PER_OUTPUT[finish(s)]))
     return Kernel(
-        "conv_columns.c.j2", stem, shape, constants, {"x_zero": s.x_zero, **scalars},
-        scratch=fh * n, variant="dsp columns", estimate=cost, traffic=Traffic(passes=pixels),
+        "conv_narrow.c.j2", stem, shape, constants, scalars, scratch=fh * n * together,
+        variant=f"dsp {'two narrow pixels' if together == 2 else 'one pixel'}", estimate=cost,
+        traffic=Traffic(passes=pixels // together),
     )  # fmt: skip
 
 
+def padded_rows(s: Sums) -> bool:
+    """Some window lies over rows of padding."""
+    return s.pad[0] > 0 or (s.out[0] - 1) * s.stride[0] - s.pad[0] + (s.window[0] - 1) * s.dilation[0] >= s.size[0]
+
+
+def padded_columns(s: Sums) -> bool:
+    reach = (s.window[1] - 1) * s.dilation[1]
+    return s.pad[1] > 0 or (s.out[1] - 1) * s.stride[1] - s.pad[1] + reach >= s.size[1]
+
+
 DSP, MVE = frozenset({"dsp"}), frozenset({"mve"})
-CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = ((DSP, dense_dsp), (DSP, conv_dsp), (DSP, conv_columns_dsp))
+CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
+    (DSP, dense_dsp),
+    (DSP, conv_dsp),
+    (DSP, partial(conv_narrow_dsp, 2)),
+    (DSP, partial(conv_narrow_dsp, 1)),
+)
