@@ -39,9 +39,12 @@ def sum_graph(s: Source, kind: str, x: Tensor, w: Tensor, channels: int, terms: 
     return single(s, kind, [x, w, *bias], sum_result(s, x, w, terms), clamp=s.clamp(), **attrs)
 
 
-def window(s: Source, most_pad: Callable[[int, int], int]) -> tuple[dict[str, Any], tuple[int, int], tuple[int, int]]:
+def window(
+    s: Source, most_pad: Callable[[int, int], int], taps: tuple[int, int] | None = None
+) -> tuple[dict[str, Any], tuple[int, int], tuple[int, int]]:
     """Stride, dilation and padding; the window; an image that is at least as large as the window, padded."""
-    taps, stride, dilation = s.pair(1, 4), s.pair(1, 3), s.pair(1, 3)
+    taps = s.pair(1, 4) if taps is None else taps
+    stride, dilation = s.pair(1, 3), s.pair(1, 3)
     most = [most_pad(n, d) for n, d in zip(taps, dilation, strict=True)]
     pad = tuple(s.between(0, most[i % 2]) for i in range(4))
     least = [(n - 1) * d + 1 - pad[i] - pad[i + 2] for i, (n, d) in enumerate(zip(taps, dilation, strict=True))]
@@ -68,8 +71,9 @@ def conv2d(s: Source) -> Graph:
 
 
 def depthwise_conv2d(s: Source) -> Graph:
-    attrs, taps, size = window(s, beyond)
-    channels, multiplier = s.between(1, 5), s.between(1, 3)
+    usual = s.pick(None, (3, 3), (5, 5))
+    attrs, taps, size = window(s, beyond, usual)
+    channels, multiplier = (s.pick(4, 8), 1) if usual else (s.between(1, 5), s.between(1, 3))
     x = s.tensor("x", (1, *size, channels), s.quant())
     w = s.weights("w", (1, *taps, channels * multiplier), 3)
     return sum_graph(s, "depthwise_conv2d", x, w, channels * multiplier, prod(taps), **attrs)

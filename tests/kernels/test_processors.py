@@ -5,13 +5,19 @@ Shapes, strides, paddings, channel remainders, zero points and multipliers are r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from edgebuild import ops
 from edgebuild.axes import elementwise
+from edgebuild.explore import features_of
 from edgebuild.ir import Graph
+from edgebuild.ops import sum_variants
+from edgebuild.ops.base import Form, Kernel
+from edgebuild.ops.sums import Sums
+from edgebuild.sections import kernel_of
 from edgebuild.target import load_target
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
 from tests.kernels.processor import run_on
@@ -20,6 +26,10 @@ from tests.ops.test_host import compare
 VECTORS = 2
 KINDS = {"conv2d": 40, "depthwise_conv2d": 40, "dense": 24, "avg_pool2d": 8, "add": 8, "softmax": 4}
 TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
+VARIANTS = [
+    ("mps2-an386", name)
+    for name in ("dsp two pixels", "dsp two narrow pixels", "dsp one pixel", "dsp taps", "dsp plane")
+]
 NEEDS = ("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 
 
@@ -44,6 +54,41 @@ def test_single_ops(target: str, tmp_path: Path) -> None:
 @pytest.mark.needs(*NEEDS)
 def test_the_smallest_processor(tmp_path: Path) -> None:
     check("microbit", [g for kind in KINDS for g in integer(kind, 4)], tmp_path)
+
+
+def preferring(variant: str) -> Callable[..., Kernel | None]:
+    """Instead of the choice by estimates: this variant wherever its conditions hold."""
+    ordinary = sum_variants.best
+
+    def best(
+        s: Sums, form: Form, stem: str, makers: Sequence[tuple[frozenset[str], sum_variants.Maker]]
+    ) -> Kernel | None:
+        made = [k for needs, make in makers if needs <= form.features and (k := make(s, form, stem)) is not None]
+        return next((k for k in made if k.variant == variant), None) or ordinary(s, form, stem, makers)
+
+    return best
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("tile", ["off", "rolling"])
+@pytest.mark.parametrize("target, variant", VARIANTS)
+def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that other variants better on these shapes; whole, and row by row as far as that saves memory."""
+    monkeypatch.setattr(sum_variants, "best", preferring(variant))
+    form = Form(features_of(load_target(target)))
+    graphs = [g for kind in ("conv2d", "depthwise_conv2d") for g in integer(kind, 250)] if tile == "off" else []
+    graphs += [
+        g
+        for g in examples(small_graphs(), 250)
+        if tile != "off" and "float32" not in {t.dtype for t in g.tensors.values()}
+    ]
+    graphs = [
+        g
+        for g in graphs
+        if any(kernel_of(op, g, form).variant == variant for op in g.ops if not ops.SPECS[op.kind].view)
+    ]
+    assert len(graphs) >= 8, f"{len(graphs)} examples"
+    check(target, graphs[:24], tmp_path, tile=tile)
 
 
 @pytest.mark.needs(*NEEDS)
