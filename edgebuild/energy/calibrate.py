@@ -5,10 +5,10 @@ fetched from RAM behind the bus and w wait states,
 
     cycles = I * cycles_per_instruction + F * (flash_line_cycles + w) + S * sram_line_cycles
 
-so all steps in all configurations make one linear system. Its rows are divided by the root of the cycles assumed before:
-small steps count less than large ones, and the modelled cycles of all measurements together are the measured ones. A
-current is the sheet's, times a factor and plus an offset, the same for all configurations. What the model
-then says is modelled still, from measured constants.
+so all steps in all configurations make one linear system. Its rows are divided by the root of the cycles assumed
+before: small steps count less than large ones, and the modelled cycles of all measurements together are the measured
+ones. A current is the sheet's, times a factor and plus an offset, the same for all configurations. What the model then
+says is modelled still, from measured constants.
 """
 
 from __future__ import annotations
