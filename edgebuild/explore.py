@@ -6,9 +6,11 @@ other. A *storage* is a run of bytes that a tensor and its views share; it is na
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from functools import cached_property
+from itertools import accumulate, pairwise
 
 from . import ops
 from .axes import elementwise
@@ -18,14 +20,20 @@ from .ir import Graph, Op, rename
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem, Schedule, Task, TaskGraph
-from .memory.schedule import schedule
+from .memory.schedule import EFFORT, schedule
+from .ops.base import PORTABLE
+from .pareto import Point, front
 from .replay import replay
 from .request import ModelRequest
 from .rolling import RollingGraph, rows_of
-from .sections import ALIGN, COUPLED, Cutter, Decoupled, Section, narrows, untiled
+from .sections import ALIGN, COUPLED, Cutter, Decoupled, Section, frugal, narrows, untiled
 from .target import Target
+from .tiling.critical import Piece
+from .tiling.search import Evaluated, Limits, Outcome, explore
 
-SCRATCH_LIMITS = (600, 256)  # bytes, tried where the least arena is asked for
+FUSED = ("fdt", "ffmt")
+LEAST_CODE, CODE_SHARE = 4096, 0.05  # what code of parts may take: bytes in any case, share of the constants
+EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Placed:
     view_of: str | None = None  # the tensor whose bytes these are
     overlaps: str | None = None  # the tensor whose bytes it grows into
     rows: int = 0  # of a ring; 0: the tensor is there whole
+    calls: tuple[int, int] | None = None  # of a ring: numbers of the first and last op of its run that find it in use
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Plan:
     name: str
     graph: Graph
     rolling: RollingGraph
+    cutter: Cutter  # which knows all other ways to cut the same order of ops
     target: Target
     request: ModelRequest
     steps: tuple[Section, ...]
@@ -58,22 +68,41 @@ class Plan:
     layout: Layout
     weights_memory: str
     untiled_bytes: int  # peak of the same ops run whole
-    scratch_limit: int | None = None  # of each kernel, where least RAM was asked for
     decoupled: Decoupled = field(default_factory=dict)
     clocks: ClockSchedule | None = None  # where least energy was asked for
+    fused: Outcome | None = None  # how ops were cut into parts
 
     @property
     def arena_bytes(self) -> int:
         return self.layout.height
 
     @property
+    def features(self) -> frozenset[str]:
+        return features_of(self.target, self.request)
+
+    @property
     def tiled(self) -> bool:
-        return any(s.rolled for s in self.steps)
+        return any(s.rolled for s in self.steps) or bool(self.fused and self.fused.tilings)
+
+    @property
+    def extra_macs(self) -> int:
+        """Multiply-accumulates that parts do again because they overlap."""
+        return self.fused.extra_macs if self.fused else 0
 
 
-def features_of(target: Target) -> frozenset[str]:
-    """What kernels may use: the instruction set and its extensions."""
-    return frozenset((target.core.isa, *target.core.features))
+    @cached_property
+    def trade_off(self) -> tuple[Point, ...]:
+        """All ways to run this order of ops that none betters in both memory and instructions, least memory first."""
+        return front(self.cutter)
+
+
+def features_of(target: Target, request: ModelRequest | None = None) -> frozenset[str]:
+    """What kernels may use, the instruction set and its extensions; and what they are to be (see Form)."""
+    core = (target.core.isa, *target.core.features)
+    if request is None:
+        return frozenset(core)
+    wishes = {request.optimize, *request.choices} - {"balanced"}
+    return frozenset((*((PORTABLE,) if request.portable else core), *wishes))
 
 
 def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED) -> Plan:
@@ -82,15 +111,11 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
     """
     graph = with_rows(graph) if request.stream_input else graph
-    rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
-    running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
-    tasks = task_graph(rolling, running)
-    order = schedule(tasks)
-    check_schedule(tasks, order)
-    cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target), decoupled=decoupled)
-    cutter = _frugal(cutter) if _least_ram(request) else cutter
-    whole = untiled(cutter)
-    peak = order.peak
+    fused = fuse(graph, target, request) if request.tile in FUSED else None
+    graph = fused.graph if fused is not None else graph
+    cutter, order = _scheduled(graph, target, request, decoupled)
+    rolling, whole = cutter.rolling, _whole(cutter, request)
+    peak = fused.peak if fused is not None else order.peak
     found, memories, failure = None, arena_memories(target, request), None
     for steps in _candidates(cutter, whole, memories, request):
         try:
@@ -109,6 +134,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
         name=request.name,
         graph=graph,
         rolling=rolling,
+        cutter=cutter,
         target=target,
         request=request,
         steps=steps,
@@ -118,11 +144,48 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
         layout=placed,
         weights_memory=next(m.name for m in target.memories if "weights" in m.roles),
         untiled_bytes=peak,
-        scratch_limit=cutter.scratch_limit,
         decoupled=decoupled,
+        fused=fused,
     )
     replay(rolling, steps, places)
     return result
+
+
+def _scheduled(
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED
+) -> tuple[Cutter, Schedule]:
+    """The ops of a graph in an order of least memory."""
+    rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
+    running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
+    tasks = task_graph(rolling, running)
+    order = schedule(tasks, EFFORT_OF_PARTS if request.tile in FUSED else EFFORT)
+    check_schedule(tasks, order)
+    cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target, request), decoupled=decoupled)
+    return cutter, order
+
+
+def fuse(graph: Graph, target: Target, request: ModelRequest) -> Outcome:
+    """The graph with runs of ops cut into parts, as `--tile`, `--ram` and `--max-mac-overhead` ask."""
+
+    def evaluate(candidate: Graph) -> Evaluated:
+        cutter, _ = _scheduled(candidate, target, request)
+        steps = _whole(cutter, request)
+        _, placed, places = _place(cutter, steps, (Memory("arena"),), request)
+        sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
+        for step, section in enumerate(steps):
+            sizes |= section.inner
+            lives |= dict.fromkeys(section.inner, (step, step))
+        pieces = [Piece(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items()]
+        profile = cutter.profile(steps)
+        storage = cutter.rolling.storage
+        return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, tuple(pieces))
+
+    assert request.tile is not None
+    budget = int(ops.macs(graph) * request.max_mac_overhead / 100)
+    deadline = None if request.time_limit is None else time.monotonic() + request.time_limit
+    constants = sum(t.bytes for t in graph.tensors.values() if t.constant)
+    limits = Limits(budget, max(LEAST_CODE, round(constants * CODE_SHARE)), request.ram, deadline)
+    return explore(graph, evaluate, frozenset([request.tile]), limits)
 
 
 def with_rows(graph: Graph) -> Graph:
@@ -146,7 +209,7 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
         text = f"cannot stream: {len(graph.inputs)} inputs, the first has {rows} rows"
         hint = "--stream-input needs one input whose second dimension are the rows; NCHW files: transpose the input"
         raise fail(text, file=graph.file, hints=[hint])
-    if request.arena == "caller" or request.tile == "off":
+    if request.arena == "caller" or request.tile in ("off", *FUSED):
         raise fail("--stream-input needs --arena static and tiling", file=graph.file)
     return graph.inputs[0]
 
@@ -158,6 +221,16 @@ def storages(graph: Graph) -> dict[str, str]:
         if ops.SPECS[op.kind].view:
             root[op.outputs[0]] = root[op.inputs[0]]
     return root
+
+
+def view_starts(graph: Graph) -> dict[str, int]:
+    """Of every view that does not begin where its storage does: the bytes before it."""
+    found: dict[str, int] = {}
+    for op in graph.ops:
+        spec = ops.SPECS[op.kind]
+        if spec.view and (start := found.get(op.inputs[0], 0) + spec.start(op, graph)):
+            found[op.outputs[0]] = start
+    return found
 
 
 def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
@@ -195,24 +268,9 @@ def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
     return tuple(memories[:1] if request.arena == "caller" else memories)
 
 
-def _least_ram(request: ModelRequest) -> bool:
-    """The least arena is asked for, whatever it costs in calls."""
-    tiled = request.tile in ("rolling", "auto") or request.stream_input is not None
-    return request.ram is None and (tiled or (request.objective == "ram" and request.tile != "off"))
-
-
-def _frugal(cutter: Cutter) -> Cutter:
-    """The cutter with a limit for the scratch of kernels, where slower kernels save three percent of the peak."""
-    if not cutter.order:
-        return cutter
-    best, peak = cutter, max(cutter.profile(cutter.cut()))
-    for limit in SCRATCH_LIMITS:
-        if max(best.known_scratch.values(), default=0) > limit:
-            other = replace(cutter, scratch_limit=limit)
-            lower = max(other.profile(other.cut()))
-            if lower * 33 <= peak * 32:
-                best, peak = other, lower
-    return best
+def _whole(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
+    """Every op whole; with slower kernels if those save memory where parts of ops are to take the least."""
+    return frugal(cutter) if request.tile in FUSED and request.ram is None else untiled(cutter)
 
 
 def _candidates(
@@ -223,10 +281,7 @@ def _candidates(
     Tiling on: the fewest calls within `--ram` if that is given, else the least peak. Not said: so
     for objective ram; else the whole ops if they fit, and only then tiled within the memory.
     """
-    if request.tile in ("fdt", "ffmt"):
-        hints = ["use --tile rolling: it takes less memory and computes nothing twice"]
-        raise fail(f"option 'tile': '{request.tile}' is not available", hints=hints)
-    if request.tile == "off" or not cutter.order:
+    if request.tile in ("off", *FUSED) or not cutter.order:
         yield whole
         return
     wanted = request.tile is not None or request.objective == "ram" or request.stream_input is not None
@@ -256,14 +311,17 @@ def layout_problem(
 ) -> tuple[Problem, dict[str, tuple[str, int]]]:
     """Buffers with their lifetimes, and for every storage its buffer and the offset in it.
 
+    Time goes on by a unit for each op, also inside of a rolled run.
     Storages that overlap on purpose are one buffer whose extent changes over time: the operand,
     then both, then the result.
     """
-    life = cutter.steps_of(steps)
-    sizes = {**{n: cutter.sizes[n] for n in life if n in cutter.sizes}}
-    for step, section in enumerate(steps):
+    begins = list(accumulate((section.callers for section in steps), initial=0))
+    life = {n: (begins[first], begins[last + 1] - 1) for n, (first, last) in cutter.steps_of(steps).items()}
+    sizes = {n: cutter.sizes[n] for n in life if n in cutter.sizes}
+    for begin, section in zip(begins, steps, strict=False):
         for name, size in section.inner.items():
-            life[name], sizes[name] = (step, step), size
+            first, last = section.spans[name]
+            life[name], sizes[name] = (begin + first, begin + last), size
     group, shift = {n: n for n in life}, dict.fromkeys(life, 0)
     for section in steps:
         if (best := cutter.best_overlap(section)) is not None:
@@ -296,14 +354,14 @@ def _buffer(name: str, members: Mapping[str, tuple[int, int, int, int]]) -> Buff
 
 def _buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:
     """Every activation with its place and life, in the order of first use."""
-    graph, storage = cutter.graph, cutter.rolling.storage
+    graph, storage, starts = cutter.graph, cutter.rolling.storage, view_starts(cutter.graph)
     life, found = cutter.steps_of(steps), []
     over = {o.result: o.operand for s in steps if (o := cutter.best_overlap(s)) is not None}
     for step, section in enumerate(steps):
         if section.rolled is not None:
             for name, rows in section.rolled.rings.items():
                 size = section.inner[name]
-                found.append(Placed(name, size, places[name], step, step, rows=rows))
+                found.append(Placed(name, size, places[name], step, step, rows=rows, calls=section.spans[name]))
             for name, home in section.rolled.inside.items():
                 size, rows = graph.tensors[name].bytes // max(1, graph.tensors[name].shape[1]), 1
                 place = places[home]
@@ -315,7 +373,8 @@ def _buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Plac
         first, last = life[root]
         view = root if root != name else None
         size = graph.tensors[name].bytes
-        found.append(Placed(name, size, places[root], first, last, view, over.get(name)))
+        place = replace(places[root], offset=places[root].offset + starts.get(name, 0))
+        found.append(Placed(name, size, place, first, last, view, over.get(name)))
     return tuple(sorted(found, key=lambda b: (b.first, b.last)))
 
 

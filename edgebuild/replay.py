@@ -2,7 +2,7 @@
 
 Short and naive on purpose, and always run. It shares nothing with the planner but the order of
 calls: every call must find in memory exactly the rows that it reads, and may not write over a row
-that it is reading, unless the op goes element by element.
+that it is reading, unless the op goes element by element. A kernel's scratch spoils what lies there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .axes import elementwise
 from .ir import Op
 from .memory.problem import Place
 from .rolling import RollingGraph, row_bytes, rows_of
-from .sections import Section
+from .sections import Section, scratch_name
 
 Slice = tuple[str, slice]  # memory, bytes
 
@@ -51,6 +51,21 @@ class _Memory:
         memory, at = self.where(storage, row)
         self.bytes[memory][at] = self.owner(storage, row)
 
+    def scratch_owner(self, op: Op) -> int:
+        return -2 - self.numbers[op.outputs[0]]
+
+    def scratch(self, section: Section, op: Op) -> Slice | None:
+        """Where an op's kernel keeps what it works on."""
+        name = scratch_name(op.outputs[0])
+        if name not in section.inner:
+            return None
+        place = self.places[name]
+        return place.memory, slice(place.offset, place.offset + section.inner[name])
+
+    def holds_scratch(self, section: Section, op: Op) -> bool:
+        found = self.scratch(section, op)
+        return found is None or bool(np.all(self.bytes[found[0]][found[1]] == self.scratch_owner(op)))
+
     def holds(self, storage: str, row: int) -> bool:
         memory, at = self.where(storage, row)
         return bool(np.all(self.bytes[memory][at] == self.owner(storage, row)))
@@ -67,7 +82,7 @@ def replay(rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str,
             (op,) = section.ops
             reads = [(root, row) for root in section.reads for row in range(rows_of(rolling.graph, root))]
             writes = [(op.outputs[0], row) for row in range(rows_of(rolling.graph, op.outputs[0]))]
-            _call(memory, op, reads, writes, whole=True)
+            _call(memory, op, reads, writes, memory.scratch(section, op), whole=True)
             continue
         for event in section.rolled.events:
             reads = [(root, row) for root, first, past in event.reads for row in range(first, past)]
@@ -75,7 +90,10 @@ def replay(rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str,
             if event.op == len(section.ops):
                 memory.write(name, first)
                 continue
-            _call(memory, section.ops[event.op], reads, [(name, row) for row in range(first, past)], whole=False)
+            op, writes = section.ops[event.op], [(name, row) for row in range(first, past)]
+            if rolling.modes[op.outputs[0]] == "reduce" and event.row and not memory.holds_scratch(section, op):
+                raise BrokenPlan(f"{op.name} finds its sums of row {event.row} spoilt")
+            _call(memory, op, reads, writes, memory.scratch(section, op), whole=False)
     for name in rolling.graph.outputs:
         root = rolling.storage[name]
         if not all(memory.holds(root, row) for row in range(rows_of(rolling.graph, root))):
@@ -88,7 +106,12 @@ def _write_whole(memory: _Memory, name: str) -> None:
 
 
 def _call(
-    memory: _Memory, op: Op, reads: Sequence[tuple[str, int]], writes: Sequence[tuple[str, int]], whole: bool
+    memory: _Memory,
+    op: Op,
+    reads: Sequence[tuple[str, int]],
+    writes: Sequence[tuple[str, int]],
+    scratch: Slice | None,
+    whole: bool,
 ) -> None:
     for name, row in reads:
         if not memory.holds(name, row):
@@ -98,11 +121,20 @@ def _call(
     for name, row in writes:
         target, at = memory.where(name, row)
         for other, other_row, source, there in sources:
-            clash = source == target and at.start < there.stop and there.start < at.stop
+            clash = _meet((target, at), (source, there))
             if clash and not (other in in_place and (whole or at.start <= there.start)):
                 raise BrokenPlan(f"{op.name} writes row {row} of {name} over row {other_row} of {other} that it reads")
+    for name, row in (*reads, *writes) if scratch is not None else ():
+        if _meet(memory.where(name, row), scratch):
+            raise BrokenPlan(f"the scratch of {op.name} lies over row {row} of {name} that it reads or writes")
+    if scratch is not None:
+        memory.bytes[scratch[0]][scratch[1]] = memory.scratch_owner(op)
     for name, row in writes:
         memory.write(name, row)
+
+
+def _meet(one: Slice, other: Slice | None) -> bool:
+    return other is not None and one[0] == other[0] and one[1].start < other[1].stop and other[1].start < one[1].stop
 
 
 def _in_place(rolling: RollingGraph, op: Op) -> set[str]:

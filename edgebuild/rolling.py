@@ -51,6 +51,39 @@ class Rolled:
     inside: Mapping[str, str]
     results: tuple[str, ...]  # storages that are wanted outside, whole
     operands: tuple[str, ...]  # storages from outside
+    reductions: frozenset[int]  # numbers of the ops that take up one row a call
+
+    @cached_property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """For every ring the numbers of the first and the last op during whose calls it holds rows still wanted.
+
+        Rings whose spans do not meet may lie in the same place.
+        """
+        numbers = [event.op for event in self.events]
+        written: dict[tuple[str, int], int] = {}
+        until: dict[tuple[str, int], int] = {}
+        for at, event in enumerate(self.events):
+            for name, first, past in (*event.reads, *([event.writes] if event.writes else [])):
+                home = self.inside.get(name, name)
+                if home in self.rings:
+                    for row in range(first, past):
+                        written.setdefault((name, row), at)
+                        until[name, row] = at
+        most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
+        for (name, row), at in written.items():
+            home = self.inside.get(name, name)
+            low, high = found.get(home, (most[1], most[0]))
+            if (low, high) != most:
+                during = numbers[at : until[name, row] + 1]
+                found[home] = (min(low, *during), max(high, *during))
+        return found
+
+    def span_of_calls(self, number: int) -> tuple[int, int]:
+        """The numbers of the first and the last op that are called from the first to the last call of this one."""
+        numbers = [event.op for event in self.events]
+        last = len(numbers) - numbers[::-1].index(number)
+        during = numbers[numbers.index(number) : last]
+        return min(during), max(during)
 
     def shift(self, graph: Graph, operand: str, result: str) -> int:
         """The least distance in bytes by which `operand` must start above `result` so that they may overlap.
@@ -183,7 +216,8 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
     operands = dict.fromkeys(root for op in run for _, root, _ in rolling.needs[op.outputs[0]] if root not in index)
     inside = _inside(rolling, run, rings)
     kept = {name: rows for name, rows in rings.items() if name not in inside}
-    return Rolled(tuple(run), tuple(events), kept, inside, results, tuple(operands))
+    reductions = frozenset(i for i, op in enumerate(run) if rolling.modes[op.outputs[0]] == "reduce")
+    return Rolled(tuple(run), tuple(events), kept, inside, results, tuple(operands), reductions)
 
 
 def _inside(rolling: RollingGraph, run: Sequence[Op], rings: Mapping[str, int]) -> dict[str, str]:

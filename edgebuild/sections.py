@@ -1,14 +1,19 @@
 """Cut an order of ops into sections: ops that run whole, and runs that are rolled.
 
 Sections are intervals of the order, so the best cut is a path: the least of the largest memory that
-any section takes, and among all cuts within that (or within a given limit) the one with the fewest
-calls. Both are found exactly, by dynamic programming over all intervals.
+any section takes, and among all cuts within a limit the one with the fewest instructions. Both are
+found exactly, by dynamic programming over all intervals.
+
+While an op of a rolled run is called, not all of the run's rings hold rows that are still wanted, and
+only that op's scratch is in use. So what a run takes is the most that any of its ops finds in use, and
+an op may have the fastest kernel whose scratch fits beside that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
@@ -18,11 +23,14 @@ from .axes import elementwise
 from .errors import fail
 from .ir import ITEM_BYTES, Graph, Op
 from .ops.base import Form, Kernel
-from .rolling import Rolled, RollingGraph, roll, row_bytes, rows_of
+from .rolling import Rolled, RollingGraph, calls, roll, row_bytes, rows_of
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
+CALL = 40  # instructions of a call beside those of the kernel's estimate
+PORTABLE = 8  # instructions per multiply-accumulate, or per element, of kernels in plain C that state none
+SPARE = 27  # the part of the least peak that may be spent on faster kernels
 ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 
 
@@ -43,8 +51,11 @@ class Section:
     rolled: Rolled | None
     reads: tuple[str, ...]  # storages
     results: tuple[str, ...]
+    forms: tuple[Form, ...]  # of the ops' kernels
     inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
+    spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
     overlaps: tuple[Overlap, ...]
+    instructions: float  # estimated
 
     @property
     def name(self) -> str:
@@ -54,6 +65,34 @@ class Section:
     def calls(self) -> int:
         return len(self.rolled.events) if self.rolled else 1
 
+    @property
+    def names(self) -> list[str]:
+        return [op.outputs[0] for op in self.ops]
+
+    @property
+    def calls_of(self) -> list[int]:
+        """How often each op is called."""
+        counted = Counter(event.op for event in self.rolled.events) if self.rolled else {0: 1}
+        return [counted[number] for number in range(len(self.ops))]
+
+    @property
+    def callers(self) -> int:
+        """How many numbers `spans` may name: the ops, and behind them the application that brings rows."""
+        return len(self.ops) + any(last >= len(self.ops) for _, last in self.spans.values())
+
+    @cached_property
+    def in_use(self) -> list[int]:
+        """Bytes of `inner` in use during the calls of each op."""
+        return [
+            sum(size for name, size in self.inner.items() if self.spans[name][0] <= number <= self.spans[name][1])
+            for number in range(self.callers)
+        ]
+
+
+def little_more(peak: int) -> int:
+    """The bytes that faster kernels may take where the least peak is asked for."""
+    return peak + peak // SPARE
+
 
 def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
@@ -61,11 +100,6 @@ def aligned(size: int) -> int:
 
 def scratch_name(output: str) -> str:
     return f"{output} (scratch)"
-
-
-def shared_scratch(run: Sequence[Op]) -> str:
-    """The scratch that the calls of a rolled run use one after the other."""
-    return f"{run[0].outputs[0]} (scratch of rows)"
 
 
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -78,28 +112,37 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     return next((k for k in kernel.others if f"{wanted}={k.variant}" in form.features), kernel)
 
 
+def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
+    """What layers of equal shape have in common, for choices of variants."""
+    return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
 
-def whole_form(
-    op: Op, features: frozenset[str], scratch_limit: int | None = None, decoupled: Decoupled = COUPLED
-) -> Form:
+
+def whole_form(op: Op, features: frozenset[str], decoupled: Decoupled = COUPLED) -> Form:
     """The form of the kernel of an op that runs whole."""
     granularity, lfo = decoupled.get(op.outputs[0], (0, False))
-    return Form(features, scratch_limit=scratch_limit, granularity=granularity, lfo=lfo)
+    return Form(features, granularity=granularity, lfo=lfo)
 
 
-def row_form(
-    rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str], scratch_limit: int | None = None
-) -> Form:
+def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str]) -> Form:
     """The form of the kernel that an op of a rolled run needs."""
     roots = [root for _, root, _ in rolling.needs[op.outputs[0]]]
     rings = [rolled.rings.get(rolled.inside.get(root, root), 0) for root in roots]
     kept = tuple(0 if n >= rows_of(rolling.graph, root) else n for n, root in zip(rings, roots, strict=True))
-    return Form(features, kept, rows_of(rolling.graph, roots[0]), scratch_limit)
+    return Form(features, kept, rows_of(rolling.graph, roots[0]))
 
 
 def narrows(graph: Graph, x: str, y: str) -> bool:
     """Elements do not grow, so writing result i never reaches operand i + 1."""
     return ITEM_BYTES[graph.tensors[y].dtype] <= ITEM_BYTES[graph.tensors[x].dtype]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kernel that an op may have."""
+
+    form: Form
+    scratch: int  # bytes, aligned
+    instructions: float  # of a call
 
 
 @dataclass(frozen=True)
@@ -109,12 +152,8 @@ class Cutter:
     rolling: RollingGraph
     order: tuple[Op, ...]  # without views
     features: frozenset[str]
-    scratch_limit: int | None = None  # of each kernel, bytes
     decoupled: Decoupled = field(default_factory=dict)
 
-def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
-    """What layers of equal shape have in common, for choices of variants."""
-    return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
     @property
     def graph(self) -> Graph:
         return self.rolling.graph
@@ -139,11 +178,10 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
         return {name: (first, end if name in keep else last) for name, (first, last) in found.items()}
 
     def whole(self, at: int) -> Section:
-        """The op at this position as it is."""
+        """The op at this position as it is, with its fastest kernel."""
         op = self.order[at]
         relation, y, storage = ops.nest(op, self.graph), op.outputs[0], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        scratch = self.scratch(op, whole_form(op, self.features, self.scratch_limit, self.decoupled))
         overlaps = tuple(
             Overlap(storage[n], y, 0)
             for position, n in enumerate(op.inputs)
@@ -152,25 +190,53 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
             and elementwise(relation, position)
             and narrows(self.graph, n, y)
         )
-        inner = {scratch_name(y): aligned(scratch)} if scratch else {}
-        return Section((op,), None, reads, (y,), inner, overlaps)
+        return _with_kernels(Section((op,), None, reads, (y,), (), {}, {}, overlaps, 0), [self.choices(op)[0]])
 
     def rolled(self, start: int, stop: int) -> Section | None:
-        """The ops of an interval run row by row."""
+        """The ops of an interval run row by row, with the kernels that ask for the least scratch."""
         found = roll(self.rolling, self.order[start:stop])
         if found is None:
             return None
-        inner = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
-        shared = 0  # sums of a reduction stay from call to call, all other scratch is free after each
-        for op in found.ops:
-            scratch = self.scratch(op, row_form(self.rolling, found, op, self.features, self.scratch_limit))
-            if self.rolling.modes[op.outputs[0]] == "reduce":
-                inner[scratch_name(op.outputs[0])] = aligned(scratch)
-            else:
-                shared = max(shared, aligned(scratch))
-        if shared:
-            inner[shared_scratch(found.ops)] = shared
-        return Section(found.ops, found, found.operands, found.results, inner, self._overlaps(found, stop))
+        rings = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
+        overlaps = self._overlaps(found, stop)
+        plain = Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps, 0)
+        return _with_kernels(plain, [self.choices(op, found)[-1] for op in found.ops])
+
+    def choices(self, op: Op, rolled: Rolled | None = None) -> tuple[Choice, ...]:
+        """The kernels for an op, fastest first; each later one asks for less scratch."""
+        whole = whole_form(op, self.features, self.decoupled)
+        form = row_form(self.rolling, rolled, op, self.features) if rolled is not None else whole
+        key = (op.outputs[0], form)
+        if key not in self.known:
+            found: list[Choice] = []
+            stated = float(PORTABLE * max(ops.nest(op, self.graph).mac_count, self.graph.result(op).elements))
+            stated = stated / calls(self.rolling, op) if rolled is not None else stated
+            kernel, limit = kernel_of(op, self.graph, form), None
+            while not found or aligned(kernel.scratch) < found[-1].scratch:
+                form = replace(form, scratch_limit=limit)
+                found.append(Choice(form, aligned(kernel.scratch), (kernel.estimate or stated) + CALL))
+                limit = aligned(kernel.scratch) - 1
+                kernel = kernel_of(op, self.graph, replace(form, scratch_limit=limit)) if kernel.scratch else kernel
+            self.known[key] = tuple(found)
+        return self.known[key]
+
+    @cached_property
+    def known(self) -> dict[tuple[str, Form], tuple[Choice, ...]]:
+        return {}
+
+    def fastest(self, section: Section, start: int, bound: int) -> Section | None:
+        """The section with the fastest kernels whose scratch is within a bound of the live bytes; None: it is not."""
+        if self.live(section, start) > bound:
+            return None
+        chosen = []
+        for number, op in enumerate(section.ops):
+            name = scratch_name(op.outputs[0])
+            low, high = section.spans.get(name, (number, number))
+            others = max(section.in_use[low : high + 1]) - section.inner.get(name, 0)
+            room = bound - self.around(section, start) - others
+            choices = self.choices(op, section.rolled)
+            chosen.append(next((c for c in choices if c.scratch <= room), choices[-1]))
+        return _with_kernels(section, chosen)
 
     def _overlaps(self, found: Rolled, stop: int) -> tuple[Overlap, ...]:
         """The overlap of a dying operand and a result that saves most; those that could save more were looked at."""
@@ -184,17 +250,6 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
             best = overlap if best is None or self.saving(overlap) > self.saving(best) else best
         return () if best is None else (best,)
 
-    def scratch(self, op: Op, form: Form) -> int:
-        """Bytes of working memory that the op's kernel asks for in this form."""
-        key = (op.outputs[0], form)
-        if key not in self.known_scratch:
-            self.known_scratch[key] = kernel_of(op, self.graph, form).scratch
-        return self.known_scratch[key]
-
-    @cached_property
-    def known_scratch(self) -> dict[tuple[str, Form], int]:
-        return {}
-
     def least(self, start: int, stop: int) -> int:
         """A bound of what any section of this interval takes: what is there before and after, best overlap and all."""
         inside = {op.outputs[0] for op in self.order[start:stop]}
@@ -203,12 +258,16 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
         dying = [self.sizes[n] for n, last in before.items() if last < stop]
         return sum(self.sizes[n] for n in before) + sum(results) - min(max(results, default=0), max(dying, default=0))
 
-    def live(self, section: Section, start: int) -> int:
-        """Bytes live while a section that starts at this position runs, with its best overlap."""
+    def around(self, section: Section, start: int) -> int:
+        """Bytes live between sections while one that starts at this position runs, with its best overlap."""
         resident = sum(self.sizes[n] for n, (first, last) in self.life.items() if first < start <= last)
-        total = resident + sum(self.sizes[n] for n in section.results) + sum(section.inner.values())
         best = self.best_overlap(section)
-        return total - (self.saving(best) if best is not None else 0)
+        saved = self.saving(best) if best is not None else 0
+        return resident + sum(self.sizes[n] for n in section.results) - saved
+
+    def live(self, section: Section, start: int) -> int:
+        """Most bytes live while a section that starts at this position runs."""
+        return self.around(section, start) + max(section.in_use)
 
     def profile(self, sections: Sequence[Section]) -> tuple[int, ...]:
         """Bytes live in each of the sections of a cut."""
@@ -237,50 +296,79 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
         return max(0, operand + result - max(o.distance + operand, result))
 
     @cached_property
-    def intervals(self) -> dict[tuple[int, int], tuple[int, Section]]:
-        """For every interval the section of least memory, and that memory."""
-        found = {}
+    def intervals(self) -> list[tuple[int, int, int, Section]]:
+        """All sections that may be of use, with the least scratch: first position, one past the last, live bytes."""
+        found = []
         wholes = untiled(self)
         # No cut is of use that takes more than all ops whole; a streamed input has no such cut.
         enough = max(self.profile(wholes)) if self.rolling.streamed is None else sum(self.sizes.values())
         for start, whole in enumerate(wholes):
             if self.rolling.streamed not in whole.reads:
-                found[start, start + 1] = (self.live(whole, start), whole)
+                least = _with_kernels(whole, [self.choices(whole.ops[0])[-1]])
+                found.append((start, start + 1, self.live(least, start), least))
             for stop in range(start + 1, len(self.order) + 1):
                 if self.least(start, stop) > enough:
                     continue
                 section = self.rolled(start, stop)
-                if section is None or self.rolling.streamed in section.reads:
-                    continue
-                cost = self.live(section, start)
-                if (start, stop) not in found or cost < found[start, stop][0]:
-                    found[start, stop] = (cost, section)
+                if section is not None and self.rolling.streamed not in section.reads:
+                    found.append((start, stop, self.live(section, start), section))
         return found
 
-    def cut(self, limit: int | None = None) -> tuple[Section, ...]:
-        """Sections of least peak, or with the fewest calls whose peak is at most `limit` if there are such."""
-        least = self._best(lambda cost, section, before: max(before, cost), 0)[0]
-        bound = max(limit or 0, least)
-        return self._best(lambda cost, section, before: before + section.calls if cost <= bound else None, 0)[1]
-
-    def _best(self, join: Callable[[int, Section, int], int | None], zero: int) -> tuple[int, tuple[Section, ...]]:
-        """The path over the intervals with the least value of `join`; later ties keep the first found."""
-        best: list[tuple[int, tuple[Section, ...]] | None] = [(zero, ())] + [None] * len(self.order)
-        for (start, stop), (cost, section) in sorted(self.intervals.items(), key=lambda item: item[0]):
-            before = best[start]
-            value = join(cost, section, before[0]) if before is not None else None
-            if before is not None and value is not None and (best[stop] is None or value < best[stop][0]):  # type: ignore[index]
-                best[stop] = (value, (*before[1], section))
-        found = best[-1]
-        if found is None:
+    @cached_property
+    def least_peak(self) -> int:
+        """The least of the largest live bytes that any cut takes."""
+        best: dict[int, int] = {0: 0}
+        for start, stop, live, _ in self.intervals:
+            if start in best:
+                peak = max(best[start], live)
+                best[stop] = min(best.get(stop, peak), peak)
+        if len(self.order) not in best:
             raise fail(
                 f"input '{self.rolling.streamed}' cannot be streamed: an op needs it whole",
                 file=self.graph.file,
                 hints=["leave --stream-input out"],
             )
-        return found
+        return best[len(self.order)]
+
+    def cut(self, limit: int | None = None) -> tuple[Section, ...]:
+        """The sections with the fewest instructions whose peak is at most `limit`, or little above the least peak."""
+        bound = max(limit or 0, little_more(self.least_peak))
+        best: dict[int, tuple[float, tuple[Section, ...]]] = {0: (0, ())}
+        for start, stop, live, least in self.intervals:
+            section = self.fastest(least, start, bound) if live <= bound and start in best else None
+            if section is not None:
+                instructions, before = best[start]
+                instructions += section.instructions
+                if stop not in best or instructions < best[stop][0]:
+                    best[stop] = (instructions, (*before, section))
+        return best[len(self.order)][1]
+
+
+def _with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
+    """The section with these kernels, and their scratch.
+
+    Sums of a reduction stay from its first call to its last, all other scratch is free after each call.
+    """
+    inner = {name: size for name, size in section.inner.items() if name not in map(scratch_name, section.names)}
+    spans, calls = {name: section.spans[name] for name in inner}, section.calls_of
+    for number, (op, choice) in enumerate(zip(section.ops, chosen, strict=True)):
+        if choice.scratch:
+            name = scratch_name(op.outputs[0])
+            inner[name] = choice.scratch
+            reduces = section.rolled is not None and number in section.rolled.reductions
+            spans[name] = section.rolled.span_of_calls(number) if section.rolled and reduces else (number, number)
+    instructions = sum(n * choice.instructions for n, choice in zip(calls, chosen, strict=True))
+    forms = tuple(choice.form for choice in chosen)
+    return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions)
 
 
 def untiled(cutter: Cutter) -> tuple[Section, ...]:
-    """Every op whole."""
+    """Every op whole, with its fastest kernel."""
     return tuple(cutter.whole(at) for at in range(len(cutter.order)))
+
+
+def frugal(cutter: Cutter) -> tuple[Section, ...]:
+    """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
+    least = [_with_kernels(s, [cutter.choices(s.ops[0])[-1]]) for s in untiled(cutter)]
+    bound = little_more(max(cutter.profile(least), default=0))
+    return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))

@@ -30,11 +30,13 @@ def picture(plan: Plan, scale_bytes: int | None = None) -> str:
     `scale_bytes`: what the full height stands for; by default the arena.
     """
     full = max(scale_bytes or plan.arena_bytes, 1)
-    edges = list(accumulate((len(s.ops) for s in plan.steps), initial=0))
+    edges = list(accumulate((s.callers for s in plan.steps), initial=0))
     across, up = (WIDTH - MARGIN - 8) / max(edges[-1], 1), (HEIGHT - 40) / full
     boxes = []
     for number, b in enumerate(b for b in plan.buffers if b.view_of is None and not (b.rows and b.overlaps)):
-        x, right = MARGIN + edges[b.first] * across, MARGIN + edges[b.last + 1] * across
+        within = b.calls or (0, plan.steps[b.last].callers - 1)
+        first, past = edges[b.first] + within[0], edges[b.last] + within[1] + 1
+        x, right = MARGIN + first * across, MARGIN + past * across
         height = b.bytes * up
         label = shape_text(plan.graph.tensors[b.tensor]) + (f", {b.rows} rows" if b.rows else "")
         fits = height >= 11 and len(label) * LABEL * 0.8 < right - x

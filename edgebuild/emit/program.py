@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-from ..explore import Plan, features_of
+from ..explore import Plan, view_starts
 from ..ir import Op, Tensor
 from ..ops.base import C_TYPES, Kernel
 from ..rolling import Rolled, row_bytes
-from ..sections import Section, kernel_of, row_form, scratch_name, shared_scratch, whole_form
+from ..sections import Section, kernel_of, scratch_name
 from .environment import environment
 from .names import at_macro, comment, literal, offset_names, shape_text
 from .share import Letter, shared
@@ -93,10 +93,10 @@ def program(plan: Plan) -> Program:
 
 
 def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
-    features = features_of(plan.target)
-    if section.rolled is None:
-        (op,) = section.ops
-        form = whole_form(op, features, plan.scratch_limit, plan.decoupled)
+    kernels = [kernel_of(op, plan.graph, form) for op, form in zip(section.ops, section.forms, strict=True)]
+    return [Use(step, op, kernel, section.rolled) for op, kernel in zip(section.ops, kernels, strict=True)]
+
+
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
     """The uses with kernels that share C functions, as far as that was asked for."""
     kinds = [tuple(_parameters(plan, use)) for use in uses]
@@ -107,12 +107,6 @@ def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
         SHARED_FROM[plan.request.optimize],
     )
     return [replace(use, kernel=kernel) for use, kernel in zip(uses, kernels, strict=True)]
-
-
-        return [Use(step, op, kernel_of(op, plan.graph, form), None)]
-    forms = [row_form(plan.rolling, section.rolled, op, features, plan.scratch_limit) for op in section.ops]
-    kernels = [kernel_of(op, plan.graph, form) for op, form in zip(section.ops, forms, strict=True)]
-    return [Use(step, op, kernel, section.rolled) for op, kernel in zip(section.ops, kernels, strict=True)]
 
 
 def _activations(plan: Plan, op: Op) -> list[Tensor]:
@@ -168,7 +162,7 @@ def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> str:
         "y_item": C_TYPES[y.dtype],
         "acc": "float" if y.dtype == "float32" else "int32_t",
     }
-    return environment().get_template(use.kernel.template).render(**view).strip() + "\n"
+    return environment().get_template(kernel.template).render(**view).strip() + "\n"
 
 
 def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
@@ -231,8 +225,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     scalars = [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
     groups = [places, constants, scalars]
     if kernel.scratch:
-        own = scratch_name(y.name)
-        place = plan.places[own if own in plan.places else shared_scratch(use.rolled.ops if use.rolled else ())]
+        place = plan.places[scratch_name(y.name)]
         groups.append([f"{at_macro(plan, place.memory)}(int8_t, {place.offset})"])
     words = [", ".join(group) for group in groups if group]
     lines = [word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words)]
@@ -245,7 +238,8 @@ def address(plan: Plan, t: Tensor) -> str:
     root = plan.rolling.storage[t.name]
     home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
     macro = at_macro(plan, plan.places[home].memory)
-    return f"{macro}({C_TYPES[t.dtype]}, {offset_names(plan)[root]})"
+    start = view_starts(plan.graph).get(t.name, 0)
+    return f"{macro}({C_TYPES[t.dtype]}, {offset_names(plan)[root]}{f' + {start}' if start else ''})"
 
 
 def _row_offset(plan: Plan, rolled: Rolled, y: Tensor) -> str:

@@ -12,6 +12,7 @@ from ..ir import Tensor
 from ..rolling import rows_of
 from .names import access_functions
 from .storage import HEADER, Weights
+from .trade import trade_rows
 
 SCHEMA = 1
 
@@ -34,7 +35,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
         "rom": {"weights_bytes": len(weights.blob), "header_bytes": HEADER, "memory": plan.weights_memory},
-        "macs": {"model": macs + graph.removed_macs, "generated": macs},
+        "macs": {"model": macs + graph.removed_macs - plan.extra_macs, "generated": macs},
         "constant_channels": {
             "macs": graph.removed_macs,
             "tensors": [{"name": r.tensor, "removed": r.channels, "channels": r.total} for r in graph.removed],
@@ -52,17 +53,17 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "bound_bytes": plan.layout.bound,
             "buffers": _buffers(plan),
         },
-        "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.rolled],
+        "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.rolled] + _fused(plan),
         "needs_libm": False,
         "stream_rows": rows_of(graph, graph.inputs[0]) if plan.rolling.streamed else 0,
     }
-    return json.dumps(data, indent=1, sort_keys=True) + "\n"
     if plan.tiled:
         data["trade_off"] = trade_rows(plan)
     if plan.clocks is not None:
         clocks = plan.clocks
         data["energy"] = section(clocks.problem, clocks.selection)
         data["energy"] |= {"hse_hz": clocks.clocks.hse_hz, "iso_latency": [iso_latency(c) for c in clocks.comparisons]}
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
 def _step(plan: Plan, step: int) -> dict[str, Any]:
@@ -93,6 +94,18 @@ def _tiling(plan: Plan, step: int) -> dict[str, Any]:
     }
 
 
+def _fused(plan: Plan) -> list[dict[str, Any]]:
+    """Paths whose ops are cut into parts."""
+    found = []
+    for choice in plan.fused.tilings if plan.fused else ():
+        assert choice.tiling is not None
+        path = choice.tiling.path
+        row: dict[str, Any] = {"kind": path.method, "ops": [op.name for op in path.ops]}
+        row |= {"parts": choice.tiling.parts, "saved_bytes": choice.saved, "extra_macs": choice.extra_macs}
+        found.append(row)
+    return found
+
+
 def _buffers(plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for b in plan.buffers:
@@ -102,6 +115,7 @@ def _buffers(plan: Plan) -> list[dict[str, Any]]:
         row |= {"view_of": b.view_of} if b.view_of else {}
         row |= {"overlaps": b.overlaps} if b.overlaps else {}
         row |= {"rows": b.rows} if b.rows else {}
+        row |= {"calls": list(b.calls)} if b.calls else {}
         rows.append(row)
     return rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import ops
 from ..explore import Plan
 from .names import comment, shape_text
+from .trade import trade_words
 
 
 def steps(plan: Plan) -> str:
@@ -24,14 +25,36 @@ def tiling_words(plan: Plan) -> str:
     for step, section in enumerate(plan.steps):
         if section.rolled is not None:
             first, last = comment(section.ops[0].name), comment(section.ops[-1].name)
-            held = sum(section.inner.values())
+            held = max(section.in_use)
             lines.append(
                 f"  step {step}: {len(section.ops)} ops from '{first}' to '{last}' row by row: {section.calls} calls,"
-                f" {held} B of rings and sums, nothing computed twice"
+                f" {held} B of rings, sums and scratch, nothing computed twice"
             )
-    if not plan.tiled:
+    lines += _fused(plan)
+    if not plan.tiled and plan.fused is None:
         lines.append("  nothing is tiled: no run of ops takes less memory row by row than its ops take whole")
-    return "\n".join([*lines, *_limit(plan)]) + "\n"
+    return "\n".join([*lines, *_limit(plan), *trade_words(plan)]) + "\n"
+
+
+def _fused(plan: Plan) -> list[str]:
+    """The paths that are cut into parts, and why the search ended."""
+    if plan.fused is None:
+        return []
+    lines = []
+    for choice in plan.fused.tilings:
+        assert choice.tiling is not None
+        path, counts = choice.tiling.path, "x".join(map(str, choice.tiling.counts))
+        along = {"fdt": "channels", "ffmt": "rows or columns", "both": "rows or columns, and channels"}[path.method]
+        end = "their sums added up" if path.fan_in else "put together"
+        twice = f"{choice.extra_macs} MACs done twice" if choice.extra_macs > 0 else "nothing computed twice"
+        lines.append(
+            f"  {len(path.ops)} ops from '{comment(path.ops[0].name)}' to '{comment(path.ops[-1].name)}'"
+            f" in {counts} parts along {along}, {end}: {choice.saved} B less between them, {twice}"
+        )
+    limit = f"at most {plan.request.max_mac_overhead:g} % of the MACs twice"
+    none = "" if lines else "  nothing is tiled: "
+    why = f"no path of {plan.fused.estimated} looked at takes less memory with {limit}"
+    return [*lines, f"{none or '  '}{why}{'' if none else ' than these'}"]
 
 
 def _limit(plan: Plan) -> list[str]:
