@@ -18,7 +18,7 @@ from onnx import helper
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.ir import Quant
-from tests.fail import drivers  # noqa: F401  (its cases register themselves)
+from tests.fail import clocks, drivers  # noqa: F401  (their cases register themselves)
 from tests.fail.registry import CASES, case
 from tests.graphs import Tiny, tiny_tflite
 from tests.graphs.onnx_models import OnnxFile
