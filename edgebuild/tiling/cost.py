@@ -21,6 +21,7 @@ from .paths import GRIDS, MOST_PARTS, Network, Path, needed
 
 Range = tuple[int, int]
 ALIGN = 4  # bytes of every buffer
+CALL, KERNEL = 40, 300  # bytes of code, on a Cortex-M4 more or less
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class Cost:
 
     bytes: int
     extra_macs: int
+    code: int  # bytes of calls and of kernels for the several sizes of parts, more or less
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Estimate:
     @cached_property
     def cost(self) -> Cost:
         path, macs, most = self.tiling.path, 0, 0
-        before = 0
+        before, code = 0, CALL * self.tiling.parts
         for i, op in enumerate(path.ops):
             nest = self.network.nest(op)
             share = 1.0
@@ -146,6 +148,7 @@ class Estimate:
             if ops.SPECS[op.kind].view:
                 most = max(most, before + slices)
                 continue
+            code += CALL * (self.tiling.parts * (2 if slices else 1) - 1) + KERNEL * (self._sizes(i) - 1)
             if path.fan_in and i == len(path.ops) - 1:
                 most = max(most, before + slices)
                 break
@@ -154,7 +157,7 @@ class Estimate:
             in_place = position >= 0 and elementwise(nest, position)
             most = max(most, slices + (max(before, made) if in_place else before + made))
             before = made
-        return Cost(max(most, before) + self._result, macs)
+        return Cost(max(most, before) + self._result, macs, code)
 
     @property
     def saved(self) -> int:
@@ -168,6 +171,15 @@ class Estimate:
         """The whole result, or its sums in 4 bytes each."""
         y = self.network.graph.result(self.tiling.path.ops[-1])
         return aligned(y.elements * 4 if self.tiling.path.fan_in else y.bytes)
+
+    def _sizes(self, i: int) -> int:
+        """How many kinds of parts of op `i` there are: by their size, and by that of what they read."""
+        read = self.cuts.ranges[i - 1] if i > 0 else self.cuts.ranges[i]
+        kinds = [
+            {(b - a, d - c, c == min(there)[0], d == max(there)[1]) for (a, b), (c, d) in zip(made, there, strict=True)}
+            for made, there in zip(self.cuts.ranges[i], read, strict=True)
+        ]
+        return prod(map(len, kinds))
 
     def _largest(self, i: int) -> dict[str, Range]:
         """The longest range of op `i` along each axis."""

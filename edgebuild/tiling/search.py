@@ -7,9 +7,10 @@ Only what is chosen is scheduled and laid out. This is repeated on the tiled gra
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..ir import Graph, Op
 from .cost import Estimate, Tiling, counts, cuts
@@ -17,6 +18,7 @@ from .critical import Piece, critical
 from .paths import Network, paths
 from .transform import tiled
 
+UNLIMITED = 1 << 40
 TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
 
 
@@ -40,9 +42,13 @@ Evaluate = Callable[[Graph], Evaluated]
 
 @dataclass(frozen=True)
 class Limits:
-    """What is asked for: `ram` bytes if that is enough, at most `extra_macs`, an end of the search (monotonic)."""
+    """What is asked for: `ram` bytes if that is enough, at most `extra_macs`, an end of the search (monotonic).
+
+    `code` are bytes of flash that calls and kernels of parts may take, unless less would not do for `ram`.
+    """
 
     extra_macs: int
+    code: int
     ram: int | None = None
     deadline: float | None = None
 
@@ -60,13 +66,13 @@ class Choice:
     bytes: int
     extra_macs: int = 0
     tiling: Tiling | None = None
+    code: int = 0  # bytes of flash, more or less
     saved: int = 0  # bytes by which the tensors between the ops become smaller
 
     @property
     def weight(self) -> tuple[int, int, int]:
-        """What to keep small, once the bytes do: work done twice, parts, ops that are cut."""
-        parts = self.tiling.parts if self.tiling else 0
-        return self.extra_macs, parts, self.stop - self.start if self.tiling else 0
+        """What to keep small, once the bytes do: work done twice, code, ops that are cut."""
+        return max(0, self.extra_macs), self.code, self.stop - self.start if self.tiling else 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,11 @@ class _Search:
         """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
         base, network = self.best, Network(self.best.graph)
         self.known = {}
-        budget = self.limits.extra_macs - self.spent
+        left = replace(
+            self.limits,
+            extra_macs=self.limits.extra_macs - self.spent,
+            code=self.limits.code - sum(c.code for c in self.tilings),
+        )
         choices = [Choice(i, i + 1, live) for i, live in enumerate(base.live)]
         looked_at: set[str] = set()
         wanted = [name for name in critical(base.pieces) if name in base.life]
@@ -126,23 +136,30 @@ class _Search:
             looked_at.update(wanted)
             for name in wanted:
                 choices += self.around(base, network, name)
-            level, plan = least(choices, len(base.order), budget)
+            level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
-        levels = sorted({c.bytes for c in choices})
-        found = False
-        first, _ = least(choices, len(base.order), budget)
-        if self.limits.ram is not None and first < self.limits.ram:
-            first = self.limits.ram
-            levels = sorted({*levels, first})
-        for level in [n for n in levels if n >= first][:TRIES]:
-            chosen = within(choices, len(base.order), level)
-            if chosen is None or sum(c.extra_macs for c in chosen) > budget or level >= base.arena or self.limits.over:
-                continue
-            found = self.try_out(base, chosen) or found
-            if found and (self.best.arena <= level or self.enough):
+        for chosen in itertools.islice(self.plans(choices, base, left), TRIES):
+            if self.limits.over:
                 break
-        return found
+            if self.try_out(base, chosen):
+                return True
+        return False
+
+    def plans(self, choices: Sequence[Choice], base: Evaluated, left: Limits) -> Iterator[tuple[Choice, ...]]:
+        """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
+        count = len(base.order)
+        if left.ram is not None:
+            freely = replace(left, code=UNLIMITED)
+            for limits in (left, freely):
+                level, plan = least(choices, count, limits)
+                if level <= left.ram or limits is freely:
+                    yield within(choices, count, max(level, left.ram)) or plan
+        first, _ = least(choices, count, left)
+        for level in sorted({c.bytes for c in choices if first <= c.bytes < base.arena}):
+            found = within(choices, count, level)
+            if found is not None and affordable(found, left):
+                yield found
 
     def around(self, base: Evaluated, network: Network, name: str) -> list[Choice]:
         """All tilings of paths around a critical buffer whose ops follow each other in the schedule."""
@@ -167,7 +184,9 @@ class _Search:
                 estimate = Estimate(network, tiling, cut)
                 cost = estimate.cost
                 alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
-                choice = Choice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, estimate.saved)
+                choice = Choice(
+                    at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code, estimate.saved
+                )
                 if choice.bytes < base.arena:
                     self.known[key] = choice
                     found.append(choice)
@@ -217,14 +236,20 @@ def explore(
     )
 
 
-def least(choices: Sequence[Choice], count: int, budget: int) -> tuple[int, tuple[Choice, ...]]:
-    """The least bytes for which some plan of all `count` positions stays within the budget of work, and that plan."""
+def affordable(plan: Iterable[Choice], limits: Limits) -> bool:
+    """Whether a plan stays within the work and the code that it may take."""
+    chosen = tuple(plan)
+    return sum(c.extra_macs for c in chosen) <= limits.extra_macs and sum(c.code for c in chosen) <= limits.code
+
+
+def least(choices: Sequence[Choice], count: int, limits: Limits) -> tuple[int, tuple[Choice, ...]]:
+    """The least bytes for which the lightest plan of all `count` positions is affordable, and that plan."""
     levels = sorted({c.bytes for c in choices})
     low, high = 0, len(levels) - 1
     while low < high:
         middle = (low + high) // 2
         plan = within(choices, count, levels[middle])
-        if plan is not None and sum(c.extra_macs for c in plan) <= budget:
+        if plan is not None and affordable(plan, limits):
             high = middle
         else:
             low = middle + 1

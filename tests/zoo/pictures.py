@@ -1,6 +1,6 @@
 """The kinds of networks on which fused tiling was published (Stahl et al., 2023, section 5), at sizes for small parts.
 
-Layers are those of the cited architectures; sizes are reduced and weights come from a seed, since only shapes matter for
+Layers are those of the architectures; sizes are reduced and weights come from a seed, since only shapes matter for
 memory. Heads are joined to one output.
 """
 
@@ -27,7 +27,7 @@ def radar(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
 
 
 def posenet_like(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
-    """Poses: MobileNetV1 of width 0.5 with an output stride of 16; heat maps, offsets, displacements of 17 key points."""
+    """Poses: MobileNetV1 of width 0.5 with an output stride of 16; heat maps, offsets and displacements."""
     net = Net("posenet_like", (3, 128, 128), seed, opset)
     x = net.conv("input", 16, (3, 3), stride=2)
     for channels, stride in [(32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2), *[(256, 1)] * 5]:
@@ -37,7 +37,7 @@ def posenet_like(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
 
 
 def ssdlite_like(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
-    """Objects: MobileNetV2 of width 0.35 and SSDLite's separable heads on maps of three sizes, 6 boxes of 21 classes."""
+    """Objects: MobileNetV2 of width 0.35 and SSDLite's heads on maps of three sizes, 6 boxes, 21 classes."""
     net = Net("ssdlite_like", (3, 160, 160), seed, opset)
     x, maps = net.conv("input", 16, (3, 3), stride=2), []
     for expansion, channels, repetitions, stride in MOBILENET_V2:
