@@ -28,7 +28,7 @@ def front(cutter: Cutter) -> tuple[Point, ...]:
     """What cannot be had cheaper in both memory and time, the least memory first."""
     limit, points = 2 * sum(cutter.sizes.values()), list[Point]()
     while True:
-        point = _point(cutter, cutter.cut(limit))
+        point = point_of(cutter, cutter.cut(limit))
         if not points or point.instructions > points[-1].instructions:
             points.append(point)
         elif point.peak_bytes < points[-1].peak_bytes:
@@ -39,7 +39,7 @@ def front(cutter: Cutter) -> tuple[Point, ...]:
     return tuple(reversed(points))
 
 
-def _point(cutter: Cutter, sections: tuple[Section, ...]) -> Point:
+def point_of(cutter: Cutter, sections: tuple[Section, ...]) -> Point:
     tables = [s.calls for s in sections if s.rolled]
     return Point(
         max(cutter.profile(sections), default=0),
