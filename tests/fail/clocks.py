@@ -10,15 +10,6 @@ from tests.graphs import tiny_tflite
 
 CLOCK = "clock --target stm32f767 -o out"
 ENERGY = "model tiny.tflite --name n --target {} --objective energy -o out"
-BOARD = """\
-inherits: cortex-m4
-description: a board with an STM32L476
-memories:
-  FLASH: {origin: 0x08000000, size: 1M, roles: [code, weights]}
-  SRAM1: {origin: 0x20000000, size: 96K, roles: [stack, data, arena]}
-firmware: {stack: 4K}
-clocks: stm32l4x6
-"""
 CALIBRATION = """\
 device: stm32f767
 placement: flash
@@ -89,9 +80,8 @@ def energy_without_a_clock_tree(folder: Path) -> tuple[str, str]:
 
 @case
 def energy_without_currents(folder: Path) -> tuple[str, str]:
-    (folder / "board.yaml").write_text(BOARD)
     expected = r"error: stm32l4x6: currents are unknown, so energy cannot be modelled; choose another objective"
-    return f"{energy(folder, 'board.yaml')} --qos 9", expected
+    return f"{energy(folder, 'stm32l476')} --qos 9", expected
 
 
 @case
