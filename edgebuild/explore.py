@@ -22,7 +22,7 @@ from .memory.layout import layout
 from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem, Schedule, Task, TaskGraph
 from .memory.schedule import EFFORT, schedule
 from .ops.base import PORTABLE
-from .pareto import Point, front
+from .pareto import Point, front, point_of
 from .replay import replay
 from .request import ModelRequest
 from .rolling import RollingGraph, rows_of
@@ -92,8 +92,11 @@ class Plan:
 
     @cached_property
     def trade_off(self) -> tuple[Point, ...]:
-        """All ways to run this order of ops that none betters in both memory and instructions, least memory first."""
-        return front(self.cutter)
+        """All ways to run this order of ops that none betters in both memory and instructions, least memory first.
+
+        Parts of ops run as they are: the graph of parts is one way of many already.
+        """
+        return front(self.cutter) if self.fused is None else (point_of(self.cutter, self.steps),)
 
 
 def features_of(target: Target, request: ModelRequest | None = None) -> frozenset[str]:
