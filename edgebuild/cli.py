@@ -172,8 +172,9 @@ def _verify(args: argparse.Namespace) -> int:
         import numpy as np
 
         inputs = np.load(args.inputs)
-    artifacts = compile_model(_request(args, "model"))
-    result = verify(args.model, load_target(args.target), artifacts, inputs, args.keep)
+    request = _request(args, "model")
+    artifacts = compile_model(request)
+    result = verify(args.model, load_target(args.target), artifacts, inputs, args.keep, args.layers, request.library)
     text = json.dumps(result, indent=1) + "\n"
     if args.json and args.json != "-":
         Path(args.json).write_text(text)

@@ -22,6 +22,7 @@ from .target import Target, load_target
 def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
     """Everything that a model becomes. Raises EdgebuildError if the model or the request is wrong."""
     target = load_target(request.target)
+    check_backend(request)
     decided = plan_model(request, target)
     artifacts = emit(decided, hashlib.sha256(request.source.read_bytes()).hexdigest())
     check_weights(decided, len(next(a.data for a in artifacts if a.name.endswith("_weights.bin"))), target)
@@ -38,6 +39,17 @@ def prepare(source: Path) -> Graph:
     graph = read_model(source)
     verify(graph, ops.result_shape)
     return remove_constants(canonicalize(graph))
+
+
+def check_backend(request: ModelRequest) -> None:
+    """A library of kernels that is to be called is there."""
+    if request.backend != "cmsis-nn":
+        return
+    hints = ["give the folder of CMSIS-NN, which has Include/arm_nnfunctions.h in it: --cmsis-nn DIR"]
+    if request.cmsis_nn is None:
+        raise fail("option 'backend': cmsis-nn is not part of edgebuild", hints=hints)
+    if not (request.cmsis_nn / "Include" / "arm_nnfunctions.h").is_file():
+        raise fail("option 'cmsis_nn': no Include/arm_nnfunctions.h in it", file=str(request.cmsis_nn), hints=hints)
 
 
 def check_weights(decided: Plan, size: int, target: Target) -> None:

@@ -27,6 +27,13 @@ def write_cmake_module(out: Path) -> None:
     write_atomic(out / name, (cmake_dir() / name).read_bytes())
 
 
+def cmsis_nn_sources(library: Path) -> list[Path]:
+    """The sources of CMSIS-NN that its int8 convolutions need, in the library's folder; sorted."""
+    groups = ("ConvolutionFunctions", "NNSupportFunctions", "TransposeFunctions")
+    found = [file for group in groups for file in (library / "Source" / group).glob("*.c")]
+    return sorted(file for file in found if not file.stem.endswith(("_f16", "_f32")))
+
+
 def code_files() -> list[str]:
     """The files of this package that generated code depends on, sorted.
 

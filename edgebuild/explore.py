@@ -104,7 +104,7 @@ def features_of(target: Target, request: ModelRequest | None = None) -> frozense
     core = (target.core.isa, *target.core.features)
     if request is None:
         return frozenset(core)
-    wishes = {request.optimize, *request.choices} - {"balanced"}
+    wishes = {request.optimize, request.backend, *request.choices} - {"balanced", "edgebuild"}
     return frozenset((*((PORTABLE,) if request.portable else core), *wishes))
 
 

@@ -67,6 +67,11 @@ class ModelRequest:
     calibration: Path | None = None  # what `edgebuild calibrate` fitted; None: the clock tree's own constants
 
     @property
+    def library(self) -> Path | None:
+        """The folder of the kernel library that generated code may call."""
+        return self.cmsis_nn if self.backend == "cmsis-nn" else None
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """What is read besides the target's files."""
         return (self.source, *([self.calibration] if self.calibration else []))

@@ -32,7 +32,8 @@ class Form:
     """What a kernel is wanted for: the core's features, whether the op runs row by row, and what counts.
 
     `features` are the words of the target's core, or PORTABLE alone if only plain C will do; with them `size` or
-    `speed` if that is what was asked for, and LAYER=VARIANT for what was measured to be the fastest.
+    `speed` if that is what was asked for, `cmsis-nn` if it may be called, and LAYER=VARIANT for what was measured to be
+    the fastest.
 
     A row is all that shares an index of the second dimension. Row by row, a call takes the number
     `row` and computes that row of the output, to which y then points; activation operand i is a

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op
-from . import dae_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
+from . import cmsis_variants, dae_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -90,7 +90,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
                 layer,
                 form,
                 stem,
-                (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS),
+                (
+                    *sum_variants.CONVOLUTIONS,
+                    *mve_variants.CONVOLUTIONS,
+                    *scalar_variants.CONVOLUTIONS,
+                    *cmsis_variants.CONVOLUTIONS,
+                ),
             )
         ) is not None:
             return found

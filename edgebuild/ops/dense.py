@@ -8,8 +8,8 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
-from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
+from . import cmsis_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
+from .base import Constant, Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
 def from_tflite(node: Any) -> None:
@@ -100,9 +100,16 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         ) is not None:
             return found
     if form.rolled:
-        shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0}
-        scalars, size = spatial.sum_scalars(op, graph), 4 * w.shape[0]
-        return Kernel("dense_rows.c.j2", f"{stem}_by_rows", shape, constants, scalars, scratch=size)
+        return _by_rows(op, graph, form, f"{stem}_by_rows", shape, layer)
+    makers = (
+        *sum_variants.CONVOLUTIONS,
+        *mve_variants.CONVOLUTIONS,
+        *scalar_variants.CONVOLUTIONS,
+        *cmsis_variants.CONVOLUTIONS,
+    )
+    if layer is not None and (found := sum_variants.best(layer, form, stem, makers)) is not None:
+        return found
+    constants = spatial.sum_constants(op, graph, w.data)
     return Kernel("dense.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
 
 

@@ -11,7 +11,17 @@ import numpy as np
 
 from ..axes import Dim, Fixed, Grouped, Nest, Same
 from ..ir import Array, Graph, Op
-from . import dae_variants, depthwise_variants, intervals, mve_variants, scalar_variants, spatial, sum_variants, sums
+from . import (
+    cmsis_variants,
+    dae_variants,
+    depthwise_variants,
+    intervals,
+    mve_variants,
+    scalar_variants,
+    spatial,
+    sum_variants,
+    sums,
+)
 from .base import Form, Kernel, Spec, clip_float, is_float, zero_of
 
 
@@ -71,9 +81,19 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x):
         weights = w.data.reshape(fh, fw, -1).transpose(2, 0, 1)[..., None]
         layer = sums.of(op, graph, weights, x.shape[1:], y.shape[1:])
-        makers = (*depthwise_variants.DEPTHWISE, *mve_variants.DEPTHWISE, *scalar_variants.DEPTHWISE)
+        makers = (
+            *depthwise_variants.DEPTHWISE,
+            *mve_variants.DEPTHWISE,
+            *scalar_variants.DEPTHWISE,
+            *cmsis_variants.DEPTHWISE,
+        )
         if x.shape[3] == 1:
-            makers = (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS)
+            makers = (
+                *sum_variants.CONVOLUTIONS,
+                *mve_variants.CONVOLUTIONS,
+                *scalar_variants.CONVOLUTIONS,
+                *cmsis_variants.CONVOLUTIONS,
+            )
         found = dae_variants.depthwise(layer, form, stem) or sum_variants.best(layer, form, stem, makers)
         if found is not None:
             return found

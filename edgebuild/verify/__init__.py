@@ -32,12 +32,14 @@ def verify(
     inputs: Array | None = None,
     keep: Path | None = None,
     by_layer: bool = False,
+    library: Path | None = None,
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
     `artifacts` are those of `compile_model` under the name "model" for this target. `inputs`: [vectors, ...] in the
     dtype of the C interface, every row the elements of all inputs one after another; by default seeded random ones.
     `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
+    `library`: the folder of CMSIS-NN, if the model was compiled to call it.
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
@@ -55,14 +57,14 @@ def verify(
     expected = reference(model_path, vectors, report)
     with _folder(keep) as folder:
         write_sources(folder, target, artifacts, report, len(vectors))
-        builder = Builder(target, folder, bool(report.get("needs_libm")))
+        builder = Builder(target, folder, bool(report.get("needs_libm")), library=library)
         sizes = _sizes(builder, report)
-        harness = Builder(target, folder, builder.needs_libm, () if bare else SANITIZERS)
+        harness = replace(builder, extra=() if bare else SANITIZERS)
         io = target.runner.sources if target.runner else ("src/semihost_host.c",)
         hal = [hal_dir() / name for name in ("harness/harness.c", "src/counter.c", *io)]
         elf = harness.program("harness", [*map(Path, MODEL_SOURCES), *hal])
         outcome = run_harness(elf, target, vectors, report)
-        counted = {"layers": layers(model_path, target, artifacts, report, folder)} if by_layer else {}
+        counted = {"layers": layers(model_path, artifacts, report, builder)} if by_layer else {}
     return {
         "model": model_path.name,
         "target": target.name,

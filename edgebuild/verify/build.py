@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..artifacts import Artifact, publish
+from ..doors import cmsis_nn_sources
 from ..errors import Diagnostic, MissingTool, fail
 from ..firmware import firmware_support, link_flags
 from ..target import Target, hal_dir
@@ -33,6 +34,7 @@ class Builder:
     folder: Path
     needs_libm: bool
     extra: tuple[str, ...] = ()  # flags for compiling and linking alike: sanitizers
+    library: Path | None = None  # CMSIS-NN, if the model may call it
 
     def program(
         self, name: str, sources: Sequence[Path], special: Mapping[Path, tuple[str, ...]] = MappingProxyType({})
@@ -42,7 +44,8 @@ class Builder:
         `special`: more sources, each with flags of its own.
         """
         startup = self.target.firmware.startup if self.target.firmware else ()
-        objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup))]
+        library = cmsis_nn_sources(self.library) if self.library else ()
+        objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup), *library)]
         objects += [self._object(s, flags, f".{name}") for s, flags in special.items()]
         fragments = (f"{NAME}_memory.ld",) if self.target.firmware else ()
         tools = self.target.toolchain
@@ -57,6 +60,7 @@ class Builder:
         name = f"{source.stem}{'.s' if source.suffix == '.S' else ''}{'.san' if self.extra else ''}{mark}.o"
         if not (self.folder / name).exists():
             flags = self.target.toolchain.cflags + self._libc() + self.extra + special
+            flags += (f"-I{(self.library / 'Include').resolve()}",) if self.library else ()
             self._run(*flags, "-I.", f"-I{hal_dir() / 'include'}", "-c", "-o", name, str(source))
         return name
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..artifacts import Artifact
 from ..errors import fail
-from ..target import Target, hal_dir
+from ..target import hal_dir
 from .build import MODEL_SOURCES, Builder, write_sources
 from .oracles import random_inputs
 from .run import run_program
@@ -20,13 +20,16 @@ EMPTY = 64  # in layers.c
 HOOKS = ("-finstrument-functions", "-finstrument-functions-exclude-function-list=eb_,__")
 
 
-def layers(model_path: Path, target: Target, artifacts: Sequence[Artifact], report: dict[str, Any],
-           folder: Path) -> list[dict[str, Any]]:  # fmt: skip
+def layers(
+    model_path: Path, artifacts: Sequence[Artifact], report: dict[str, Any], builder: Builder
+) -> list[dict[str, Any]]:
     """`ops` (names), `kinds`, `calls`, `macs` and `instructions` of every step, in the order of the schedule.
 
-    `folder` is for the test program. A tick of the counter is up to 64 instructions on Cortex-M, so steps of fewer than
-    a few thousand are known roughly. Raises EdgebuildError for a target whose instructions cannot be counted.
+    The test program is made by `builder`, in its folder. A tick of the counter is up to 64 instructions on Cortex-M,
+    so steps of fewer than a few thousand are known roughly. Raises EdgebuildError for a target whose instructions
+    cannot be counted.
     """
+    target, folder = builder.target, builder.folder
     if target.firmware is None or target.runner is None:
         hints = ["use a target with a simulator: mps2-an386, riscv-virt"]
         raise fail(f"target {target.name} has no simulator that counts instructions", hints=hints)
@@ -40,7 +43,7 @@ def layers(model_path: Path, target: Target, artifacts: Sequence[Artifact], repo
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for x in vector))
     model, *rest = (Path(name) for name in MODEL_SOURCES)
     hal = [hal_dir() / name for name in ("harness/layers.c", "src/counter.c", *target.runner.sources)]
-    elf = Builder(target, folder, bool(report.get("needs_libm"))).program("layers", [*rest, *hal], {model: HOOKS})
+    elf = builder.program("layers", [*rest, *hal], {model: HOOKS})
     run_program(elf, target)
     *ticks, empty, empties = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").astype(float).tolist()
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
