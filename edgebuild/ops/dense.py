@@ -85,20 +85,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, w = graph.operands(op)[:2]
     assert w.data is not None
     shape = {"N": x.shape[0], "C": w.shape[1], "K": w.shape[0], "float": is_float(x)}
-    constants = spatial.sum_constants(op, graph, w.data)
-    stem = f"dense_c{w.shape[1]}_k{w.shape[0]}"
-    if not is_float(x) and not form.rolled:
+    stem, layer = f"dense_c{w.shape[1]}_k{w.shape[0]}", None
+    if not is_float(x):
         rows, columns = x.shape[0], w.shape[1]
         layer = sums.of(op, graph, w.data[:, None, None, :], (1, rows, columns), (1, rows, w.shape[0]))
-        if (
-            found := sum_variants.best(
-                layer,
-                form,
-                stem,
-                (*sum_variants.CONVOLUTIONS, *mve_variants.CONVOLUTIONS, *scalar_variants.CONVOLUTIONS),
-            )
-        ) is not None:
-            return found
     if form.rolled:
         return _by_rows(op, graph, form, f"{stem}_by_rows", shape, layer)
     makers = (
@@ -111,6 +101,23 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         return found
     constants = spatial.sum_constants(op, graph, w.data)
     return Kernel("dense.c.j2", stem, shape, constants, spatial.sum_scalars(op, graph))
+
+
+def _by_rows(op: Op, graph: Graph, form: Form, stem: str, shape: dict[str, int | bool], s: sums.Sums | None) -> Kernel:
+    """Fed with a row of the operand at a time. Where no sum can leave int32 the zero point is part of the bias."""
+    w = graph.operands(op)[1]
+    assert w.data is not None
+    shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0, "folded": False, "vectors": False}
+    constants, scalars = spatial.sum_constants(op, graph, w.data), spatial.sum_scalars(op, graph)
+    each = 8.0 * w.elements / form.rows
+    if s is not None and s.fits:
+        shape |= {"folded": True, "vectors": "mve" in form.features}
+        scalars = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
+        start = Constant("bias", s.start.astype(np.int32), "with the zero point folded in")
+        weights = Constant("w", s.weights.reshape(w.shape), "weights")
+        constants = (weights, start, *sum_variants.plain_rescaling(s))
+        each = w.shape[0] * (15 + w.shape[1] / form.rows * (0.25 if shape["vectors"] else 6))
+    return Kernel("dense_rows.c.j2", stem, shape, constants, scalars, scratch=4 * w.shape[0], estimate=each)
 
 
 SPEC = Spec(

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
-from . import fixedpoint, intervals
+from . import fixedpoint, intervals, linear
 from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
 
 
@@ -63,10 +63,25 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     y, axes = graph.result(op), tuple(op.attrs["axes"])
     if is_float(y):
         return np.asarray(x.astype(np.float64).mean(axis=axes)).astype(np.float32)
-    m = multiplier(op, graph)
     total = (x.astype(np.int64) - zero_of(graph.operands(op)[0])).sum(axis=axes)
+    return _average(op, graph, total)
+
+
+def _average(op: Op, graph: Graph, total: Array) -> Array:
+    """The result from sums of elements less the zero point."""
+    m = multiplier(op, graph)
     scaled = fixedpoint.requantize(total, m.mantissa, m.shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(y), -128, 127).astype(np.int8)
+    return np.clip(scaled + zero_of(graph.result(op)), -128, 127).astype(np.int8)
+
+
+def _linear(op: Op, graph: Graph, count: int) -> linear.Scaled | None:
+    """The average as one multiplication."""
+    (x,), y = graph.operands(op), graph.result(op)
+    if count * 256 > linear.MOST_VALUES:
+        return None
+    total = np.arange(count * (-128 - zero_of(x)), count * (127 - zero_of(x)) + 1)
+    weight = scale_of(x) / scale_of(y) / count
+    return linear.scale(int(total[0]), _average(op, graph, total), weight, -128, 127)
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -76,7 +91,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
     kept = [d for d in range(len(x.shape)) if d not in axes]
     count = prod(x.shape[d] for d in axes)
-    shape: dict[str, Any] = {"float": is_float(x), "count": count}
+    shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
     shape["kept"] = tuple((x.shape[d], steps[d]) for d in kept)
     shape["averaged"] = tuple((x.shape[d], steps[d]) for d in axes)
     stem = f"mean_{count}_of_{'x'.join(map(str, x.shape))}"
@@ -84,11 +99,25 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if not is_float(x):
         m = multiplier(op, graph)
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        if (found := _linear(op, graph, count)) is not None:
+            shape |= {
+                "linear": True,
+                "up": found.up,
+                "away": found.away,
+                "shift": found.shift,
+                "low": -128,
+                "high": 127,
+            }
+            shape |= {"taken": count * zero_of(x)}
+            scalars = {"y_mul": found.factor, "offset": found.offset}
     if form.rolled:
         shape |= {"averaged": tuple((x.shape[d], steps[d]) for d in axes if d != 1), "N": y.elements}
         shape |= {"rows": form.rows, "ring": form.rings[0] if form.rings else 0, "row": x.elements // x.shape[1]}
         return Kernel("mean_rows.c.j2", f"{stem}_by_rows", shape, (), scalars, scratch=4 * y.elements)
-    return Kernel("mean.c.j2", stem, shape, (), scalars)
+    if shape["linear"] and "mve" in form.features and kept and kept[-1] == len(x.shape) - 1:
+        return Kernel("mean_mve.c.j2", stem, shape, (), scalars, variant="mve", estimate=1.4 * x.elements)
+    variant = "linear" if shape["linear"] else "portable"
+    return Kernel("mean.c.j2", stem, shape, (), scalars, variant=variant, estimate=5.0 * x.elements)
 
 
 SPEC = Spec(

@@ -1,0 +1,154 @@
+"""Kernels for vectors with the numbers of channels that vectors leave a remainder of, whole and row by row.
+
+The layers are random: windows, strides, paddings, zero points, activations, factors above and far below one, biases
+that drive sums to int32's ends; in both arithmetics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgebuild import ops
+from edgebuild.explore import features_of
+from edgebuild.ir import Graph, Op, Quant, Tensor
+from edgebuild.ops import mve_variants
+from edgebuild.ops.base import Form
+from edgebuild.sections import kernel_of
+from edgebuild.target import load_target
+from tests.kernels.test_processors import NEEDS, check
+
+TARGET = "mps3-an547"
+CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 33, 48, 64)
+SUMS = ("conv2d", "depthwise_conv2d", "dense")
+OTHERS = ("add", "mul", "avg_pool2d", "max_pool2d", "mean")
+
+
+@dataclass
+class Net:
+    """A chain of layers under construction on one input."""
+
+    rng: np.random.Generator
+    arithmetic: str
+    ops: list[Op] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def pick(self, *choices: Any) -> Any:
+        return choices[self.rng.integers(len(choices))]
+
+    def quant(self, scale: float) -> Quant:
+        return Quant((float(np.float32(scale)),), (int(self.pick(-128, 0, 127, self.rng.integers(-128, 128))),))
+
+    def keep(self, t: Tensor) -> Tensor:
+        self.tensors[t.name] = t
+        return t
+
+    def add(self, kind: str, operands: Sequence[Tensor], quant: Quant, **attrs: Any) -> Tensor:
+        name = f"{kind}_{len(self.ops)}"
+        op = Op(kind, name, tuple(t.name for t in operands), (name,), attrs)
+        draft = Tensor(name, (), "int8", quant)
+        shape = ops.result_shape(op, Graph("", (op,), {**self.tensors, name: draft}, (), (name,), self.arithmetic))
+        self.ops.append(op)
+        return self.keep(replace(draft, shape=shape))
+
+    def clamp(self) -> tuple[float | None, float | None]:
+        return self.pick((None, None), (0.0, None), (0.0, 6.0), (-1.0, 1.0))  # type: ignore[no-any-return]
+
+    def window(self, x: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
+        taps = self.pick((1, 1), (3, 3), (3, 3), (5, 3), (2, 4), (1, 5), (4, 1), (10, 4))
+        pad = tuple(int(self.rng.integers(0, n)) if self.rng.integers(2) else 0 for n in (*taps, *taps))
+        taps = tuple(min(n, x.shape[1 + i] + pad[i] + pad[i + 2]) for i, n in enumerate(taps))
+        stride = self.pick((1, 1), (1, 1), (2, 2), (1, 2), (3, 1))
+        return taps, {"stride": stride, "dilation": (1, 1), "pad": pad}
+
+    def layer(self, kind: str, x: Tensor) -> Tensor:
+        """A sum of products, usually spread over all of int8."""
+        attrs: dict[str, Any] = {}
+        channels, axis = int(self.pick(*CHANNELS)), 0
+        if kind == "dense":
+            shape: tuple[int, ...] = (channels, x.shape[1])
+        else:
+            taps, attrs = self.window(x)
+            shape = (channels, *taps, x.shape[3])
+            if kind == "depthwise_conv2d":
+                shape, axis = (1, *taps, x.shape[3] * int(self.pick(1, 1, 1, 2))), 3
+        data = self.rng.integers(-127, 128, shape).astype(np.int8)
+        count = shape[axis]
+        scales = tuple(float(s) for s in (0.01 * self.rng.uniform(0.3, 1, count)).astype(np.float32))
+        w = self.keep(Tensor(f"w{len(self.ops)}", shape, "int8", Quant(scales, (0,) * count, axis), data))
+        factor = self.pick(1, 1, 1, 1, 2.0**-12, 2.0**12)
+        reach = int(self.pick(1, 2**12, 2**18, 2**28 if factor >= 1 else 1))
+        quant = Quant(tuple(s * x.quant.scale[0] for s in scales), (0,) * count, 0)  # type: ignore[union-attr]
+        start = self.rng.integers(-reach, reach + 1, count).astype(np.int32)
+        b = self.keep(Tensor(f"b{len(self.ops)}", (count,), "int32", quant, start))
+        typical = max(scales) * x.quant.scale[0] * 74 * 74 * sqrt(data.size / count) / 60  # type: ignore[union-attr]
+        y = self.quant(typical * factor)
+        return self.add(kind, [x, w, b], y, clamp=self.clamp(), **attrs)
+
+    def other(self, kind: str, x: Tensor) -> Tensor:
+        assert x.quant is not None
+        if kind in ("add", "mul"):
+            own = self.rng.uniform(0.5, 4) * x.quant.scale[0] * (1.0 if kind == "add" else 80 * x.quant.scale[0])
+            return self.add(kind, [x, x], self.quant(own), clamp=self.clamp())
+        if kind == "mean":
+            axes = self.pick((1, 2), (1,), (2, 3), (3,))
+            return self.add(kind, [x], self.quant(x.quant.scale[0] / 2), axes=axes)
+        taps, attrs = self.window(x)
+        taps = tuple(min(n, x.shape[1 + i]) for i, n in enumerate(taps))
+        inside = tuple(min(n, t // 2) for n, t in zip(attrs["pad"], (*taps, *taps), strict=True))
+        attrs["pad"] = self.pick((0, 0, 0, 0), inside)
+        return self.add(kind, [x], x.quant, window=taps, clamp=self.clamp(), **attrs)
+
+
+def random_net(seed: int, kinds: Sequence[str], length: int) -> Graph:
+    rng = np.random.default_rng(seed)
+    net = Net(rng, str(rng.choice(["tflite", "onnx"])))
+    chosen = [str(rng.choice(list(kinds))) for _ in range(length)]
+    shape = (1, int(rng.integers(3, 14)), int(rng.integers(1, 14)), int(net.pick(*CHANNELS)))
+    if chosen[0] == "dense":
+        shape = (int(net.pick(1, 1, 2, 5)), int(net.pick(*CHANNELS, 100, 257)))  # type: ignore[assignment]
+    first = x = net.keep(Tensor("x", shape, "int8", net.quant(0.02)))
+    for kind in chosen:
+        x = net.layer(kind, x) if kind in SUMS else net.other(kind, x)
+    return Graph("random", tuple(net.ops), net.tensors, (first.name,), (x.name,), net.arithmetic)
+
+
+def variants(graphs: Sequence[Graph]) -> Counter[str]:
+    form = Form(features_of(load_target(TARGET)))
+    return Counter(kernel_of(op, g, form).variant for g in graphs for op in g.ops)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("lean", [False, True])
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums(kind: str, lean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer by itself; `lean`: with the variants that take little scratch."""
+    if lean:
+        found = ((mve_variants.MVE, partial(mve_variants.convolution, True)),)
+        monkeypatch.setattr(mve_variants, "CONVOLUTIONS", found)
+    graphs = [random_net(seed, [kind], 1) for seed in range(60)]
+    assert sum(n for name, n in variants(graphs).items() if name.startswith("mve")) > 30
+    check(TARGET, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["mps3-an547", "mps2-an386", "mps2-an385", "riscv-virt"])
+def test_others(target: str, tmp_path: Path) -> None:
+    graphs = [random_net(seed, OTHERS, 1) for seed in range(100)]
+    assert variants(graphs)["mve"] > 30
+    check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_rows(tmp_path: Path) -> None:
+    """Chains, row by row."""
+    graphs = [random_net(seed, ("conv2d", "depthwise_conv2d", "add", "max_pool2d"), 3) for seed in range(40)]
+    check(TARGET, graphs, tmp_path, tile="rolling")
