@@ -83,12 +83,13 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or c != k or fh * fw > MOST_TAPS:
         return None
-    reach = (fh - 1) * s.dilation[0] + 1
-    rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
+    step = 1 if form.rolled else s.dilation[0]  # rows of the plane between taps; by rows it has only those under taps
+    rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
     columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
     ends, rest = finish(s)
     shape = shape_of(s, form) | {
         "rows": rows, "columns": columns, "finish": ends, "fill": min(h, rows - s.pad[0]),
+        "step": step, "unroll": next(u for u in (6, 5, 4, 3, 2, 1) if w % u == 0),
         "low": s.low, "high": s.high,
     }  # fmt: skip
     taps = s.weights.reshape(k, -1)
@@ -96,17 +97,17 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     made = ow if form.rolled else oh * ow
-    cost = c * (4 * rows * w + made * (3 * fh * fw + 14))
+    cost = c * ((2.7 if form.rolled else 4) * rows * w + made * (3 * fh * fw + 14))
     return Kernel(
         "depthwise_plane.c.j2", stem, shape, constants, scalars,
-        scratch=rows * columns, variant="plane", estimate=cost,
+        scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost,
     )  # fmt: skip
 
 
 RV32, M3, M0 = frozenset({"rv32"}), frozenset({"armv7-m"}), frozenset({"armv6-m"})
 PLAIN = frozenset({PORTABLE})
 BLOCKS = {  # (pixels, channels) to try, and registers, so that estimates rank blocks as `edgebuild tune` counts them
-    RV32: (((4, 4), (3, 4)), 18),
+    RV32: (((4, 4), (3, 4), (5, 2)), 18),
     M3: (((3, 2), (2, 4), (2, 2)), 9),
     M0: (((2, 2), (1, 4)), 4),
     PLAIN: (((2, 4),), 18),

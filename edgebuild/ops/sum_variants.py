@@ -133,6 +133,8 @@ def conv_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     edges = padded_columns(s) or n > fw * c
     lined = edges and c % 4 > 0
     odd = (pixels if pointwise else ow) % 2
+    if pointwise and pixels == 1:
+        return None
     if not pointwise:
         scalars = {"x_zero": s.x_zero, **scalars} if outside or edges else scalars
         shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": outside}
