@@ -10,9 +10,9 @@
       "options": {"objective": "ram", "ram": "16K"}
     }
 
-Of a driver, "kind" is "driver" and "source" is a list; its options are `layout` and `register_width`. Of a clock
-configuration, "kind" is "clock" and "source" is an empty list, since the target says it all; its options are `hse` and
-`sysclk`.
+Of a driver, "kind" is "driver" and "source" is a list; its options are `layout`, `profile` and `register_width`. Of a
+clock configuration, "kind" is "clock" and "source" is an empty list, since the target says it all; its options are
+`hse` and `sysclk`.
 Paths are relative to the folder of the request file. Options have the names of the command's, with `_` for `-`, and
 their values are strings as the user wrote them, or numbers.
 """
@@ -108,9 +108,10 @@ class DriverRequest:
     target: str
     layout: str = "optimize"
     width: int = 32  # of a register, in bits
+    profile: Path | None = None  # how often functions run
 
 
-DRIVER_OPTIONS = ("layout", "register_width")
+DRIVER_OPTIONS = ("layout", "profile", "register_width")
 
 
 def driver_outputs(name: str) -> tuple[str, ...]:
@@ -131,7 +132,8 @@ def driver_request(sources: tuple[Path, ...], name: str, target: str, options: M
         raise fail(f"option 'layout': '{layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE"])
     if width not in ("8", "16", "32"):
         raise fail(f"option 'register_width': '{width}' is not known", hints=["one of: 8, 16, 32"])
-    return DriverRequest(sources, name, target, layout, int(width))
+    profile = Path(str(options["profile"])) if options.get("profile") else None
+    return DriverRequest(sources, name, target, layout, int(width), profile)
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,8 @@ def read_request(path: Path) -> RequestFile | DriverFile | ClockFile:
         way, colon, file = str(options.get("layout") or "").partition(":")
         if colon:
             options["layout"] = f"{way}:{place(file)}"
+        if options.get("profile"):
+            options["profile"] = str(place(str(options["profile"])))
         driver = driver_request(tuple(place(s) for s in data["source"]), data["name"], target, options)
         return DriverFile(driver, place(data["output"]))
     options = dict(data["options"])

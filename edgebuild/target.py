@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ROLES = ("code", "weights", "arena", "data", "stack")
 FEATURES = ("dsp", "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f")
 WEIGHTS = ("asm", "c")
+BUSES = ("words", "bytes")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Target:
     firmware: Firmware | None
     weights: str
     clocks: str  # the clock tree, by name or file; empty: clocks are not managed
+    bus: str  # of the devices: "words" only, or parts of a register by "bytes"; a wrong guess would destroy bits
 
     def memory(self, role: str) -> Memory:
         """The first memory with this role."""
@@ -157,7 +159,7 @@ def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
     top = _fields(
         node,
         ("description", "core", "memories", "toolchain"),
-        ("inherits", "abstract", "runner", "firmware", "weights", "clocks"),
+        ("inherits", "abstract", "runner", "firmware", "weights", "clocks", "bus"),
     )
     if (abstract := top.get("abstract")) is not None and _flag(abstract):
         raise _wrong(
@@ -177,6 +179,7 @@ def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
         _firmware(top["firmware"]) if "firmware" in top else None,
         _word(top["weights"], WEIGHTS) if "weights" in top else "asm",
         _clocks(top["clocks"]) if "clocks" in top else "",
+        _word(top["bus"], BUSES) if "bus" in top else "words",
     )
 
 

@@ -9,7 +9,7 @@
 #   edgebuild_add_models(<target> MODELS <file>... [the same options])
 #     One library for many models, each named like its file.
 #   edgebuild_add_bf_driver(<target> SOURCES <file>... [NAME <c identifier>] [TARGET <name or yaml>]
-#       [LAYOUT optimize|heuristic|fixed:<file>] [REGISTER_WIDTH 8|16|32] [EXCLUDE_FROM_ALL])
+#       [LAYOUT optimize|heuristic|fixed:<file>] [PROFILE <file>] [REGISTER_WIDTH 8|16|32] [EXCLUDE_FROM_ALL])
 #     A static library with the driver that sources in the bfGroup dialect become, and its headers <name>_regs.h,
 #     <name>_systemc.h.
 #   edgebuild_add_clock_config(<target> [NAME <c identifier>] [TARGET <name or yaml>]
@@ -60,7 +60,7 @@ function(edgebuild_add_models target)
 endfunction()
 
 function(edgebuild_add_bf_driver target)
-  set(options LAYOUT REGISTER_WIDTH)
+  set(options LAYOUT PROFILE REGISTER_WIDTH)
   cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;${options}" "SOURCES")
   _edgebuild_check_arguments("edgebuild_add_bf_driver(${target})" SOURCES)
   if(NOT DEFINED arg_NAME)
@@ -197,6 +197,36 @@ function(_edgebuild_add_model_rule target name model)
   target_link_options("${target}" INTERFACE
     "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:EDGEBUILD_LINK_FRAGMENTS>>:-Wl,-T,${base}_memory.ld>>")
   set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "${base}_memory.ld")
+  if("${arg_BACKEND}" STREQUAL "cmsis-nn" AND arg_CMSIS_NN)
+    _edgebuild_link_cmsis_nn("${target}" "${arg_CMSIS_NN}")
+  endif()
+endfunction()
+
+# Links a model's library to CMSIS-NN: to the target cmsis-nn of its own CMakeLists.txt if the project has that, else to
+# one that is made here of the library's folder.
+function(_edgebuild_link_cmsis_nn target folder)
+  if(TARGET cmsis-nn)
+    target_link_libraries("${target}" PRIVATE cmsis-nn)
+    return()
+  endif()
+  if(NOT TARGET edgebuild_cmsis_nn)
+    cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    set(sources "")
+    foreach(group IN ITEMS ConvolutionFunctions NNSupportFunctions TransposeFunctions)
+      file(GLOB found CONFIGURE_DEPENDS "${folder}/Source/${group}/*.c")
+      list(APPEND sources ${found})
+    endforeach()
+    list(FILTER sources EXCLUDE REGEX "_f(16|32)\\.c$")
+    list(SORT sources)
+    if(sources)
+      add_library(edgebuild_cmsis_nn STATIC EXCLUDE_FROM_ALL ${sources})
+      target_include_directories(edgebuild_cmsis_nn PUBLIC "${folder}/Include")
+    else()
+      add_library(edgebuild_cmsis_nn INTERFACE)
+      target_include_directories(edgebuild_cmsis_nn INTERFACE "${folder}/Include")
+    endif()
+  endif()
+  target_link_libraries("${target}" PRIVATE edgebuild_cmsis_nn)
 endfunction()
 
 # The rule that makes the files of one driver. What it includes is known from the depfile.
@@ -218,7 +248,11 @@ function(_edgebuild_add_driver_rule target name)
     file(RELATIVE_PATH file "${folder}" "${file}")
     set(arg_LAYOUT "fixed:${file}")
   endif()
-  _edgebuild_write_request("${base}.req.json" "${folder}" driver "${name}" "LAYOUT;REGISTER_WIDTH" ${sources})
+  if(DEFINED arg_PROFILE)
+    cmake_path(ABSOLUTE_PATH arg_PROFILE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    file(RELATIVE_PATH arg_PROFILE "${folder}" "${arg_PROFILE}")
+  endif()
+  _edgebuild_write_request("${base}.req.json" "${folder}" driver "${name}" "LAYOUT;PROFILE;REGISTER_WIDTH" ${sources})
 
   set(products "")
   foreach(suffix IN ITEMS .c _hal.h _regs.h _systemc.h .svd .rdl _report.json _report.txt)

@@ -8,7 +8,9 @@ an access's address depends on (Stahl, section 6.4.1, there built on Clang's own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from clang.cindex import Cursor
 
@@ -153,6 +155,10 @@ def reach(starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: Nod
     return seen
 
 
+# The questions below are asked of finished graphs, again and again: once for the layout, once for the merging.
+cache_of_finished_graphs = lru_cache(maxsize=1 << 14)
+
+
 def forward(node: Node) -> list[Node]:
     return node.succ
 
@@ -161,28 +167,32 @@ def backward(node: Node) -> list[Node]:
     return node.pred
 
 
+@cache_of_finished_graphs
 def dominates(f: Function, a: Node, b: Node) -> bool:
     """Every path from the entry to `b` goes through `a`."""
     return a is not b and b not in reach([f.entry], forward, a) and b in reach([f.entry], forward)
 
 
+@cache_of_finished_graphs
 def postdominates(f: Function, b: Node, a: Node) -> bool:
     """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
     around = reach(a.succ, forward, b)
     return f.exit not in around and not has_cycle(around)
 
 
-def between(a: Node, b: Node) -> set[Node]:
+@cache_of_finished_graphs
+def between(a: Node, b: Node) -> frozenset[Node]:
     """The nodes on paths from `a` to `b`, without both."""
-    return (reach(a.succ, forward, a) & reach(b.pred, backward, a)) - {a, b}
+    return frozenset((reach(a.succ, forward, a) & reach(b.pred, backward, a)) - {a, b})
 
 
+@cache_of_finished_graphs
 def on_cycle_without(b: Node, a: Node) -> bool:
     """Whether `b` can follow itself without `a` in between."""
     return b in reach(b.succ, forward, a)
 
 
-def has_cycle(nodes: set[Node]) -> bool:
+def has_cycle(nodes: AbstractSet[Node]) -> bool:
     degree = {n: sum(p in nodes for p in n.pred) for n in nodes}
     ready = [n for n, d in degree.items() if d == 0]
     done = 0

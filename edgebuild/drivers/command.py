@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "--layout", default="optimize", metavar="L", help="optimize, heuristic, or fixed:FILE (.svd, .rdl)"
     )
     sub.add_argument("--register-width", type=int, choices=(8, 16, 32), default=32, metavar="BITS", help="8, 16 or 32")
+    sub.add_argument("--profile", type=Path, metavar="FILE", help="how often functions run, for the layout (YAML)")
     sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
     sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
@@ -34,7 +34,11 @@ def driver(args: argparse.Namespace, depfile: Callable[[str, list[str]], str]) -
     from edgebuild.doors import code_files
     from edgebuild.request import driver_request
 
-    options = {"layout": args.layout, "register_width": args.register_width}
+    options = {
+        "layout": args.layout,
+        "profile": args.profile and str(args.profile),
+        "register_width": args.register_width,
+    }
     artifacts, files, text = generate(driver_request(tuple(args.sources), args.name, args.target, options))
     publish(artifacts, args.output)
     if args.depfile:
@@ -48,13 +52,11 @@ def driver(args: argparse.Namespace, depfile: Callable[[str, list[str]], str]) -
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:
     """(products, files that were read, what a build says); warnings go to stderr."""
     from edgebuild.drivers.pipeline import compile_driver
-    from edgebuild.target import load_target
 
-    target = load_target(request.target)
-    artifacts, made = compile_driver(replace(request, target=target.name), target.core.isa)
+    artifacts, made = compile_driver(request)
     for warning in made.warnings:
         print(warning, file=sys.stderr)
-    return artifacts, [*made.files, *target.files], summary(request.name, made)
+    return artifacts, list(made.files), summary(request.name, made)
 
 
 def summary(name: str, made: Driver) -> str:
@@ -66,6 +68,6 @@ def summary(name: str, made: Driver) -> str:
     layout = made.layout
     proof = "optimal" if layout.optimal else f"bound {layout.bound}"
     return (
-        f"[edgebuild] driver {name} -> {made.request.target}: {before} -> {after} register accesses in "
+        f"[edgebuild] driver {name} -> {made.target}: {before} -> {after} register accesses in "
         f"{len(made.cdfg.functions)} functions\n[edgebuild] layout {layout.method} ({proof}), map {layout.bytes} B"
     )

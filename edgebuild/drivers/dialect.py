@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from clang.cindex import Cursor, CursorKind, TypeKind
 
@@ -59,8 +60,12 @@ class Group:
     def children(self) -> tuple[Child, ...]:
         return tuple(m for m in self.members if isinstance(m, Child))
 
+    @cached_property
+    def _members(self) -> Mapping[str, Field | Child]:
+        return {m.name: m for m in self.members}
+
     def member(self, name: str) -> Field | Child:
-        return next(m for m in self.members if m.name == name)
+        return self._members[name]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from edgebuild.drivers.dialect import FieldId
 
@@ -75,8 +76,12 @@ class GroupLayout:
     registers: tuple[Register, ...]
     subs: tuple[Sub, ...]
 
+    @cached_property
+    def _places(self) -> Mapping[str, Register]:
+        return {s.name: r for r in reversed(self.registers) for s in r.slots if s.field}
+
     def register_of(self, leaf: str) -> Register:
-        return next(r for r in self.registers if any(s.name == leaf and s.field for s in r.slots))
+        return self._places[leaf]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 Both work on one group at a time, since accesses to different groups never become one, and on one *class* of leaves at a
 time: single fields, and arrays by their length, which are laid out element by element. The objective is lexicographic:
-bus accesses over all access regions (each counted once), then bytes of the register map. A read region costs one
-access per register that it touches; a write region one per register that it fills and two per register that it shares
-(of two layouts with as many accesses, the one with fewer read-modify-writes counts as better). Fields with side effects
-have a register of their own, and fields that this driver never accesses share registers among themselves only.
+bus accesses over all access regions, each counted once or as often as a profile says, then bytes of the register map. A
+read region costs one access per register that it touches; a write region one per register that it fills and two per
+register that it shares (of two layouts with as many accesses, the one with fewer read-modify-writes counts as better).
+Fields with side effects have a register of their own, and fields that this driver never accesses share registers among
+themselves only.
 
 A field that is written and never accessed together with another one gains nothing from company, and each of its writes
 would cost a read: it is alone in every best layout, and the solver does not see it.
@@ -35,8 +36,11 @@ from edgebuild.drivers.simplify import Leaf, Shape, Shapes
 EXACT = 60  # leaves of one class that the solver takes on
 
 
-def optimize(dialect: Dialect, shapes: Shapes, conflicts: Conflicts, bus: Bus, exact: bool = True) -> Layout:
-    uses = group_uses(conflicts)
+def optimize(
+    dialect: Dialect, shapes: Shapes, conflicts: Conflicts, bus: Bus, weights: Mapping[str, int], exact: bool = True
+) -> Layout:
+    """`weights`: how often a function runs; those that are not named count once."""
+    uses = group_uses(conflicts, weights)
     groups: dict[str, GroupLayout] = {}
     total, bound, optimal = 0, 0, True
     for name, shape in shapes.groups.items():
@@ -52,12 +56,14 @@ def optimize(dialect: Dialect, shapes: Shapes, conflicts: Conflicts, bus: Bus, e
     return Layout(groups, bus, "optimize" if exact else "heuristic", optimal and exact, total, bound, size)
 
 
-def group_uses(conflicts: Conflicts) -> dict[str, Uses]:
+def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Uses]:
     uses: dict[str, Uses] = {}
-    for regions in conflicts.regions.values():
+    for function, regions in conflicts.regions.items():
         for region in regions:
             names = frozenset(conflicts.refs[a].leaf for a in region.accesses)
-            uses.setdefault(conflicts.refs[region.place].group, Counter())[(region.kind, names)] += 1
+            uses.setdefault(conflicts.refs[region.place].group, Counter())[(region.kind, names)] += weights.get(
+                function, 1
+            )
     return uses
 
 

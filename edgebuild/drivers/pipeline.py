@@ -7,23 +7,22 @@ from itertools import pairwise
 from pathlib import Path
 
 from edgebuild.artifacts import Artifact
-from edgebuild.drivers import clang, fixed, products
+from edgebuild.drivers import clang, products
 from edgebuild.drivers.cdfg import Cdfg
 from edgebuild.drivers.conflicts import Conflicts, find_conflicts
 from edgebuild.drivers.dialect import Dialect
 from edgebuild.drivers.layout import Bus, Layout
 from edgebuild.drivers.merge import Merged, hazards, merge
 from edgebuild.drivers.optimize import optimize
+from edgebuild.drivers.profile import read_profile
 from edgebuild.drivers.simplify import Shapes, simplify
 from edgebuild.drivers.sources import Source, read_sources
 from edgebuild.drivers.verify import check
 from edgebuild.drivers.walk import read_functions
 from edgebuild.errors import Diagnostic, EdgebuildError, fail
 from edgebuild.request import DriverRequest
+from edgebuild.target import load_target
 
-# Buses that take an access to a part of a register. All others get whole words: a byte store to a bus without byte
-# strobes destroys the rest of the word.
-BYTE_BUSES = ("riscv-virt", "host")
 TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": "thumbv7m-none-eabi"}
 
 
@@ -32,6 +31,7 @@ class Driver:
     """All stages of one driver."""
 
     request: DriverRequest
+    target: str  # its name, where the request may have a file
     source: Source
     dialect: Dialect  # with what a register description says of the fields
     cdfg: Cdfg
@@ -43,9 +43,9 @@ class Driver:
     files: tuple[str, ...]  # all that was read
 
 
-def compile_driver(request: DriverRequest, isa: str = "rv32imc") -> tuple[tuple[Artifact, ...], Driver]:
+def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
     """The products and the stages. Raises EdgebuildError if a source, a layout or the request is wrong."""
-    driver = analyse(request, isa)
+    driver = analyse(request)
     return products.produce(driver.request.name, driver), driver
 
 
@@ -59,22 +59,27 @@ def check_devices(source: Source, layout: Layout) -> None:
             raise clang.wrong(high.where, source.unit.text, f"{text} {low.address:#x}")
 
 
-def analyse(request: DriverRequest, isa: str = "rv32imc") -> Driver:
-    bus = Bus(request.width, request.target in BYTE_BUSES)
-    source = read_sources(request.sources, TRIPLES.get(isa[:4], TRIPLES["arm"]))
+def analyse(request: DriverRequest) -> Driver:
+    target = load_target(request.target)
+    bus = Bus(request.width, target.bus == "bytes")
+    source = read_sources(request.sources, TRIPLES.get(target.core.isa[:4], TRIPLES["arm"]))
     dialect = source.dialect
     cdfg = read_functions(source.unit, dialect)
     shapes = simplify(dialect, cdfg)
-    files = list(source.files)
+    files = [*source.files, *target.files]
     way, _, file = request.layout.partition(":")
     if way == "fixed" and file:
+        from edgebuild.drivers import fixed  # late: brings readers that other drivers do without
+
         found = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
         dialect, layout = found.dialect, found.layout
         files += found.files
         conflicts = find_conflicts(dialect, cdfg, shapes)
     elif request.layout in ("optimize", "heuristic"):
         conflicts = find_conflicts(dialect, cdfg, shapes)
-        layout = optimize(dialect, shapes, conflicts, bus, exact=request.layout == "optimize")
+        weights = read_profile(request.profile, cdfg) if request.profile else {}
+        files += [str(request.profile)] if request.profile else []
+        layout = optimize(dialect, shapes, conflicts, bus, weights, exact=request.layout == "optimize")
         check_devices(source, layout)
     else:
         raise fail(f"layout '{request.layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE"])
@@ -84,5 +89,15 @@ def analyse(request: DriverRequest, isa: str = "rv32imc") -> Driver:
         raise EdgebuildError(*errors)
     check(dialect, cdfg, merged)
     return Driver(
-        request, source, dialect, cdfg, shapes, conflicts, layout, merged, (*cdfg.warnings, *warnings), tuple(files)
+        request,
+        target.name,
+        source,
+        dialect,
+        cdfg,
+        shapes,
+        conflicts,
+        layout,
+        merged,
+        (*cdfg.warnings, *warnings),
+        tuple(files),
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source.unit, driver.dialect, driver.cdfg, driver.merged, hal)
+    said = report.as_dict(name, driver)
     files = {
         ".c": f'{LICENCE}#include "{name}_hal.h"\n' + _relative(body, driver.source.texts),
         "_hal.h": _hal_header(name, hal),
@@ -27,8 +28,8 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
         "_systemc.h": export.systemc(name, driver),
         ".svd": export.svd(name, driver),
         ".rdl": export.rdl(name, driver),
-        "_report.json": report.as_json(name, driver),
-        "_report.txt": report.as_text(name, driver),
+        "_report.json": report.as_json(said),
+        "_report.txt": report.as_text(said, driver),
     }
     return tuple(Artifact(name + suffix, text.encode()) for suffix, text in files.items())
 

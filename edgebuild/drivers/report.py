@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 def as_dict(name: str, driver: Driver) -> dict[str, Any]:
     layout = driver.layout
+    profile = f" weighted by {driver.request.profile.name}" if driver.request.profile else ""
     kept = dict.fromkeys([*driver.merged.conflicts.kept_apart, *driver.conflicts.kept_apart])
     return {
         "schema": 1,
         "driver": name,
-        "target": driver.request.target,
+        "target": driver.target,
         "bus": {"width": layout.bus.width, "bytes": layout.bus.bytes},
         "functions": [
             {"name": f, "accesses_before": before(driver, f), "accesses_after": after(driver, f)}
@@ -30,7 +31,7 @@ def as_dict(name: str, driver: Driver) -> dict[str, Any]:
             "optimal": layout.optimal,
             "accesses": layout.cost,
             "accesses_bound": layout.bound,
-            "objective": "bus accesses over all access regions, then bytes of the map",
+            "objective": f"bus accesses over all access regions{profile}, then bytes of the map",
             "map_bytes": layout.bytes,
             "curve": [{"map_bytes": b, "accesses": a} for b, a in layout.curve],
             "registers": [_register(g, r) for g in layout.groups.values() for r in g.registers],
@@ -100,17 +101,16 @@ def _name(file: str) -> str:
     return file.rpartition("/")[2]
 
 
-def as_json(name: str, driver: Driver) -> str:
-    return json.dumps(as_dict(name, driver), indent=1) + "\n"
+def as_json(report: dict[str, Any]) -> str:
+    return json.dumps(report, indent=1) + "\n"
 
 
-def as_text(name: str, driver: Driver) -> str:
-    """The same for people, with a picture of each register, the highest bit on the left."""
-    r = as_dict(name, driver)
+def as_text(r: dict[str, Any], driver: Driver) -> str:
+    """The report for people, with a picture of each register, the highest bit on the left."""
     layout = r["layout"]
     proof = "optimal" if layout["optimal"] else f"bound {layout['accesses_bound']}"
     lines = [
-        f"{name} for {r['target']}: layout {layout['method']} ({proof}), map {layout['map_bytes']} B",
+        f"{r['driver']} for {r['target']}: layout {layout['method']} ({proof}), map {layout['map_bytes']} B",
         "",
         f"{'function':32} {'accesses before':>16} {'after':>6}",
     ]

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import copy
+import html
 import re
 import xml.parsers.expat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from edgebuild.drivers.regmap import NEUTRAL, Block, FieldInfo, RegisterInfo, RegisterMap
 from edgebuild.errors import EdgebuildError, did_you_mean, fail
@@ -276,9 +276,9 @@ WORD = {"r": "read-only", "w": "write-only", "rw": "read-write"}
 def write_svd(map_: RegisterMap, comment: str = "") -> str:
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
-        *([f"<!-- {escape(comment)} -->"] if comment else []),
+        *([f"<!-- {html.escape(comment, quote=False)} -->"] if comment else []),
         '<device schemaVersion="1.3" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance">',
-        f"  <name>{escape(map_.name)}</name>",
+        f"  <name>{html.escape(map_.name, quote=False)}</name>",
         "  <version>1.0</version>",
         "  <description>Register map</description>",
         "  <addressUnitBits>8</addressUnitBits>",
@@ -287,8 +287,8 @@ def write_svd(map_: RegisterMap, comment: str = "") -> str:
     ]
     for block in map_.blocks:
         size = max((r.offset + r.bits // 8 for r in block.registers), default=4)
-        lines += ["    <peripheral>", f"      <name>{escape(block.name)}</name>"]
-        lines += [f"      <groupName>{escape(block.group)}</groupName>"] if block.group else []
+        lines += ["    <peripheral>", f"      <name>{html.escape(block.name, quote=False)}</name>"]
+        lines += [f"      <groupName>{html.escape(block.group, quote=False)}</groupName>"] if block.group else []
         lines += [
             f"      <baseAddress>{block.base:#x}</baseAddress>",
             f"      <addressBlock><offset>0</offset><size>{size:#x}</size><usage>registers</usage></addressBlock>",
@@ -313,7 +313,7 @@ def _scoped(registers: tuple[RegisterInfo, ...], scope: tuple[str, ...], base: i
         run = list(registers[i : i + len(run)])
         start = min(x.offset for x in run)
         yield f"{pad}<cluster>"
-        yield f"{pad}  <name>{escape(inner[-1])}</name>"
+        yield f"{pad}  <name>{html.escape(inner[-1], quote=False)}</name>"
         yield f"{pad}  <addressOffset>{start - base:#x}</addressOffset>"
         yield from _scoped(tuple(run), inner, start, pad + "  ")
         yield f"{pad}</cluster>"
@@ -322,7 +322,7 @@ def _scoped(registers: tuple[RegisterInfo, ...], scope: tuple[str, ...], base: i
 
 def _register(r: RegisterInfo, base: int, pad: str) -> Iterator[str]:
     yield f"{pad}<register>"
-    yield f"{pad}  <name>{escape(r.name)}</name>"
+    yield f"{pad}  <name>{html.escape(r.name, quote=False)}</name>"
     if r.alternate:
         yield f"{pad}  <alternateGroup>views</alternateGroup>"
     yield f"{pad}  <addressOffset>{r.offset - base:#x}</addressOffset>"
@@ -336,7 +336,7 @@ def _register(r: RegisterInfo, base: int, pad: str) -> Iterator[str]:
                 f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
             )
             yield (
-                f"{pad}    <field><name>{escape(f.name)}</name><bitOffset>{f.lsb}</bitOffset>"
+                f"{pad}    <field><name>{html.escape(f.name, quote=False)}</name><bitOffset>{f.lsb}</bitOffset>"
                 f"<bitWidth>{f.width}</bitWidth><access>{WORD[f.access]}</access>{effects}</field>"
             )
         yield f"{pad}  </fields>"

@@ -91,15 +91,33 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
     for o in objects:
         o.attributes.edgebuild_fragment = file[f"{name}_memory.ld"]
+    if options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN"):
+        objects += _cmsis_nn(env, env.Dir(options["CMSIS_NN"]))
     return objects
 
 
+def _cmsis_nn(env: Environment, place: Node) -> list[Node]:
+    """CMSIS-NN in `place` as a library, from which programs take what they call; its header is found from now on."""
+    env.AppendUnique(CPPPATH=[place.srcnode().Dir("Include")])
+    sources = cmsis_nn_sources(Path(place.srcnode().abspath))
+    folder = env.Dir("edgebuild").Dir("cmsis_nn")
+    objects = [env.Object(folder.File(env.subst(f"{s.stem}$OBJSUFFIX")), env.File(str(s))) for s in sources]
+    return list(env.StaticLibrary(folder.File("cmsis_nn"), objects)) if objects else []
+
+
 def bf_driver(
-    env: Environment, name: str, sources: Any, TARGET: str | None = None, LAYOUT: str | None = None, **options: Any
+    env: Environment,
+    name: str,
+    sources: Any,
+    TARGET: str | None = None,
+    LAYOUT: str | None = None,
+    PROFILE: Any = None,
+    **options: Any,
 ) -> list[Node]:
     """Objects of the driver in the dialect's `sources`; `NAME_regs.h` and the others are found from now on in `env`.
 
-    LAYOUT: optimize, heuristic or fixed:FILE, a register description beside the SConscript; REGISTER_WIDTH: 8, 16, 32.
+    LAYOUT: optimize, heuristic or fixed:FILE, a register description beside the SConscript; REGISTER_WIDTH: 8, 16, 32;
+    PROFILE: a file that says how often functions run.
     """
     where = f"BfDriver('{name}')"
     _check_options(where, options, DRIVER_OPTIONS)
@@ -107,15 +125,19 @@ def bf_driver(
     sources = env.arg2nodes(sources, env.fs.File)
     target = _target_name(env, where, TARGET)
     way, colon, file = env.subst(LAYOUT or "").partition(":")
-    description = [env.File(file)] if colon else []
-    if description:
-        overlay = Path(description[0].srcnode().abspath).with_suffix(".overlay.yaml")
-        LAYOUT = f"{way}:{Path(os.path.relpath(description[0].srcnode().abspath, folder.abspath)).as_posix()}"
-        description += [env.File(str(overlay))] if overlay.exists() else []
+    read: list[Node] = []
 
-    options = {**options, "LAYOUT": LAYOUT}
+    def path(file: Any) -> str:
+        read.extend(env.arg2nodes(file, env.fs.File))
+        return Path(os.path.relpath(read[-1].srcnode().abspath, folder.abspath)).as_posix()
+
+    if colon:
+        LAYOUT = f"{way}:{path(file)}"
+        overlay = Path(read[0].srcnode().abspath).with_suffix(".overlay.yaml")
+        read += [env.File(str(overlay))] if overlay.exists() else []
+    options = {**options, "LAYOUT": LAYOUT, "PROFILE": path(PROFILE) if PROFILE else None}
     products = _products(env, "driver", name, sources, target, options, driver_outputs(name), CScanner)
-    env.Depends(products, description)
+    env.Depends(products, read)
     env.AppendUnique(CPPPATH=[folder])
     beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
     return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside]))

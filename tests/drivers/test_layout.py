@@ -95,3 +95,27 @@ def fits(bins_: Bins, problem: Problem) -> bool:
         and (len(b) == 1 or not any(leaf.name in problem.alone for leaf in b))
         for b in bins_
     )
+
+
+@pytest.mark.parametrize(("calls", "company"), [({}, "ab"), ({"q": 9}, "bc"), ({"p": 9}, "ab")])
+def test_profile_decides_who_shares_a_register(calls: dict[str, int], company: str, tmp_path: Path) -> None:
+    """`b` can share with `a` or with `c`, at the price of a read in front of the other pair's writes."""
+    (tmp_path / "calls.yaml").write_text(f"functions: {calls}\n" if calls else "functions: {r: 1}\n")
+    (tmp_path / "x.c").write_text(
+        "bfGroup G { uint16 a; uint16 b; uint16 c; };\nmake_device(G, g, 0x40000000);\n"
+        "void p(void) { g->a = 1; g->b = 2; }\nvoid q(void) { g->b = 1; g->c = 2; }\n"
+        "int r(void) { return g->a + g->b; }\n"
+    )
+    request = DriverRequest((tmp_path / "x.c",), "x", "pulpino", profile=tmp_path / "calls.yaml")
+    driver = analyse(request)
+    assert frozenset(company) in bins(driver)
+    assert str(tmp_path / "calls.yaml") in driver.files
+
+
+def test_bus_is_what_the_target_says(tmp_path: Path) -> None:
+    text = "bfGroup G { bit a; bit b; };\nmake_device(G, g, 0x40000000);\n"
+    text += "void f(void) { g->a = 1; }\nvoid h(void) { g->b = 1; }\n"
+    (tmp_path / "board.yaml").write_text("inherits: pulpino\ndescription: a bus with strobes\nbus: bytes\n")
+    words, parts = make(tmp_path, text), make(tmp_path, text, target=str(tmp_path / "board.yaml"))
+    assert (words.layout.bus.bytes, words.layout.bytes) == (False, 8)
+    assert (parts.layout.bus.bytes, parts.layout.bytes, parts.target) == (True, 2, "board")

@@ -17,6 +17,7 @@ FILES = {
     "pad.h": "bfGroup Pad { bit a; bit b; };\nmake_device(Pad, pad, 0x1A101000);\n",
     "pads.bf.c": '#include "pad.h"\nvoid on(void) { pad->a = 1; pad->b = 1; }\n',
     "other.bf.c": "bfGroup O { bit a; };\nmake_device(O, o, 0x1A102000);\nvoid off(void) { o->a = 0; }\n",
+    "calls.yaml": "functions: {off: 5}\n",
     "main.c": "void on(void); void off(void);\nint main(void) { on(); off(); return 0; }\n",
     "SConstruct": f"""import os
 env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=["{ROOT}/edgebuild/scons/site_tools"])
@@ -24,13 +25,14 @@ env.EdgeBuildTarget("pulpino")
 SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 """,
     "SConscript": """Import("env")
-env.Program("app", ["main.c", env.BfDriver("pads", "pads.bf.c"), env.BfDriver("other", "other.bf.c")])
+other = env.BfDriver("other", "other.bf.c", PROFILE="calls.yaml")
+env.Program("app", ["main.c", env.BfDriver("pads", "pads.bf.c"), other])
 """,
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.20)
 project(app LANGUAGES C)
 find_package(EdgeBuild REQUIRED)
 add_bf_driver(pads SOURCES pads.bf.c)
-add_bf_driver(other SOURCES other.bf.c)
+add_bf_driver(other SOURCES other.bf.c PROFILE calls.yaml)
 add_executable(app main.c)
 target_link_libraries(app PRIVATE pads other)
 edgebuild_firmware(app)
@@ -121,6 +123,13 @@ def test_header_of_groups_makes_its_drivers_again(project: Project) -> None:
     built = project.build()
     assert (built.drivers, built.compiled) == ({"pads"}, {"pads.c"}), built.output
     assert "PADS_PAD_C_WIDTH 8u" in project.product("pads_regs.h")
+    assert nothing(project)
+
+
+def test_profile_is_read_again(project: Project) -> None:
+    project.edit("calls.yaml", "5", "7")
+    built = project.build()
+    assert (built.drivers, built.compiled) == ({"other"}, set()), built.output  # the layout is the same
     assert nothing(project)
 
 

@@ -133,3 +133,12 @@ def overlay_with_an_unknown_key(folder: Path) -> tuple[str, str]:
     command, _ = described(folder, "[0:0]", "[2:1]", "1:1", "")
     (folder / "chip.overlay.yaml").write_text("fields:\n  G.CTRL.A: {plan: true}\n")
     return command, r"chip\.overlay\.yaml:2:14: error: unknown key 'plan'; did you mean 'plain'\?"
+
+
+@case
+def profile_of_an_unknown_function(folder: Path) -> tuple[str, str]:
+    (folder / "dev.c").write_text(f"bfGroup G {{ bit a; }};\n{DEVICE}void set_a(int v) {{ g->a = v; }}\n")
+    (folder / "calls.yaml").write_text("functions:\n  sat_a: 5\n")
+    return f"{DRIVER} --profile calls.yaml", (
+        r"calls\.yaml:2: error: the driver has no function 'sat_a'; did you mean 'set_a'\?"
+    )

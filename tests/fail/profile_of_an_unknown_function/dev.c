@@ -1,0 +1,3 @@
+bfGroup G { bit a; };
+make_device(G, g, 0x40000000);
+void set_a(int v) { g->a = v; }
