@@ -6,6 +6,7 @@ other. A *storage* is a run of bytes that a tensor and its views share; it is na
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,8 @@ from .target import Target
 from .tiling.critical import Piece
 from .tiling.search import Evaluated, Limits, Outcome, explore
 
-FUSED = ("fdt", "ffmt")
+METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
+EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
 LEAST_CODE, CODE_SHARE = 4096, 0.05  # what code of parts may take: bytes in any case, share of the constants
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 
@@ -89,7 +91,6 @@ class Plan:
         """Multiply-accumulates that parts do again because they overlap."""
         return self.fused.extra_macs if self.fused else 0
 
-
     @cached_property
     def trade_off(self) -> tuple[Point, ...]:
         """All ways to run this order of ops that none betters in both memory and instructions, least memory first.
@@ -113,14 +114,35 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
 
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
     """
+    if request.tile is not None and request.tile in METHODS:
+        return _plan(graph, target, request, decoupled, fuse(graph, target, request, METHODS[request.tile]))
+    try:
+        found, failure = _plan(graph, target, request, decoupled), None
+    except EdgebuildError as reason:
+        found, failure = None, reason
+    if request.tile == "auto" and request.stream_input is None and (found is None or request.ram is None):
+        parts = fuse(graph, target, request, EVERY_METHOD, found.arena_bytes if found is not None else None)
+        if parts.tilings:
+            with contextlib.suppress(EdgebuildError):
+                other = _plan(graph, target, request, decoupled, parts)
+                found = other if found is None or other.arena_bytes < found.arena_bytes else found
+    if found is None:
+        assert failure is not None
+        raise failure
+    return found
+
+
+def _plan(
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled, fused: Outcome | None = None
+) -> Plan:
+    """The plan of a graph, or of the one that was cut into parts."""
     graph = with_rows(graph) if request.stream_input else graph
-    fused = fuse(graph, target, request) if request.tile in FUSED else None
     graph = fused.graph if fused is not None else graph
-    cutter, order = _scheduled(graph, target, request, decoupled)
-    rolling, whole = cutter.rolling, _whole(cutter, request)
+    cutter, order = _scheduled(graph, target, request, decoupled, fused is not None)
+    rolling, whole = cutter.rolling, _whole(cutter, request, fused is not None)
     peak = fused.peak if fused is not None else order.peak
     found, memories, failure = None, arena_memories(target, request), None
-    for steps in _candidates(cutter, whole, memories, request):
+    for steps in [whole] if fused is not None else _candidates(cutter, whole, memories, request):
         try:
             found = _place(cutter, steps, memories, request)
             break
@@ -155,24 +177,26 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
 
 
 def _scheduled(
-    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, parts: bool = False
 ) -> tuple[Cutter, Schedule]:
     """The ops of a graph in an order of least memory."""
     rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
-    order = schedule(tasks, EFFORT_OF_PARTS if request.tile in FUSED else EFFORT)
+    order = schedule(tasks, EFFORT_OF_PARTS if parts else EFFORT)
     check_schedule(tasks, order)
     cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target, request), decoupled=decoupled)
     return cutter, order
 
 
-def fuse(graph: Graph, target: Target, request: ModelRequest) -> Outcome:
-    """The graph with runs of ops cut into parts, as `--tile`, `--ram` and `--max-mac-overhead` ask."""
+def fuse(
+    graph: Graph, target: Target, request: ModelRequest, methods: frozenset[str], below: int | None = None
+) -> Outcome:
+    """The graph with runs of ops cut into parts, as `--ram` and `--max-mac-overhead` ask; an arena `below` that."""
 
     def evaluate(candidate: Graph) -> Evaluated:
-        cutter, _ = _scheduled(candidate, target, request)
-        steps = _whole(cutter, request)
+        cutter, _ = _scheduled(candidate, target, request, parts=True)
+        steps = _whole(cutter, request, parts=True)
         _, placed, places = _place(cutter, steps, (Memory("arena"),), request)
         sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
         for step, section in enumerate(steps):
@@ -183,12 +207,11 @@ def fuse(graph: Graph, target: Target, request: ModelRequest) -> Outcome:
         storage = cutter.rolling.storage
         return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, tuple(pieces))
 
-    assert request.tile is not None
     budget = int(ops.macs(graph) * request.max_mac_overhead / 100)
     deadline = None if request.time_limit is None else time.monotonic() + request.time_limit
     constants = sum(t.bytes for t in graph.tensors.values() if t.constant)
-    limits = Limits(budget, max(LEAST_CODE, round(constants * CODE_SHARE)), request.ram, deadline)
-    return explore(graph, evaluate, frozenset([request.tile]), limits)
+    limits = Limits(budget, max(LEAST_CODE, round(constants * CODE_SHARE)), request.ram, below, deadline)
+    return explore(graph, evaluate, methods, limits)
 
 
 def with_rows(graph: Graph) -> Graph:
@@ -212,7 +235,7 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
         text = f"cannot stream: {len(graph.inputs)} inputs, the first has {rows} rows"
         hint = "--stream-input needs one input whose second dimension are the rows; NCHW files: transpose the input"
         raise fail(text, file=graph.file, hints=[hint])
-    if request.arena == "caller" or request.tile in ("off", *FUSED):
+    if request.arena == "caller" or request.tile in ("off", *METHODS):
         raise fail("--stream-input needs --arena static and tiling", file=graph.file)
     return graph.inputs[0]
 
@@ -271,9 +294,9 @@ def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
     return tuple(memories[:1] if request.arena == "caller" else memories)
 
 
-def _whole(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
+def _whole(cutter: Cutter, request: ModelRequest, parts: bool = False) -> tuple[Section, ...]:
     """Every op whole; with slower kernels if those save memory where parts of ops are to take the least."""
-    return frugal(cutter) if request.tile in FUSED and request.ram is None else untiled(cutter)
+    return frugal(cutter) if parts and request.ram is None else untiled(cutter)
 
 
 def _candidates(
@@ -284,7 +307,7 @@ def _candidates(
     Tiling on: the fewest calls within `--ram` if that is given, else the least peak. Not said: so
     for objective ram; else the whole ops if they fit, and only then tiled within the memory.
     """
-    if request.tile in ("off", *FUSED) or not cutter.order:
+    if request.tile == "off" or not cutter.order:
         yield whole
         return
     wanted = request.tile is not None or request.objective == "ram" or request.stream_input is not None

@@ -44,12 +44,14 @@ Evaluate = Callable[[Graph], Evaluated]
 class Limits:
     """What is asked for: `ram` bytes if that is enough, at most `extra_macs`, an end of the search (monotonic).
 
-    `code` are bytes of flash that calls and kernels of parts may take, unless less would not do for `ram`.
+    Only less than `below` is of use. `code` are bytes of flash that calls and kernels of parts may take, unless less
+    would not do for `ram`.
     """
 
     extra_macs: int
     code: int
     ram: int | None = None
+    below: int | None = None  # bytes that are reached already by other means
     deadline: float | None = None
 
     @property
@@ -130,6 +132,7 @@ class _Search:
             code=self.limits.code - sum(c.code for c in self.tilings),
         )
         choices = [Choice(i, i + 1, live) for i, live in enumerate(base.live)]
+        roof = base.arena if self.limits.below is None else min(base.arena, self.limits.below)
         looked_at: set[str] = set()
         wanted = [name for name in critical(base.pieces) if name in base.life]
         while wanted and not self.limits.over:
@@ -139,16 +142,15 @@ class _Search:
             level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
-        for chosen in itertools.islice(self.plans(choices, base, left), TRIES):
+        for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
             if self.limits.over:
                 break
             if self.try_out(base, chosen):
                 return True
         return False
 
-    def plans(self, choices: Sequence[Choice], base: Evaluated, left: Limits) -> Iterator[tuple[Choice, ...]]:
+    def plans(self, choices: Sequence[Choice], count: int, roof: int, left: Limits) -> Iterator[tuple[Choice, ...]]:
         """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
-        count = len(base.order)
         if left.ram is not None:
             freely = replace(left, code=UNLIMITED)
             for limits in (left, freely):
@@ -156,7 +158,7 @@ class _Search:
                 if level <= left.ram or limits is freely:
                     yield within(choices, count, max(level, left.ram)) or plan
         first, _ = least(choices, count, left)
-        for level in sorted({c.bytes for c in choices if first <= c.bytes < base.arena}):
+        for level in sorted({c.bytes for c in choices if first <= c.bytes < roof}):
             found = within(choices, count, level)
             if found is not None and affordable(found, left):
                 yield found
