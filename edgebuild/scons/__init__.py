@@ -32,7 +32,7 @@ from SCons.Errors import UserError
 from SCons.Tool import CScanner
 
 from edgebuild.artifacts import write_atomic
-from edgebuild.doors import code_files
+from edgebuild.doors import cmsis_nn_sources, code_files
 from edgebuild.errors import EdgebuildError, did_you_mean
 from edgebuild.firmware import firmware_support, link_flags
 from edgebuild.request import (
