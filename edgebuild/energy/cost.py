@@ -144,13 +144,16 @@ class Use:
 def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
     """What a step does: one kernel, or those of a run that goes row by row, one after the other for each row.
 
-    Constants are fetched once if those of the whole step stay in the cache, else as often as they are read.
+    Constants are fetched once if those of the whole step stay in the cache, else as often as they are read; what is
+    read several times in a row only once if that piece of them stays there.
     """
-    stay = sum(u.constants for u in uses) <= CACHE_SHARE * timing.cache_bytes
+    cached = CACHE_SHARE * timing.cache_bytes
+    stay = sum(u.constants for u in uses) <= cached
     access, execute = Phase(0.0), Phase(0.0)
     for u in uses:
         traffic, gathers = u.kernel.traffic, u.kernel.traffic.rounds > 0
-        flash = u.constants / timing.line_bytes * (1 if stay else u.calls * traffic.passes)
+        reads = traffic.passes * (1 if traffic.piece <= cached else traffic.repeats)
+        flash = u.constants / timing.line_bytes * (1 if stay else u.calls * reads)
         fetched = sum(x.lines(timing, traffic.channels_in) for x in u.reads)
         written = u.result.lines(timing, traffic.channels_out)
         gather = traffic.gather * u.calls

@@ -71,12 +71,15 @@ WHOLE = Form()
 class Traffic:
     """How a call goes about its operands: what models of time need to know besides the count of instructions.
 
-    The constants are read `passes` times from end to end. Of each pixel `channels_in` of the input are reached at once
-    and `channels_out` of the output (0: all), so these are gone through once for every such group. A decoupled kernel
-    changes `rounds` times from gathering operands, which takes `gather` of the instructions, to computing with them.
+    The constants are read `passes` times from end to end, in pieces of `piece` bytes (0: all) that are each read
+    `repeats` times in a row. Of each pixel `channels_in` of the input are reached at once and `channels_out` of the
+    output (0: all), so these are gone through once for every such group. A decoupled kernel changes `rounds` times from
+    gathering operands, which takes `gather` of the instructions, to computing with them.
     """
 
     passes: int = 1
+    piece: int = 0
+    repeats: int = 1
     channels_in: int = 0
     channels_out: int = 0
     gather: float = 0.0

@@ -56,9 +56,12 @@ def stream(s: Sums, held: list[Pair]) -> Array:
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
+CLEAR = 1.3  # instructions for a number of a plane
+
+
 def filling(rows: int, columns: int, wide: int = 1) -> int:
     """Instructions to copy rows of `wide` neighbouring channels into as many planes."""
-    return rows * (12 + columns * (2 * wide + 3))
+    return rows * (12 + columns * (3 * wide + 2))
 
 
 def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
@@ -86,9 +89,13 @@ def depthwise_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
     if finish(s) == "sums":
         scalars |= {"low": s.low, "high": s.high}
-    made = ow if form.rolled else oh * ow
+    ends = {"relu": 5, "signed": 6, "sums": 28}[finish(s)]
+    two = fh * (len(pairs[0]) + len(pairs[1]) + loads[1]) + 1 + 2 * ends
+    one = fh * (len(pairs[0]) + loads[0]) + 5 + ends
     fill = filling(reach if form.rolled else h, w)
-    cost = c * (fill + 30 + 3 * fh * len(held) + made * (fh * (len(pairs[0]) + loads[1] / 2) + 9))
+    cost = CLEAR * rows * columns + c * (
+        fill + 30 + 3 * fh * len(held) + (1 if form.rolled else oh) * (8 + ow // 2 * two + ow % 2 * one)
+    )
     return Kernel(
         "depthwise_dsp.c.j2", stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
