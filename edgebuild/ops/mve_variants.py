@@ -133,11 +133,11 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     total = (ow - 1) * s.stride[1] + fw
     plane = total * fh
     used = max(0, min(w, total - s.pad[1]))
-    unfit = taps > LANES or advance > 127 or 4 * (plane + fh) >= 2**12 or c * 3 >= 2**16
+    unfit = taps > LANES or advance > 127 or 4 * (plane + 2 * fh) >= 2**12 or c * 7 >= 2**16
     if unfit or s.dilation != (1, 1) or not s.fits or how == "sums":
         return None
-    words = c == k and c % 4 == 0
-    spread = [pixel * fh + channel * plane for channel in range(4 if words else 1) for pixel in range(4)]
+    fours = c == k and c % 4 == 0
+    spread = [pixel * fh + channel * plane for channel in range(4 if fours else 1) for pixel in range(8)]
     turned = [
         [lane // fh * fh + (lane - turn) % fh if lane < taps else 0 for lane in range(LANES)] for turn in range(fh)
     ]
@@ -145,8 +145,8 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     clamped = how.endswith("_clamped")
     shape: dict[str, Any] = shape_of(s, form) | {
         "finish": how, "clamped": clamped, "taps": taps, "advance": advance, "plane": plane, "used": used,
-        "words": words, "M": k // c, "turned": tuple(map(tuple, turned)),
-        "places": (*(pixel * c for pixel in range(4)), *spread),
+        "fours": fours, "M": k // c, "turned": tuple(map(tuple, turned)),
+        "places": (*(pixel * c for pixel in range(8)), *spread),
         "ends": -(-columns // 4) * 4,
     }  # fmt: skip
     packed = _fours(s)
@@ -154,7 +154,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
     if clamped:
         scalars |= {"low": s.low, "high": s.high}
-    fill = 20 + (11 if words else 20) * -(-used // 4)
+    fill = 25 + (12 if fours else 20) * -(-used // 8)
     fills = fh if form.rolled else min(s.stride[0], fh)
     rows = 1 if form.rolled else oh
     cost = 30 + 0.7 * plane + -(-k // 4) * rows * (40 + fills * fill + ow * (20 + 5 * clamped))
@@ -162,7 +162,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     return Kernel(
         "depthwise_mve.c.j2", stem, shape, (constant,), scalars,
         scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
-        in_place=s.stride == (1, 1) and (oh, ow) == (h, w) and words,
+        in_place=s.stride == (1, 1) and (oh, ow) == (h, w) and fours,
         traffic=Traffic(channels_in=4, channels_out=4),
     )  # fmt: skip
 
