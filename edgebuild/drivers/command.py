@@ -24,6 +24,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--register-width", type=int, choices=(8, 16, 32), default=32, metavar="BITS", help="8, 16 or 32")
     sub.add_argument("--profile", type=Path, metavar="FILE", help="how often functions run, for the layout (YAML)")
+    sub.add_argument(
+        "--pareto", type=Path, metavar="SVG", help="draw the layouts of which none is better in both map and accesses"
+    )
     sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
     sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
@@ -32,6 +35,7 @@ def driver(args: argparse.Namespace, depfile: Callable[[str, list[str]], str]) -
     """`depfile` writes one rule in make's language from a target and its prerequisites."""
     from edgebuild.artifacts import publish, write_atomic
     from edgebuild.doors import code_files
+    from edgebuild.errors import fail
     from edgebuild.request import driver_request
 
     options = {
@@ -39,10 +43,20 @@ def driver(args: argparse.Namespace, depfile: Callable[[str, list[str]], str]) -
         "profile": args.profile and str(args.profile),
         "register_width": args.register_width,
     }
-    artifacts, files, text = generate(driver_request(tuple(args.sources), args.name, args.target, options))
+    request = driver_request(tuple(args.sources), args.name, args.target, options)
+    if args.pareto and request.layout.startswith("fixed:"):
+        raise fail("option 'pareto': a fixed layout leaves nothing to choose")
+    artifacts, made = _compiled(request)
+    text = summary(args.name, made)
     publish(artifacts, args.output)
+    if args.pareto:
+        from edgebuild.drivers.pareto import front, picture
+
+        points = front(made.dialect, made.shapes, made.uses, made.layout.bus)
+        text += "".join(f"\n{size:>8} B {accesses:>6} accesses" for size, accesses in points)
+        write_atomic(args.pareto, picture(points, (made.layout.bytes, made.layout.cost), args.name).encode())
     if args.depfile:
-        read = [*files, *code_files()]
+        read = [*made.files, *code_files()]
         write_atomic(args.depfile, depfile(str(args.output / artifacts[0].name), read).encode())
     if not args.quiet:
         print(text)
@@ -51,12 +65,17 @@ def driver(args: argparse.Namespace, depfile: Callable[[str, list[str]], str]) -
 
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:
     """(products, files that were read, what a build says); warnings go to stderr."""
+    artifacts, made = _compiled(request)
+    return artifacts, list(made.files), summary(request.name, made)
+
+
+def _compiled(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
     from edgebuild.drivers.pipeline import compile_driver
 
     artifacts, made = compile_driver(request)
     for warning in made.warnings:
         print(warning, file=sys.stderr)
-    return artifacts, list(made.files), summary(request.name, made)
+    return artifacts, made
 
 
 def summary(name: str, made: Driver) -> str:

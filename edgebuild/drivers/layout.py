@@ -98,7 +98,6 @@ class Layout:
     cost: int
     bound: int
     bytes: int
-    curve: tuple[tuple[int, int], ...] = ()  # (map bytes, accesses) of the best layouts by size
 
 
 @dataclass(frozen=True)

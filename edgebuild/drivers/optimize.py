@@ -36,27 +36,24 @@ from edgebuild.drivers.simplify import Leaf, Shape, Shapes
 EXACT = 60  # leaves of one class that the solver takes on
 
 
-def optimize(
-    dialect: Dialect, shapes: Shapes, conflicts: Conflicts, bus: Bus, weights: Mapping[str, int], exact: bool = True
-) -> Layout:
-    """`weights`: how often a function runs; those that are not named count once."""
-    uses = group_uses(conflicts, weights)
-    groups: dict[str, GroupLayout] = {}
+def optimize(dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus, exact: bool = True) -> Layout:
+    bins: dict[str, list[tuple[Leaf, ...]]] = {}
     total, bound, optimal = 0, 0, True
     for name, shape in shapes.groups.items():
-        bins: list[tuple[Leaf, ...]] = []
-        for problem in _problems(shape, uses.get(name, Counter()), dialect, bus):
+        bins[name] = []
+        for problem in problems(shape, uses.get(name, Counter()), dialect, bus):
             solution = solve(problem, exact)
-            bins += solution.bins
+            bins[name] += solution.bins
             total += problem.accesses(solution.bins)
             bound += solution.bound
             optimal = optimal and solution.optimal
-        groups[name] = _placed(shape, bins, groups, bus)
+    groups = placed(shapes, bins, bus)
     size = sum(groups[d.group].size for d in dialect.devices.values())
     return Layout(groups, bus, "optimize" if exact else "heuristic", optimal and exact, total, bound, size)
 
 
 def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Uses]:
+    """The regions of each group. `weights`: how often a function runs; those that are not named count once."""
     uses: dict[str, Uses] = {}
     for function, regions in conflicts.regions.items():
         for region in regions:
@@ -67,7 +64,8 @@ def group_uses(conflicts: Conflicts, weights: Mapping[str, int]) -> dict[str, Us
     return uses
 
 
-def _problems(shape: Shape, uses: Uses, dialect: Dialect, bus: Bus) -> Iterable[Problem]:
+def problems(shape: Shape, uses: Uses, dialect: Dialect, bus: Bus, split: bool = True) -> Iterable[Problem]:
+    """One for each class of leaves; with `split`, leaves that are alone in every best layout are taken apart."""
     classes: dict[tuple[int, ...], list[Leaf]] = {}
     for leaf in shape.leaves:
         classes.setdefault(leaf.dims, []).append(leaf)
@@ -83,7 +81,9 @@ def _problems(shape: Shape, uses: Uses, dialect: Dialect, bus: Bus) -> Iterable[
         alone = [
             leaf
             for leaf in leaves
-            if _effects(leaf, dialect) or leaf.width > bus.width or (leaf.name in written and not together[leaf.name])
+            if _effects(leaf, dialect)
+            or leaf.width > bus.width
+            or (split and leaf.name in written and not together[leaf.name])
         ]
         for leaf in alone:
             yield _problem([leaf], uses, bus)
@@ -123,6 +123,14 @@ def solve(problem: Problem, exact: bool) -> Solution:
 
 
 # ---- from bins to places
+
+
+def placed(shapes: Shapes, bins: Mapping[str, Sequence[tuple[Leaf, ...]]], bus: Bus) -> dict[str, GroupLayout]:
+    """The layouts of all groups from the registers of each."""
+    groups: dict[str, GroupLayout] = {}
+    for name, shape in shapes.groups.items():  # inner groups come first
+        groups[name] = _placed(shape, bins[name], groups, bus)
+    return groups
 
 
 def _placed(shape: Shape, bins: Iterable[tuple[Leaf, ...]], inner: Mapping[str, GroupLayout], bus: Bus) -> GroupLayout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,8 @@ from edgebuild.drivers.conflicts import Conflicts, find_conflicts
 from edgebuild.drivers.dialect import Dialect
 from edgebuild.drivers.layout import Bus, Layout
 from edgebuild.drivers.merge import Merged, hazards, merge
-from edgebuild.drivers.optimize import optimize
+from edgebuild.drivers.optimize import group_uses, optimize
+from edgebuild.drivers.problem import Uses
 from edgebuild.drivers.profile import read_profile
 from edgebuild.drivers.simplify import Shapes, simplify
 from edgebuild.drivers.sources import Source, read_sources
@@ -37,6 +39,7 @@ class Driver:
     cdfg: Cdfg
     shapes: Shapes
     conflicts: Conflicts
+    uses: Mapping[str, Uses]  # what the layout is best for; empty where it was fixed
     layout: Layout
     merged: Merged
     warnings: tuple[Diagnostic, ...]
@@ -67,6 +70,7 @@ def analyse(request: DriverRequest) -> Driver:
     cdfg = read_functions(source.unit, dialect)
     shapes = simplify(dialect, cdfg)
     files = [*source.files, *target.files]
+    uses: Mapping[str, Uses] = {}
     way, _, file = request.layout.partition(":")
     if way == "fixed" and file:
         from edgebuild.drivers import fixed  # late: brings readers that other drivers do without
@@ -79,7 +83,8 @@ def analyse(request: DriverRequest) -> Driver:
         conflicts = find_conflicts(dialect, cdfg, shapes)
         weights = read_profile(request.profile, cdfg) if request.profile else {}
         files += [str(request.profile)] if request.profile else []
-        layout = optimize(dialect, shapes, conflicts, bus, weights, exact=request.layout == "optimize")
+        uses = group_uses(conflicts, weights)
+        layout = optimize(dialect, shapes, uses, bus, exact=request.layout == "optimize")
         check_devices(source, layout)
     else:
         raise fail(f"layout '{request.layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE"])
@@ -96,6 +101,7 @@ def analyse(request: DriverRequest) -> Driver:
         cdfg,
         shapes,
         conflicts,
+        uses,
         layout,
         merged,
         (*cdfg.warnings, *warnings),

@@ -33,7 +33,6 @@ def as_dict(name: str, driver: Driver) -> dict[str, Any]:
             "accesses_bound": layout.bound,
             "objective": f"bus accesses over all access regions{profile}, then bytes of the map",
             "map_bytes": layout.bytes,
-            "curve": [{"map_bytes": b, "accesses": a} for b, a in layout.curve],
             "registers": [_register(g, r) for g in layout.groups.values() for r in g.registers],
             "groups": [
                 {

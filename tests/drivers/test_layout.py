@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from edgebuild.cli import main
+from edgebuild.drivers import pareto
 from edgebuild.drivers.exact import solve_exactly
 from edgebuild.drivers.layout import Bus
 from edgebuild.drivers.pipeline import Driver, analyse
 from edgebuild.drivers.problem import Bins, Problem, heuristic, singles
 from edgebuild.drivers.simplify import Leaf
 from edgebuild.request import DriverRequest
+from tests.drivers.scenarios import GPIO
 
 HEURISTIC = (
     """bfGroup G { uint8 a; uint8 b; uint8 c; uint8 d; uint8 e; uint8 f; };
@@ -119,3 +124,29 @@ def test_bus_is_what_the_target_says(tmp_path: Path) -> None:
     words, parts = make(tmp_path, text), make(tmp_path, text, target=str(tmp_path / "board.yaml"))
     assert (words.layout.bus.bytes, words.layout.bytes) == (False, 8)
     assert (parts.layout.bus.bytes, parts.layout.bytes, parts.target) == (True, 2, "board")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_front_agrees_with_enumeration(seed: int) -> None:
+    """The last layout of each size is the best of that size; no size is left out at which accesses grow."""
+    problem = random_problem(seed)
+    possible = [p for p in partitions(problem.leaves) if fits(p, problem)]
+    found = [problem.rank(b)[::-1] for b in pareto._by_size(problem)]
+    best = {size: min(problem.accesses(p) for p in possible if problem.bytes(p) <= size) for size, _ in found}
+    assert [accesses for _, accesses in found] == [best[size] for size, _ in found]
+    assert found[-1][0] == min(map(problem.bytes, possible))
+    assert set(pareto._undominated([problem.rank(p)[::-1] for p in possible])) <= set(found)
+
+
+def test_picture_of_map_against_accesses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """GPIO: each smaller map packs one more field of every pad with another, for one more access."""
+    svg = tmp_path / "gpio.svg"
+    command = ["driver", str(GPIO), "--name", "gpio", "--target", "pulpino", "-o", str(tmp_path / "out")]
+    assert main([*command, "--pareto", str(svg)]) == 0
+    said = capsys.readouterr().out.splitlines()[2:]
+    points = [(int(line.split()[0]), int(line.split()[2])) for line in said]
+    assert points[0] == (900, 9) and points[-1][0] <= 900 - 3 * 128
+    assert all(a[0] > b[0] and a[1] < b[1] for a, b in pairwise(points))
+    circles = [e for e in ET.parse(svg).iter() if e.tag.endswith("circle")]
+    assert len(circles) == len(points)
+    assert main([*command, "--layout", "fixed:x.svd", "--pareto", str(svg)]) == 1
