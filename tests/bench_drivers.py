@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.drivers.pipeline import Driver
-from tests.drivers import fixed7
+from tests.drivers import fixed7, large
 from tests.drivers.scenarios import DRIVERS, GPIO, HERE, SPI, Pair, generated, halstead, lost_updates, original
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +87,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         before, after = measure(Path(name))
         fixed = fixed7.measure(Path(name))
+        cost = large.measure(Path(name))
     print(
         f"{'':22} {'original':>9} {'generated':>9} {'change':>7}   "
         f"{'thesis: original':>16} {'optimised':>9}   {'bar':>6}"
@@ -100,13 +101,15 @@ def main() -> None:
         )
     for key, value in fixed.items():
         print(f"{key:32} {value:>6}")
+    for key, figure in cost.items():
+        print(f"{key:32} {figure:>6}" + ("   bar: 5" if key.endswith("ratio") else ""))
     for n in ("g100", "s25"):
         after[f"{n}_instructions_saved_percent"] = round(
             100 - 100 * after[f"{n}_instructions"] / before[f"{n}_instructions"], 1
         )
     file = ROOT / "build" / "bench" / "drivers.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**after, **fixed, "original": before, "thesis": THESIS}, indent=1) + "\n")
+    file.write_text(json.dumps({**after, **fixed, **cost, "original": before, "thesis": THESIS}, indent=1) + "\n")
     print(f"{file.relative_to(ROOT)} ({time.monotonic() - began:.0f} s)")
 
 

@@ -15,7 +15,7 @@ from edgebuild.errors import EdgebuildError
 from edgebuild.request import DriverRequest, driver_outputs
 from tests import bench_drivers
 from tests.conftest import run
-from tests.drivers import fixed7
+from tests.drivers import fixed7, large
 from tests.drivers.machine import build
 from tests.drivers.scenarios import GPIO, SPI
 
@@ -165,6 +165,12 @@ def test_bars(tmp_path: Path) -> None:
     fixed = fixed7.measure(tmp_path)
     assert fixed["fixed7_accesses"] == 2
     assert fixed["fixed7_rv32imc_bytes"] <= 40 and fixed["fixed7_cortex_m3_bytes"] <= 40
+
+
+def test_large_driver_is_no_burden(tmp_path: Path) -> None:
+    """Guards what is reached; the bench shows it beside the bar."""
+    cost = large.measure(tmp_path)
+    assert cost["large_heuristic_ratio"] <= 12 and cost["large_optimize_ratio"] <= 18, cost
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
