@@ -22,8 +22,8 @@ from edgebuild.drivers.dialect import Child, Device, Dialect, Field, FieldId, Gr
 from edgebuild.drivers.layout import Bus, GroupLayout, Layout, Register, Slot, Sub
 from edgebuild.drivers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap
 from edgebuild.drivers.simplify import Leaf, Shape, Shapes
-from edgebuild.energy.facts import read_facts
 from edgebuild.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.facts import read_facts
 
 
 @dataclass(frozen=True)

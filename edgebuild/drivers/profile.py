@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebuild.drivers.cdfg import Cdfg
-from edgebuild.energy.facts import read_facts
 from edgebuild.errors import did_you_mean, fail
+from edgebuild.facts import read_facts
 
 MOST = 10**9
 

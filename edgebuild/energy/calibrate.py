@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from edgebuild.energy.configs import Config
 from edgebuild.energy.cost import Phase, Work, require_timing
-from edgebuild.energy.facts import read_facts
 from edgebuild.energy.measurements import KINDS, Measurement
 from edgebuild.energy.power import PowerModel
 from edgebuild.energy.tree import ClockTree
 from edgebuild.errors import did_you_mean, fail
+from edgebuild.facts import read_facts
 
 Floats = NDArray[np.float64]
 

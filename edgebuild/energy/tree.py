@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edgebuild.energy.facts import read_facts
 from edgebuild.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.facts import read_facts
 from edgebuild.target import clock_tree_file, hal_dir
 
 Span = tuple[int, int]  # from, to: both included
