@@ -11,9 +11,12 @@ All follows from the ops' index relations: which rows of an operand an output ro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from . import ops
 from .axes import Same, Window, elementwise, input_range
@@ -38,68 +41,29 @@ class Event:
 
 @dataclass(frozen=True)
 class Rolled:
-    """A run of ops and the order of their calls.
+    """A run of ops that is executed row by row.
 
     `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors that need no ring of
     their own, because their one reader takes each row up element by element as soon as it is made:
-    row r is made where row r of the reader's result will stand.
+    row r is made where row r of the reader's result will stand. `spans`: for every ring the numbers
+    of the first and the last op during whose calls it may hold rows that are still wanted, and for
+    every op that reduces those between its first call and its last; rings whose spans do not meet
+    may lie in the same place.
     """
 
+    rolling: RollingGraph
     ops: tuple[Op, ...]
-    events: tuple[Event, ...]
     rings: Mapping[str, int]
     inside: Mapping[str, str]
     results: tuple[str, ...]  # storages that are wanted outside, whole
     operands: tuple[str, ...]  # storages from outside
-    reductions: frozenset[int]  # numbers of the ops that take up one row a call
+    spans: Mapping[str, tuple[int, int]]
+    counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
 
     @cached_property
-    def spans(self) -> dict[str, tuple[int, int]]:
-        """For every ring the numbers of the first and the last op during whose calls it holds rows still wanted.
-
-        Rings whose spans do not meet may lie in the same place.
-        """
-        numbers = [event.op for event in self.events]
-        written: dict[tuple[str, int], int] = {}
-        until: dict[tuple[str, int], int] = {}
-        for at, event in enumerate(self.events):
-            for name, first, past in (*event.reads, *([event.writes] if event.writes else [])):
-                home = self.inside.get(name, name)
-                if home in self.rings:
-                    for row in range(first, past):
-                        written.setdefault((name, row), at)
-                        until[name, row] = at
-        most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
-        for (name, row), at in written.items():
-            home = self.inside.get(name, name)
-            low, high = found.get(home, (most[1], most[0]))
-            if (low, high) != most:
-                during = numbers[at : until[name, row] + 1]
-                found[home] = (min(low, *during), max(high, *during))
-        return found
-
-    def span_of_calls(self, number: int) -> tuple[int, int]:
-        """The numbers of the first and the last op that are called from the first to the last call of this one."""
-        numbers = [event.op for event in self.events]
-        last = len(numbers) - numbers[::-1].index(number)
-        during = numbers[numbers.index(number) : last]
-        return min(during), max(during)
-
-    def shift(self, graph: Graph, operand: str, result: str) -> int:
-        """The least distance in bytes by which `operand` must start above `result` so that they may overlap.
-
-        Writing a row of the result must stay below every row of the operand that is read in the
-        same call or later.
-        """
-        step_in, step_out = row_bytes(graph, operand), row_bytes(graph, result)
-        wanted, distance = rows_of(graph, operand), 0
-        for event in reversed(self.events):
-            for name, first, _ in event.reads:
-                wanted = min(wanted, first) if name == operand else wanted
-            name, _, past = event.writes or ("", 0, 0)
-            if self.inside.get(name, name) == result:
-                distance = max(distance, past * step_out - wanted * step_in)
-        return distance
+    def events(self) -> tuple[Event, ...]:
+        """The order of the calls."""
+        return simulate(self.rolling, self.ops).events
 
 
 def rows_of(graph: Graph, tensor: str) -> int:
@@ -140,9 +104,32 @@ class RollingGraph:
         return {op.outputs[0]: ops.SPECS[op.kind].rows(op, self.graph) for op in self.graph.ops}
 
     @cached_property
+    def row_bytes(self) -> dict[str, int]:
+        return {root: row_bytes(self.graph, root) for root in self.storage.values()}
+
+    @cached_property
+    def operands(self) -> dict[str, list[tuple[str, int]]]:
+        """For each op the storages of its activation operands, and their rows."""
+        return {y: [(root, rows_of(self.graph, root)) for _, root, _ in needs] for y, needs in self.needs.items()}
+
+    @cached_property
     def needs(self) -> dict[str, list[tuple[str, str, list[tuple[int, int]]]]]:
         """For each op its activation operands: tensor, storage, and the rows that each output row needs."""
         return {op.outputs[0]: self._needs(op) for op in self.graph.ops}
+
+    @cached_property
+    def taken_up(self) -> dict[str, list[str]]:
+        """For each op the operands of its rows' size that it alone reads, and element by element."""
+        found: dict[str, list[str]] = {}
+        for op in self.graph.ops:
+            y, relation = op.outputs[0], ops.nest(op, self.graph)
+            found[y] = []
+            for position, name in enumerate(op.inputs):
+                root = self.storage.get(name)
+                alone = root is not None and len(self.readers.get(root, [])) == 1
+                if root is not None and alone and elementwise(relation, position):
+                    found[y] += [root] if row_bytes(self.graph, root) == row_bytes(self.graph, y) else []
+        return found
 
     def _needs(self, op: Op) -> list[tuple[str, str, list[tuple[int, int]]]]:
         relation, found = ops.nest(op, self.graph), []
@@ -164,8 +151,155 @@ class RollingGraph:
         return first * small // large, -(-past * small // large)
 
 
-def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
-    """Execute the run of ops by rows, on demand of its results; None if it cannot be done."""
+@dataclass(frozen=True)
+class Trace:
+    """A run of ops executed by rows on demand of its results, and what follows for every tail of the run.
+
+    The ops of a tail are called in the same order for the same rows, whether the ops before them are
+    rolled as well or have run whole: rows are pulled from behind.
+    """
+
+    rolling: RollingGraph
+    run: tuple[Op, ...]
+    events: tuple[Event, ...]
+    rings: Mapping[str, int]  # rows of all inner storages
+    results: tuple[str, ...]
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The number of the op that makes a storage; that of the application for a streamed input."""
+        found = {op.outputs[0]: number for number, op in enumerate(self.run)}
+        return found | {n: len(self.run) for n in self.rings if n == self.rolling.streamed}
+
+    def tail(self, start: int) -> Rolled:
+        """The ops from number `start` on by themselves; they have to be `possible`."""
+        streamed = self.rolling.streamed
+        brought = streamed in self.rings and all(reader >= start for _, reader, _ in self._reads[str(streamed)])
+        end = len(self.run) if brought else len(self.run) - 1
+        rings = {n: rows for n, rows in self.rings.items() if start <= self.index[n] <= end}
+        inside = self._inside(start, rings)
+        kept = {name: rows for name, rows in rings.items() if name not in inside}
+        spans: dict[str, tuple[int, int]] = {}
+        for name in (*rings, *(n for n in self._sums if self.index[n] >= start)):
+            low, high = self._spans[name]
+            home = inside.get(name, name)
+            if home in kept or name in self._sums:
+                before = spans.get(home, (end, 0))
+                spans[home] = min(before[0], max(low - start, 0)), max(before[1], min(high, end) - start)
+        here = {op.outputs[0] for op in self.run[start:]}
+        roots = (root for op in self.run[start:] for root, _ in self.rolling.operands[op.outputs[0]])
+        operands = tuple(dict.fromkeys(r for r in roots if r not in rings and r not in here))
+        results = tuple(name for name in self.results if name in here)
+        counts = tuple(self._counts[start : end + 1])
+        return Rolled(self.rolling, self.run[start:], kept, inside, results, operands, spans, counts)
+
+    def shift(self, found: Rolled, operand: str, result: str) -> int:
+        """The least distance in bytes by which `operand` must start above `result` so that they may overlap.
+
+        Writing a row of the result must stay below every row of the operand that is read in the
+        same call or later.
+        """
+        graph, start = self.rolling.graph, len(self.run) - len(found.ops)
+        step_in, step_out = row_bytes(graph, operand), row_bytes(graph, result)
+        reads = np.array([(at, first) for at, reader, first in self._reads[operand] if reader >= start])
+        wanted = np.append(np.minimum.accumulate(reads[::-1, 1])[::-1], 2**31)  # no row after the last reading
+        homes = [result, *(name for name, home in found.inside.items() if home == result)]
+        writes = np.array([w for name in homes for w in self._writes[name]])
+        later = wanted[np.searchsorted(reads[:, 0], writes[:, 0])]
+        return max(0, int(np.max(writes[:, 1] * step_out - later * step_in)))
+
+    @cached_property
+    def _reads(self) -> dict[str, list[tuple[int, int, int]]]:
+        """For each storage the events that read it: number, reader, first row."""
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        for at, event in enumerate(self.events):
+            for name, first, _ in event.reads:
+                found.setdefault(name, []).append((at, event.op, first))
+        return found
+
+    @cached_property
+    def _writes(self) -> dict[str, list[tuple[int, int]]]:
+        """For each storage the events that write it: number, one past the last row."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for at, event in enumerate(self.events):
+            if event.writes is not None:
+                found.setdefault(event.writes[0], []).append((at, event.writes[2]))
+        return found
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        counted = Counter(event.op for event in self.events)
+        return [counted[number] for number in range(len(self.run) + 1)]
+
+    @cached_property
+    def _sums(self) -> list[str]:
+        return [op.outputs[0] for op in self.run if self.rolling.modes[op.outputs[0]] == "reduce"]
+
+    @cached_property
+    def _spans(self) -> dict[str, tuple[int, int]]:
+        """Of every inner storage, and the sums of every reduction: numbers of the ops called while it is in use."""
+        numbers = [event.op for event in self.events]
+        most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
+        until: dict[tuple[str, int], int] = {}
+        for at, event in enumerate(self.events):
+            for name, first, past in event.reads:
+                if name in self.rings:
+                    until.update(dict.fromkeys(((name, row) for row in range(first, past)), at))
+        for name in self.rings:
+            low, high = most[1], most[0]
+            for at, past in self._writes.get(name, []):
+                during = numbers[at : until.get((name, past - 1), at) + 1]
+                low, high = min(low, *during), max(high, *during)
+                if (low, high) == most:
+                    break
+            found[name] = (low, high) if low <= high else (self.index[name], self.index[name])
+        for name in self._sums:
+            mine = [at for at, number in enumerate(numbers) if number == self.index[name]]
+            during = numbers[mine[0] : mine[-1] + 1]
+            found[name] = min(during), max(during)
+        return found
+
+    def _inside(self, start: int, rings: Mapping[str, int]) -> dict[str, str]:
+        """Inner tensors of one row that can be made in the place of their reader's result, and that place.
+
+        It is free: the reader makes row r at once, and the row that stood there before is older than
+        any that is still wanted, or the ring of the result would have to be larger.
+        """
+        found: dict[str, str] = {}
+        for op in reversed(self.run[start:]):
+            y = op.outputs[0]
+            root = next((r for r in self.rolling.taken_up[y] if rings.get(r) == 1), None)
+            if root is not None:
+                found[root] = found.get(y, y)
+        return found
+
+
+def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
+    """The numbers of the ops from which on the run can be rolled."""
+    index = {op.outputs[0]: number for number, op in enumerate(run)}
+    low, high = 0, len(run) - 1
+    found = []
+    for number in reversed(range(len(run))):
+        y = run[number].outputs[0]
+        roots = [(name, index.get(root, -1), root) for name, root, _ in rolling.needs[y]]
+        if rolling.modes[y] == "reduce":  # it ends the run, and begins none
+            last = any(r.outputs[0] in index for r in rolling.readers.get(y, []))
+            low = number + 1 if last else low
+            high = min(high, *(at for _, at, _ in roots), high)
+        elif rolling.modes[y] == "each":  # what it reads in other rows has to be there whole
+            other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
+            low = max(low, 0, *(at + 1 for at in other))
+        else:
+            low = max(low, number + 1)
+        if number < low:
+            break
+        if number <= high:
+            found.append(number)
+    return found
+
+
+def simulate(rolling: RollingGraph, run: Sequence[Op]) -> Trace:
+    """Execute the run of ops by rows, on demand of its results."""
     graph = rolling.graph
     index = {op.outputs[0]: i for i, op in enumerate(run)}
     members = set(index)
@@ -175,8 +309,6 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
         if op.outputs[0] in rolling.outputs
         or any(r.outputs[0] not in members for r in rolling.readers.get(op.outputs[0], []))
     )
-    if not all(_possible(rolling, op, members) for op in run):
-        return None
     made = [0] * (len(run) + 1)
     rings = {op.outputs[0]: 0 for op in run if op.outputs[0] not in results}
     if rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed]):
@@ -190,52 +322,31 @@ def roll(rolling: RollingGraph, run: Sequence[Op]) -> Rolled | None:
             events.append(Event(len(run), made[-1] - 1, (), (rolling.streamed, made[-1] - 1, made[-1])))
 
     def pull(number: int, rows: int) -> None:
-        op = run[number]
-        reduces = rolling.modes[op.outputs[0]] == "reduce"
+        y = run[number].outputs[0]
+        reduces = rolling.modes[y] == "reduce"
         while made[number] < rows:
             row, reads = made[number], []
-            for _, root, ranges in rolling.needs[op.outputs[0]]:
-                total = rows_of(graph, root)
-                first, past = (row, row + 1) if reduces and root in rings else (0, total) if reduces else ranges[row]
+            for _, root, ranges in rolling.needs[y]:
+                first, past = (
+                    ranges[row] if not reduces else (row, row + 1) if root in rings else (0, rows_of(graph, root))
+                )
                 if root in index:
                     pull(index[root], past) if root in members else take(past)
                     if root in rings:
                         rings[root] = max(rings[root], made[index[root]] - first)
                 reads.append((root, first, past))
             made[number] = row + 1
-            writes: tuple[str, int, int] | None = (op.outputs[0], row, row + 1)
+            writes: tuple[str, int, int] | None = (y, row, row + 1)
             if reduces:
-                complete = row + 1 == calls(rolling, op)
-                writes = (op.outputs[0], 0, rows_of(graph, op.outputs[0])) if complete else None
+                complete = row + 1 == calls(rolling, run[number])
+                writes = (y, 0, rows_of(graph, y)) if complete else None
             events.append(Event(number, row, tuple(reads), writes))
 
     for name in sorted(results, key=lambda name: -index[name]):
         pull(index[name], calls(rolling, run[index[name]]))
     if rolling.streamed in rings:
         take(rows_of(graph, str(rolling.streamed)))
-    operands = dict.fromkeys(root for op in run for _, root, _ in rolling.needs[op.outputs[0]] if root not in index)
-    inside = _inside(rolling, run, rings)
-    kept = {name: rows for name, rows in rings.items() if name not in inside}
-    reductions = frozenset(i for i, op in enumerate(run) if rolling.modes[op.outputs[0]] == "reduce")
-    return Rolled(tuple(run), tuple(events), kept, inside, results, tuple(operands), reductions)
-
-
-def _inside(rolling: RollingGraph, run: Sequence[Op], rings: Mapping[str, int]) -> dict[str, str]:
-    """Inner tensors of one row that can be made in the place of their reader's result, and that place.
-
-    It is free: the reader makes row r at once, and the row that stood there before is older than
-    any that is still wanted, or the ring of the result would have to be larger.
-    """
-    found: dict[str, str] = {}
-    for op in reversed(run):
-        y, relation = op.outputs[0], ops.nest(op, rolling.graph)
-        for position, name in enumerate(op.inputs):
-            root = rolling.storage.get(name)
-            if root is None or rings.get(root) != 1 or len(rolling.readers[root]) > 1 or y in found.values():
-                continue
-            if elementwise(relation, position) and row_bytes(rolling.graph, root) == row_bytes(rolling.graph, y):
-                found[root] = found.get(y, y)
-    return found
+    return Trace(rolling, tuple(run), tuple(events), rings, results)
 
 
 def calls(rolling: RollingGraph, op: Op) -> int:
@@ -244,17 +355,3 @@ def calls(rolling: RollingGraph, op: Op) -> int:
         return rows_of(rolling.graph, op.outputs[0])
     root = next(root for _, root, _ in rolling.needs[op.outputs[0]])
     return rows_of(rolling.graph, root)
-
-
-def _possible(rolling: RollingGraph, op: Op, members: set[str]) -> bool:
-    """Can this op run by rows among these? A reduction must end the run; a view must keep the rows."""
-    y = op.outputs[0]
-    mode = rolling.modes[y]
-    if mode == "reduce":
-        inside = all(root in members for _, root, _ in rolling.needs[y])
-        return inside and not any(r.outputs[0] in members for r in rolling.readers.get(y, []))
-    same = all(
-        name == root or root not in members or rows_of(rolling.graph, name) == rows_of(rolling.graph, root)
-        for name, root, _ in rolling.needs[y]
-    )
-    return mode == "each" and same

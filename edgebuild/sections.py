@@ -11,7 +11,6 @@ an op may have the fastest kernel whose scratch fits beside that.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,7 +22,7 @@ from .axes import elementwise
 from .errors import fail
 from .ir import ITEM_BYTES, Graph, Op
 from .ops.base import Form, Kernel
-from .rolling import Rolled, RollingGraph, calls, roll, row_bytes, rows_of
+from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
@@ -63,17 +62,12 @@ class Section:
 
     @property
     def calls(self) -> int:
-        return len(self.rolled.events) if self.rolled else 1
-
-    @property
-    def names(self) -> list[str]:
-        return [op.outputs[0] for op in self.ops]
+        return sum(self.rolled.counts) if self.rolled else 1
 
     @property
     def calls_of(self) -> list[int]:
         """How often each op is called."""
-        counted = Counter(event.op for event in self.rolled.events) if self.rolled else {0: 1}
-        return [counted[number] for number in range(len(self.ops))]
+        return list(self.rolled.counts[: len(self.ops)]) if self.rolled else [1]
 
     @property
     def callers(self) -> int:
@@ -83,10 +77,12 @@ class Section:
     @cached_property
     def in_use(self) -> list[int]:
         """Bytes of `inner` in use during the calls of each op."""
-        return [
-            sum(size for name, size in self.inner.items() if self.spans[name][0] <= number <= self.spans[name][1])
-            for number in range(self.callers)
-        ]
+        changes = [0] * (self.callers + 1)
+        for name, size in self.inner.items():
+            first, last = self.spans[name]
+            changes[first] += size
+            changes[last + 1] -= size
+        return list(accumulate(changes[:-1]))
 
 
 def little_more(peak: int) -> int:
@@ -125,10 +121,14 @@ def whole_form(op: Op, features: frozenset[str], decoupled: Decoupled = COUPLED)
 
 def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, features: frozenset[str]) -> Form:
     """The form of the kernel that an op of a rolled run needs."""
-    roots = [root for _, root, _ in rolling.needs[op.outputs[0]]]
-    rings = [rolled.rings.get(rolled.inside.get(root, root), 0) for root in roots]
-    kept = tuple(0 if n >= rows_of(rolling.graph, root) else n for n, root in zip(rings, roots, strict=True))
-    return Form(features, kept, rows_of(rolling.graph, roots[0]))
+    return Form(features, rings_of(rolling, rolled, op), rolling.operands[op.outputs[0]][0][1])
+
+
+def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
+    """Rows of the ring that each operand is; 0 where it is there whole."""
+    rings, inside = rolled.rings, rolled.inside
+    kept = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
+    return tuple(0 if n >= rows else n for n, rows in kept)
 
 
 def narrows(graph: Graph, x: str, y: str) -> bool:
@@ -192,22 +192,20 @@ class Cutter:
         )
         return _with_kernels(Section((op,), None, reads, (y,), (), {}, {}, overlaps, 0), [self.choices(op)[0]])
 
-    def rolled(self, start: int, stop: int) -> Section | None:
+    def rolled(self, trace: Trace, start: int, stop: int) -> Section:
         """The ops of an interval run row by row, with the kernels that ask for the least scratch."""
-        found = roll(self.rolling, self.order[start:stop])
-        if found is None:
-            return None
-        rings = {name: aligned(n * row_bytes(self.graph, name)) for name, n in found.rings.items()}
-        overlaps = self._overlaps(found, stop)
+        found = trace.tail(len(trace.run) - (stop - start))
+        rings = {name: aligned(n * self.rolling.row_bytes[name]) for name, n in found.rings.items()}
+        overlaps = self._overlaps(trace, found, stop)
         plain = Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps, 0)
         return _with_kernels(plain, [self.choices(op, found)[-1] for op in found.ops])
 
     def choices(self, op: Op, rolled: Rolled | None = None) -> tuple[Choice, ...]:
         """The kernels for an op, fastest first; each later one asks for less scratch."""
-        whole = whole_form(op, self.features, self.decoupled)
-        form = row_form(self.rolling, rolled, op, self.features) if rolled is not None else whole
-        key = (op.outputs[0], form)
+        key = (op.outputs[0], rings_of(self.rolling, rolled, op) if rolled is not None else None)
         if key not in self.known:
+            whole = whole_form(op, self.features, self.decoupled)
+            form = row_form(self.rolling, rolled, op, self.features) if rolled is not None else whole
             found: list[Choice] = []
             stated = float(PORTABLE * max(ops.nest(op, self.graph).mac_count, self.graph.result(op).elements))
             stated = stated / calls(self.rolling, op) if rolled is not None else stated
@@ -221,7 +219,7 @@ class Cutter:
         return self.known[key]
 
     @cached_property
-    def known(self) -> dict[tuple[str, Form], tuple[Choice, ...]]:
+    def known(self) -> dict[tuple[str, tuple[int, ...] | None], tuple[Choice, ...]]:
         return {}
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
@@ -238,7 +236,7 @@ class Cutter:
             chosen.append(next((c for c in choices if c.scratch <= room), choices[-1]))
         return _with_kernels(section, chosen)
 
-    def _overlaps(self, found: Rolled, stop: int) -> tuple[Overlap, ...]:
+    def _overlaps(self, trace: Trace, found: Rolled, stop: int) -> tuple[Overlap, ...]:
         """The overlap of a dying operand and a result that saves most; those that could save more were looked at."""
         dying = [n for n in found.operands if self.life[n][1] < stop]
         pairs = [(min(self.sizes[x], self.sizes[y]), x, y) for x in dying for y in found.results]
@@ -246,7 +244,7 @@ class Cutter:
         for most, operand, result in sorted(pairs, key=lambda pair: -pair[0]):
             if best is not None and most <= self.saving(best):
                 break
-            overlap = Overlap(operand, result, aligned(found.shift(self.graph, operand, result)))
+            overlap = Overlap(operand, result, aligned(trace.shift(found, operand, result)))
             best = overlap if best is None or self.saving(overlap) > self.saving(best) else best
         return () if best is None else (best,)
 
@@ -306,13 +304,16 @@ class Cutter:
             if self.rolling.streamed not in whole.reads:
                 least = _with_kernels(whole, [self.choices(whole.ops[0])[-1]])
                 found.append((start, start + 1, self.live(least, start), least))
-            for stop in range(start + 1, len(self.order) + 1):
-                if self.least(start, stop) > enough:
-                    continue
-                section = self.rolled(start, stop)
-                if section is not None and self.rolling.streamed not in section.reads:
+        for stop in range(1, len(self.order) + 1):
+            starts = [s for s in possible_starts(self.rolling, self.order[:stop]) if self.least(s, stop) <= enough]
+            if not starts:
+                continue
+            trace = simulate(self.rolling, self.order[min(starts) : stop])
+            for start in starts:
+                section = self.rolled(trace, start, stop)
+                if self.rolling.streamed not in section.reads:
                     found.append((start, stop, self.live(section, start), section))
-        return found
+        return sorted(found, key=lambda interval: interval[:2])
 
     @cached_property
     def least_peak(self) -> int:
@@ -349,14 +350,15 @@ def _with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
 
     Sums of a reduction stay from its first call to its last, all other scratch is free after each call.
     """
-    inner = {name: size for name, size in section.inner.items() if name not in map(scratch_name, section.names)}
+    scratch = {op.outputs[0]: scratch_name(op.outputs[0]) for op in section.ops}
+    own = set(scratch.values())
+    inner = {name: size for name, size in section.inner.items() if name not in own}
     spans, calls = {name: section.spans[name] for name in inner}, section.calls_of
-    for number, (op, choice) in enumerate(zip(section.ops, chosen, strict=True)):
+    for number, (name, choice) in enumerate(zip(scratch, chosen, strict=True)):
         if choice.scratch:
-            name = scratch_name(op.outputs[0])
-            inner[name] = choice.scratch
-            reduces = section.rolled is not None and number in section.rolled.reductions
-            spans[name] = section.rolled.span_of_calls(number) if section.rolled and reduces else (number, number)
+            inner[scratch[name]] = choice.scratch
+            reduced = section.rolled is not None and name in section.results and section.rolled.spans.get(name)
+            spans[scratch[name]] = reduced or (number, number)
     instructions = sum(n * choice.instructions for n, choice in zip(calls, chosen, strict=True))
     forms = tuple(choice.form for choice in chosen)
     return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions)

@@ -18,9 +18,11 @@ from edgebuild.ir import Graph, Op, Tensor
 from edgebuild.memory.problem import Place
 from edgebuild.replay import BrokenPlan, replay
 from edgebuild.request import ModelRequest, model_request
+from edgebuild.rolling import Rolled, RollingGraph, possible_starts, simulate
 from edgebuild.target import load_target
 from edgebuild.verify import verify
 from tests.conftest import ROOT
+from tests.graphs import examples, small_graphs
 
 MODELS = ROOT.parent / "shared" / "models"
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -128,6 +130,56 @@ def test_replay_refuses_broken_plans() -> None:
     moved = {**decided.places, first: Place(decided.places["x"].memory, decided.places["x"].offset)}
     with pytest.raises(BrokenPlan):
         replay(decided.rolling, decided.steps, moved)
+
+
+def naive_shift(rolling: RollingGraph, found: Rolled, operand: str, result: str) -> int:
+    """The least distance at which no call writes over rows of the operand that are read then or later."""
+    size_in, size_out = rolling.row_bytes[operand], rolling.row_bytes[result]
+    least = 0
+    for at, event in enumerate(found.events):
+        name, _, past = event.writes or ("", 0, 0)
+        later = [first for e in found.events[at:] for n, first, _ in e.reads if n == operand]
+        if found.inside.get(name, name) == result and later:
+            least = max(least, past * size_out - min(later) * size_in)
+    return least
+
+
+def naive_span(found: Rolled, ring: str) -> tuple[int, int]:
+    """Numbers of the ops that are called between the writing of a row and its last reading."""
+    seen = set[int]()
+    for at, event in enumerate(found.events):
+        if event.writes is not None and found.inside.get(event.writes[0], event.writes[0]) == ring:
+            name, _, past = event.writes
+            uses = [i for i, e in enumerate(found.events) if any(n == name and a < past <= b for n, a, b in e.reads)]
+            seen |= {e.op for e in found.events[at : max([at, *uses]) + 1]}
+    return min(seen), max(seen)
+
+
+def test_tails_are_runs_of_their_own() -> None:
+    """What is known of a part of a run, because it is the tail of a longer one, against that part by itself."""
+    tails = 0
+    for graph in [*examples(small_graphs(), 60), running_example()]:
+        decided = planned(graph, tile="rolling")
+        rolling, order = decided.rolling, decided.cutter.order
+        for stop in range(1, len(order) + 1):
+            starts = possible_starts(rolling, order[:stop])
+            if starts:
+                trace = simulate(rolling, order[min(starts) : stop])
+            for start in starts:
+                found, alone = trace.tail(start - min(starts)), simulate(rolling, order[start:stop])
+                tails += start > min(starts)
+                assert {**alone.rings, **dict.fromkeys(found.inside, 1)} == {
+                    **found.rings,
+                    **dict.fromkeys(found.inside, 1),
+                }
+                assert found.results == alone.results and sum(found.counts) == len(alone.events)
+                for ring in found.rings:
+                    low, high = naive_span(found, ring)
+                    assert found.spans[ring][0] <= low <= high <= found.spans[ring][1]
+                for x in found.operands:
+                    for y in found.results:
+                        assert trace.shift(found, x, y) == naive_shift(rolling, found, x, y)
+    assert tails > 50
 
 
 @pytest.mark.needs("gcc")
