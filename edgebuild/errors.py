@@ -66,6 +66,13 @@ def fail(
     return EdgebuildError(Diagnostic(text, file, line, column, node, kind, tuple(hints)))
 
 
+def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
+    """A line of a source, and below it a mark under `length` characters from `column`, which counts from 1."""
+    line = line.rstrip("\r\n")
+    pad = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
+    return "  " + line, "  " + pad + "^" + "~" * (min(length, len(line) - len(pad)) - 1)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean 'x'?' for the nearest known word, or an empty string."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

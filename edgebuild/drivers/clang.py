@@ -11,6 +11,7 @@ from typing import Any
 from clang import cindex
 from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit
 
+from edgebuild import errors
 from edgebuild.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.target import hal_dir
 
@@ -171,9 +172,7 @@ def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
     end = text.find(b"\n", here.offset)
     line = text[start : end if end >= 0 else len(text)].decode("utf-8", "replace")
     before = text[start : here.offset].decode("utf-8", "replace")
-    pad = "".join("\t" if c == "\t" else " " for c in before)
-    marks = "^" + "~" * (max(1, min(length, len(line) - len(before))) - 1)
-    return ("  " + line, "  " + pad + marks)
+    return errors.caret(line, len(before) + 1, length)
 
 
 def wrong(here: Place, text: bytes, message: str, *hints: str, length: int = 1) -> EdgebuildError:

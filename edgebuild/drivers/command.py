@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edgebuild.artifacts import Artifact
-    from edgebuild.drivers.pipeline import Driver
+    from edgebuild.drivers.stages import Driver
     from edgebuild.request import DriverRequest
 
 

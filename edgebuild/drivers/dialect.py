@@ -264,13 +264,9 @@ class _Known:
 
     def error(self, at: Cursor, word: str, text: str) -> Exception:
         """Points at the target's name inside of the macro's argument."""
-        from edgebuild.errors import fail
-
         here = clang.place(at.extent.start)
         end = self.unit.text.find(b")", here.offset)
         inside = self.unit.text.find(word.encode(), here.offset, end if end > 0 else None) if word else -1
         shift = inside - here.offset if inside > 0 else 0
         here = clang.Place(here.file, here.line, here.column + shift, here.offset + shift)
-        return fail(
-            text, file=here.file, line=here.line, column=here.column, hints=clang.caret(here, self.unit.text, len(word))
-        )
+        return clang.wrong(here, self.unit.text, text, length=len(word))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING
 
 from edgebuild.drivers.hal import LICENCE
 from edgebuild.drivers.layout import GroupLayout, Register, Slot
+from edgebuild.drivers.rdl import write_rdl
 from edgebuild.drivers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
-
-if TYPE_CHECKING:
-    from edgebuild.drivers.pipeline import Driver
+from edgebuild.drivers.stages import Driver
+from edgebuild.drivers.svd import write_svd
 
 COMMENT = (
     "SPDX-License-Identifier: 0BSD\n"
@@ -98,14 +97,10 @@ def _field(driver: Driver, slot: Slot, suffix: str) -> FieldInfo:
 
 
 def svd(name: str, driver: Driver) -> str:
-    from edgebuild.drivers.svd import write_svd
-
     return write_svd(register_map(name, driver), COMMENT)
 
 
 def rdl(name: str, driver: Driver) -> str:
-    from edgebuild.drivers.rdl import write_rdl
-
     return write_rdl(register_map(name, driver), COMMENT)
 
 

@@ -20,8 +20,10 @@ from pathlib import Path
 from edgebuild.drivers import clang
 from edgebuild.drivers.dialect import Child, Device, Dialect, Field, FieldId, Group
 from edgebuild.drivers.layout import Bus, GroupLayout, Layout, Register, Slot, Sub
+from edgebuild.drivers.rdl import read_rdl
 from edgebuild.drivers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap
 from edgebuild.drivers.simplify import Leaf, Shape, Shapes
+from edgebuild.drivers.svd import read_svd
 from edgebuild.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.facts import read_facts
 
@@ -73,9 +75,6 @@ class Spot:
 
 
 def read_map(path: Path) -> RegisterMap:
-    from edgebuild.drivers.rdl import read_rdl
-    from edgebuild.drivers.svd import read_svd
-
     if path.suffix.lower() == ".rdl":
         return read_rdl(path)
     if path.suffix.lower() in (".svd", ".xml"):

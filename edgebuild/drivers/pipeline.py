@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from edgebuild.artifacts import Artifact
 from edgebuild.drivers import clang, products
-from edgebuild.drivers.cdfg import Cdfg
-from edgebuild.drivers.conflicts import Conflicts, find_conflicts
-from edgebuild.drivers.dialect import Dialect
+from edgebuild.drivers.conflicts import find_conflicts
 from edgebuild.drivers.layout import Bus, Layout
-from edgebuild.drivers.merge import Merged, hazards, merge
+from edgebuild.drivers.merge import hazards, merge
 from edgebuild.drivers.optimize import group_uses, optimize
 from edgebuild.drivers.problem import Uses
 from edgebuild.drivers.profile import read_profile
-from edgebuild.drivers.simplify import Shapes, simplify
+from edgebuild.drivers.simplify import simplify
 from edgebuild.drivers.sources import Source, read_sources
+from edgebuild.drivers.stages import Driver
 from edgebuild.drivers.verify import check
 from edgebuild.drivers.walk import read_functions
-from edgebuild.errors import Diagnostic, EdgebuildError, fail
+from edgebuild.errors import EdgebuildError, fail
 from edgebuild.request import DriverRequest
 from edgebuild.target import load_target
 
 TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": "thumbv7m-none-eabi"}
-
-
-@dataclass(frozen=True)
-class Driver:
-    """All stages of one driver."""
-
-    request: DriverRequest
-    target: str  # its name, where the request may have a file
-    source: Source
-    dialect: Dialect  # with what a register description says of the fields
-    cdfg: Cdfg
-    shapes: Shapes
-    conflicts: Conflicts
-    uses: Mapping[str, Uses]  # what the layout is best for; empty where it was fixed
-    layout: Layout
-    merged: Merged
-    warnings: tuple[Diagnostic, ...]
-    files: tuple[str, ...]  # all that was read
 
 
 def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:

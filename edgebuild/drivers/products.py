@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgebuild.artifacts import Artifact
 from edgebuild.drivers import export, report
 from edgebuild.drivers.clang import SUPPORT
 from edgebuild.drivers.hal import LICENCE, Hal, support_structs
 from edgebuild.drivers.rewrite import rewrite
+from edgebuild.drivers.stages import Driver
 from edgebuild.target import hal_dir
-
-if TYPE_CHECKING:
-    from edgebuild.drivers.pipeline import Driver
 
 
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:

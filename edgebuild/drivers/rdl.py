@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgebuild.drivers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
-from edgebuild.errors import Diagnostic, EdgebuildError, MissingTool, fail
+from edgebuild.drivers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, by_cluster
+from edgebuild.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
 
 ONWRITE = {
     "woclr": "oneToClear",
@@ -47,7 +47,7 @@ def read_rdl(path: Path) -> RegisterMap:
             if severity.name in ("ERROR", "FATAL"):
                 line = src_ref.line if src_ref is not None else 0
                 column = src_ref.line_selection[0] + 1 if src_ref is not None else 0
-                hints = (f"  {src_ref.line_text}", "  " + " " * (column - 1) + "^") if src_ref is not None else ()
+                hints = caret(src_ref.line_text, column) if src_ref is not None else ()
                 found.append(Diagnostic(text, str(path), line, column, hints=hints))
 
     compiler = RDLCompiler(message_printer=Printer())
@@ -126,21 +126,13 @@ def write_rdl(map_: RegisterMap, comment: str = "") -> str:
 
 
 def _scoped(registers: tuple[RegisterInfo, ...], scope: tuple[str, ...], base: int, pad: str) -> Iterator[str]:
-    i = 0
-    while i < len(registers):
-        r = registers[i]
-        if r.scope == scope:
-            yield from _register(r, base, pad)
-            i += 1
+    for inner, run in by_cluster(registers, scope):
+        if inner == scope:
+            yield from _register(run[0], base, pad)
             continue
-        inner = r.scope[: len(scope) + 1]
-        run = []
-        while i < len(registers) and registers[i].scope[: len(inner)] == inner:
-            run.append(registers[i])
-            i += 1
         start = min(x.offset for x in run)
         yield f"{pad}regfile {{"
-        yield from _scoped(tuple(run), inner, start, pad + "    ")
+        yield from _scoped(run, inner, start, pad + "    ")
         yield f"{pad}}} {_name(inner[-1])} @ {start - base:#x};"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from edgebuild.errors import EdgebuildError
@@ -79,6 +79,21 @@ class RegisterMap:
     name: str
     blocks: tuple[Block, ...]
     mistakes: tuple[tuple[str, EdgebuildError], ...] = field(default=(), compare=False)
+
+
+def by_cluster(
+    registers: tuple[RegisterInfo, ...], scope: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[RegisterInfo, ...]]]:
+    """The registers of a scope in their order: each with that scope, and those of an inner cluster, which follow each
+    other, together with the cluster's."""
+    at = 0
+    while at < len(registers):
+        inner = registers[at].scope[: len(scope) + 1]
+        end = at + 1
+        while inner != scope and end < len(registers) and registers[end].scope[: len(inner)] == inner:
+            end += 1
+        yield inner, registers[at:end]
+        at = end
 
 
 def normal(words: Iterable[str]) -> str:

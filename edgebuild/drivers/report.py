@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgebuild.drivers.cdfg import Access
 from edgebuild.drivers.conflicts import Region
 from edgebuild.drivers.layout import GroupLayout, Register
-
-if TYPE_CHECKING:
-    from edgebuild.drivers.pipeline import Driver
+from edgebuild.drivers.stages import Driver
 
 
 def as_dict(name: str, driver: Driver) -> dict[str, Any]:

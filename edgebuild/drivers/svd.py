@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgebuild.drivers.regmap import NEUTRAL, Block, FieldInfo, RegisterInfo, RegisterMap
-from edgebuild.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.drivers.regmap import NEUTRAL, Block, FieldInfo, RegisterInfo, RegisterMap, by_cluster
+from edgebuild.errors import EdgebuildError, caret, did_you_mean, fail
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
@@ -239,9 +239,8 @@ def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
 
 
 def _wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
-    line = lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
-    caret = "".join("\t" if c == "\t" else " " for c in line[: column - 1]) + "^"
-    return fail(text, file=file, line=number, column=column, hints=[f"  {line}", f"  {caret}"])
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    return fail(text, file=file, line=number, column=column, hints=caret(line, column))
 
 
 def _parse(data: bytes, file: str, lines: list[str]) -> Element:
@@ -300,24 +299,16 @@ def write_svd(map_: RegisterMap, comment: str = "") -> str:
 
 
 def _scoped(registers: tuple[RegisterInfo, ...], scope: tuple[str, ...], base: int, pad: str) -> Iterator[str]:
-    """Registers in their order; those of one cluster, which follow each other, inside of it."""
-    i = 0
-    while i < len(registers):
-        r = registers[i]
-        if r.scope == scope:
-            yield from _register(r, base, pad)
-            i += 1
+    for inner, run in by_cluster(registers, scope):
+        if inner == scope:
+            yield from _register(run[0], base, pad)
             continue
-        inner = r.scope[: len(scope) + 1]
-        run = [x for x in registers[i:] if x.scope[: len(inner)] == inner]
-        run = list(registers[i : i + len(run)])
         start = min(x.offset for x in run)
         yield f"{pad}<cluster>"
         yield f"{pad}  <name>{html.escape(inner[-1], quote=False)}</name>"
         yield f"{pad}  <addressOffset>{start - base:#x}</addressOffset>"
-        yield from _scoped(tuple(run), inner, start, pad + "  ")
+        yield from _scoped(run, inner, start, pad + "  ")
         yield f"{pad}</cluster>"
-        i += len(run)
 
 
 def _register(r: RegisterInfo, base: int, pad: str) -> Iterator[str]:
