@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from edgebuild.energy.values import IdleMode, Point, Problem, Selection, evaluate
 from edgebuild.errors import EdgebuildError, fail
 
-TOLERANCE = 2e-5  # of the energy
+TOLERANCE = 1e-4  # of the energy
 COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small
 ROOMS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # for them: shares of the distance from the bound to the best plan known
 BISECTIONS = 40
@@ -328,15 +328,16 @@ class _Front:
 
     def undominated(self, merge: float) -> _Front:
         """By rising time, those that save energy over all before; of each step of `merge` only the first."""
-        sorted_ = self.keep(np.lexsort((self.energy, self.time)))
-        if len(sorted_.time) < 2:
-            return sorted_
-        least = np.minimum.accumulate(sorted_.energy)
-        better = sorted_.keep(np.concatenate(([True], sorted_.energy[1:] < least[:-1])))
-        if not merge:
-            return better
-        step = np.floor(better.energy / merge)
-        return better.keep(np.concatenate(([True], step[1:] < step[:-1])))
+        if len(self.time) < 2:
+            return self
+        rows = np.argsort(self.time, kind="stable")
+        energy = self.energy[rows]
+        better = np.concatenate(([True], energy[1:] < np.minimum.accumulate(energy)[:-1]))
+        rows = rows[better]
+        if merge:
+            step = np.floor(energy[better] / merge)
+            rows = rows[np.concatenate(([True], step[1:] < step[:-1]))]
+        return self.keep(rows)
 
 
 def _trace(problem: Problem, a: _Arrays, history: list[list[_Front]], one: _Cases, power: float) -> Selection | None:
