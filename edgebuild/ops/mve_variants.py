@@ -54,7 +54,7 @@ def stream(s: Sums, taps: Array) -> Array:
 def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
     """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
 
-    `lean`: with the least scratch, columns of two outputs, and a pixel's result not over its operand.
+    `lean`: with little scratch, the columns of two outputs.
     """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
@@ -63,10 +63,9 @@ def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
     lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
     shape: dict[str, Any] = shape_of(s, form)
     blocks = 1
-    if s.pointwise and k <= c and pixels > 1 and not lean:
-        shape |= {"gather": "copied", "advance": c}
-        scratch, gathering = 2 * c, pixels * (8 + 0.2 * c)
-    elif fh == 1 and inside:
+    if fh == 1 and inside:
+        if lean:
+            return None
         shape |= {"gather": "direct", "advance": s.stride[1] * c}
         scratch, gathering = 0, 0.0
     else:
@@ -92,7 +91,7 @@ def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
     products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how)
     return Kernel(
         "conv_mve.c.j2", stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=f"mve {shape['gather']}", in_place=shape["gather"] == "copied",
+        scratch=scratch, variant=f"mve {shape['gather']}{' of two' if lean else ''}",
         estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
     )  # fmt: skip
 
