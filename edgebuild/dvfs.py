@@ -8,9 +8,10 @@ All times and energies are modelled (energy/cost.py says how, and what is assume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from . import ops
 from .energy.calibrate import calibrated, read_calibration
@@ -23,7 +24,7 @@ from .energy.select import select
 from .energy.tree import Timing, load_clock_tree
 from .energy.values import Layer, Selection
 from .errors import EdgebuildError, fail
-from .explore import Plan, plan
+from .explore import Plan, arena_memories, plan
 from .ir import Graph, Op
 from .ops.base import Kernel
 from .request import ModelRequest
@@ -83,11 +84,11 @@ def choices(graph: Graph, target: Target, request: ModelRequest, model: PowerMod
     whole = plan(graph, target, request)
     if not whole.steps:
         raise fail("nothing runs, so there is nothing to choose clocks for")
-    forms = [_near(_forms(whole, section, model), target, model) for section in whole.steps]
-    coarsest = {name: (each[-1].g, False) for name, each in zip(_results(whole), forms, strict=True) if each[-1].g}
-    if coarsest and replan(whole, coarsest, model) is None:
-        forms = [_fitting(whole, name, each, model) for name, each in zip(_results(whole), forms, strict=True)]
-    return Choices(whole, model, tuple(map(tuple, forms)))
+    forms = []
+    for step, section in enumerate(whole.steps):
+        room = _room(whole, step, model)
+        forms.append(tuple(w for w in _forms(whole, section, model) if not w.g or w.buffer_bytes <= room))
+    return Choices(whole, model, tuple(forms))
 
 
 def _results(whole: Plan) -> list[str]:
@@ -95,11 +96,19 @@ def _results(whole: Plan) -> list[str]:
     return [section.ops[0].outputs[0] for section in whole.steps]
 
 
-def _fitting(whole: Plan, name: str, forms: list[Work], model: PowerModel) -> list[Work]:
-    """Without the coarsest forms, as far as there is no room for them even if nothing else is decoupled."""
-    while forms[-1].g and replan(whole, {name: (forms[-1].g, False)}, model) is None:
-        forms = forms[:-1]
-    return forms
+def _room(whole: Plan, step: int, model: PowerModel) -> float:
+    """Bytes for a buffer while a step runs, in a memory where the core does not wait for it: tightly coupled if there
+    is one, else as much as stays in the cache."""
+    coupled = {m.name for m in whole.target.memories if m.tightly_coupled}
+    memories = {m.name: m.capacity for m in arena_memories(whole.target, whole.request)}
+    waits = require_timing(model).sram_line_cycles > 0
+    near = [name for name in memories if name in coupled or not waits] or list(memories)
+    taken = Counter(dict.fromkeys(near, 0))
+    for b in whole.buffers:
+        if b.first <= step <= b.last and b.view_of is None and b.place.memory in taken:
+            taken[b.place.memory] += b.bytes
+    room = max((memories[name] or inf) - taken[name] for name in near)
+    return room if coupled & set(near) or not waits else min(room, _cached(model))
 
 
 def power_model(target: Target, request: ModelRequest) -> PowerModel:
@@ -130,7 +139,7 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
         found = plan(whole.graph, whole.target, whole.request, chosen)
     except EdgebuildError:
         return None
-    if [s.name for s in found.steps] != [s.name for s in whole.steps]:
+    if [s.name for s in found.steps] != [s.name for s in whole.steps] or not all(_as_chosen(found, chosen)):
         return None
     same = all(found.places[n].memory == place.memory for n, place in whole.places.items() if n in found.places)
     buffers = {n: size for s in found.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
@@ -139,16 +148,17 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
     return found if same and near else None
 
 
+def _as_chosen(found: Plan, chosen: Decoupled) -> Iterator[bool]:
+    """Of each op to be decoupled whether its kernel is, or gave way to one with a smaller buffer."""
+    for section in found.steps:
+        for op, form in zip(section.ops, section.forms, strict=True):
+            if op.outputs[0] in chosen:
+                yield kernel_of(op, found.graph, form).traffic.rounds > 0
+
+
 def _cached(model: PowerModel) -> float:
     """Bytes that stay in the cache."""
     return CACHE_SHARE * require_timing(model).cache_bytes
-
-
-def _near(forms: Iterable[Work], target: Target, model: PowerModel) -> list[Work]:
-    """Those whose buffer can lie where the core does not wait for it: tightly coupled, or in the cache."""
-    coupled = any(m.tightly_coupled and "arena" in m.roles for m in target.memories)
-    timing = require_timing(model)
-    return [w for w in forms if coupled or not timing.sram_line_cycles or not w.g or w.buffer_bytes <= _cached(model)]
 
 
 def _largest(found: Choices, selection: Selection) -> int:
