@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
     sub.add_argument("--hse", metavar="HZ", help="the board's external clock, as 8000000 or 8MHz")
     sub.add_argument("--sysclk", metavar="HZ,...", help="the clocks to switch between; default: the tree's")
+    sub.add_argument("--calibration", metavar="F", help="currents in the table as `edgebuild calibrate` fitted them")
     sub.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
     sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
 
@@ -200,9 +201,12 @@ def _layout(args: argparse.Namespace) -> int:
 
 
 def _clock(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from .artifacts import publish, write_atomic
     from .doors import code_files
     from .emit.clock import clock_files, requested_plan, target_tree
+    from .energy.calibrate import calibrated, read_calibration
     from .energy.configs import check_hse, explain, parse_setting
     from .energy.table import table
     from .request import clock_request
@@ -217,7 +221,9 @@ def _clock(args: argparse.Namespace) -> int:
         print(explain(tree, hse, *setting))
         return 0
     plan = requested_plan(request)
-    print(table(plan), end="")
+    known = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
+    shown = replace(plan, tree=calibrated(plan.tree, known)) if known else plan
+    print(table(shown, known.placement if known else None), end="")
     artifacts = clock_files(plan)
     publish(artifacts, args.output)
     if args.depfile:

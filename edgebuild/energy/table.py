@@ -9,10 +9,10 @@ HEADINGS = ("config", "SYSCLK", "from", "M", "N", "P", "Q", "VCO", "scale", "OD"
             "nJ/cycle")  # fmt: skip
 
 
-def table(plan: ClockPlan) -> str:
+def table(plan: ClockPlan, placement: str | None = None) -> str:
     """Frequencies in MHz; currents are modelled from the datasheet's, with the code in its first placement."""
     tree = plan.tree
-    model = PowerModel(plan, next(iter(tree.power.run_ma))) if tree.power else None
+    model = PowerModel(plan, placement or next(iter(tree.power.run_ma))) if tree.power else None
     rows = [HEADINGS, *(_row(plan, c, model) for c in plan.configs)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
     lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]

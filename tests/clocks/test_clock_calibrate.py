@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.cli import main
 from edgebuild.energy.calibrate import calibrated, calibration_text, calibration_words, fit, read_calibration
 from edgebuild.energy.configs import clock_plan
 from edgebuild.energy.cost import Phase, Work, layer_points, point, require_timing
@@ -87,6 +88,15 @@ def test_a_tree_with_a_calibration_predicts_the_chip(tmp_path: Path) -> None:
     expected = works[1].execute.cycles(replace(require_timing(MODEL), **CONSTANTS), 7) / 216
     assert point(works[1], fast, model).time_us == pytest.approx(expected, rel=1e-3)
     assert "fitted to chip.csv" in require_timing(model).source and tree.power and "fitted" in tree.power.of
+
+
+def test_the_table_shows_fitted_currents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    works = steps(7)
+    (tmp_path / "c.yaml").write_text(calibration_text(fit(chip(works, 7, 0.0), works, MODEL, "chip.csv")))
+    command = ["clock", "--target", "stm32f767", "-o", str(tmp_path), "--calibration", str(tmp_path / "c.yaml")]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "103.0" in out and "fitted to chip.csv" in out and "Currents: modelled" in out
 
 
 def test_what_was_not_measured_stays(tmp_path: Path) -> None:
