@@ -86,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
     sub.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
     sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
+    sub.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
     sub.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
+    sub.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
 
     add("ops", _ops, "list the supported operators and their limits")
     sub = add("targets", _targets, "list the targets, or show one")
@@ -255,10 +257,12 @@ def _inspect(args: argparse.Namespace) -> int:
         print(inspect(args.model, args.after), end="")
         return 0
     scale = parse_size("scale", args.scale) if args.scale is not None else None
-    text, picture = inspect_plan(_request(args, "model"), args.tiling, scale)
+    args.objective = "energy" if args.energy else args.objective
+    text, picture, trade = inspect_plan(_request(args, "model"), args.tiling, scale, args.energy)
     print(text, end="")
-    if args.picture:
-        write_atomic(args.picture, picture.encode())
+    for file, drawn in ((args.picture, picture), (args.pareto, trade)):
+        if file:
+            write_atomic(file, drawn.encode())
     return 0
 
 

@@ -72,11 +72,20 @@ def inspect(source: Path, after: str) -> str:
     if after == "constants":
         return dump(prepare(source))
 
-def inspect_plan(request: ModelRequest, tiling: bool, scale: int | None = None) -> tuple[str, str]:
-    """The plan as text (with `tiling`, in words), and its picture."""
+def inspect_plan(
+    request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
+) -> tuple[str, str, str]:
+    """The plan as text (with `tiling` or `energy`, in words), its picture, and that of its other ways."""
+    from .emit.clock_picture import clock_picture
+    from .emit.clocked import energy_words
     from .emit.picture import picture
+    from .emit.trade import trade_picture
     from .emit.words import steps, tiling_words
 
     decided = plan_model(request, load_target(request.target))
-    text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
-    return text, picture(decided, scale)
+    if energy:
+        text = energy_words(decided)
+    else:
+        text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
+    drawn = clock_picture(decided.clocks) if decided.clocks and energy else picture(decided, scale)
+    return text, drawn, trade_picture(decided)
