@@ -14,8 +14,8 @@ from .explore import Plan, plan
 from .importers import read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
-from .request import ModelRequest
 from .passes.constants import remove_constants
+from .request import ModelRequest
 from .target import Target, load_target
 
 
@@ -67,10 +67,10 @@ def inspect(source: Path, after: str) -> str:
         raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}, plan"])
     if after == "import":
         return dump(read_model(source))
-    return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
-
     if after == "constants":
         return dump(prepare(source))
+    return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
+
 
 def inspect_plan(
     request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
