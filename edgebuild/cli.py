@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
     sub.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
     sub.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
+    sub.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
 
     sub = add("layout", _layout, "solve a memory layout problem from a file with columns id,lower,upper,size")
     sub.add_argument("file", type=Path)
@@ -85,23 +86,23 @@ def _parser() -> argparse.ArgumentParser:
     _model_arguments(sub, target_required=False)
     sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
     sub.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
-    sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
     sub.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
-    sub.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
+    sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
     sub.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
+    sub.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
 
     add("ops", _ops, "list the supported operators and their limits")
     sub = add("targets", _targets, "list the targets, or show one")
     sub.add_argument("name", nargs="?")
     sub.add_argument("--json", action="store_true", help="compiler, flags, sources and runner, for build systems")
 
-    sub = add("run", _run, "do what a request file of a build system asks")
-    sub.add_argument("request", type=Path)
-    sub = add("cache", _cache, "the cache of compiled models: where it is and how large, or clear it")
     sub = add("tune", _tune, "measure variants of the heaviest kernels in the simulator, for later compilations")
     _model_arguments(sub, target_required=False, nargs="?")
     sub.add_argument("--clear", action="store_true", help="forget all that was measured")
 
+    sub = add("run", _run, "do what a request file of a build system asks")
+    sub.add_argument("request", type=Path)
+    sub = add("cache", _cache, "the cache of compiled models: where it is and how large, or clear it")
     sub.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     add("cmake-dir", _cmake_dir, "print the folder of the CMake package")
     sub = add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project")
@@ -132,10 +133,10 @@ def _model_arguments(sub: argparse.ArgumentParser, target_required: bool, nargs:
 
 
 def _request(args: argparse.Namespace, name: str) -> Any:
+    from .choices import with_choices
     from .request import MODEL_OPTIONS, model_request
 
     return with_choices(model_request(args.model, name, args.target, {o: getattr(args, o) for o in MODEL_OPTIONS}))
-    from .choices import with_choices
 
 
 def _model(args: argparse.Namespace) -> int:
@@ -191,6 +192,12 @@ def _verdict(r: dict[str, Any]) -> str:
     for key in ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes", "instructions", "macs"):
         if r.get(key) is not None:
             lines.append(f"  {key.replace('_', ' '):13} {r[key]:>12,}")
+    if "layers" in r:
+        lines.append(f"  {'step':>4} {'calls':>6} {'MACs':>11} {'instructions':>13} {'per MAC':>8}")
+    for i, layer in enumerate(r.get("layers", ())):
+        each = f"{layer['instructions'] / layer['macs']:.2f}" if layer["macs"] else ""
+        numbers = f"{layer['calls']:>6} {layer['macs']:>11,} {layer['instructions']:>13,} {each:>8}"
+        lines.append(f"  {i:>4} {numbers}  {', '.join(dict.fromkeys(layer['kinds']))}")
     return "\n".join(lines) + "\n"
 
 
@@ -306,17 +313,6 @@ def _run(args: argparse.Namespace) -> int:
     return run(args.request)
 
 
-def _cache(args: argparse.Namespace) -> int:
-    from . import cache
-
-    if args.action == "clear":
-        print(f"removed {cache.clear()} entries")
-        return 0
-    found = list(cache.entries())
-    size = sum(file.stat().st_size for entry in found for file in entry.iterdir())
-    print(f"{cache.folder() or 'off'}: {len(found)} entries, {size:,} B")
-    return 0
-
 def _tune(args: argparse.Namespace) -> int:
     from . import choices
     from .tune import tune
@@ -329,6 +325,17 @@ def _tune(args: argparse.Namespace) -> int:
     tune(_request(args, "model"))
     return 0
 
+
+def _cache(args: argparse.Namespace) -> int:
+    from . import cache
+
+    if args.action == "clear":
+        print(f"removed {cache.clear()} entries")
+        return 0
+    found = list(cache.entries())
+    size = sum(file.stat().st_size for entry in found for file in entry.iterdir())
+    print(f"{cache.folder() or 'off'}: {len(found)} entries, {size:,} B")
+    return 0
 
 
 def _cmake_dir(args: argparse.Namespace) -> int:
