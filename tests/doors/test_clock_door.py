@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -145,3 +146,56 @@ def test_a_clock_that_cannot_be_made_is_told_by_the_build(tmp_path: Path) -> Non
     output = run(sys.executable, "-m", "SCons", "-Q", cwd=tmp_path, status=2)
     assert "no PLL setting gives 300 MHz from an HSE of 8 MHz" in output
     assert not (tmp_path / "edgebuild" / "c" / "clock_config.h").exists()
+
+
+CALIBRATION = """\
+device: stm32f767
+placement: flash
+measurements: "chip.csv"
+timing:
+  cycles_per_instruction: {cycles}
+  flash_line_cycles: unknown
+  sram_line_cycles: unknown
+  error: {{rms_percent: 1, worst_percent: 2, measurements: 9}}
+run: unknown
+sleep: unknown
+lfo_ma: unknown
+stop_ma: unknown
+"""
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "cmake", "ninja")
+def test_a_calibration_is_an_input_of_a_model(tmp_path: Path) -> None:
+    """Named from the build script's folder, in both doors; another calibration makes the model again."""
+    times = []
+    for tool in ("scons", "Ninja"):
+        folder = tmp_path / tool / "project"
+        folder.mkdir(parents=True)
+        shutil.copy(ROOT / "sample_projects" / "digits" / "digits.onnx", folder)
+        (folder / "chip.yaml").write_text(CALIBRATION.format(cycles=1.5))
+        options = {"OBJECTIVE": "energy", "QOS": "60", "HSE": "8MHz", "CALIBRATION": "chip.yaml", "TARGET": "stm32f767"}
+        if tool == "scons":
+            words = "".join(f", {k}={v!r}" for k, v in options.items())
+            (folder / "SConscript").write_text(f"Import('env')\nenv.Model('digits', 'digits.onnx'{words})\n")
+            (folder / "SConstruct").write_text(SCONSTRUCT.format(target="stm32f767"))
+            command = [sys.executable, "-m", "SCons", "-Q", "codegen"]
+        else:
+            words = "".join(f" {k} {v}" for k, v in options.items())
+            (folder / "CMakeLists.txt").write_text(
+                "cmake_minimum_required(VERSION 3.20)\nproject(p C ASM)\nfind_package(EdgeBuild REQUIRED)\n"
+                f"edgebuild_add_model(digits MODEL digits.onnx{words})\n"
+            )
+            chain = ROOT / "edgebuild" / "cmake" / "toolchain-arm-none-eabi.cmake"
+            arguments = [HERE, f"-DCMAKE_TOOLCHAIN_FILE={chain}", "-DEDGEBUILD_TARGET=stm32f767"]
+            run("cmake", "-G", tool, "-B", "build", *arguments, cwd=folder)
+            command = ["cmake", "--build", "build"]
+        products = folder / "build" / "edgebuild" / "digits"
+        found = []
+        for cycles in (1.5, 3.0):
+            (folder / "chip.yaml").write_text(CALIBRATION.format(cycles=cycles))
+            assert "Generating" in run(*command, cwd=folder)
+            found.append(json.loads((products / "digits_report.json").read_text())["energy"]["time_us"])
+            assert "Generating" not in run(*command, cwd=folder)
+        assert found[1] > 1.5 * found[0]
+        times.append((found, (products / "digits.req.json").read_bytes()))
+    assert times[0] == times[1]
