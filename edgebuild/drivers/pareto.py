@@ -14,8 +14,8 @@ from html import escape
 from edgebuild.drivers.dialect import Dialect
 from edgebuild.drivers.exact import solve_exactly
 from edgebuild.drivers.layout import Bus
-from edgebuild.drivers.optimize import placed, problems
-from edgebuild.drivers.problem import Bins, Problem, Uses, heuristic, packed, singles
+from edgebuild.drivers.optimize import EXACT, placed, problems
+from edgebuild.drivers.problem import Bins, Problem, Uses, heuristic, packed
 from edgebuild.drivers.simplify import Shapes
 
 STEPS = 12  # layouts per class of leaves
@@ -44,7 +44,9 @@ def front(dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses], bus: Bus) 
 def _by_size(problem: Problem) -> list[Bins]:
     """The best layout, then the best one of each smaller size."""
     if not problem.uses or len(problem.leaves) == 1:
-        return [packed(problem) if not problem.alone else singles(problem)]
+        return [packed(problem)]
+    if len(problem.leaves) > EXACT:
+        return [heuristic(problem), packed(problem)]
     found: list[Bins] = []
     largest = None
     while len(found) < STEPS:
