@@ -92,9 +92,16 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
         split = "armv6-m" in form.features and op.kind == "add"
         shape |= {"arithmetic": "split" if split else "linear", "shift": found.shift, "low": low, "high": high}
-    vectors = found is not None and flat and "mve" in form.features
     stem = f"{op.kind}_{y.elements}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
     constants = (Constant("x1", b.data),) if b.data is not None else ()
-    variant = "mve" if vectors else "linear" if found is not None else "portable"
-    template = "elementwise_mve.c.j2" if vectors else "elementwise.c.j2"
-    return Kernel(template, stem, shape, constants, scalars, variant=variant)
+    template, variant, each = _variant(op, form.features, flat, found)
+    return Kernel(template, stem, shape, constants, scalars, variant=variant, estimate=20 + each * int(shape["N"]))
+
+
+def _variant(op: Op, features: frozenset[str], flat: bool, found: linear.Linear | None) -> tuple[str, str, float]:
+    """Template, its name, and instructions for an element."""
+    if found is not None and flat and "mve" in features:
+        return "elementwise_mve.c.j2", "mve", 3.5
+    if found is not None and flat and "dsp" in features and op.kind == "add":
+        return "add_dsp.c.j2", "dsp four at once", 7.0
+    return "elementwise.c.j2", *(("linear", 18.0) if found is not None else ("portable", 60.0))

@@ -190,11 +190,16 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
     if form.rolled and average_rows(op, graph) == "reduce":
         shape["rows"], size = form.rows, 4 * y.elements
-        return Kernel("sum_rows.c.j2", f"{stem}_by_rows", shape, constants, scalars, scratch=size)
-    if "mve" in form.features and integer and (found is not None if average else True):
-        shape["lanes"] = 16 if not average else 8 if count <= 255 else 4
-        return Kernel("pool2d_mve.c.j2", stem, shape, constants, scalars, variant="mve")
-    return Kernel("pool2d.c.j2", stem, shape, constants, scalars, variant="linear" if found is not None else "portable")
+        cost = 4.0 * x.elements / form.rows
+        return Kernel("sum_rows.c.j2", f"{stem}_by_rows", shape, constants, scalars, scratch=size, estimate=cost)
+    pixels = (y.shape[2] if form.rolled else y.shape[1] * y.shape[2]) * count
+    if "mve" in form.features and integer and (found is not None or not average):
+        lanes = shape["lanes"] = 16 if not average else 8 if count <= 255 else 4
+        each = -(-x.shape[3] // lanes) * (4.3 + 15 / count)
+        return Kernel("pool2d_mve.c.j2", stem, shape, constants, scalars, variant="mve", estimate=pixels * each)
+    variant = "linear" if found is not None else "portable"
+    each = x.shape[3] * (4.8 + 2 / count)
+    return Kernel("pool2d.c.j2", stem, shape, constants, scalars, variant=variant, estimate=pixels * each)
 
 
 MAX = Spec(
