@@ -52,7 +52,7 @@ class ModelRequest:
     objective: str = "latency"
     tile: str | None = None  # None: as auto where it has to be, because the model does not fit or RAM is the objective
     ram: int | None = None  # bytes; None: what the target has
-    max_mac_overhead: float = 10.0  # percent of the model's MACs that tiling may compute twice
+    max_mac_overhead: float | None = None  # percent of the model's MACs that tiling may compute twice
     qos: float | None = None  # milliseconds for one inference
     stream_input: str | None = None  # "rows": the application brings the input row by row
     arena: str = "static"
@@ -133,6 +133,8 @@ def driver_request(sources: tuple[Path, ...], name: str, target: str, options: M
     if width not in ("8", "16", "32"):
         raise fail(f"option 'register_width': '{width}' is not known", hints=["one of: 8, 16, 32"])
     profile = Path(str(options["profile"])) if options.get("profile") else None
+    if profile and layout.startswith("fixed:"):
+        raise fail("option 'profile': a fixed layout leaves nothing to choose")
     return DriverRequest(sources, name, target, layout, int(width), profile)
 
 

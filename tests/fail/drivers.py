@@ -142,3 +142,9 @@ def profile_of_an_unknown_function(folder: Path) -> tuple[str, str]:
     return f"{DRIVER} --profile calls.yaml", (
         r"calls\.yaml:2: error: the driver has no function 'sat_a'; did you mean 'set_a'\?"
     )
+
+
+@case
+def profile_of_a_fixed_layout(folder: Path) -> tuple[str, str]:
+    command, _ = described(folder, "[0:0]", "[2:1]", "1:1", "")
+    return f"{command} --profile calls.yaml", "error: option 'profile': a fixed layout leaves nothing to choose"
