@@ -162,7 +162,9 @@ MUTATIONS = {
         "    (void)run_from(FROM_HSE);", "    (void)(run_from(FROM_HSE) && pll_off());"
     ),
     "the published order": published_order,
-    "HSE not started after Stop": edit("before < EB_CLOCK_COUNT && start_hse()", "before < EB_CLOCK_COUNT"),
+    "HSE not started after Stop": edit(
+        "if (start_hse()) {\n        eb_clock_switch(to);", "{\n        eb_clock_switch(to);"
+    ),
 }
 # Kinds that change a row of the table are tried on three rows.
 SEEDED = [(kind, seed) for k, kind in enumerate(MUTATIONS) for seed in range(3 if k < 8 else 1)]
