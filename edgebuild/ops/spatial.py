@@ -125,12 +125,12 @@ def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
     Padding is what its windows reach beyond `x`: at the border of the whole input, and nowhere else.
     """
     taps = op.attrs["window"] if "window" in op.attrs else graph.operands(op)[1].shape[1:3]
-    _, rows, columns = window_dims(op, graph.operands(op)[0], taps)
-    pads = []
-    for relation, (first, past), (low, high), tap in zip((rows, columns), out[1:3], x[1:3], taps, strict=True):
-        begin = first * relation.stride - relation.pad
-        end = (past - 1) * relation.stride - relation.pad + (tap - 1) * relation.dilation + 1
-        pads.append((low - begin, end - high))
+    _, *relations = window_dims(op, graph.operands(op)[0], taps)
+    pads = [(op.attrs["pad"][i], op.attrs["pad"][i + 2]) for i in range(2)]
+    for i, (r, (first, past), (low, high)) in enumerate(zip(relations, out[1:3], x[1:3], strict=True)):
+        if (first, past) != (0, graph.result(op).shape[1 + i]):
+            end = (past - 1) * r.stride - r.pad + (taps[i] - 1) * r.dilation + 1
+            pads[i] = low - (first * r.stride - r.pad), end - high
     (top, bottom), (left, right) = pads
     return {**op.attrs, "pad": (top, left, bottom, right)}
 
