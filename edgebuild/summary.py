@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from edgebuild.artifacts import Artifact
 
 
 def summary(artifacts: Sequence[Artifact]) -> str:
-    """What a build says about a model, in three lines."""
+    """What a build says about a model, in three lines; four if it has clocks."""
     files = {a.name: a.data for a in artifacts}
     r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
     ram, macs = r["ram"], r["macs"]["model"]
@@ -26,5 +27,12 @@ def summary(artifacts: Sequence[Artifact]) -> str:
             f"{r['model']['file']} -> {r['target']}: {count} ops, {size} MACs",
             f"arena {saved}{ram['arena_bytes']} B ({how})",
             f"weights {r['rom']['weights_bytes']} B in {r['rom']['memory']}",
+            *([_energy(r["energy"])] if "energy" in r else []),
         )
     )
+
+
+def _energy(e: dict[str, Any]) -> str:
+    clocks = ", ".join(dict.fromkeys(layer["config"] for layer in e["layers"]))
+    spent = f"{e['time_us'] / 1000:.1f} of {e['qos_us'] / 1000:g} ms at {clocks}"
+    return f"energy {e['energy_uj'] / 1000:.2f} mJ modelled, {spent}, then {e['idle']['mode'].replace('_', ' ')}"

@@ -30,6 +30,7 @@ from edgebuild.target import Target, hal_dir, load_target
 from tests.clocks.networks import Net
 from tests.conftest import ROOT
 from tests.graphs import random_inputs
+from tests.kernels.processor import run_plans
 
 F767 = load_target("stm32f767")
 MODELS = ROOT.parent / "shared" / "models"
@@ -204,6 +205,20 @@ def test_a_clean_run(model: str, g: int, tmp_path: Path) -> None:
         machine.call("eb_clock_resume", names.index(clocks.selection.start))
         machine.expect(clocks.selection.start)
         seen.clear()
+
+
+@pytest.mark.needs("qemu-system-arm", "arm-none-eabi-gcc")
+def test_the_right_results_where_clocks_are_not_managed(tmp_path: Path) -> None:
+    """On a board that has this chip's clocks in its description only, so the same code runs in QEMU."""
+    board = replace(load_target("mps2-an500"), clocks="stm32f767")
+    graph = network("person_detect")
+    p = clocked_plan(graph, board, request(1000.0, board))
+    assert p.decoupled
+    inputs = random_inputs(graph, 2, 1)
+    (rows,) = run_plans(board, [p], [inputs], tmp_path)
+    for (x,), row in zip(inputs, rows, strict=True):
+        expected = ops.run(graph, x)
+        assert all(np.array_equal(expected[n], y) for n, y in zip(graph.outputs, row, strict=True))
 
 
 def kernels(p: Plan) -> Sequence[Any]:
