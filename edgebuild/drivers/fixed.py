@@ -30,7 +30,7 @@ from edgebuild.facts import read_facts
 
 @dataclass(frozen=True)
 class Words:
-    """What an overlay says of fields; None: nothing. The only target of `rse` and `wse` is `self`."""
+    """What an overlay says of fields; None: nothing. `rse` and `wse` hold `self` and patterns of other fields."""
 
     plain: bool | None = None
     volatile: bool | None = None
@@ -43,8 +43,6 @@ class Words:
         for key, words, known in (
             ("access", (self.access,), ("r", "w", "rw", None)),
             ("back", (self.back,), ("keep", "0", "1", "never", None)),
-            ("rse", self.rse or (), ("self",)),
-            ("wse", self.wse or (), ("self",)),
         ):
             for word in words:
                 if word not in known:
@@ -90,6 +88,7 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     overlay = read_facts(Overlay, overlay_file).fields if overlay_file.is_file() else {}
     fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
+    fixer.add_targets(overlay_file)
     size = sum(groups[d.group].size for d in dialect.devices.values())
     fields = fixer.fields
     new = {
@@ -116,6 +115,8 @@ class _Fixer:
         self.path, self.text, self.map, self.overlay = path, text, map_, overlay
         self.dialect, self.shapes = dialect, shapes
         self.fields: dict[FieldId, Field] = {}
+        self.names: dict[FieldId, set[str]] = {}  # BLOCK.REGISTER.FIELD of all instances
+        self.targets: dict[tuple[FieldId, str, str], None] = {}  # (field, rse or wse, pattern) of the overlay
         self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
         self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -253,7 +254,7 @@ class _Fixer:
 
     def _overlay(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
         """What all entries that fit the field say; of two that say the same key, the later one counts."""
-        name = f"{block.name}.{register.full_name}.{info.name}"
+        name = _name(block, register, info)
         found = Words()
         for pattern, words in self.overlay.items():
             if fnmatchcase(name, pattern):
@@ -265,11 +266,26 @@ class _Fixer:
         old = self.fields.get(id, self.dialect.field(id))
         over = self._overlay(spot.block, spot.found.register, spot.found.field)
         info, rse, wse = spot.found.field, set(old.rse), set(old.wse)
-        if slot.sensitive:
+        if (slot.sensitive and not over.rse) or "self" in (over.rse or ()):
             rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
-        if (slot.back in ("0", "1", "never") and "w" in slot.access) or over.wse:
+        if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
             wse |= {id}
+        self.names.setdefault(id, set()).add(_name(spot.block, spot.found.register, info))
+        for kind, words in (("rse", over.rse), ("wse", over.wse)):
+            self.targets.update({(id, kind, word): None for word in words or () if word != "self"})
         self.fields[id] = replace(old, rse=frozenset(rse), wse=frozenset(wse), volatile=old.volatile or slot.volatile)
+
+    def add_targets(self, file: Path) -> None:
+        """The other fields that the overlay says are changed, once the names of all are known."""
+        silicon = {_name(b, r, f) for b in self.map.blocks for r in b.registers for f in r.fields or (_whole(r),)}
+        for id, kind, pattern in self.targets:
+            if not any(fnmatchcase(name, pattern) for name in silicon):
+                near = did_you_mean(pattern, silicon)
+                raise fail(f"{kind} target '{pattern}' is not in {self.path.name}{near}", file=str(file))
+            field = self.fields[id]
+            found = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
+            effects = {"rse": field.rse, "wse": field.wse, kind: getattr(field, kind) | found}
+            self.fields[id] = replace(field, rse=frozenset(effects["rse"]), wse=frozenset(effects["wse"]))
 
     def _all(self, group: str) -> set[FieldId]:
         found: set[FieldId] = set()
@@ -307,6 +323,10 @@ class _Fixer:
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
         ends += [s.offset + max(s.stride, 4) for s in subs]
         return max(ends, default=4)
+
+
+def _name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
+    return f"{block.name}.{register.full_name}.{info.name}"
 
 
 def _whole(register: RegisterInfo) -> FieldInfo:

@@ -153,6 +153,26 @@ def test_rp2040_adc(tmp_path: Path) -> None:
     assert (b.model.values["OVER"], b.model.values["UNDER"]) == (0, 1)
 
 
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_overlay_says_what_is_ordered(tmp_path: Path) -> None:
+    """`go` starts with what stands in R0: writes to there do not move across it, as they else would."""
+    (tmp_path / "chip.svd").write_text(svd("R0@0: a:0:1 b:1:1\nR1@4: go:0:1"))
+    source = """bfGroup C { bit a; bit b; bit go; }; make_device(C, c, 0x40000000);
+    void t(void) { c->a = 1; c->go = 1; c->b = 1; }"""
+    traces = []
+    for target in ("", 'wse: [self, "C.R0.*"], '):
+        (tmp_path / "chip.overlay.yaml").write_text(
+            f'fields: {{"C.*": {{plain: true}}, C.R1.go: {{{target}plain: true}}}}\n'
+        )
+        b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}")
+        b.call("t")
+        traces.append([str(a) for a in b.model.trace if a.kind == "w"])
+    assert traces == [["w go=1", "w a=1 b=1"], ["w a=1 b=0", "w go=1", "w a=1 b=1"]]
+    (tmp_path / "chip.overlay.yaml").write_text("fields: {C.R1.go: {wse: [C.R0.c]}}\n")
+    with pytest.raises(EdgebuildError, match=r"wse target 'C\.R0\.c' is not in chip\.svd; did you mean"):
+        build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}")
+
+
 def test_two_sources_share_a_header(tmp_path: Path) -> None:
     (tmp_path / "g.h").write_text(
         "#ifndef G_H\n#define G_H\n#include <edgebuild_bf.h>\nbfGroup G { bit a; bit b; };\n"
