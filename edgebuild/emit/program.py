@@ -13,6 +13,7 @@ from ..ops.base import C_TYPES, Kernel
 from ..rolling import Rolled, row_bytes
 from ..sections import Section, kernel_of, scratch_name
 from .environment import environment
+from .loops import Call, Loop, looped
 from .names import at_macro, comment, literal, offset_names, shape_text
 from .share import Letter, shared
 from .storage import Weights, pack
@@ -44,15 +45,6 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call of a kernel."""
-
-    comment: str
-    function: str
-    lines: tuple[str, ...]  # arguments
-
-
-@dataclass(frozen=True)
 class Roll:
     """A rolled run: the order of calls as numbers of its ops, and their calls."""
 
@@ -68,7 +60,7 @@ class Program:
     plan: Plan
     weights: Weights
     functions: tuple[Function, ...]
-    steps: tuple[Call | Roll, ...]
+    steps: tuple[Call | Roll | Loop, ...]
     helpers: tuple[str, ...]
 
 
@@ -84,11 +76,15 @@ def program(plan: Plan) -> Program:
             users = tuple(_user(plan, other) for other, n in zip(uses, names, strict=True) if n == name)
             functions.append(Function(name, _function(plan, use, name), users))
     calls = [_call(plan, use, name, weights) for use, name in zip(uses, names, strict=True)]
-    steps, at = [], 0
+    steps: list[Call | Roll | Loop] = []
+    at = 0
     for step, section in enumerate(plan.steps):
         mine = tuple(calls[at : at + len(section.ops)])
         at += len(section.ops)
         steps.append(_roll(plan, step, section.rolled, mine) if section.rolled else mine[0])
+    if plan.fused is not None and plan.clocks is None:
+        names_of, places = offset_names(plan), plan.places
+        steps = looped(steps, {names_of[n]: places[n].offset for n in names_of if n in places})
     return Program(plan, weights, tuple(functions), tuple(steps), _helpers(functions, plan.graph.arithmetic))
 
 

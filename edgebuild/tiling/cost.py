@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from math import prod
 
 from .. import ops
-from ..axes import Grouped, elementwise, input_range
+from ..axes import Grouped, Window, elementwise, input_range
 from ..ir import ITEM_BYTES, Op
 from ..ops.base import Ranges
 from ..ops.slice import neighbours
@@ -137,7 +137,7 @@ class Estimate:
     @cached_property
     def cost(self) -> Cost:
         path, macs, most = self.tiling.path, 0, 0
-        before, code = 0, CALL * self.tiling.parts
+        before, code = 0, 0
         for i, op in enumerate(path.ops):
             nest = self.network.nest(op)
             share = 1.0
@@ -148,7 +148,9 @@ class Estimate:
             if ops.SPECS[op.kind].view:
                 most = max(most, before + slices)
                 continue
-            code += CALL * (self.tiling.parts * (2 if slices else 1) - 1) + KERNEL * (self._sizes(i) - 1)
+            kinds = self._kinds(i)
+            outer = prod(self.tiling.counts[:-1])  # parts in the last dimension are made in loops
+            code += CALL * outer * kinds[-1] * (2 if slices else 1) + KERNEL * (prod(kinds) - 1)
             if path.fan_in and i == len(path.ops) - 1:
                 most = max(most, before + slices)
                 break
@@ -172,14 +174,17 @@ class Estimate:
         y = self.network.graph.result(self.tiling.path.ops[-1])
         return aligned(y.elements * 4 if self.tiling.path.fan_in else y.bytes)
 
-    def _sizes(self, i: int) -> int:
-        """How many kinds of parts of op `i` there are: by their size, and by that of what they read."""
-        read = self.cuts.ranges[i - 1] if i > 0 else self.cuts.ranges[i]
-        kinds = [
-            {(b - a, d - c, c == min(there)[0], d == max(there)[1]) for (a, b), (c, d) in zip(made, there, strict=True)}
-            for made, there in zip(self.cuts.ranges[i], read, strict=True)
-        ]
-        return prod(map(len, kinds))
+    def _kinds(self, i: int) -> list[int]:
+        """How many kinds of parts of op `i` there are along each dimension: by their size and their padding."""
+        nest, found = self.network.nest(self.tiling.path.ops[i]), []
+        relations = {r.axis: r for dims in nest.operands for r in dims if isinstance(r, Window)}
+        for axis, parts in zip(self.cuts.axes[i], self.cuts.ranges[i], strict=True):
+            kinds = {(past - first, 0, 0) for first, past in parts}
+            if (r := relations.get(axis)) is not None:
+                reach = (nest.extents[r.tap] - 1) * r.dilation + 1 - r.pad - r.size
+                kinds = {(b - a, max(0, r.pad - a * r.stride), max(0, (b - 1) * r.stride + reach)) for a, b in parts}
+            found.append(len(kinds))
+        return found
 
     def _largest(self, i: int) -> dict[str, Range]:
         """The longest range of op `i` along each axis."""
