@@ -34,7 +34,7 @@ from .tiling.search import Evaluated, Limits, Outcome, explore
 
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
-LEAST_CODE, CODE_SHARE = 4096, 0.05  # what code of parts may take: bytes in any case, share of the constants
+LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 
 
