@@ -210,7 +210,6 @@ def _first(values: Floats, cases: _Cases) -> Floats:
 
 def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
     """For each case the price of time that gives the best bound, that bound, and the energy of a plan in budget."""
-
     count = len(cases.start)
     low, high = np.zeros(count), np.full(count, 1e-3)
     best_price, bound, known = np.zeros(count), np.full(count, -np.inf), np.full(count, np.inf)
