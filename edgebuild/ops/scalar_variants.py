@@ -7,6 +7,7 @@ of registers. Where a window does not lie in one piece in memory, the pixels und
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -87,9 +88,15 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
     columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
     ends, rest = finish(s)
-    shape = shape_of(s, form) | {
+    together = 1 if form.small else 2 if form.features >= M0 else 3  # outputs side by side
+    reads = tuple(  # columns of the plane under 1, 2, ... outputs
+        tuple(sorted({o * s.stride[1] + fx * s.dilation[1] for o in range(n) for fx in range(fw)}))
+        for n in range(1, together + 1)
+    )
+    copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if w % u == 0)
+    shape: dict[str, Any] = shape_of(s, form) | {
         "rows": rows, "columns": columns, "finish": ends, "fill": min(h, rows - s.pad[0]),
-        "step": step, "unroll": next(u for u in (6, 5, 4, 3, 2, 1) if w % u == 0),
+        "step": step, "together": together, "reads": reads, "unroll": copied,
         "low": s.low, "high": s.high,
     }  # fmt: skip
     taps = s.weights.reshape(k, -1)
@@ -97,7 +104,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     made = ow if form.rolled else oh * ow
-    cost = c * ((2.7 if form.rolled else 4) * rows * w + made * (3 * fh * fw + 14))
+    cost = c * (2.7 * rows * w + made * (fh * (2 * fw + len(reads[-1]) / together) + 14))
     return Kernel(
         "depthwise_plane.c.j2", stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost,
