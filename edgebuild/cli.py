@@ -117,7 +117,7 @@ def _model_arguments(sub: argparse.ArgumentParser, target_required: bool, nargs:
     sub.add_argument("--target", required=target_required, help="a name that `edgebuild targets` lists, or a YAML file")
     sub.add_argument("--objective", choices=OBJECTIVES)
     sub.add_argument("--tile", choices=TILINGS)
-    sub.add_argument("--max-mac-overhead", metavar="PERCENT")
+    sub.add_argument("--max-mac-overhead", metavar="PERCENT", help="of the MACs, that may be computed twice")
     sub.add_argument("--ram", metavar="BYTES", help="largest arena, as 16384, 0x4000 or 16K")
     sub.add_argument("--stream-input", choices=("rows",), help="the application pushes rows; the input is never whole")
     sub.add_argument("--qos", metavar="MS", help="time for one inference")

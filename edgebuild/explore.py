@@ -21,18 +21,20 @@ from .ir import Graph, Op, rename
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem, Schedule, Task, TaskGraph
-from .memory.schedule import EFFORT, schedule
+from .memory.schedule import EFFORT, as_given, schedule
 from .ops.base import PORTABLE
 from .pareto import Point, front, point_of
 from .replay import replay
 from .request import ModelRequest
 from .rolling import RollingGraph, rows_of
 from .sections import ALIGN, COUPLED, Cutter, Decoupled, Section, frugal, narrows, untiled
+from .strips import in_strips
 from .target import Target
 from .tiling.critical import Piece
 from .tiling.search import Evaluated, Limits, Outcome, explore
 
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
+MACS_OF_METHODS = 10.0  # percent that these may compute twice where nothing else is said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
 LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
@@ -115,17 +117,19 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
     """
     if request.tile is not None and request.tile in METHODS:
-        return _plan(graph, target, request, decoupled, fuse(graph, target, request, METHODS[request.tile]))
+        return _plan(graph, target, request, decoupled, fuse(graph, target, request, METHODS[request.tile]), False)
     try:
         found, failure = _plan(graph, target, request, decoupled), None
     except EdgebuildError as reason:
         found, failure = None, reason
-    if request.tile == "auto" and request.stream_input is None and (found is None or request.ram is None):
-        parts = fuse(graph, target, request, EVERY_METHOD, found.arena_bytes if found is not None else None)
-        if parts.tilings:
-            with contextlib.suppress(EdgebuildError):
-                other = _plan(graph, target, request, decoupled, parts)
-                found = other if found is None or other.arena_bytes < found.arena_bytes else found
+    automatic = request.tile == "auto" or (request.tile is None and (request.objective == "ram" or found is None))
+    if automatic and request.stream_input is None and (found is None or request.ram is None):
+        for cut in (_strips, fuse):
+            parts = cut(graph, target, request, EVERY_METHOD, found.arena_bytes if found is not None else None)
+            if parts.tilings:
+                with contextlib.suppress(EdgebuildError):
+                    other = _plan(graph, target, request, decoupled, parts, by_rows=cut is _strips)
+                    found = other if found is None or other.arena_bytes < found.arena_bytes else found
     if found is None:
         assert failure is not None
         raise failure
@@ -133,16 +137,24 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
 
 
 def _plan(
-    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled, fused: Outcome | None = None
+    graph: Graph,
+    target: Target,
+    request: ModelRequest,
+    decoupled: Decoupled,
+    fused: Outcome | None = None,
+    by_rows: bool = True,
 ) -> Plan:
-    """The plan of a graph, or of the one that was cut into parts."""
+    """The plan of a graph, or of the one that was cut into parts, whose ops run whole if they must not go by rows."""
     graph = with_rows(graph) if request.stream_input else graph
     graph = fused.graph if fused is not None else graph
-    cutter, order = _scheduled(graph, target, request, decoupled, fused is not None)
-    rolling, whole = cutter.rolling, _whole(cutter, request, fused is not None)
+    if fused is not None and by_rows:
+        cutter, order = _scheduled_strips(graph, target, request, decoupled)
+    else:
+        cutter, order = _scheduled(graph, target, request, decoupled, EFFORT_OF_PARTS if fused is not None else EFFORT)
+    rolling, whole = cutter.rolling, _whole(cutter, request, not by_rows)
     peak = fused.peak if fused is not None else order.peak
     found, memories, failure = None, arena_memories(target, request), None
-    for steps in [whole] if fused is not None else _candidates(cutter, whole, memories, request):
+    for steps in _candidates(cutter, whole, memories, request, by_rows):
         try:
             found = _place(cutter, steps, memories, request)
             break
@@ -177,16 +189,24 @@ def _plan(
 
 
 def _scheduled(
-    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, parts: bool = False
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, effort: int | None = EFFORT
 ) -> tuple[Cutter, Schedule]:
-    """The ops of a graph in an order of least memory."""
+    """The ops of a graph in an order of least memory; no effort: as they are."""
     rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     tasks = task_graph(rolling, running)
-    order = schedule(tasks, EFFORT_OF_PARTS if parts else EFFORT)
+    order = as_given(tasks) if effort is None else schedule(tasks, effort)
     check_schedule(tasks, order)
     cutter = Cutter(rolling, tuple(running[i] for i in order.order), features_of(target, request), decoupled=decoupled)
     return cutter, order
+
+
+def _scheduled_strips(
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED
+) -> tuple[Cutter, Schedule]:
+    """Strip after strip, or in an order of least memory of whole ops: what takes less once it is rolled."""
+    orders = (_scheduled(graph, target, request, decoupled, effort) for effort in (None, EFFORT_OF_PARTS))
+    return min(orders, key=lambda found: found[0].least_peak)
 
 
 def fuse(
@@ -195,7 +215,7 @@ def fuse(
     """The graph with runs of ops cut into parts, as `--ram` and `--max-mac-overhead` ask; an arena `below` that."""
 
     def evaluate(candidate: Graph) -> Evaluated:
-        cutter, _ = _scheduled(candidate, target, request, parts=True)
+        cutter, _ = _scheduled(candidate, target, request, effort=EFFORT_OF_PARTS)
         steps = _whole(cutter, request, parts=True)
         _, placed, places = _place(cutter, steps, (Memory("arena"),), request)
         sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
@@ -207,11 +227,35 @@ def fuse(
         storage = cutter.rolling.storage
         return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, tuple(pieces))
 
-    budget = int(ops.macs(graph) * request.max_mac_overhead / 100)
+    budget = _budget(graph, request)
     deadline = None if request.time_limit is None else time.monotonic() + request.time_limit
     constants = sum(t.bytes for t in graph.tensors.values() if t.constant)
     limits = Limits(budget, max(LEAST_CODE, round(constants * CODE_SHARE)), request.ram, below, deadline)
     return explore(graph, evaluate, methods, limits)
+
+
+def _strips(
+    graph: Graph, target: Target, request: ModelRequest, methods: frozenset[str], below: int | None = None
+) -> Outcome:
+    """The graph with rolled runs cut into strips of columns."""
+    cutter, _ = _scheduled(graph, target, request)
+
+    def again(other: Graph) -> Cutter:
+        return _scheduled_strips(other, target, request)[0]
+
+    return in_strips(graph, cutter, again, _budget(graph, request))
+
+
+def mac_overhead(request: ModelRequest) -> float:
+    """Percent of the MACs that may be computed twice. Not said: none, but where a method is asked for that needs it."""
+    if request.max_mac_overhead is not None:
+        return request.max_mac_overhead
+    return MACS_OF_METHODS if request.tile in METHODS else 0.0
+
+
+def _budget(graph: Graph, request: ModelRequest) -> int:
+    """Multiply-accumulates that may be computed twice."""
+    return int(ops.macs(graph) * mac_overhead(request) / 100)
 
 
 def with_rows(graph: Graph) -> Graph:
@@ -300,14 +344,14 @@ def _whole(cutter: Cutter, request: ModelRequest, parts: bool = False) -> tuple[
 
 
 def _candidates(
-    cutter: Cutter, whole: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
+    cutter: Cutter, whole: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest, by_rows: bool
 ) -> Iterator[tuple[Section, ...]]:
     """The cuts to try until one fits.
 
     Tiling on: the fewest calls within `--ram` if that is given, else the least peak. Not said: so
     for objective ram; else the whole ops if they fit, and only then tiled within the memory.
     """
-    if request.tile == "off" or not cutter.order:
+    if request.tile == "off" or not by_rows or not cutter.order:
         yield whole
         return
     wanted = request.tile is not None or request.objective == "ram" or request.stream_input is not None

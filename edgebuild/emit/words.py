@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import ops
-from ..explore import Plan
+from ..explore import Plan, mac_overhead
 from .names import comment, shape_text
 from .trade import trade_words
 
@@ -47,11 +47,13 @@ def _fused(plan: Plan) -> list[str]:
         along = {"fdt": "channels", "ffmt": "rows or columns", "both": "rows or columns, and channels"}[path.method]
         end = "their sums added up" if path.fan_in else "put together"
         twice = f"{choice.extra_macs} MACs done twice" if choice.extra_macs > 0 else "nothing computed twice"
+        saved = f"{choice.saved} B less between them, " if choice.saved else ""
         lines.append(
             f"  {len(path.ops)} ops from '{comment(path.ops[0].name)}' to '{comment(path.ops[-1].name)}'"
-            f" in {counts} parts along {along}, {end}: {choice.saved} B less between them, {twice}"
+            f" in {counts} parts along {along}, {end}: {saved}{twice}"
         )
-    limit = f"at most {plan.request.max_mac_overhead:g} % of the MACs twice"
+    percent = mac_overhead(plan.request)
+    limit = f"at most {percent:g} % of the MACs twice" if percent else "no MACs twice (--max-mac-overhead allows some)"
     none = "" if lines else "  nothing is tiled: "
     why = f"no path of {plan.fused.estimated} looked at takes less memory with {limit}"
     return [*lines, f"{none or '  '}{why}{'' if none else ' than these'}"]

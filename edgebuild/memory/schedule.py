@@ -54,6 +54,12 @@ def schedule(graph: TaskGraph, effort: int = EFFORT) -> Schedule:
     return _result(flow, [t for found in chosen for t in found.order], bound, " and ".join(methods) or "given order")
 
 
+def as_given(graph: TaskGraph) -> Schedule:
+    """The order in which the tasks are given."""
+    flow, indices = flow_of(graph), range(len(graph.tasks))
+    return _result(flow, list(indices), max(map(flow.least, indices), default=0), "given order")
+
+
 def _improve(flow: Flow, start: int, given: _Found, bound: int, budget: int) -> _Found:
     """The best order of a part that starts after the tasks in `start`, whose peak need not go below `bound`."""
     merged = hillvalley.order(flow, given.order)

@@ -7,6 +7,7 @@ Attributes: `shape` of the whole, `begin` of the part in every dimension. With n
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from .slice import four
 def nest(op: Op, graph: Graph) -> Nest:
     part = graph.operands(op)[-1]
     names = tuple(f"i{d}" for d in range(len(part.shape)))
-    dims = tuple(Offset(name, b, n) for name, b, n in zip(names, op.attrs["begin"], part.shape, strict=True))
+    places = zip(names, op.attrs["begin"], part.shape, op.attrs["shape"], strict=True)
+    dims = tuple(Same(name) if n == whole else Offset(name, b, n) for name, b, n, whole in places)
     before: tuple[tuple[Dim, ...], ...] = (tuple(Same(name) for name in names),) * (len(op.inputs) - 1)
     return Nest(dict(zip(names, op.attrs["shape"], strict=True)), names, (*before, dims))
 
@@ -40,14 +42,30 @@ def inside(op: Op, graph: Graph) -> str | None:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Letters: S sizes of the part, Y of the whole."""
+    """Letters: S sizes of the part, Y of the whole; of one row where it runs by rows."""
     part, whole = graph.operands(op)[-1], op.attrs["shape"]
+    if form.rolled:
+        whole = (1, 1, *whole[2:])
     steps = [prod(whole[d + 1 :]) for d in range(len(whole))]
     start = sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True))
     more, size = len(op.inputs) > 1, ITEM_BYTES[part.dtype]
-    shape = {"S": four(part.shape), "Y": four(whole), "item": size, "more": more, "bytes": prod(whole) * size}
+    size_of_part = (1, 1, *part.shape[2:]) if form.rolled else part.shape
+    shape: dict[str, Any] = {
+        "S": four(size_of_part),
+        "Y": four(whole),
+        "item": size,
+        "more": more,
+        "bytes": prod(whole) * size,
+    }
+    shape |= {"rolled": form.rolled, "rows": tuple(form.at("row", i) for i in range(len(op.inputs)))}
     stem = f"insert_{'x'.join(map(str, part.shape))}"
     return Kernel("insert.c.j2", stem, shape, (), {"start": start})
 
 
-SPEC = Spec(kind="insert", nest=nest, reference=reference, kernel=kernel, exact=True, limits=(inside,))
+def rows(op: Op, graph: Graph) -> str:
+    """A part that has all rows is put in row by row."""
+    part = graph.operands(op)[-1]
+    return "each" if len(part.shape) > 2 and part.shape[:2] == tuple(op.attrs["shape"][:2]) else ""
+
+
+SPEC = Spec(kind="insert", nest=nest, reference=reference, kernel=kernel, rows=rows, exact=True, limits=(inside,))

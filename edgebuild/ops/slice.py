@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ..axes import Nest, Offset
+from ..axes import Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from .base import Form, Kernel, Ranges, Spec
 
@@ -16,7 +16,8 @@ from .base import Form, Kernel, Ranges, Spec
 def nest(op: Op, graph: Graph) -> Nest:
     (x,) = graph.operands(op)
     names = tuple(f"i{d}" for d in range(len(x.shape)))
-    dims = tuple(Offset(name, -begin, n) for name, begin, n in zip(names, op.attrs["begin"], x.shape, strict=True))
+    parts = zip(names, op.attrs["begin"], x.shape, op.attrs["size"], strict=True)
+    dims = tuple(Same(name) if size == n else Offset(name, -begin, n) for name, begin, n, size in parts)
     return Nest(dict(zip(names, op.attrs["size"], strict=True)), names, (dims,))
 
 
@@ -57,12 +58,20 @@ def four(sizes: tuple[int, ...], fill: int = 1) -> tuple[int, ...]:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Letters: S sizes of the part, B where it begins, X sizes of the whole."""
+    """Letters: S sizes of the part, X sizes of the whole; of one row where it runs by rows."""
     (x,) = graph.operands(op)
-    shape: dict[str, Any] = {"S": four(op.attrs["size"]), "X": four(x.shape), "item": ITEM_BYTES[x.dtype]}
+    sizes = [(1, 1, *s[2:]) if form.rolled else s for s in (op.attrs["size"], x.shape)]
+    shape: dict[str, Any] = {"S": four(sizes[0]), "X": four(sizes[1]), "item": ITEM_BYTES[x.dtype]}
+    shape |= {"rolled": form.rolled, "row": form.at("row")}
     stem = f"slice_{'x'.join(map(str, op.attrs['size']))}"
     return Kernel("slice.c.j2", stem, shape, (), {"start": start(op, graph) // ITEM_BYTES[x.dtype]})
 
 
-SLICE = Spec(kind="slice", nest=nest, reference=reference, kernel=kernel, exact=True, limits=(inside,))
+def rows(op: Op, graph: Graph) -> str:
+    """A part that has all rows is copied row by row."""
+    (x,) = graph.operands(op)
+    return "each" if len(x.shape) > 2 and tuple(op.attrs["size"][:2]) == x.shape[:2] else ""
+
+
+SLICE = Spec(kind="slice", nest=nest, reference=reference, kernel=kernel, rows=rows, exact=True, limits=(inside,))
 SPAN = Spec(kind="span", nest=nest, reference=reference, view=True, start=start, exact=True, limits=(inside, one_run))

@@ -1,0 +1,60 @@
+"""Rolling in strips of columns: less memory than whole rows take, the same result, no more work than is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from edgebuild import ops
+from edgebuild.compile import compile_model, plan_model, prepare
+from edgebuild.explore import Plan
+from edgebuild.request import model_request
+from edgebuild.target import load_target
+from edgebuild.verify import verify
+from tests.zoo.builders import Net, quantized
+
+
+def wide(seed: int = 1) -> onnx.ModelProto:
+    """A wide picture that becomes small in a few layers, so that rows are what takes the memory."""
+    net = Net("wide", (16, 64, 3), seed, 17)
+    x = net.conv(net.add("Transpose", ["input"], (3, 16, 64), perm=(0, 3, 1, 2)), 12, (3, 3))
+    x = net.conv(x, 12, (3, 3), stride=2)
+    x = net.conv(x, 8, (3, 3), stride=2)
+    x = net.flatten(net.global_average_pool(x))
+    return net.model(net.dense(x, 4))
+
+
+@pytest.fixture(scope="module", params=["float", "int8"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("strips") / f"wide_{request.param}.onnx"
+    made = quantized(wide()) if request.param == "int8" else wide()
+    file.write_bytes(made.SerializeToString())
+    return file
+
+
+def planned(model: Path, **options: object) -> Plan:
+    return plan_model(model_request(model, "m", "host", options), load_target("host"))  # type: ignore[arg-type]
+
+
+def test_less_memory_for_work_done_twice(model: Path) -> None:
+    rows, free = planned(model, tile="rolling"), planned(model, tile="auto")
+    strips = planned(model, tile="auto", max_mac_overhead=20)
+    assert free.arena_bytes <= rows.arena_bytes and free.extra_macs <= 0
+    assert strips.arena_bytes < rows.arena_bytes * 31 / 32
+    assert strips.fused is not None and 0 < strips.extra_macs
+    assert any(section.rolled for section in strips.steps)
+
+
+@pytest.mark.parametrize("target", ["host", "mps2-an386", "riscv-virt"])
+def test_the_result_is_that_of_the_model(model: Path, target: str) -> None:
+    options = {"tile": "auto", "max_mac_overhead": 20}
+    artifacts = compile_model(model_request(model, "model", target, options))
+    assert verify(model, load_target(target), artifacts)["equal"]
+
+
+def test_no_more_work_than_is_allowed(model: Path) -> None:
+    for percent in (0, 3, 8):
+        plan = planned(model, tile="auto", max_mac_overhead=percent)
+        assert plan.extra_macs <= percent / 100 * ops.macs(prepare(model))
