@@ -51,7 +51,8 @@ def key(request: ModelRequest) -> str | None:
         model, *others = (file.read_bytes() for file in request.files)
     except OSError:
         return None
-    if request.time_limit is not None or request.cmsis_nn or (request.source.suffix == ".onnx" and b"location" in model):
+    elsewhere = request.cmsis_nn or (request.source.suffix == ".onnx" and b"location" in model)
+    if request.time_limit is not None or elsewhere:
         return None  # the result depends on the machine, or on files that ONNX keeps beside the model
     target = load_target(request.target)
     paths = {"source": request.source.name, "calibration": request.calibration and request.calibration.name}
