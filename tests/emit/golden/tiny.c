@@ -115,7 +115,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             int8_t *const y1 = y + at1 * 4;
             for (int32_t p = 0; p < 2; ++p) {
                 const int32_t left = (ox + p < columns ? ox + p : columns - 1) * 1 - 1;
-                const int32_t before = left < 0 ? -left : 0;
+                const int32_t before = left >= 0 ? 0 : -left < 3 ? -left : 3;
                 const int32_t inside = (left + 3 > 8 ? 8 - left : 3) * 2;
                 int8_t *to = scratch + p;
                 for (int32_t fy = 0; fy < 3; ++fy) {
@@ -181,8 +181,11 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
         const int8_t *in = x + k;
         for (int32_t r = 0; r < 8; ++r) {
             int8_t *const to = plane + (r + 0) * 9 + 0;
-            for (int32_t i = 0; i < 8; ++i, in += 4) {
-                to[i] = *in;
+            for (int32_t i = 0; i < 8; i += 4, in += 16) {
+                to[i] = in[0];
+                to[i + 1] = in[4];
+                to[i + 2] = in[8];
+                to[i + 3] = in[12];
             }
         }
         const int32_t w0 = w[k * 9 + 0], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2], w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5], w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
@@ -190,9 +193,37 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
         int8_t *out = y + k;
         for (int32_t oy = 0; oy < 4; ++oy) {
             const int8_t *at = plane + oy * 18;
-            for (int32_t ox = 0; ox < 4; ++ox, at += 2, out += 4) {
-                const int32_t sum = first + at[0] * w0 + at[1] * w1 + at[2] * w2 + at[9] * w3 + at[10] * w4 + at[11] * w5 + at[18] * w6 + at[19] * w7 + at[20] * w8;
-                *out = (int8_t)eb_clamp(eb_rescale(sum, m, half, e), -3, 127);
+            for (int32_t ox = 0; ox < 2; ++ox, at += 4, out += 8) {
+                int32_t sum0 = first, sum1 = first;
+                {
+                    const int32_t v0 = at[0];
+                    const int32_t v1 = at[1];
+                    const int32_t v2 = at[2];
+                    const int32_t v3 = at[3];
+                    const int32_t v4 = at[4];
+                    sum0 += v0 * w0 + v1 * w1 + v2 * w2;
+                    sum1 += v2 * w0 + v3 * w1 + v4 * w2;
+                }
+                {
+                    const int32_t v0 = at[9];
+                    const int32_t v1 = at[10];
+                    const int32_t v2 = at[11];
+                    const int32_t v3 = at[12];
+                    const int32_t v4 = at[13];
+                    sum0 += v0 * w3 + v1 * w4 + v2 * w5;
+                    sum1 += v2 * w3 + v3 * w4 + v4 * w5;
+                }
+                {
+                    const int32_t v0 = at[18];
+                    const int32_t v1 = at[19];
+                    const int32_t v2 = at[20];
+                    const int32_t v3 = at[21];
+                    const int32_t v4 = at[22];
+                    sum0 += v0 * w6 + v1 * w7 + v2 * w8;
+                    sum1 += v2 * w6 + v3 * w7 + v4 * w8;
+                }
+                out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
+                out[4] = (int8_t)eb_clamp(eb_rescale(sum1, m, half, e), -3, 127);
             }
         }
     }
