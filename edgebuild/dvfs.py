@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, prod
 
 from . import ops
 from .energy.calibrate import calibrated, read_calibration
 from .energy.compare import SLACKS, compare, problem_of
 from .energy.configs import clock_plan
-from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layer_points, require_timing, work
+from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layers_of, require_timing, work
 from .energy.power import PowerModel
 from .energy.schedule import ClockSchedule
 from .energy.select import select
@@ -65,14 +66,14 @@ class Choices:
     model: PowerModel
     forms: tuple[tuple[Work, ...], ...]
 
-    @property
+    @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        return tuple(layer_points(each[0].name, each, self.model) for each in self.forms)
+        return layers_of(self.forms, self.model)
 
-    @property
+    @cached_property
     def plain(self) -> tuple[Layer, ...]:
         """The layers when nothing is decoupled."""
-        return tuple(layer_points(each[0].name, each[:1], self.model) for each in self.forms)
+        return layers_of([each[:1] for each in self.forms], self.model)
 
     def within(self, room: int) -> Choices:
         """Only with buffers of so many bytes at most."""

@@ -74,17 +74,26 @@ def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> P
     return Point(config.name, work.g, time, energy / 1000, lfo)
 
 
-def layer_points(name: str, forms: Iterable[Work], model: PowerModel) -> Layer:
+def layers_of(steps: Iterable[Sequence[Work]], model: PowerModel) -> tuple[Layer, ...]:
+    """A layer for the forms of each step."""
+    hungriest = _hungriest_mw(model)
+    return tuple(layer_points(forms[0].name, forms, model, hungriest) for forms in steps)
+
+
+def _hungriest_mw(model: PowerModel) -> float:
+    """The power of the idle mode that takes most."""
+    return max(m.power_mw for c in model.plan.configs for m in model.idle_modes(c))
+
+
+def layer_points(name: str, forms: Iterable[Work], model: PowerModel, hungriest_mw: float | None = None) -> Layer:
     """A layer with all of its points that may be part of a least-energy plan."""
-    modes = [m for c in model.plan.configs for m in model.idle_modes(c)]
-    hungriest = max(m.power_mw for m in modes)
     points = [
         point(work, config, model, lfo)
         for work in forms
         for config in model.plan.configs
         for lfo in ((False, True) if work.access and config.pll else (False,))
     ]
-    return Layer(name, pareto(points, hungriest))
+    return Layer(name, pareto(points, _hungriest_mw(model) if hungriest_mw is None else hungriest_mw))
 
 
 def require_timing(model: PowerModel) -> Timing:
