@@ -385,8 +385,9 @@ def layout_problem(
     Storages that overlap on purpose are one buffer whose extent changes over time: the operand,
     then both, then the result.
     """
-    begins = list(accumulate((section.callers for section in steps), initial=0))
-    life = {n: (begins[first], begins[last + 1] - 1) for n, (first, last) in cutter.steps_of(steps).items()}
+    begins = list(accumulate((section.callers for section in steps), initial=0)) if steps else [0, 1]
+    ends = begins[1:] or [1]  # a graph without ops still has its inputs
+    life = {n: (begins[first], ends[last] - 1) for n, (first, last) in cutter.steps_of(steps).items()}
     sizes = {n: cutter.sizes[n] for n in life if n in cutter.sizes}
     for begin, section in zip(begins, steps, strict=False):
         for name, size in section.inner.items():

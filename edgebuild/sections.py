@@ -238,7 +238,7 @@ class Cutter:
 
     def _overlaps(self, trace: Trace, found: Rolled, stop: int) -> tuple[Overlap, ...]:
         """The overlap of a dying operand and a result that saves most; those that could save more were looked at."""
-        dying = [n for n in found.operands if self.life[n][1] < stop]
+        dying = [n for n in found.operands if n in self.life and self.life[n][1] < stop]
         pairs = [(min(self.sizes[x], self.sizes[y]), x, y) for x in dying for y in found.results]
         best: Overlap | None = None
         for most, operand, result in sorted(pairs, key=lambda pair: -pair[0]):

@@ -15,6 +15,7 @@ from ..sections import Section, kernel_of, scratch_name
 from .environment import environment
 from .loops import Call, Loop, looped
 from .names import at_macro, comment, literal, offset_names, shape_text
+from .order import Line, lines
 from .share import Letter, shared
 from .storage import Weights, pack
 
@@ -49,10 +50,13 @@ class Roll:
     """A rolled run: the order of calls as numbers of its ops, and their calls."""
 
     step: int
-    order: tuple[str, ...]  # lines of numbers
-    count: int
+    order: tuple[Line, ...]
     calls: tuple[Call, ...]
     take: str = ""  # where a row that the application brings goes; empty if it brings none
+
+    @property
+    def order_bytes(self) -> int:
+        return sum(line.bytes for line in self.order)
 
 
 @dataclass(frozen=True)
@@ -251,10 +255,9 @@ def _row_offset(plan: Plan, rolled: Rolled, y: Tensor) -> str:
 
 
 def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
-    numbers = [str(event.op) for event in rolled.events]
-    lines = [", ".join(numbers[i : i + 24]) for i in range(0, len(numbers), 24)]
+    order = tuple(lines([event.op for event in rolled.events]))
     streamed = plan.rolling.streamed
     if streamed is None or streamed not in rolled.rings:
-        return Roll(step, tuple(lines), len(numbers), calls)
+        return Roll(step, order, calls)
     t = plan.graph.tensors[streamed]
-    return Roll(step, tuple(lines), len(numbers), calls, address(plan, t) + _row_offset(plan, rolled, t))
+    return Roll(step, order, calls, address(plan, t) + _row_offset(plan, rolled, t))
