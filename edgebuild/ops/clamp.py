@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import convert, fixedpoint, intervals, spatial
+from . import convert, fixedpoint, intervals, linear, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -49,13 +49,14 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape |= {"arithmetic": graph.arithmetic, "rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
     if form.rolled:
         shape["N"] = t.elements // t.shape[1]
-    scalars = spatial.float_bounds(op)
     if not is_float(y):
         m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
         low, high = spatial.bounds(op, y)
-        scalars = {"x_zero": zero_of(t), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
-        scalars |= {"low": low, "high": high}
-    return Kernel("convert.c.j2", f"clamp_{t.elements}", shape, (), scalars)
+        scalars: convert.Scalars = {"x_zero": zero_of(t), "y_zero": zero_of(y), "multiplier": m.mantissa}
+        scalars |= {"shift": m.shift, "low": low, "high": high}
+        return convert.rescaling(op, graph, form, shape, scalars, reference(op, graph, linear.INT8), (low, high))
+    shape["linear"] = False
+    return Kernel("convert.c.j2", f"clamp_{t.elements}", shape, (), spatial.float_bounds(op))
 
 
 SPEC = Spec(

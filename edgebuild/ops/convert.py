@@ -8,10 +8,12 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import fixedpoint, intervals
+from . import fixedpoint, intervals, linear
 from .base import Form, Kernel, Spec, scale_of, zero_of
 
 TFLITE_TYPES = {0: "float32", 2: "int32", 9: "int8"}
+
+Scalars = dict[str, int | float]
 
 
 def cast_from_tflite(node: Any) -> None:
@@ -92,7 +94,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape |= {"arithmetic": graph.arithmetic, "rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
     if form.rolled:
         shape["N"] = x.elements // x.shape[1]
-    scalars: dict[str, int | float] = {}
+    scalars: Scalars = {}
     if op.kind == "quantize":
         scalars = {"scale": scale_of(y), "y_zero": zero_of(y)}
     elif op.kind == "dequantize":
@@ -100,7 +102,27 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     elif op.kind == "requantize":
         m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        return rescaling(op, graph, form, shape, scalars, requantize_reference(op, graph, linear.INT8), (-128, 127))
+    shape["linear"] = False
     return Kernel("convert.c.j2", f"{op.kind}_{x.elements}", shape, (), scalars)
+
+
+def rescaling(
+    op: Op, graph: Graph, form: Form, shape: dict[str, Any], scalars: Scalars, want: Array, bounds: tuple[int, int]
+) -> Kernel:
+    """int8 of one quantisation to another within bounds; `want`: the results for all of int8."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    stem, zero = f"{op.kind}_{x.elements}", zero_of(x)
+    found = linear.scale(-128 - zero, want, scale_of(x) / scale_of(y), *bounds)
+    shape["linear"] = found is not None
+    if found is None:
+        return Kernel("convert.c.j2", stem, shape, (), scalars, estimate=30.0 * shape["N"])
+    shape |= {"up": found.up, "away": found.away, "shift": found.shift, "taken": zero}
+    shape |= {"low": bounds[0], "high": bounds[1]}
+    scalars = {"y_mul": found.factor, "offset": found.offset}
+    if "mve" in form.features:
+        return Kernel("convert_mve.c.j2", stem, shape, (), scalars, variant="mve", estimate=4.75 * shape["N"])
+    return Kernel("convert.c.j2", stem, shape, (), scalars, variant="linear", estimate=14.0 * shape["N"])
 
 
 CAST = Spec(

@@ -29,7 +29,7 @@ from tests.kernels.test_processors import NEEDS, check
 TARGET = "mps3-an547"
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 33, 48, 64)
 SUMS = ("conv2d", "depthwise_conv2d", "dense")
-OTHERS = ("add", "mul", "avg_pool2d", "max_pool2d", "mean")
+OTHERS = ("add", "mul", "avg_pool2d", "max_pool2d", "mean", "requantize", "clamp")
 
 
 @dataclass
@@ -98,6 +98,10 @@ class Net:
         if kind in ("add", "mul"):
             own = self.rng.uniform(0.5, 4) * x.quant.scale[0] * (1.0 if kind == "add" else 80 * x.quant.scale[0])
             return self.add(kind, [x, x], self.quant(own), clamp=self.clamp())
+        if kind == "requantize":
+            return self.add(kind, [x], self.quant(x.quant.scale[0] * self.rng.uniform(0.3, 3)))
+        if kind == "clamp":
+            return self.add(kind, [x], self.quant(x.quant.scale[0] * self.rng.uniform(0.3, 3)), clamp=self.clamp())
         if kind == "mean":
             axes = self.pick((1, 2), (1,), (2, 3), (3,))
             return self.add(kind, [x], self.quant(x.quant.scale[0] / 2), axes=axes)
