@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tempfile
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from .artifacts import Artifact, publish
-from .compile import compile_model, plan_model
+from .compile import plan_model
 from .dvfs import power_model, works
+from .emit import emit
 from .emit.clock import clock_files, target_tree
 from .energy.calibrate import calibration_text, calibration_words, fit
 from .energy.configs import ClockPlan, clock_plan
@@ -19,6 +21,7 @@ from .energy.cost import require_timing
 from .energy.measurements import read_measurements, read_supply_log
 from .energy.tree import Gpio
 from .errors import fail
+from .explore import Plan, plan
 from .request import ModelRequest
 from .target import Target, hal_dir, load_target
 from .verify.build import MODEL_SOURCES, NAME, Builder, write_sources
@@ -42,18 +45,18 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
         raise fail("steps are measured of an input that is there whole", hints=["leave --stream-input out"])
     if supply_ms and not target.clocks:
         raise fail(f"target {target.name} has no clock tree, so there are no configurations to go through")
-    artifacts = compile_model(request)
+    artifacts = emit(_marked(request, target), hashlib.sha256(request.source.read_bytes()).hexdigest())
     report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
-    plan = clock_plan(target_tree(target), request.hse) if target.clocks else None
-    clocks = clock_files(plan) if plan else ()
-    header = _header(report, plan, pin, supply_ms)
+    clocks = clock_plan(target_tree(target), request.hse) if target.clocks else None
+    files = clock_files(clocks) if clocks else ()
+    header = _header(report, clocks, pin, supply_ms)
     output.mkdir(parents=True, exist_ok=True)
     write_sources(output, target, artifacts, report, 1)
-    publish((*clocks, header), output)
+    publish((*files, header), output)
     with (output / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write('#include "profile_model.h"\n')
-    elf = _build(target, output, bool(report.get("needs_libm")), bool(clocks))
-    lines = [f"{elf}: {len(report['schedule']['steps'])} steps" + (f", {len(plan.configs)} clocks" if plan else "")]
+    elf = _build(target, output, bool(report.get("needs_libm")), bool(files))
+    lines = [f"{elf}: {len(report['schedule']['steps'])} steps" + (f", {len(clocks.configs)} clocks" if clocks else "")]
     if target.runner is None:
         lines.append("run it on the chip under a debugger with semihosting on: it writes profile.csv, for --fit")
         return "\n".join(lines) + "\n"
@@ -61,6 +64,14 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     rows = (output / "profile.csv").read_text().splitlines()
     said = [line.removeprefix("# ") for line in rows if line.startswith("#")]
     return "\n".join([*lines, f"ran on {target.name}", *said]) + "\n"
+
+
+def _marked(request: ModelRequest, target: Target) -> Plan:
+    """The plan with the phases of all decoupled steps marked in the code, whichever clock they are to gather at."""
+    decided = plan_model(request, target)
+    forms = [(s.ops[0].outputs[0], s.forms[0].granularity) for s in decided.steps if not s.rolled]
+    marks = {name: (g, True) for name, g in forms if g}
+    return plan(decided.graph, target, request, marks) if marks else decided
 
 
 def _build(target: Target, folder: Path, needs_libm: bool, clocks: bool) -> Path:
@@ -76,7 +87,7 @@ def _build(target: Target, folder: Path, needs_libm: bool, clocks: bool) -> Path
     return folder / "profile.elf"
 
 
-def _header(report: dict[str, Any], plan: ClockPlan | None, pin: str | None, supply_ms: int) -> Artifact:
+def _header(report: dict[str, Any], clocks: ClockPlan | None, pin: str | None, supply_ms: int) -> Artifact:
     steps = report["schedule"]["steps"]
     lines = [
         "/* What profile.c has to know of the model and the chip. */",
@@ -84,8 +95,8 @@ def _header(report: dict[str, Any], plan: ClockPlan | None, pin: str | None, sup
         "#define PROFILE_MODEL_H",
         f"#define STEPS {len(steps)}",
         f"#define PROFILE_SUPPLY_MS {supply_ms}u",
-        *([f"#define PROFILE_CONFIGS {' '.join(f'X({c.name})' for c in plan.configs)}"] if plan else []),
-        *(_pin(plan, pin) if pin else []),
+        *([f"#define PROFILE_CONFIGS {' '.join(f'X({c.name})' for c in clocks.configs)}"] if clocks else []),
+        *(_pin(clocks, pin) if pin else []),
         "void eb_profile_access(void);",
         "void eb_profile_compute(void);",
         "#endif",
@@ -94,11 +105,11 @@ def _header(report: dict[str, Any], plan: ClockPlan | None, pin: str | None, sup
     return Artifact("profile_model.h", "\n".join(lines).encode())
 
 
-def _pin(plan: ClockPlan | None, pin: str) -> list[str]:
+def _pin(clocks: ClockPlan | None, pin: str) -> list[str]:
     match = re.fullmatch(r"P([A-K])(\d|1[0-5])", pin.upper())
     if not match:
         raise fail(f"option 'pin': '{pin}' is not a pin", hints=["such as PB0"])
-    gpio: Gpio | None = plan.tree.registers.gpio if plan and plan.tree.registers else None
+    gpio: Gpio | None = clocks.tree.registers.gpio if clocks and clocks.tree.registers else None
     if gpio is None:
         raise fail("option 'pin': where this target's ports are is unknown", hints=["add `gpio:` to its clock tree"])
     port = ord(match[1]) - ord("A")
@@ -121,11 +132,11 @@ def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: 
     measured = list(read_measurements(measurements))
     if log:
         measured += read_supply_log(log, [c.name for c in model.plan.configs])
-    plan = plan_model(request, target)
+    decided = plan_model(request, target)
     # The hooks of the functions that a run calls for each row are measured with it.
-    rolled = [i for i, step in enumerate(plan.steps) if step.rolled]
+    rolled = [i for i, step in enumerate(decided.steps) if step.rolled]
     kept = [m for m in measured if m.step not in rolled]
-    found_works = works(plan, require_timing(model))
+    found_works = works(decided, require_timing(model))
     found = fit(kept, found_works, model, str(measurements))
     publish((Artifact(CALIBRATION, calibration_text(found).encode()),), output)
     left = f"left out: steps that go row by row ({', '.join(map(str, rolled))})\n" if len(kept) < len(measured) else ""

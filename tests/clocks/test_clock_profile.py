@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edgebuild.calibrate import fitted, profile
 from edgebuild.cli import main
-from edgebuild.compile import compile_model
-from edgebuild.dvfs import power_model
+from edgebuild.compile import compile_model, plan_model
+from edgebuild.dvfs import power_model, works
 from edgebuild.energy.calibrate import read_calibration
+from edgebuild.energy.cost import require_timing
 from edgebuild.energy.measurements import read_measurements
 from edgebuild.energy.tree import load_clock_tree
 from edgebuild.errors import EdgebuildError
@@ -77,6 +79,27 @@ def test_from_the_chip_to_the_objective(tmp_path: Path) -> None:
     assert sum(fastest) == pytest.approx(measured_us, rel=0.3)
     assert two["energy"]["basis"] == one["energy"]["basis"] == "modelled"
     assert two["energy"]["time_us"] != one["energy"]["time_us"]
+
+
+@MARK
+def test_phases_of_a_decoupled_step_are_measured_apart(tmp_path: Path) -> None:
+    pytest.importorskip("unicorn")
+    from tests.clocks.chip import Chip
+
+    request = replace(F767, objective="energy", qos=20.0)
+    profile(request, tmp_path, None, 0)
+    model = power_model(load_target("stm32f767"), request)
+    chip = Chip(load_target("stm32f767"), model.plan, tmp_path / "profile.elf", 1.5)
+    chip.run()
+    (tmp_path / "profile.csv").write_bytes(chip.written)
+    rows = [m for m in read_measurements(tmp_path / "profile.csv") if m.config == "216MHZ"]
+    decoupled = {m.step for m in rows if m.phase == "access"}
+    report = json.loads((tmp_path / "model_report.json").read_text())
+    chosen = works(plan_model(request, load_target("stm32f767")), require_timing(model))
+    assert decoupled == {i for i, w in enumerate(chosen) if w.g} and decoupled
+    assert {m.step for m in rows if m.phase == "execute"} == decoupled
+    assert len(rows) == len(report["schedule"]["steps"]) + len(decoupled)
+    fitted(request, tmp_path / "profile.csv", None, tmp_path)
 
 
 @MARK
