@@ -12,6 +12,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from edgebuild.drivers import clang
 from edgebuild.errors import did_you_mean
 
+ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY)
 FieldId = tuple[str, str]  # (group, field): what an access is about, whichever instance it goes to
 
 
@@ -155,7 +156,7 @@ def read_dialect(unit: clang.Unit) -> Dialect:
 def _value_of(variable: Cursor) -> str:
     """The struct that a variable holds, itself or as elements."""
     type_ = variable.type
-    while type_.kind == TypeKind.CONSTANTARRAY:
+    while type_.kind in ARRAYS:
         type_ = type_.element_type
     type_ = type_.get_canonical()
     return str(type_.get_declaration().spelling) if type_.kind == TypeKind.RECORD else ""

@@ -84,6 +84,14 @@ def variable_name(d: Cursor) -> str:
     return f"{d.spelling}@{d.location.offset}"
 
 
+def no_punning(unit: clang.Unit, dialect: Dialect) -> None:
+    """No union has a way to a group: its other members would reach registers that nobody knows of."""
+    for union in unit.tu.cursor.walk_preorder() if b"union" in unit.text else ():
+        for field in union.get_children() if union.kind == K.UNION_DECL else ():
+            if field.kind == K.FIELD_DECL and group_of(field.type, dialect)[0]:
+                raise clang.error_at(field, unit.text, f"'{field.spelling}': a union cannot hold a group")
+
+
 class Limits:
     """Diagnostics for groups where C would take them for memory."""
 
@@ -93,7 +101,7 @@ class Limits:
     def no_group_value(self, d: Cursor) -> None:
         name, pointer = group_of(d.type, self.dialect)
         element = d.type
-        while element.kind == TypeKind.CONSTANTARRAY:
+        while element.kind in (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY):
             element = element.element_type
             name, pointer = group_of(element, self.dialect)
         if name and not pointer:

@@ -10,12 +10,14 @@ from edgebuild.drivers import clang
 from edgebuild.drivers.cdfg import Cdfg, Function, Node, link
 from edgebuild.drivers.dialect import Dialect
 from edgebuild.drivers.evaluate import Evaluator
+from edgebuild.drivers.keys import no_punning
 
 HANDLER = re.compile(r"(?i)(^|_)(isr|irq|irq_?handler|interrupt_?handler)$|_handler$")
 
 
 def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
     """The CDFG of every function that the unit's own text defines."""
+    no_punning(unit, dialect)
     functions: dict[str, Function] = {}
     evaluators = []
     for cursor in unit.tu.cursor.get_children():

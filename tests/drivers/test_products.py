@@ -137,6 +137,15 @@ WRONG = {
         "index 4 of 'a' is not in 0..3",
     ),
     "array": ("bfGroup G { bit a[4]; };\nmake_device(G, x, 0x1000);\nvoid *p(void) { return x->a; }", "has no address"),
+    "variable length": ("bfGroup G { bit a; };\nvoid p(int n) { bfGroup G v[n]; v[0].a = 1; }", "cannot be a variable"),
+    "union": (
+        "bfGroup G { bit a; };\nunion U { bfGroup G *g; int *words; };\nvoid p(void) {}",
+        "2:22: error: 'g': a union cannot hold a group",
+    ),
+    "union inside": (
+        "bfGroup G { bit a; };\nvoid p(bfGroup G *x) { struct { union { bfGroup G *g; int *w; } u; } s; s.u.g = x; }",
+        "a union cannot hold a group",
+    ),
     "variable": ("bfGroup G { bit a; } g;", "cannot be a variable"),
     "no name": ("typedef bfGroup { bit a; } G;", "a group needs a name"),
     "setjmp": ("int setjmp(int *);\nint p(int *b) { return setjmp(b); }", "is not supported"),
