@@ -74,9 +74,13 @@ class Op:
 
 @dataclass(frozen=True)
 class Removed:
-    """How many of a tensor's channels, of `total` in the model, are not computed because they never vary."""
+    """How many of a tensor's channels, of `total` in the model, never vary, and how many are therefore not computed.
+
+    Some stay because something needs them, and some go that nothing needs.
+    """
 
     tensor: str
+    constant: int
     channels: int
     total: int
 

@@ -8,7 +8,7 @@ from typing import Any
 from .. import ops
 from ..energy.compare import iso_latency, section
 from ..explore import Plan
-from ..ir import Tensor
+from ..ir import Graph, Tensor
 from ..rolling import rows_of
 from .names import access_functions
 from .storage import HEADER, Weights
@@ -36,10 +36,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         },
         "rom": {"weights_bytes": len(weights.blob), "header_bytes": HEADER, "memory": plan.weights_memory},
         "macs": {"model": macs + graph.removed_macs - plan.extra_macs, "generated": macs},
-        "constant_channels": {
-            "macs": graph.removed_macs,
-            "tensors": [{"name": r.tensor, "removed": r.channels, "channels": r.total} for r in graph.removed],
-        },
+        "constant_channels": _constant_channels(graph),
         "schedule": {
             "method": plan.schedule.method,
             "optimal": plan.schedule.optimal,
@@ -104,6 +101,13 @@ def _fused(plan: Plan) -> list[dict[str, Any]]:
         row |= {"parts": choice.tiling.parts, "saved_bytes": choice.saved, "extra_macs": choice.extra_macs}
         found.append(row)
     return found
+
+
+def _constant_channels(graph: Graph) -> dict[str, Any]:
+    """Channels that never vary, those of them that are not computed, and the multiply-accumulates that this saves."""
+    rows = [(r.tensor, r.constant, r.channels, r.total) for r in graph.removed]
+    keys = ("name", "constant", "removed", "channels")
+    return {"macs": graph.removed_macs, "tensors": [dict(zip(keys, row, strict=True)) for row in rows]}
 
 
 def _buffers(plan: Plan) -> list[dict[str, Any]]:

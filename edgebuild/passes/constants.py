@@ -39,12 +39,14 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
     while (next_one := _remove(small, block)) is not small:
         verify(next_one, ops.result_shape)
         small = next_one
-    removed = [
-        Removed(name, old.shape[-1] - small.tensors[name].shape[-1], old.shape[-1])
-        for op in graph.ops
-        if not ops.SPECS[op.kind].view and (name := op.outputs[0]) in small.tensors
-        if (old := graph.tensors[name]).shape and old.shape != small.tensors[name].shape
-    ]
+    never = constants(graph)
+    removed = []
+    for op in graph.ops:
+        name = op.outputs[0]
+        if not ops.SPECS[op.kind].view and graph.tensors[name].shape:
+            total, left = (g.tensors[name].shape[-1] for g in (graph, small))
+            removed.append(Removed(name, len(never.get(name, {})), total - left, total))
+    removed = [r for r in removed if r.constant or r.channels]
     return replace(small, removed=tuple(removed), removed_macs=ops.macs(graph) - ops.macs(small))
 
 

@@ -179,5 +179,5 @@ def test_the_report_tells_what_was_removed(tmp_path: Path) -> None:
     assert report["macs"] == {"model": 288, "generated": 220}
     assert report["constant_channels"]["macs"] == 68
     (tensor,) = report["constant_channels"]["tensors"]
-    assert (tensor["removed"], tensor["channels"]) == (4, 16)
+    assert (tensor["constant"], tensor["removed"], tensor["channels"]) == (4, 4, 16)
     assert "1x12:int8" in inspect(HELLO, "constants")
