@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 from types import MappingProxyType
 
 from . import ops
@@ -27,9 +28,10 @@ from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simula
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
-CALL = 40  # instructions of a call beside those of the kernel's estimate
-PORTABLE = 8  # instructions per multiply-accumulate, or per element, of kernels in plain C that state none
+CALL, ROW_CALL = 40, 60  # instructions of a call beside those of the kernel's estimate, of a whole op and by rows
+PORTABLE = 8  # instructions per turn of the innermost loop, of kernels in plain C that state none
 SPARE = 27  # the part of the least peak that may be spent on faster kernels
+WORTH = 64  # the part of all instructions that it must save
 ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 
 
@@ -207,12 +209,12 @@ class Cutter:
             whole = whole_form(op, self.features, self.decoupled)
             form = row_form(self.rolling, rolled, op, self.features) if rolled is not None else whole
             found: list[Choice] = []
-            stated = float(PORTABLE * max(ops.nest(op, self.graph).mac_count, self.graph.result(op).elements))
-            stated = stated / calls(self.rolling, op) if rolled is not None else stated
+            stated = float(PORTABLE * prod(ops.nest(op, self.graph).extents.values()))
+            stated, call = (stated / calls(self.rolling, op), ROW_CALL) if rolled is not None else (stated, CALL)
             kernel, limit = kernel_of(op, self.graph, form), None
             while not found or aligned(kernel.scratch) < found[-1].scratch:
                 form = replace(form, scratch_limit=limit)
-                found.append(Choice(form, aligned(kernel.scratch), (kernel.estimate or stated) + CALL))
+                found.append(Choice(form, aligned(kernel.scratch), (kernel.estimate or stated) + call))
                 limit = aligned(kernel.scratch) - 1
                 kernel = kernel_of(op, self.graph, replace(form, scratch_limit=limit)) if kernel.scratch else kernel
             self.known[key] = tuple(found)
@@ -332,8 +334,19 @@ class Cutter:
         return best[len(self.order)]
 
     def cut(self, limit: int | None = None) -> tuple[Section, ...]:
-        """The sections with the fewest instructions whose peak is at most `limit`, or little above the least peak."""
-        bound = max(limit or 0, little_more(self.least_peak))
+        """The sections with the fewest instructions whose peak is at most `limit`, or the least peak if that is more.
+
+        No limit: the least peak, or little above it where that makes the whole noticeably faster.
+        """
+        tight = self._within(max(limit or 0, self.least_peak))
+        if limit is not None:
+            return tight
+        loose = self._within(little_more(self.least_peak))
+        before, after = (sum(s.instructions for s in sections) for sections in (tight, loose))
+        return loose if before - after > before / WORTH else tight
+
+    def _within(self, bound: int) -> tuple[Section, ...]:
+        """The sections with the fewest instructions whose peak is at most `bound`."""
         best: dict[int, tuple[float, tuple[Section, ...]]] = {0: (0, ())}
         for start, stop, live, least in self.intervals:
             section = self.fastest(least, start, bound) if live <= bound and start in best else None
