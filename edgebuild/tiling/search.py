@@ -110,7 +110,7 @@ class _Search:
     known: dict[tuple[object, ...], Choice | None] = field(default_factory=dict)
 
     def run(self) -> None:
-        while not self.enough and not self.limits.over and self.improve():
+        while self.best.order and not self.enough and not self.limits.over and self.improve():
             pass
 
     @property
