@@ -321,7 +321,8 @@ def _tune(args: argparse.Namespace) -> int:
         print(f"forgot the choices for {choices.clear()} kinds of processors")
         return 0
     if args.model is None or args.target is None:
-        raise fail("which model, and for which target?", hints=["edgebuild tune MODEL --target T, or --clear"])
+        print("usage: edgebuild tune MODEL --target TARGET, or edgebuild tune --clear", file=sys.stderr)
+        return 2
     tune(_request(args, "model"))
     return 0
 
