@@ -149,7 +149,8 @@ def _current(tree: ClockTree, table: Mapping[int, float], hz: int, scale: Scale)
     top = scale.max_hz if scale is not scales[-1] else max(scale.max_hz, scale.max_hz_overdrive or 0)
     own = {f: ma for f, ma in table.items() if floor < f <= top} or dict(table)
     if len(own) > 1:
-        return _between(own, hz)
+        least = min(own)  # below it no less than in proportion to the clock: the sheets' whole mA make steep slopes
+        return max(_between(own, hz), own[least] * min(hz / least, 1.0))
     (f, ma), *_ = own.items()
     if place == 0 or len(table) == 1:
         return ma * hz / f

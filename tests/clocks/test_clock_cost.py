@@ -156,3 +156,14 @@ def test_columns_gathered_save_nothing_where_no_piece_of_the_weights_stays_in_th
     timing = replace(TIMING, cache_bytes=128)
     lines = [w.execute.flash_lines for w in forms(POINTWISE, coupled=True, timing=timing)]
     assert lines == pytest.approx([lines[0]] * len(lines), rel=0.01)
+
+
+@pytest.mark.parametrize("chip", ["stm32f767", "stm32f429", "stm32f411"])
+@pytest.mark.parametrize("hse_hz", [4_000_000, 8_000_000, 25_000_000])
+def test_currents_beyond_the_tables_are_still_currents(chip: str, hse_hz: int) -> None:
+    model = PowerModel(clock_plan(load_clock_tree(chip), hse_hz), "flash")
+    running = [model.run_mw(c) for c in model.plan.configs]
+    assert running[0] > 0 and running == sorted(running)
+    for config in model.plan.configs:
+        modes = {m.name: m.power_mw for m in model.idle_modes(config)}
+        assert all(0 < power <= modes["busy"] for power in modes.values()), (config.name, modes)

@@ -20,6 +20,7 @@ from edgebuild.dvfs import clocked_plan
 from edgebuild.emit import emit
 from edgebuild.emit.clock import clock_files
 from edgebuild.emit.clocked import energy_words
+from edgebuild.energy.select import TOLERANCE
 from edgebuild.errors import EdgebuildError
 from edgebuild.explore import Plan, plan
 from edgebuild.firmware import firmware_support, link_flags
@@ -29,8 +30,9 @@ from edgebuild.sections import kernel_of
 from edgebuild.target import Target, hal_dir, load_target
 from tests.clocks.networks import Net
 from tests.conftest import ROOT
-from tests.graphs import random_inputs
+from tests.graphs import examples, random_inputs, small_graphs
 from tests.kernels.processor import run_plans
+from tests.kernels.test_dae import layers
 
 F767 = load_target("stm32f767")
 MODELS = ROOT.parent / "shared" / "models"
@@ -101,6 +103,19 @@ def test_what_was_chosen_is_what_is_emitted(tight: Plan) -> None:
     assert [row["slack"] for row in data["iso_latency"]] == [0.1, 0.3, 0.5]
     assert all(row["saved"].keys() == {"busy", "gated", "stop"} for row in data["iso_latency"])
     assert "modelled" in energy_words(tight) and data["basis"] == "modelled"
+
+
+@pytest.mark.parametrize("chip", ["stm32f767", "stm32f429", "stm32f411"])
+def test_plans_of_any_graph_keep_what_they_promise(chip: str) -> None:
+    target = load_target(chip)
+    for graph in [*examples(small_graphs(), 5), *examples(layers(), 5)]:
+        p = clocked_plan(graph, target, request(20.0, target))
+        clocks = schedule_of(p)
+        assert clocks.selection.time_us + clocks.selection.mode.min_time_us <= 20_000
+        assert clocks.selection.bound_uj <= clocks.selection.energy_uj
+        for c in clocks.comparisons:
+            assert 0 < c.plan.energy_uj <= min(c.single.energy_uj, *c.baselines.values()) * (1 + 2 * TOLERANCE)
+        emit(p, "")
 
 
 def changes(p: Plan) -> list[tuple[int, str]]:
