@@ -74,7 +74,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
-    shape |= {"N": y.elements, "rolled": form.rolled, "rings": form.rings or (0, 0)}
+    shape |= {"unroll": False, "N": y.elements, "rolled": form.rolled, "rings": form.rings or (0, 0)}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]
     if not flat:
@@ -92,6 +92,9 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
         split = "armv6-m" in form.features and op.kind == "add"
         shape |= {"arithmetic": "split" if split else "linear", "shift": found.shift, "low": low, "high": high}
+        saturates = bool({"armv7-m", "armv7e-m", "dsp"} & form.features)
+        shape |= {"saturate": saturates and (low, high) == (-128, 127)}
+        shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
     stem = f"{op.kind}_{y.elements}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
     constants = (Constant("x1", b.data),) if b.data is not None else ()
     template, variant, each = _variant(op, form.features, flat, found)
@@ -104,4 +107,4 @@ def _variant(op: Op, features: frozenset[str], flat: bool, found: linear.Linear 
         return "elementwise_mve.c.j2", "mve", 3.5
     if found is not None and flat and "dsp" in features and op.kind == "add":
         return "add_dsp.c.j2", "dsp four at once", 7.0
-    return "elementwise.c.j2", *(("linear", 18.0) if found is not None else ("portable", 60.0))
+    return "elementwise.c.j2", *(("linear", 13.0) if found is not None else ("portable", 60.0))
