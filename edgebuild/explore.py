@@ -146,7 +146,7 @@ def _plan(
 ) -> Plan:
     """The plan of a graph, or of the one that was cut into parts, whose ops run whole if they must not go by rows."""
     graph = with_rows(graph) if request.stream_input else graph
-    graph = fused.graph if fused is not None else graph
+    original, graph = graph, fused.graph if fused is not None else graph
     if fused is not None and by_rows:
         cutter, order = _scheduled_strips(graph, target, request, decoupled)
     else:
@@ -159,7 +159,8 @@ def _plan(
             found = _place(cutter, steps, memories, request)
             break
         except DoesNotFit as reason:
-            failure = failure or _does_not_fit(reason, cutter, steps)
+            others = cutter if fused is None else _scheduled(original, target, request, decoupled)[0]
+            failure = failure or _does_not_fit(reason, cutter, steps, others)
     if found is None:
         assert failure is not None
         raise failure
@@ -463,8 +464,8 @@ def _streamed_peak(cutter: Cutter) -> int | None:
         return None
 
 
-def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section]) -> EdgebuildError:
-    """Which memory, by how much, at which node, what lives there, and what would help."""
+def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter) -> EdgebuildError:
+    """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways."""
     graph, profile = cutter.graph, cutter.profile(steps)
     op = steps[max(range(len(steps)), key=lambda i: profile[i])].ops[-1]
     least = "at least " if reason.proven else ""
@@ -472,7 +473,7 @@ def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section]) 
     live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
     shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []
-    ways = {"--tile auto": max(cutter.profile(cutter.cut())), "--stream-input rows": _streamed_peak(cutter)}
+    ways = {"--tile auto": max(others.profile(others.cut())), "--stream-input rows": _streamed_peak(others)}
     known = [f"{way} ({size} B)" for way, size in ways.items() if size is not None]
     if any(size is not None and size <= reason.capacity for size in ways.values()):
         hints.append(f"try: {', or '.join(known)}")

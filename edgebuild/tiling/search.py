@@ -107,7 +107,7 @@ class _Search:
     estimated: int = 0
     evaluated: int = 0
     parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
-    known: dict[tuple[object, ...], Choice | None] = field(default_factory=dict)
+    known: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
 
     def run(self) -> None:
         while self.best.order and not self.enough and not self.limits.over and self.improve():
@@ -125,7 +125,7 @@ class _Search:
     def improve(self) -> bool:
         """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
         base, network = self.best, Network(self.best.graph)
-        self.known = {}
+        self.known = set()
         left = replace(
             self.limits,
             extra_macs=self.limits.extra_macs - self.spent,
@@ -176,10 +176,10 @@ class _Search:
             for n in counts(network, path):
                 tiling = Tiling(path, n)
                 key = (path.ops[0].outputs[0], path.ops[-1].outputs[0], path.operands, path.cut, path.fan_in, n)
-                if key in self.known:
+                if key in self.known or self.limits.over:
                     continue
+                self.known.add(key)
                 cut = cuts(network, tiling)
-                self.known[key] = None
                 if cut is None:
                     continue
                 self.estimated += 1
@@ -190,7 +190,6 @@ class _Search:
                     at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code, estimate.saved
                 )
                 if choice.bytes < base.arena:
-                    self.known[key] = choice
                     found.append(choice)
         return found
 
