@@ -54,6 +54,7 @@ def energy_words(plan: Plan) -> str:
     energy = f"{s.energy_uj / 1000:.3f} mJ in {schedule.problem.budget_us / 1000:g} ms"
     lines = [
         f"{plan.graph.file} on {plan.target.name}, HSE {mhz(schedule.clocks.hse_hz)}: everything here is modelled",
+        f"  currents: {schedule.sources['currents']}; stalls: {schedule.sources['stalls']}",
         f"  {energy}: {spent}; no plan takes less than {s.bound_uj / 1000:.3f} mJ",
         f"{'step':>6} {'config':>9} {'g':>3} {'gather':>7} {'us':>9} {'uJ':>9}  layer",
     ]

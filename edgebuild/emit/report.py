@@ -59,7 +59,11 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     if plan.clocks is not None:
         clocks = plan.clocks
         data["energy"] = section(clocks.problem, clocks.selection)
-        data["energy"] |= {"hse_hz": clocks.clocks.hse_hz, "iso_latency": [iso_latency(c) for c in clocks.comparisons]}
+        data["energy"] |= {
+            "hse_hz": clocks.clocks.hse_hz,
+            "sources": clocks.sources,
+            "iso_latency": [iso_latency(c) for c in clocks.comparisons],
+        }
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 

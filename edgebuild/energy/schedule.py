@@ -25,6 +25,12 @@ class ClockSchedule:
         return self.model.plan
 
     @property
+    def sources(self) -> dict[str, str]:
+        """What the model stands on: whose currents, and where the cycles of stalls come from."""
+        tree = self.clocks.tree
+        return {"currents": tree.power.of if tree.power else "", "stalls": tree.timing.source if tree.timing else ""}
+
+    @property
     def points(self) -> tuple[Point, ...]:
         return self.selection.points
 

@@ -102,6 +102,7 @@ def test_what_was_chosen_is_what_is_emitted(tight: Plan) -> None:
     assert [(y["config"], y["g"]) for y in data["layers"]] == [(p.config, p.g) for p in points]
     assert [row["slack"] for row in data["iso_latency"]] == [0.1, 0.3, 0.5]
     assert all(row["saved"].keys() == {"busy", "gated", "stop"} for row in data["iso_latency"])
+    assert data["sources"] == {"currents": "stm32f722", "stalls": "assumed"}
     assert "modelled" in energy_words(tight) and data["basis"] == "modelled"
 
 
