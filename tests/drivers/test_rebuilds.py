@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,8 @@ FILES = {
     "other.bf.c": "bfGroup O { bit a; };\nmake_device(O, o, 0x1A102000);\nvoid off(void) { o->a = 0; }\n",
     "calls.yaml": "functions: {off: 5}\n",
     "main.c": "void on(void); void off(void);\nint main(void) { on(); off(); return 0; }\n",
-    "SConstruct": f"""import os
-env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=["{ROOT}/edgebuild/scons/site_tools"])
+    "SConstruct": """import os
+env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=["../package/edgebuild/scons/site_tools"])
 env.EdgeBuildTarget("pulpino")
 SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 """,
@@ -51,6 +52,8 @@ class Built:
 
 @dataclass(frozen=True)
 class Project:
+    """Beside it lies a copy of the package, since a change of its code is a reason to build, too."""
+
     folder: Path
     tool: str
 
@@ -60,14 +63,15 @@ class Project:
         poison = self.folder.parent / "poison"
         (poison / "clang").mkdir(parents=True, exist_ok=True)
         (poison / "clang" / "__init__.py").write_text("raise RuntimeError('libclang was asked for')\n")
-        path = [*([] if libclang else [str(poison)]), str(ROOT)]
+        package = self.folder.parent / "package"
+        path = [*([] if libclang else [str(poison)]), str(package)]
         env = {"PYTHONPATH": os.pathsep.join(path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         if self.tool == "scons":
             output = run(sys.executable, "-m", "SCons", "-Q", cwd=self.folder, env=env, status=status)
         else:
             if not (self.folder / "build").exists():
-                toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/edgebuild/cmake/toolchain-riscv.cmake"
-                places = [f"-DEdgeBuild_DIR={ROOT}/edgebuild/cmake", f"-DEDGEBUILD_PYTHON={sys.executable}"]
+                toolchain = f"-DCMAKE_TOOLCHAIN_FILE={package}/edgebuild/cmake/toolchain-riscv.cmake"
+                places = [f"-DEdgeBuild_DIR={package}/edgebuild/cmake", f"-DEDGEBUILD_PYTHON={sys.executable}"]
                 command = ["cmake", "-G", self.tool, "-B", "build", toolchain, "-DEDGEBUILD_TARGET=pulpino", *places]
                 run(*command, cwd=self.folder, env=env)
             output = run("cmake", "--build", "build", cwd=self.folder, env=env, status=status)
@@ -89,6 +93,10 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Built once, then in the state in which the test before left it: up to date."""
     made = Project(tmp_path_factory.mktemp("drivers") / "project", request.param)
     made.folder.mkdir()
+    for part in ("edgebuild", "hal"):
+        shutil.copytree(
+            ROOT / part, made.folder.parent / "package" / part, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name, text in FILES.items():
         (made.folder / name).write_text(text)
     built = made.build()
