@@ -132,7 +132,7 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     total = (ow - 1) * s.stride[1] + fw
     plane = total * fh
     used = max(0, min(w, total - s.pad[1]))
-    unfit = taps > LANES or advance > 127 or 4 * (plane + 2 * fh) >= 2**12 or c * 7 >= 2**16
+    unfit = taps > LANES or advance > 127 or 4 * (plane + 2 * fh) >= 2**12 or c * 7 >= 2**16 or k >= 2**12
     if unfit or s.dilation != (1, 1) or not s.fits or how == "sums":
         return None
     fours = c == k and c % 4 == 0
