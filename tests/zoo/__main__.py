@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .builders import ZOO, quantized
 from .mobilenet_v2 import LARGE
+from .pictures import PICTURES
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
     logging.disable(logging.WARNING)  # onnxruntime's advice on preparing models that are prepared
 
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for name, build in {**ZOO, **(LARGE if arguments.large else {})}.items():
+    for name, build in {**ZOO, **PICTURES, **(LARGE if arguments.large else {})}.items():
         model = build(arguments.seed)
         for file, made in [(f"{name}.onnx", model), (f"{name}_int8.onnx", quantized(model, arguments.seed))]:
             data = made.SerializeToString(deterministic=True)

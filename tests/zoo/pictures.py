@@ -17,10 +17,9 @@ MOBILENET_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 
 
 
 def radar(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
-    """Gestures from range-Doppler maps: two antennas of 32x32 -> 5 gestures, 0.1 million MACs."""
+    """Gestures from range-Doppler maps: two antennas of 32x32 -> 5 gestures."""
     net = Net("radar", (2, 32, 32), seed, opset)
-    x = net.conv("input", 8, (3, 3), stride=1, depthwise=False)
-    x = pool(net, x, 4)
+    x = pool(net, net.conv("input", 8, (3, 3)), 4)
     x = pool(net, net.conv(x, 16, (3, 3)), 2)
     x = net.relu(net.dense(net.flatten(x), 16))
     return net.model(net.softmax(net.dense(x, 5)))
