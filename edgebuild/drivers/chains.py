@@ -7,6 +7,7 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 from edgebuild.drivers import clang
 from edgebuild.drivers.cdfg import Chain, Prefix, Step
 from edgebuild.drivers.dialect import Child, Dialect
+from edgebuild.errors import EdgebuildError
 
 
 def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:
@@ -72,6 +73,9 @@ class Chains:
             if not pointer and not (root.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR or _is_deref(root)):
                 raise clang.error_at(cursor, self.unit.text, f"a '{name}' that is no part of a device: use a pointer")
             inner = self._root(base, group.name, pointer)
+        if isinstance(inner.end, Child) and inner.end.dims and inner.steps[-1].constant == inner.end.dims[-1]:
+            size = inner.end.dims[-1]
+            raise self._outside(inner.steps[-1].index or cursor, size, inner.end.name, size)
         member = group.member(decl.spelling)
         prefixes, depths = inner.prefixes, inner.depths
         if isinstance(inner.end, Child) and depths[-1] != len(inner.steps):  # a single child: its group starts here
@@ -91,16 +95,18 @@ class Chains:
         value = 0 if index is None else clang.constant(index)
         assert inner.end is not None
         size = inner.end.dims[len(inner.end.dims) - inner.missing]
-        if value is not None and not 0 <= value < size:
-            raise clang.error_at(
-                index or cursor, self.unit.text, f"index {value} of '{inner.end.name}' is not in 0..{size - 1}"
-            )
+        beyond = isinstance(inner.end, Child) and inner.missing == 1  # `&a->b[size]` is a pointer, if to nothing
+        if value is not None and not 0 <= value < size + beyond:
+            raise self._outside(index or cursor, value, inner.end.name, size)
         prefixes, depths = inner.prefixes, inner.depths
         steps = (*inner.steps, Step(index=index, constant=value))
         if inner.missing == 1 and isinstance(inner.end, Child):
             prefixes += (Prefix(cursor, index is None, inner.end.group),)
             depths += (len(steps),)
         return Chain(inner.root, inner.device, prefixes, depths, steps, inner.end, inner.missing - 1)
+
+    def _outside(self, index: Cursor, value: int, name: str, size: int) -> EdgebuildError:
+        return clang.error_at(index, self.unit.text, f"index {value} of '{name}' is not in 0..{size - 1}")
 
     def _root(self, cursor: Cursor, group: str, pointer: bool) -> Chain:
         bare = clang.bare(cursor)

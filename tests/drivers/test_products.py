@@ -136,6 +136,11 @@ WRONG = {
         "bfGroup G { bit a[4]; };\nmake_device(G, x, 0x1000);\nint p(void) { return x->a[4]; }",
         "index 4 of 'a' is not in 0..3",
     ),
+    "group behind the last": (
+        "bfGroup G { bit a; }; bfGroup D { bfGroup G g[4]; };\nmake_device(D, d, 0x1000);\n"
+        "int p(void) { return d->g[4].a; }",
+        "3:27: error: index 4 of 'g' is not in 0..3",
+    ),
     "array": ("bfGroup G { bit a[4]; };\nmake_device(G, x, 0x1000);\nvoid *p(void) { return x->a; }", "has no address"),
     "variable length": ("bfGroup G { bit a; };\nvoid p(int n) { bfGroup G v[n]; v[0].a = 1; }", "cannot be a variable"),
     "union": (
@@ -200,6 +205,7 @@ static void work(struct context *c, const Pad_t *q, int i)
     get(i)->arr[i][1] += 2;
     (*c->pad).n++;
     for (Pad_t *p = d->pads; p < d->pads + 4; p++) p->b = 1;
+    for (Pad_t *p = d->pads; p != &d->pads[4]; ++p) p->a |= p == &d->pads[3];
     d->pads->a = 1;
     (&d->one)->b = 1;
     d->x = 5u, d->one.a = !d->one.b;
@@ -218,6 +224,7 @@ int t(int i)
     assert b.call("t", 1) == 10
     state = {k: v for k, v in b.model.values.items() if v}
     assert state == {
-        "pads_0_a": 1, "pads_2_a": 1, "pads_1_n": 3, "pads_2_n": 1, "pads_1_arr_1_1": 2, "one_b": 1, "one_n": 9, "x": 7,
+        "pads_0_a": 1, "pads_2_a": 1, "pads_3_a": 1,
+        "pads_1_n": 3, "pads_2_n": 1, "pads_1_arr_1_1": 2, "one_b": 1, "one_n": 9, "x": 7,
         **{f"pads_{i}_b": 1 for i in range(4)},
     }  # fmt: skip
