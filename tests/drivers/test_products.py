@@ -137,8 +137,8 @@ WRONG = {
         "index 4 of 'a' is not in 0..3",
     ),
     "group behind the last": (
-        "bfGroup G { bit a; }; bfGroup D { bfGroup G g[4]; };\nmake_device(D, d, 8);\nint p(void) { return d->g[4].a; }",
-        "3:27: error: index 4 of 'g' is not in 0..3",
+        "bfGroup G { bit a; }; bfGroup D { bfGroup G g[4]; };\nmake_device(D, d, 8);\nint p() { return d->g[4].a; }",
+        "3:23: error: index 4 of 'g' is not in 0..3",
     ),
     "array": ("bfGroup G { bit a[4]; };\nmake_device(G, x, 0x1000);\nvoid *p(void) { return x->a; }", "has no address"),
     "variable length": ("bfGroup G { bit a; };\nvoid p(int n) { bfGroup G v[n]; v[0].a = 1; }", "cannot be a variable"),
