@@ -167,3 +167,12 @@ def test_currents_beyond_the_tables_are_still_currents(chip: str, hse_hz: int) -
     for config in model.plan.configs:
         modes = {m.name: m.power_mw for m in model.idle_modes(config)}
         assert all(0 < power <= modes["busy"] for power in modes.values()), (config.name, modes)
+
+
+def test_a_chip_whose_sleep_is_unknown_is_compared_all_the_same() -> None:
+    tree = load_clock_tree("stm32f767")
+    assert tree.power
+    awake = PowerModel(clock_plan(replace(tree, power=replace(tree.power, sleep_ma=None))), "flash")
+    layer = layer_points("c", [Work("c", 0, Phase(1e6))], awake)
+    found = compare([layer], [layer], awake, 0.5)
+    assert found.baselines["gated"] == found.baselines["busy"] > found.baselines["stop"]
