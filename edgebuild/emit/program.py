@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-from ..explore import Plan, view_starts
+from ..explore import Plan
 from ..ir import Op, Tensor
 from ..ops.base import C_TYPES, Kernel
 from ..rolling import Rolled, row_bytes
 from ..sections import Section, kernel_of, scratch_name
+from ..storage import view_starts
 from .environment import environment
 from .loops import Call, Loop, looped
 from .names import at_macro, comment, literal, offset_names, shape_text
@@ -120,7 +121,7 @@ def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
     for use in uses:
         key = _identity(plan, use)
         if key not in known:
-            stem = use.kernel.stem + ("_row" if use.rolled else "")
+            stem = use.kernel.stem + ("_row" if use.rolled and not use.kernel.placed else "")
             count = sum(name == stem or name.startswith(f"{stem}_v") for name in known.values())
             known[key] = f"{stem}_v{count + 1}" if count else stem
         names.append(known[key])
@@ -141,7 +142,7 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
     y = plan.graph.result(use.op)
     found = [(f"const {C_TYPES[t.dtype]} *", name) for t, name in zip(read, names, strict=True)]
     found.append((f"{C_TYPES[y.dtype]} *", "y"))
-    found += [("int32_t ", "row")] if use.rolled else []
+    found += [("int32_t ", "row")] if use.rolled and not kernel.placed else []
     found += [(f"const {C_TYPES[str(c.data.dtype)]} *", c.name) for c in kernel.constants]
     found += [("float " if isinstance(v, float) else "int32_t ", n) for n, v in kernel.scalars.items()]
     return [*found, ("int8_t *", "scratch")] if kernel.scratch else found
@@ -218,9 +219,10 @@ def _user(plan: Plan, use: Use) -> str:
 
 def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     kernel, y = use.kernel, plan.graph.result(use.op)
-    places = [address(plan, t) for t in _activations(plan, use.op)]
-    places.append(address(plan, y) + (_row_offset(plan, use.rolled, y) if use.rolled else ""))
-    places += ["row"] if use.rolled else []
+    placed = [*(_activations(plan, use.op) if kernel.placed else []), y]
+    at_row = {t.name: _row_offset(plan, use.rolled, t) for t in placed} if use.rolled else {}
+    places = [address(plan, t) + at_row.get(t.name, "") for t in (*_activations(plan, use.op), y)]
+    places += ["row"] if use.rolled and not kernel.placed else []
     constants = [f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {weights.offset(c)})" for c in kernel.constants]
     scalars = [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
     groups = [places, constants, scalars]
@@ -242,14 +244,13 @@ def address(plan: Plan, t: Tensor) -> str:
     return f"{macro}({C_TYPES[t.dtype]}, {offset_names(plan)[root]}{f' + {start}' if start else ''})"
 
 
-def _row_offset(plan: Plan, rolled: Rolled, y: Tensor) -> str:
-    """What to add to y for the row to write; a reduction writes the whole result."""
-    graph = plan.graph
-    if plan.rolling.modes.get(y.name) == "reduce":
+def _row_offset(plan: Plan, rolled: Rolled, t: Tensor) -> str:
+    """What to add to the place of a tensor for that of the row; a reduction writes the whole result."""
+    graph, root = plan.graph, plan.rolling.storage[t.name]
+    if plan.rolling.modes.get(t.name) == "reduce":
         return ""
-    home = rolled.inside.get(y.name, y.name)
-    rows = rolled.rings.get(home, 0)
-    size = row_bytes(graph, y.name) // (y.bytes // y.elements)
+    rows = rolled.rings.get(rolled.inside.get(root, root), 0)
+    size = row_bytes(graph, t.name) // (t.bytes // t.elements)
     at = f"row % {rows}" if rows > 1 else "row"
     return "" if rows == 1 else f" + {at} * {size}"
 

@@ -105,6 +105,7 @@ class Kernel:
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
     others: tuple[Kernel, ...] = ()  # that would do as well, by estimate
+    placed: bool = False  # row form: x points to the row of the operand, as y does to that of the result; no `row`
     in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
     traffic: Traffic = Traffic()
 

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from ..ir import Array
-from . import spatial
 from .base import Constant, Form, Kernel, Traffic
 from .sums import Sums, shape_of, words
 
@@ -21,11 +20,22 @@ Maker = Callable[[Sums, Form, str], Kernel | None]
 
 
 def best(s: Sums, form: Form, stem: str, makers: Iterable[tuple[frozenset[str], Maker]]) -> Kernel | None:
-    """The cheapest of the variants that this core has and whose conditions hold, within the form's scratch."""
-    made = [k for needs, make in makers if needs <= form.features and (k := make(s, form, stem)) is not None]
-    within = [k for k in made if form.scratch_limit is None or k.scratch <= form.scratch_limit]
-    ranked = sorted(within or made, key=lambda k: k.estimate if within else k.scratch)
+    """The cheapest of the variants that this core has and whose conditions hold, within the form's scratch.
+
+    A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
+    """
+    if form.rolled and s.pointwise:
+        row = replace(s, size=(1, *s.size[1:]), out=(1, *s.out[1:]))
+        found = best(row, replace(form, rings=None, rows=0), stem, makers)
+        return replace(found, placed=True) if found is not None else None
+    ranked = by_cost([k for needs, make in makers if needs <= form.features and (k := make(s, form, stem))], form)
     return replace(ranked[0], others=tuple(ranked[1:])) if ranked else None
+
+
+def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
+    """Those within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
+    within = [k for k in made if form.scratch_limit is None or k.scratch <= form.scratch_limit]
+    return sorted(within or made, key=lambda k: k.estimate if within else k.scratch)
 
 
 def _up(n: int, to: int) -> int:
@@ -103,12 +113,12 @@ _PER_OUTPUT = {"relu": 7.1, "signed": 8.1, "sums": 30.0}
 def dense_dsp(s: Sums, form: Form, stem: str) -> Kernel | None:
     """One pixel at a time, straight from int8: no scratch."""
     (_, width, c), k = s.size, s.out[2]
-    pixels = width if form.rolled else s.size[0] * width
+    pixels = s.size[0] * width
     stream = paired(s, 1) if s.pointwise and c % 4 == 0 else None
     if stream is None:
         return None
     constants, scalars = _requantised(s, stream)
-    shape = {"C": c, "K": k, "pixels": pixels, **spatial.rolled(form), **_groups(s, stream)}
+    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
     cost = pixels * (30 + k * (1.07 * c + _PER_OUTPUT[finish(s)] + 0.5))
     return Kernel(
         "dense_dsp.c.j2", stem, shape, constants, scalars,

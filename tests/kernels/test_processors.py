@@ -5,7 +5,7 @@ Shapes, strides, paddings, channel remainders, zero points and multipliers are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from edgebuild.explore import features_of
 from edgebuild.ir import Graph
 from edgebuild.ops import sum_variants
 from edgebuild.ops.base import Form, Kernel
-from edgebuild.ops.sums import Sums
 from edgebuild.sections import kernel_of
 from edgebuild.target import load_target
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
@@ -56,17 +55,10 @@ def test_the_smallest_processor(tmp_path: Path) -> None:
     check("microbit", [g for kind in KINDS for g in integer(kind, 4)], tmp_path)
 
 
-def preferring(variant: str) -> Callable[..., Kernel | None]:
-    """Instead of the choice by estimates: this variant wherever its conditions hold."""
-    ordinary = sum_variants.best
-
-    def best(
-        s: Sums, form: Form, stem: str, makers: Sequence[tuple[frozenset[str], sum_variants.Maker]]
-    ) -> Kernel | None:
-        made = [k for needs, make in makers if needs <= form.features and (k := make(s, form, stem)) is not None]
-        return next((k for k in made if k.variant == variant), None) or ordinary(s, form, stem, makers)
-
-    return best
+def preferring(variant: str) -> Callable[[list[Kernel], Form], list[Kernel]]:
+    """Instead of the order by estimates: this variant first, wherever its conditions hold."""
+    ordinary = sum_variants.by_cost
+    return lambda made, form: [k for k in made if k.variant == variant] or ordinary(made, form)
 
 
 @pytest.mark.needs(*NEEDS)
@@ -74,7 +66,7 @@ def preferring(variant: str) -> Callable[..., Kernel | None]:
 @pytest.mark.parametrize("target, variant", VARIANTS)
 def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that other variants better on these shapes; whole, and row by row as far as that saves memory."""
-    monkeypatch.setattr(sum_variants, "best", preferring(variant))
+    monkeypatch.setattr(sum_variants, "by_cost", preferring(variant))
     form = Form(features_of(load_target(target)))
     graphs = [g for kind in ("conv2d", "depthwise_conv2d") for g in integer(kind, 250)] if tile == "off" else []
     graphs += [
