@@ -25,7 +25,7 @@ FLOORS = [
     # algorithms: each sees values of the floors below, and no other algorithm
     {"cost", "distribute", "energy", "hierarchy", "importers", "memory", "passes", "rolling"},
     {"sections", "tiling"},
-    {"pareto", "replay", "strips"},
+    {"pareto", "replay", "storage", "strips"},
     {"explore"},
     {"dvfs"},  # a plan with its clocks
     {"emit"},
