@@ -124,7 +124,7 @@ class _Search:
 
     def improve(self) -> bool:
         """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
-        base, network = self.best, Network(self.best.graph)
+        base, before, network = self.best, self.tilings, Network(self.best.graph)
         self.known = set()
         left = replace(
             self.limits,
@@ -142,12 +142,14 @@ class _Search:
             level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
+        found: tuple[Choice, ...] | None = None
         for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
-            if self.limits.over:
+            if self.limits.over or self.enough or (found and max(c.bytes for c in chosen) > self.best.arena):
                 break
-            if self.try_out(base, chosen):
-                return True
-        return False
+            as_good = found is not None and weight(chosen) < weight(found)
+            if self.try_out(base, before, chosen, self.best.arena if as_good else self.best.arena - 1):
+                found = chosen
+        return found is not None
 
     def plans(self, choices: Sequence[Choice], count: int, roof: int, left: Limits) -> Iterator[tuple[Choice, ...]]:
         """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
@@ -193,16 +195,16 @@ class _Search:
                     found.append(choice)
         return found
 
-    def try_out(self, base: Evaluated, plan: Iterable[Choice]) -> bool:
-        """Schedule and lay out the graph with these tilings; keep it if its arena is smaller than the best."""
+    def try_out(self, base: Evaluated, before: tuple[Choice, ...], plan: Iterable[Choice], most: int) -> bool:
+        """Schedule and lay out the graph with these tilings and those before; keep it if it takes `most` bytes."""
         graph, tilings = base.graph, tuple(c for c in plan if c.tiling is not None)
         for choice in tilings:
             graph = tiled(graph, choice.tiling) if choice.tiling else graph
         self.evaluated += 1
         result = self.evaluate(graph)
-        if result.arena >= self.best.arena:
+        if result.arena > most:
             return False
-        self.best, self.tilings = result, (*self.tilings, *tilings)
+        self.best, self.tilings = result, (*before, *tilings)
         self.parts |= graph.tensors.keys() - base.graph.tensors.keys()
         self.progress(f"{result.arena} B with {len(self.tilings)} paths, {self.spent} MACs done twice")
         return True
@@ -241,6 +243,12 @@ def affordable(plan: Iterable[Choice], limits: Limits) -> bool:
     """Whether a plan stays within the work and the code that it may take."""
     chosen = tuple(plan)
     return sum(c.extra_macs for c in chosen) <= limits.extra_macs and sum(c.code for c in chosen) <= limits.code
+
+
+def weight(plan: Iterable[Choice]) -> tuple[int, int, int]:
+    """The weights of all choices together."""
+    work, code, cut = map(sum, zip(*(c.weight for c in plan), strict=True))
+    return work, code, cut
 
 
 def least(choices: Sequence[Choice], count: int, limits: Limits) -> tuple[int, tuple[Choice, ...]]:
