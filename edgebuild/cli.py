@@ -144,10 +144,13 @@ def _model(args: argparse.Namespace) -> int:
     from .compile import compile_model
     from .doors import code_files
     from .emit.names import identifier
+    from .progress import watch
     from .run import depfile
     from .summary import summary
     from .target import load_target
 
+    if not args.quiet:
+        watch()
     request = _request(args, args.name or identifier(args.model.stem))
     artifacts = compile_model(request)
     publish(artifacts, args.output)

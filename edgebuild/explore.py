@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from . import ops
+from . import ops, progress
 from .energy.schedule import ClockSchedule
 from .errors import EdgebuildError, fail
 from .ir import Graph, rename
@@ -104,6 +104,8 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
         found, failure = None, reason
     automatic = request.tile == "auto" or (request.tile is None and (request.objective == "ram" or found is None))
     if automatic and request.stream_input is None and (found is None or request.ram is None):
+        if found is not None:
+            progress.say(f"{found.arena_bytes} B row by row; looking at parts of ops")
         for cut in (_strips, fuse):
             parts = cut(graph, target, request, EVERY_METHOD, found.arena_bytes if found is not None else None)
             if parts.tilings:
@@ -224,7 +226,8 @@ def _strips(
     def again(other: Graph) -> Cutter:
         return _scheduled_strips(other, target, request)[0]
 
-    return in_strips(graph, cutter, again, _budget(graph, request))
+    deadline = None if request.time_limit is None else time.monotonic() + request.time_limit
+    return in_strips(graph, cutter, again, _budget(graph, request), deadline)
 
 
 def mac_overhead(request: ModelRequest) -> float:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
+from . import progress
 from .ir import Graph
 from .sections import Cutter, untiled
 from .tiling.cost import Estimate, Tiling, cuts
@@ -23,10 +24,17 @@ ROWS = 1  # the dimension that is rolled
 WORTH = 32  # a step saves at least one part in so many of the peak
 
 
-def in_strips(graph: Graph, cutter: Cutter, cut_again: Callable[[Graph], Cutter], budget: int) -> Outcome:
+def in_strips(
+    graph: Graph,
+    cutter: Cutter,
+    cut_again: Callable[[Graph], Cutter],
+    budget: int,
+    deadline: float | None = None,
+) -> Outcome:
     """The graph with runs in strips whose rolled plan takes least, with at most `budget` multiply-accumulates twice.
 
-    `cutter` is that of the graph, `cut_again` makes one of a graph in strips. Outcome: no tilings where none helps.
+    `cutter` is that of the graph, `cut_again` makes one of a graph in strips. The search ends at `deadline` (monotonic
+    seconds) with what it has. Outcome: no tilings where none helps.
     """
     began, whole, tried = time.monotonic(), max(cutter.profile(untiled(cutter)), default=0), 0
     chosen: list[Choice] = []
@@ -34,6 +42,8 @@ def in_strips(graph: Graph, cutter: Cutter, cut_again: Callable[[Graph], Cutter]
         options: list[tuple[int, int, int, Graph, Cutter, Choice]] = []
         spent = sum(c.extra_macs for c in chosen)
         for choice in _around_the_peak(graph, cutter):
+            if progress.stopped() or (deadline is not None and time.monotonic() > deadline):
+                break
             if choice.extra_macs <= budget - spent and choice.tiling is not None:
                 tried += 1
                 other = tiled(graph, choice.tiling)
@@ -44,6 +54,7 @@ def in_strips(graph: Graph, cutter: Cutter, cut_again: Callable[[Graph], Cutter]
             break
         _, _, _, graph, cutter, choice = best
         chosen.append(choice)
+        progress.say(f"{cutter.least_peak} B with {len(chosen)} runs in strips")
     return Outcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
 
 

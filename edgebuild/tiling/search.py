@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from .. import progress
 from ..ir import Graph, Op
 from .cost import Estimate, Tiling, counts, cuts
 from .critical import Piece, critical
@@ -56,7 +57,7 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return progress.stopped() or (self.deadline is not None and time.monotonic() > self.deadline)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,6 @@ class _Search:
     evaluate: Evaluate
     methods: frozenset[str]
     limits: Limits
-    progress: Callable[[str], None]
     best: Evaluated
     tilings: tuple[Choice, ...] = ()
     estimated: int = 0
@@ -206,7 +206,7 @@ class _Search:
             return False
         self.best, self.tilings = result, (*before, *tilings)
         self.parts |= graph.tensors.keys() - base.graph.tensors.keys()
-        self.progress(f"{result.arena} B with {len(self.tilings)} paths, {self.spent} MACs done twice")
+        progress.say(f"{result.arena} B with {len(self.tilings)} paths, {self.spent} MACs done twice")
         return True
 
 
@@ -215,7 +215,6 @@ def explore(
     evaluate: Evaluate,
     methods: frozenset[str],
     limits: Limits,
-    progress: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
 
@@ -223,11 +222,8 @@ def explore(
     """
     began = time.monotonic()
     untiled = evaluate(graph)
-    search = _Search(evaluate, methods, limits, progress, untiled)
-    try:
-        search.run()
-    except KeyboardInterrupt:
-        progress("interrupted; the best plan found is taken")
+    search = _Search(evaluate, methods, limits, untiled)
+    search.run()
     seconds = time.monotonic() - began
     return Outcome(
         search.best.graph,

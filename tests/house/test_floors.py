@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "edgebuild"
 
 FLOORS = [
     # what everything stands on: words for mistakes, files, graphs, targets, requests
-    {"errors"},
+    {"errors", "progress"},
     {"artifacts", "axes", "entry", "facts", "ir", "request", "target"},
     # facts by op; where the parts of an installation are
     {"ops", "doors", "summary"},
