@@ -54,7 +54,7 @@ def test_references_agree() -> None:
             seen.add((tiling.path.method, tiling.path.fan_in))
             for name in graph.outputs:
                 if want[name].dtype.kind == "f":
-                    largest = float(abs(want[name]).max())
+                    largest = max(float(abs(v).max()) for v in want.values() if v.dtype.kind == "f" and v.size)
                     np.testing.assert_allclose(have[name], want[name], rtol=1e-5, atol=1e-5 * largest)
                 else:
                     np.testing.assert_array_equal(have[name], want[name], err_msg=dump(parts))
@@ -75,7 +75,7 @@ def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     results = run_on_host(parts, inputs, tmp_path, tile="off")
     for graph, vectors, rows in zip(whole, inputs, results, strict=True):
         for vector, row in zip(vectors, rows, strict=True):
-            compare(graph, vector, row)
+            compare(graph, vector, row, reordered=True)
 
 
 @pytest.mark.needs("gcc")
@@ -87,4 +87,4 @@ def test_tiled_plans_compute_what_the_graph_does(tile: str, tmp_path: Path) -> N
     results = run_on_host(found, inputs, tmp_path, tile=tile, max_mac_overhead=400.0)
     for graph, vectors, rows in zip(found, inputs, results, strict=True):
         for vector, row in zip(vectors, rows, strict=True):
-            compare(graph, vector, row)
+            compare(graph, vector, row, reordered=True)
