@@ -17,7 +17,9 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 the input is wrong, 2 wrong usage, 3 a required tool is missing."""
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    asked = next((word for word in argv if not word.startswith("-")), "")
+    args = _parser(asked).parse_args(argv)
     try:
         command: Command = args.command
         return command(args)
@@ -30,83 +32,95 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str) -> argparse.ArgumentParser:
+    """`asked`: the command whose arguments are to be read, the first word that is no option."""
     parser = argparse.ArgumentParser("edgebuild", description="Neural networks as build inputs of firmware.")
     parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
-    from .drivers.command import add_arguments as driver_arguments
-
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
+    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser | None:
+        """The parser of the command that is asked for, to be given its arguments; None for all others."""
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=command)
-        return sub
+        return sub if name == asked else None
 
-    sub = add("model", _model, "compile a model to C for a target")
-    _model_arguments(sub, target_required=True)
-    sub.add_argument("--name", help="prefix of functions and files; default: from the file's name")
-    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
-    sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
-    sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+    if sub := add("model", _model, "compile a model to C for a target"):
+        _model_arguments(sub, target_required=True)
+        sub.add_argument("--name", help="prefix of functions and files; default: from the file's name")
+        sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+        sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+        sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
-    sub = add("driver", _driver, "generate a driver and its register layout from sources in the bfGroup dialect")
-    driver_arguments(sub)
+    if sub := add("driver", _driver, "generate a driver and its register layout from sources in the bfGroup dialect"):
+        from .drivers.command import add_arguments as driver_arguments
 
-    sub = add("verify", _verify, "build a test firmware, run it, compare with the model's reference interpreter")
-    _model_arguments(sub, target_required=True)
-    sub.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
-    sub.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
-    sub.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
-    sub.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
+        driver_arguments(sub)
 
-    sub = add("layout", _layout, "solve a memory layout problem from a file with columns id,lower,upper,size")
-    sub.add_argument("file", type=Path)
-    sub.add_argument("--capacity", help="decide whether it fits, instead of looking for the least height")
-    sub.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
-    sub.add_argument("--time-limit", type=float, metavar="S")
+    if sub := add("verify", _verify, "build a test firmware, run it, compare with the model's reference interpreter"):
+        _model_arguments(sub, target_required=True)
+        sub.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
+        sub.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+        sub.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
+        sub.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
 
-    sub = add("clock", _clock, "list a chip's clock configurations and write the C that switches between them")
-    sub.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
-    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
-    sub.add_argument("--hse", metavar="HZ", help="the board's external clock, as 8000000 or 8MHz")
-    sub.add_argument("--sysclk", metavar="HZ,...", help="the clocks to switch between; default: the tree's")
-    sub.add_argument("--calibration", metavar="F", help="currents in the table as `edgebuild calibrate` fitted them")
-    sub.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
-    sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+    if sub := add("layout", _layout, "solve a memory layout problem from a file with columns id,lower,upper,size"):
+        sub.add_argument("file", type=Path)
+        sub.add_argument("--capacity", help="decide whether it fits, instead of looking for the least height")
+        sub.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
+        sub.add_argument("--time-limit", type=float, metavar="S")
 
-    sub = add("calibrate", _calibrate, "build a firmware that measures a model's steps, or fit the cost model to that")
-    _model_arguments(sub, target_required=True)
-    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
-    sub.add_argument("--pin", metavar="PIN", help="a pin to be high while a step runs, as PB0")
-    sub.add_argument("--supply-ms", type=int, default=0, metavar="MS", help="run so long in each clock, the pin high")
-    sub.add_argument("--fit", type=Path, metavar="F", help="measurements, CSV or JSON; writes calibration.yaml")
-    sub.add_argument("--supply-log", type=Path, metavar="F.csv", help="with --fit: columns ma and pin, as of an INA219")
+    if sub := add("clock", _clock, "list a chip's clock configurations and write the C that switches between them"):
+        sub.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
+        sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+        sub.add_argument("--hse", metavar="HZ", help="the board's external clock, as 8000000 or 8MHz")
+        sub.add_argument("--sysclk", metavar="HZ,...", help="the clocks to switch between; default: the tree's")
+        sub.add_argument(
+            "--calibration", metavar="F", help="currents in the table as `edgebuild calibrate` fitted them"
+        )
+        sub.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
+        sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
 
-    sub = add("inspect", _inspect, "print a model as edgebuild sees it, and what was tiled and why")
-    _model_arguments(sub, target_required=False)
-    sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
-    sub.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
-    sub.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
-    sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
-    sub.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
-    sub.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
+    if sub := add(
+        "calibrate", _calibrate, "build a firmware that measures a model's steps, or fit the cost model to that"
+    ):
+        _model_arguments(sub, target_required=True)
+        sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+        sub.add_argument("--pin", metavar="PIN", help="a pin to be high while a step runs, as PB0")
+        sub.add_argument(
+            "--supply-ms", type=int, default=0, metavar="MS", help="run so long in each clock, the pin high"
+        )
+        sub.add_argument("--fit", type=Path, metavar="F", help="measurements, CSV or JSON; writes calibration.yaml")
+        sub.add_argument(
+            "--supply-log", type=Path, metavar="F.csv", help="with --fit: columns ma and pin, as of an INA219"
+        )
+
+    if sub := add("inspect", _inspect, "print a model as edgebuild sees it, and what was tiled and why"):
+        _model_arguments(sub, target_required=False)
+        sub.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
+        sub.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
+        sub.add_argument(
+            "--energy", action="store_true", help="say which clock each layer runs at, and what that saves"
+        )
+        sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
+        sub.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
+        sub.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
 
     add("ops", _ops, "list the supported operators and their limits")
-    sub = add("targets", _targets, "list the targets, or show one")
-    sub.add_argument("name", nargs="?")
-    sub.add_argument("--json", action="store_true", help="compiler, flags, sources and runner, for build systems")
+    if sub := add("targets", _targets, "list the targets, or show one"):
+        sub.add_argument("name", nargs="?")
+        sub.add_argument("--json", action="store_true", help="compiler, flags, sources and runner, for build systems")
 
-    sub = add("tune", _tune, "measure variants of the heaviest kernels in the simulator, for later compilations")
-    _model_arguments(sub, target_required=False, nargs="?")
-    sub.add_argument("--clear", action="store_true", help="forget all that was measured")
+    if sub := add("tune", _tune, "measure variants of the heaviest kernels in the simulator, for later compilations"):
+        _model_arguments(sub, target_required=False, nargs="?")
+        sub.add_argument("--clear", action="store_true", help="forget all that was measured")
 
-    sub = add("run", _run, "do what a request file of a build system asks")
-    sub.add_argument("request", type=Path)
-    sub = add("cache", _cache, "the cache of compiled models: where it is and how large, or clear it")
-    sub.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
+    if sub := add("run", _run, "do what a request file of a build system asks"):
+        sub.add_argument("request", type=Path)
+    if sub := add("cache", _cache, "the cache of compiled models: where it is and how large, or clear it"):
+        sub.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     add("cmake-dir", _cmake_dir, "print the folder of the CMake package")
-    sub = add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project")
-    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR")
+    if sub := add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project"):
+        sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR")
     return parser
 
 
@@ -164,7 +178,11 @@ def _model(args: argparse.Namespace) -> int:
 
 def _driver(args: argparse.Namespace) -> int:
     from .drivers.command import driver
-    from .run import depfile
+
+    def depfile(target: str, read: list[str]) -> str:
+        from .run import depfile
+
+        return depfile(target, read)
 
     return driver(args, depfile)
 
@@ -190,8 +208,9 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _verdict(r: dict[str, Any]) -> str:
+    shown = ", ".join(r["compared"][:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
-    lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {', '.join(r['compared'])})"]
+    lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
     for key in ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes", "instructions", "macs"):
         if r.get(key) is not None:
             lines.append(f"  {key.replace('_', ' '):13} {r[key]:>12,}")

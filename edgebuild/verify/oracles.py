@@ -148,32 +148,6 @@ def _session(proto: Any) -> tuple[Any, list[str]]:
     return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]), names
 
 
-def resume(model: Path, name: str, values: list[Array], report: dict[str, Any]) -> list[list[Array]]:
-    """onnxruntime's outputs if tensor `name` had these values (one per vector): the rest of the graph alone.
-
-    A step of one in front of a softmax may become several behind it; this tells whether the rest is right.
-    """
-    import onnx
-
-    proto = onnx.load(str(model))
-    wanted, nodes = {value.name for value in proto.graph.output}, list[Any]()
-    for node in reversed(proto.graph.node):
-        if wanted.intersection(node.output) and name not in node.output:
-            nodes.insert(0, node)
-            wanted.update(node.input)
-    kind = onnx.helper.np_dtype_to_tensor_dtype(values[0].dtype)
-    del proto.graph.node[:], proto.graph.input[:]
-    proto.graph.node.extend(nodes)
-    proto.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values[0].shape))
-    session, names = _session(proto)
-    rows = []
-    for value in values:
-        found = dict(zip(names, session.run(names, {name: value}), strict=True))
-        integers = _integers(proto.graph, found)
-        rows.append([integers.get(port["name"], found[port["name"]]) for port in report["outputs"]])
-    return rows
-
-
 def _feed(x: Array, port: Port, surface: Any) -> Array:
     """The firmware's input as onnxruntime wants it: its own layout, real numbers or uint8 where the file has those."""
     shape = [d if isinstance(d, int) else own for d, own in zip(surface.shape, x.shape, strict=True)]
