@@ -2,8 +2,8 @@
 
 onnxruntime computes QDQ models in float and rounds at the end of each op, so one op may differ from it by a step.
 Behind many of them, or behind a softmax, one step has become several, and no fixed allowance tells right from wrong.
-Hence in two parts: every op by itself, fed with the oracle's own values, is within the allowance of the oracle's result;
-and the firmware computes exactly what all the ops together do.
+Hence in two parts: every op by itself, fed with the oracle's own values, is within the allowance; and the firmware
+computes exactly what all the ops together do.
 """
 
 from __future__ import annotations
