@@ -34,7 +34,7 @@ class Chains:
         if cursor.kind == CursorKind.MEMBER_REF_EXPR:
             return self._member(cursor)
         if cursor.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
-            base, index = cursor.get_children()
+            base, index = clang.children(cursor)
             inner = self.read(base)
             if inner and inner.missing:
                 return self._indexed(inner, cursor, index)
@@ -43,7 +43,7 @@ class Chains:
         if cursor.kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*":
             name, pointer = group_of(cursor.type, self.dialect)
             if name and not pointer:
-                (operand,) = cursor.get_children()
+                (operand,) = clang.children(cursor)
                 return self._through(operand) or self._root(cursor, name, False)
         return None
 
@@ -51,14 +51,14 @@ class Chains:
         """The chain behind a pointer expression that itself is made of a chain: `&a->b` and the array `a->b`."""
         inner = clang.bare(pointer)
         if inner.kind == CursorKind.UNARY_OPERATOR and clang.unary(inner) == "&":
-            return self.read(inner.get_children().__next__())
+            return self.read(clang.children(inner)[0])
         chain = self.read(inner)
         if chain and isinstance(chain.end, Child) and chain.missing == 1:
             return self._indexed(chain, inner, None)
         return None
 
     def _member(self, cursor: Cursor) -> Chain | None:
-        children = list(cursor.get_children())
+        children = clang.children(cursor)
         decl = cursor.referenced
         if not children or decl is None or decl.semantic_parent is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,11 @@ class Unit:
     text: bytes
     tu: TranslationUnit
     files: tuple[str, ...]
+
+    @cached_property
+    def top(self) -> list[Cursor]:
+        """All declarations of the text and of its headers."""
+        return children(self.tu.cursor)
 
 
 @cache
@@ -249,14 +254,54 @@ def pretty(cursor: Cursor) -> str:
         lib.clang_PrintingPolicy_dispose(policy)
 
 
+# Asked again and again of the same cursors, each time through ctypes: the answers stay with the cursor. Children that
+# are the same objects each time keep what cindex itself notes in them (kind, type, extent, what is referenced).
+
+_visit = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)(
+    lambda child, _, found: found.append(child) or 1
+)
+
+
+def children(cursor: Cursor) -> list[Cursor]:
+    """The cursor's children, always the same objects."""
+    try:
+        return cursor._children
+    except AttributeError:
+        found: list[Cursor] = []
+        cindex.conf.lib.clang_visitChildren(cursor, _visit, found)
+        for child in found:
+            child._tu = cursor._tu
+        cursor._children = found
+        return found
+
+
+def span(cursor: Cursor) -> tuple[int, int]:
+    """Where the cursor's text begins and ends, in bytes."""
+    try:
+        return cursor._span
+    except AttributeError:
+        extent = cursor.extent
+        cursor._span = (extent.start.offset, extent.end.offset)
+        return cursor._span
+
+
+@cache
+def _expression_kind(kind: CursorKind) -> bool:
+    return bool(kind.is_expression())
+
+
+def is_expression(cursor: Cursor) -> bool:
+    return _expression_kind(cursor.kind)
+
+
 EXPRESSION_WRAPPERS = (CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR)
 
 
 def bare(cursor: Cursor) -> Cursor:
     """The expression inside of parentheses and implicit conversions."""
     while cursor.kind in EXPRESSION_WRAPPERS:
-        children = list(cursor.get_children())
-        if len(children) != 1:
+        inside = children(cursor)
+        if len(inside) != 1:
             return cursor
-        cursor = children[0]
+        cursor = inside[0]
     return cursor

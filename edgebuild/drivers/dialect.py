@@ -114,18 +114,18 @@ def read_dialect(unit: clang.Unit) -> Dialect:
     definitions: dict[str, Cursor] = {}
     devices: dict[str, Device] = {}
     numbers: dict[str, int] = {}
-    for cursor in unit.tu.cursor.get_children():
+    for cursor in unit.top:
         if cursor.kind == CursorKind.STRUCT_DECL and cursor.is_definition():
             if _is_group(cursor, unit):
-                if unit.text[cursor.extent.start.offset + 7 :].lstrip().startswith(b"{"):
+                if unit.text[clang.span(cursor)[0] + 7 :].lstrip().startswith(b"{"):
                     raise clang.error_at(cursor, unit.text, "a group needs a name: bfGroup NAME { ... };")
                 definitions[cursor.spelling] = cursor
         elif cursor.kind == CursorKind.ENUM_DECL:
-            for c in cursor.get_children():
+            for c in clang.children(cursor):
                 if c.spelling.startswith("edgebuild_address_"):
                     numbers[c.spelling[18:]] = c.enum_value
         elif cursor.kind == CursorKind.VAR_DECL and any(
-            c.kind == CursorKind.ANNOTATE_ATTR and c.spelling == "edgebuild:device" for c in cursor.get_children()
+            c.kind == CursorKind.ANNOTATE_ATTR and c.spelling == "edgebuild:device" for c in clang.children(cursor)
         ):
             _add_device(cursor, unit, numbers, devices)
         elif cursor.kind == CursorKind.VAR_DECL and _value_of(cursor) in definitions:
@@ -139,7 +139,7 @@ def read_dialect(unit: clang.Unit) -> Dialect:
             name,
             tuple(known.with_effects(m, cursors) for m in members[name]),
             clang.place(cursor.location),
-            (cursor.extent.start.offset, cursor.extent.end.offset),
+            clang.span(cursor),
         )
         for name, cursor in definitions.items()
     }
@@ -184,7 +184,7 @@ def _members(
     cursor: Cursor, unit: clang.Unit, definitions: Mapping[str, Cursor], cursors: dict[FieldId, Cursor]
 ) -> list[Field | Child]:
     members: list[Field | Child] = []
-    for c in cursor.get_children():
+    for c in clang.children(cursor):
         if c.kind in (CursorKind.STRUCT_DECL, CursorKind.UNION_DECL):
             raise clang.error_at(c, unit.text, "a group is defined on its own, not inside of another")
         if c.kind != CursorKind.FIELD_DECL:
@@ -225,7 +225,7 @@ class _Known:
         if isinstance(member, Child):
             return member
         effects: dict[str, set[FieldId]] = {"rse": set(), "wse": set()}
-        for attribute in cursors[member.id].get_children():
+        for attribute in clang.children(cursors[member.id]):
             if attribute.kind == CursorKind.ANNOTATE_ATTR and attribute.spelling.startswith("edgebuild:"):
                 _, kind, targets = attribute.spelling.split(":", 2)
                 for word in targets.split(","):

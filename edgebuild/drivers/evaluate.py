@@ -37,7 +37,7 @@ class Evaluator(Recorder):
         else:
             self.path = ()
             number = len(self.fulls) + 1
-            start, end = c.extent.start.offset, c.extent.end.offset
+            start, end = clang.span(c)
             self.fulls[number] = (start, end) if wrap and end > start else None
             self.starts[number] = self.node("start", text=str(number))
         self.depth += 1
@@ -50,7 +50,7 @@ class Evaluator(Recorder):
 
     def variable(self, d: Cursor) -> None:
         self.limits.no_group_value(d)
-        parts = [c for c in d.get_children() if c.kind.is_expression()]
+        parts = [c for c in clang.children(d) if clang.is_expression(c)]
         is_array = d.type.kind in (TypeKind.VARIABLEARRAY, TypeKind.CONSTANTARRAY)
         has_init = bool(parts) and (not is_array or parts[-1].kind == K.INIT_LIST_EXPR)
         for p in parts[: len(parts) - has_init]:
@@ -66,7 +66,7 @@ class Evaluator(Recorder):
 
     def _is_typeof_only(self, d: Cursor, part: Cursor) -> bool:
         """`typeof(e) x;`: the expression stands in front of the name."""
-        return part.extent.start.offset < d.location.offset
+        return clang.span(part)[0] < d.location.offset
 
     # ---- expressions
 
@@ -78,8 +78,8 @@ class Evaluator(Recorder):
         handler = getattr(self, "e_" + c.kind.name.lower(), None)
         if handler:
             handler(c, used)
-        elif c.kind.is_expression() or c.kind.is_reference() or c.kind.is_declaration():
-            self.operands([x for x in c.get_children() if x.kind.is_expression()], "u")
+        elif clang.is_expression(c) or c.kind.is_reference() or c.kind.is_declaration():
+            self.operands([x for x in clang.children(c) if clang.is_expression(x)], "u")
             self.check_volatile(c)
         else:
             raise clang.error_at(
@@ -94,12 +94,12 @@ class Evaluator(Recorder):
         self.path = outer
 
     def e_paren_expr(self, c: Cursor, used: bool) -> None:
-        for x in c.get_children():
+        for x in clang.children(c):
             self.expression(x, used)
 
     def e_unexposed_expr(self, c: Cursor, used: bool) -> None:
-        children = [x for x in c.get_children() if x.kind.is_expression()]
-        if len(children) == 4 and len({(x.extent.start.offset, x.extent.end.offset) for x in children[:3]}) == 1:
+        children = [x for x in clang.children(c) if clang.is_expression(x)]
+        if len(children) == 4 and len({clang.span(x) for x in children[:3]}) == 1:
             self._choice([children[0], children[3]], elvis=True)  # a ?: b repeats its first operand
             return
         if len(children) == 1:
@@ -110,14 +110,14 @@ class Evaluator(Recorder):
             self.node("barrier", at=c, text="an atomic operation")
 
     def e_stmtexpr(self, c: Cursor, used: bool) -> None:
-        for x in c.get_children():
+        for x in clang.children(c):
             self.statement(x)
 
     def statement(self, c: Cursor) -> None:
         raise NotImplementedError
 
     def e_binary_operator(self, c: Cursor, used: bool) -> None:
-        left, right = c.get_children()
+        left, right = clang.children(c)
         operator = clang.binary(c)
         if operator == "=":
             self._assign(c, left, right, used)
@@ -147,7 +147,7 @@ class Evaluator(Recorder):
         inner = clang.bare(c)
         operator = clang.binary(inner) if inner.kind == K.BINARY_OPERATOR else ""
         if operator in ("&&", "||"):
-            left, right = inner.get_children()
+            left, right = clang.children(inner)
             outer, more = self.path, self.node("join", floating=True)
             self.path = (*outer, ("s", 0))
             self.condition(left, *((more, no) if operator == "&&" else (yes, more)))
@@ -156,7 +156,7 @@ class Evaluator(Recorder):
             self.condition(right, yes, no)
             self.path = outer
         elif inner.kind == K.UNARY_OPERATOR and clang.unary(inner) == "!":
-            self.condition(next(iter(inner.get_children())), no, yes)
+            self.condition(clang.children(inner)[0], no, yes)
         else:
             self.expression(c)
             value = clang.constant(c)
@@ -166,7 +166,7 @@ class Evaluator(Recorder):
             self.current = None
 
     def e_conditional_operator(self, c: Cursor, used: bool) -> None:
-        self._choice(list(c.get_children()), elvis=False)
+        self._choice(clang.children(c), elvis=False)
 
     def _choice(self, children: list[Cursor], elvis: bool) -> None:
         outer = self.path
@@ -212,7 +212,7 @@ class Evaluator(Recorder):
         self.assigned(left)
 
     def e_compound_assignment_operator(self, c: Cursor, used: bool) -> None:
-        left, right = c.get_children()
+        left, right = clang.children(c)
         chain = self.chains.read(left)
         outer = self.path
         if chain is None:
@@ -229,7 +229,7 @@ class Evaluator(Recorder):
         site.write = self.access("w", chain, site)
 
     def e_unary_operator(self, c: Cursor, used: bool) -> None:
-        (operand,) = c.get_children()
+        (operand,) = clang.children(c)
         operator = clang.unary(c)
         chain = self.chains.read(operand)
         if operator == "&" and chain:
@@ -268,18 +268,18 @@ class Evaluator(Recorder):
         return self.site(form, c, left, operator, right, used)
 
     def e_array_subscript_expr(self, c: Cursor, used: bool) -> None:
-        self.operands(list(c.get_children()), "u")
+        self.operands(clang.children(c), "u")
         self.check_volatile(c)
 
     def e_member_ref_expr(self, c: Cursor, used: bool) -> None:
-        self.operands([x for x in c.get_children() if x.kind.is_expression()], "u")
+        self.operands([x for x in clang.children(c) if clang.is_expression(x)], "u")
         self.check_volatile(c)
 
     def e_decl_ref_expr(self, c: Cursor, used: bool) -> None:
         self.check_volatile(c)
 
     def e_call_expr(self, c: Cursor, used: bool) -> None:
-        callee, *arguments = list(c.get_children()) or [c]
+        callee, *arguments = clang.children(c) or [c]
         target = clang.bare(callee).referenced
         known = target is not None and target.kind == K.FUNCTION_DECL
         name = target.spelling if known and target is not None else ""
@@ -299,7 +299,7 @@ class Evaluator(Recorder):
         self.node("call", at=c, text=name)
 
     def e_cstyle_cast_expr(self, c: Cursor, used: bool) -> None:
-        operand = [x for x in c.get_children() if x.kind.is_expression()][-1]
+        operand = [x for x in clang.children(c) if clang.is_expression(x)][-1]
         name, pointer = group_of(clang.bare(operand).type, self.dialect)
         to = c.type.get_canonical()
         if (
@@ -316,15 +316,15 @@ class Evaluator(Recorder):
         self.expression(operand, c.type.kind != TypeKind.VOID)
 
     def e_init_list_expr(self, c: Cursor, used: bool) -> None:
-        self.operands([x for x in c.get_children() if x.kind.is_expression()], "u")
+        self.operands([x for x in clang.children(c) if clang.is_expression(x)], "u")
 
     def e_cxx_unary_expr(self, c: Cursor, used: bool) -> None:
-        for x in c.get_children():
-            if x.kind.is_expression():
+        for x in clang.children(c):
+            if clang.is_expression(x):
                 self.unevaluated(x)
 
     def e_generic_selection_expr(self, c: Cursor, used: bool) -> None:
-        controller, *rest = [x for x in c.get_children() if x.kind.is_expression()]
+        controller, *rest = [x for x in clang.children(c) if clang.is_expression(x)]
         self.unevaluated(controller)
         for x in rest:
             if any(self.chains.read(y) for y in x.walk_preorder() if y.kind == K.MEMBER_REF_EXPR):
@@ -345,7 +345,7 @@ class Evaluator(Recorder):
         """The operands of something that is written or whose address is taken."""
         inner = clang.bare(c)
         if inner.kind != K.DECL_REF_EXPR:
-            self.operands([x for x in inner.get_children() if x.kind.is_expression()], "u")
+            self.operands([x for x in clang.children(inner) if clang.is_expression(x)], "u")
 
     def assigned(self, left: Cursor) -> None:
         target = clang.bare(left)
@@ -366,4 +366,4 @@ def _end(chain: Chain) -> str:
 
 
 def _first_token(c: Cursor) -> list[Token]:
-    return [next(iter(c.get_tokens()))] if c.extent.end.offset > c.extent.start.offset else []
+    return [next(iter(c.get_tokens()))] if clang.span(c)[1] > clang.span(c)[0] else []

@@ -62,12 +62,12 @@ class Keys:
             operator = c.type.spelling
         else:
             return None
-        parts = [self._pure(x, variables) for x in c.get_children() if x.kind.is_expression()]
+        parts = [self._pure(x, variables) for x in clang.children(c) if clang.is_expression(x)]
         return None if None in parts else f"({operator}{''.join(p or '' for p in parts)})"
 
     def _pure_address(self, c: Cursor, variables: set[str]) -> str | None:
         """`&g->pads[i]`, and `p[i]` and `*p` where they are groups: addresses. Anything else would be a load."""
-        inner = next(iter(c.get_children())) if c.kind == K.UNARY_OPERATOR and clang.unary(c) == "&" else c
+        inner = clang.children(c)[0] if c.kind == K.UNARY_OPERATOR and clang.unary(c) == "&" else c
         chain = self.chains.read(inner)
         if chain and chain.steps:
             parts, used = self.key(chain)
@@ -76,7 +76,7 @@ class Keys:
         name, pointer = group_of(c.type, self.dialect)
         if not name or pointer:
             return None
-        operands = [self._pure(x, variables) for x in c.get_children()]
+        operands = [self._pure(x, variables) for x in clang.children(c)]
         return None if None in operands else f"(*{'+'.join(p or '' for p in operands)})"
 
 
@@ -87,7 +87,7 @@ def variable_name(d: Cursor) -> str:
 def no_punning(unit: clang.Unit, dialect: Dialect) -> None:
     """No union has a way to a group: its other members would reach registers that nobody knows of."""
     for union in unit.tu.cursor.walk_preorder() if b"union" in unit.text else ():
-        for field in union.get_children() if union.kind == K.UNION_DECL else ():
+        for field in clang.children(union) if union.kind == K.UNION_DECL else ():
             if field.kind == K.FIELD_DECL and group_of(field.type, dialect)[0]:
                 raise clang.error_at(field, unit.text, f"'{field.spelling}': a union cannot hold a group")
 
@@ -114,5 +114,5 @@ class Limits:
 
     def no_groups_below(self, c: Cursor, what: str) -> None:
         for x in c.walk_preorder():
-            if x.kind.is_expression() and (group_of(x.type, self.dialect)[0] or self.chains.read(x)):
+            if clang.is_expression(x) and (group_of(x.type, self.dialect)[0] or self.chains.read(x)):
                 raise clang.error_at(x, self.unit.text, f"{what} cannot use a group")

@@ -93,9 +93,9 @@ class Recorder:
         if not chain.device:
             self.path = (*outer, ("u", 0))
             if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
-                self.operands(list(root.get_children()), "u")
+                self.operands(clang.children(root), "u")
             elif root.kind == K.UNARY_OPERATOR and clang.unary(root) == "*":
-                self.expression(next(iter(root.get_children())))
+                self.expression(clang.children(root)[0])
             else:
                 self.expression(chain.root)
         for i, step in enumerate(chain.steps):
@@ -121,7 +121,7 @@ class Recorder:
     def site(
         self, form: str, c: Cursor, left: Cursor, operator: str = "", right: Cursor | None = None, used: bool = True
     ) -> Site:
-        site = Site(form, (c.extent.start.offset, c.extent.end.offset), left, operator, right, used)
+        site = Site(form, clang.span(c), left, operator, right, used)
         self.sites.append(site)
         return site
 
@@ -132,7 +132,7 @@ class Recorder:
             site = self.site("unevaluated", c, c)
             site.type = c.type.get_canonical().spelling
             return
-        for x in c.get_children():
+        for x in clang.children(c):
             self.unevaluated(x)
 
 

@@ -176,7 +176,7 @@ class _Rewriter:
         return text
 
     def _cursor(self, c: Cursor) -> str:
-        return self.text.part(c.extent.start.offset, c.extent.end.offset)
+        return self.text.part(*clang.span(c))
 
     def _address(self, a: Access) -> list[str]:
         index = self._index(a)
@@ -259,13 +259,17 @@ class _Rewriter:
 
     def _raw_address(self, a: Access) -> list[str]:
         ref = self.merged.ref(a)
-        base = self.text.data[ref.base.cursor.extent.start.offset : ref.base.cursor.extent.end.offset].decode()
+        base = self._raw_text(ref.base.cursor)
         address = [f"({base})" if ref.base.pointer else f"&({base})"]
         text = ""
         for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self.text.data[cursor.extent.start.offset : cursor.extent.end.offset].decode()
+            inside = self._raw_text(cursor)
             text = f"({text}) * {size}u + ({inside})" if text else inside
         return [*address, text] if text else address
+
+    def _raw_text(self, c: Cursor) -> str:
+        start, end = clang.span(c)
+        return self.text.data[start:end].decode()
 
     @staticmethod
     def _raw(text: str) -> str:

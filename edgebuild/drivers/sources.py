@@ -104,12 +104,12 @@ def _load(path: Path) -> str:
 def _expanded(unit: clang.Unit, dialect: Dialect) -> bytes:
     """The text with each function printed without macros in which an access comes out of one."""
     pieces, at = [], 0
-    for f in unit.tu.cursor.get_children():
+    for f in unit.top:
         if f.kind != CursorKind.FUNCTION_DECL or not f.is_definition() or f.extent.start.file is None:
             continue
         if f.extent.start.file.name != unit.tu.spelling or not _access_in_macro(f, dialect):
             continue
-        start, end = f.extent.start.offset, f.extent.end.offset
+        start, end = clang.span(f)
         first, last = clang.place(f.extent.start), clang.place(f.extent.end)
         pieces.append(unit.text[at:start])
         pieces.append(

@@ -20,7 +20,7 @@ def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
     no_punning(unit, dialect)
     functions: dict[str, Function] = {}
     evaluators = []
-    for cursor in unit.tu.cursor.get_children():
+    for cursor in unit.top:
         if cursor.kind != CursorKind.FUNCTION_DECL or not cursor.is_definition():
             continue
         start = cursor.extent.start
@@ -45,7 +45,7 @@ class Walker(Evaluator):
 
     def run(self) -> Function:
         body = None
-        for child in self.function.get_children():
+        for child in clang.children(self.function):
             if child.kind == CursorKind.PARM_DECL:
                 self.limits.no_group_value(child)
             if child.kind == CursorKind.COMPOUND_STMT:
@@ -60,7 +60,7 @@ class Walker(Evaluator):
         return Function(
             self.function.spelling,
             clang.place(self.function.location),
-            (body.extent.start.offset, body.extent.end.offset),
+            clang.span(body),
             self.entry,
             self.exit,
             [*self.nodes, self.exit],
@@ -77,7 +77,7 @@ class Walker(Evaluator):
         handler = getattr(self, "s_" + c.kind.name.lower(), None)
         if handler:
             handler(c)
-        elif c.kind.is_expression() or c.kind == CursorKind.UNEXPOSED_EXPR:
+        elif clang.is_expression(c) or c.kind == CursorKind.UNEXPOSED_EXPR:
             self.full_expression(c, used=False)
         else:
             raise clang.error_at(
@@ -85,19 +85,19 @@ class Walker(Evaluator):
             )
 
     def s_compound_stmt(self, c: Cursor) -> None:
-        for child in c.get_children():
+        for child in clang.children(c):
             self.statement(child)
 
     def s_null_stmt(self, c: Cursor) -> None:
         pass
 
     def s_decl_stmt(self, c: Cursor) -> None:
-        for d in c.get_children():
+        for d in clang.children(c):
             if d.kind == CursorKind.VAR_DECL:
                 self.variable(d)
 
     def s_if_stmt(self, c: Cursor) -> None:
-        condition, then, *other = c.get_children()
+        condition, then, *other = clang.children(c)
         yes, no = self.branch(condition)
         self.current = yes
         self.statement(then)
@@ -113,7 +113,7 @@ class Walker(Evaluator):
         return yes, no
 
     def s_while_stmt(self, c: Cursor) -> None:
-        condition, body = c.get_children()
+        condition, body = clang.children(c)
         top = self.join()
         yes, end = self.branch(condition)
         self.current = yes
@@ -122,7 +122,7 @@ class Walker(Evaluator):
         self.current = end
 
     def s_do_stmt(self, c: Cursor) -> None:
-        body, condition = c.get_children()
+        body, condition = clang.children(c)
         top, test, end = self.join(), self.node("join", floating=True), self.node("join", floating=True)
         self._inside(body, end, test)
         self.goto(test)
@@ -132,11 +132,14 @@ class Walker(Evaluator):
 
     def s_for_stmt(self, c: Cursor) -> None:
         """Missing parts have no child; what is there is told by the places of the two semicolons."""
-        *parts, body = c.get_children()
-        first, second = self._semicolons(c)
-        init = [p for p in parts if p.extent.start.offset < first]
-        condition = [p for p in parts if first < p.extent.start.offset <= second]
-        step = [p for p in parts if p.extent.start.offset > second]
+        *parts, body = clang.children(c)
+        if len(parts) == 3:
+            init, condition, step = parts[:1], parts[1:2], parts[2:]
+        else:
+            first, second = self._semicolons(c)
+            init = [p for p in parts if clang.span(p)[0] < first]
+            condition = [p for p in parts if first < clang.span(p)[0] <= second]
+            step = [p for p in parts if clang.span(p)[0] > second]
         for p in init:
             self.statement(p)
         top = self.join()
@@ -170,7 +173,7 @@ class Walker(Evaluator):
         raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
 
     def s_switch_stmt(self, c: Cursor) -> None:
-        value, body = c.get_children()
+        value, body = clang.children(c)
         self.full_expression(value)
         top, end = self.join(), self.node("join", floating=True)
         self.cases.append([])
@@ -187,14 +190,14 @@ class Walker(Evaluator):
         self.current = end
 
     def s_case_stmt(self, c: Cursor) -> None:
-        *_, inner = c.get_children()
+        *_, inner = clang.children(c)
         self.cases[-1].append(self.join())
         self.statement(inner)
 
     def s_default_stmt(self, c: Cursor) -> None:
         self.cases[-1].append(self.join())
         self.defaults[-1] = True
-        for inner in c.get_children():
+        for inner in clang.children(c):
             self.statement(inner)
 
     def s_break_stmt(self, c: Cursor) -> None:
@@ -204,18 +207,18 @@ class Walker(Evaluator):
         self.goto(self.continues[-1])
 
     def s_return_stmt(self, c: Cursor) -> None:
-        for value in c.get_children():
+        for value in clang.children(c):
             self.full_expression(value)
         self.goto(self.exit)
 
     def s_goto_stmt(self, c: Cursor) -> None:
-        self.goto(self._label(next(iter(c.get_children())).spelling))
+        self.goto(self._label(clang.children(c)[0].spelling))
 
     def s_label_stmt(self, c: Cursor) -> None:
         label = self._label(c.spelling)
         self.goto(label)
         self.current = label
-        for inner in c.get_children():
+        for inner in clang.children(c):
             self.statement(inner)
 
     def _label(self, name: str) -> Node:

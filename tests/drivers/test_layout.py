@@ -15,8 +15,10 @@ from edgebuild.cli import main
 from edgebuild.drivers import pareto
 from edgebuild.drivers.exact import solve_exactly
 from edgebuild.drivers.layout import Bus
+from edgebuild.drivers.optimize import solve
 from edgebuild.drivers.pipeline import Driver, analyse
 from edgebuild.drivers.problem import Bins, Problem, heuristic, singles
+from edgebuild.drivers.settled import settled
 from edgebuild.drivers.simplify import Leaf
 from edgebuild.request import DriverRequest
 from tests.drivers.scenarios import GPIO
@@ -150,3 +152,41 @@ def test_picture_of_map_against_accesses(tmp_path: Path, capsys: pytest.CaptureF
     circles = [e for e in ET.parse(svg).iter() if e.tag.endswith("circle")]
     assert len(circles) == len(points)
     assert main([*command, "--layout", "fixed:x.svd", "--pareto", str(svg)]) == 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_settled_registers_are_in_every_best_layout(seed: int) -> None:
+    """All partitions by brute force: the best ones by accesses, read-modify-writes and bytes have these registers."""
+    r = random.Random(seed)
+    leaves = tuple(Leaf(f"f{i}", ("G", f"f{i}"), r.choice([1, 3, 8, 16]), (), ()) for i in range(7))
+    uses: Counter[tuple[str, frozenset[str]]] = Counter()
+    for _ in range(r.choice([4, 7])):
+        at, size = r.randrange(7), r.choice([1, 2, 2, 3])
+        uses[(r.choice("rww"), frozenset(leaf.name for leaf in leaves[at : at + size]))] += r.choice([1, 1, 5])
+    problem = Problem(tuple(x for x in leaves if any(x.name in names for _, names in uses)), uses, Bus(), 1)
+    ranked = [(rank(p, problem), p) for p in partitions(problem.leaves) if fits(p, problem)]
+    least = min(cost for cost, _ in ranked)
+    found = settled(problem)
+    assert all(set(found) <= set(p) for cost, p in ranked if cost == least)
+    assert solve(problem, exact=True).bound == least[0]
+
+
+def rank(bins_: Bins, problem: Problem) -> tuple[int, int, int]:
+    """Accesses, read-modify-writes, and bytes."""
+    modifies = sum(
+        bool(names & mine) and not mine <= names
+        for mine in ({leaf.name for leaf in b} for b in bins_)
+        for kind, names in problem.uses
+        if kind == "w"
+    )
+    return problem.accesses(bins_), modifies, problem.bytes(bins_)
+
+
+def test_chained_pairs_need_no_solver() -> None:
+    """Each field is written with the one before and with the one after: whoever shares must keep the third."""
+    leaves = tuple(Leaf(f"f{i}", ("G", f"f{i}"), 5, (), ()) for i in range(6))
+    uses = Counter({("w", frozenset({a.name, b.name})): 1 for a, b in pairwise(leaves)})
+    uses[("w", frozenset({"f5", "f0"}))] = 1
+    assert settled(Problem(leaves, uses, Bus(), 1)) == singles(Problem(leaves, uses, Bus(), 1))
+    uses[("w", frozenset({"f2", "f3"}))] = 5
+    assert set(settled(Problem(leaves, uses, Bus(), 1))).isdisjoint({(leaves[2],), (leaves[3],)})
