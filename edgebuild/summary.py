@@ -18,9 +18,8 @@ def summary(artifacts: Sequence[Artifact]) -> str:
     proof = "optimal" if proved else f"bound {ram['lower_bound_bytes']} B"
     size = f"{macs / 1e6:.2f} M" if macs >= 10000 else str(macs)
     count = sum(len(step["ops"]) for step in r["schedule"]["steps"])
-    rolled = sum(len(t["ops"]) for t in r["tiling"])
     saved = f"{ram['untiled_arena_bytes']} B -> " if r["tiling"] else ""
-    how = f"{rolled} ops row by row, no extra MACs; layout {proof}" if r["tiling"] else proof
+    how = f"{_tiling(r)}; layout {proof}" if r["tiling"] else proof
     return "\n".join(
         f"[edgebuild] {line}"
         for line in (
@@ -30,6 +29,15 @@ def summary(artifacts: Sequence[Artifact]) -> str:
             *([_energy(r["energy"])] if "energy" in r else []),
         )
     )
+
+
+def _tiling(r: dict[str, Any]) -> str:
+    rolled = sum(len(t["ops"]) for t in r["tiling"] if t["kind"] == "rolling")
+    parts = sum(t["kind"] != "rolling" for t in r["tiling"])
+    macs = r["macs"]["generated"] - r["macs"]["model"]
+    words = [f"{rolled} ops row by row"] if rolled else []
+    words += [f"{parts} {'run' if parts == 1 else 'runs'} of ops in parts"] if parts else []
+    return ", ".join([*words, f"{100 * macs / r['macs']['model']:.1f} % more MACs" if macs > 0 else "no extra MACs"])
 
 
 def _energy(e: dict[str, Any]) -> str:
