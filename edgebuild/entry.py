@@ -2,7 +2,7 @@
 
 Build systems call `edgebuild run NAME.req.json` whenever a file has a new date. Most often its bytes are the same, and
 then nothing but this file runs: it compares what `NAME.stamp` recorded with what is there, and imports no more than
-`hashlib`, `os`, `sys` and `time` for that. Everything else goes to `edgebuild.cli`.
+`gc`, `hashlib`, `os`, `sys` and `time` for that. Everything else goes to `edgebuild.cli`.
 
 A stamp is text: one line `sha256 mtime_ns size path` for each file that the outputs were made from (the request first)
 and for each output. `edgebuild.run` writes it.
@@ -10,7 +10,7 @@ and for each output. `edgebuild.run` writes it.
 
 from __future__ import annotations
 
-import hashlib
+import gc
 import os
 import sys
 import time
@@ -23,9 +23,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if len(arguments) == 2 and arguments[0] == "run" and is_current(arguments[1]):
         return 0
+    if argv is None:  # a process of its own: nearly all that it makes is used to its end
+        gc.set_threshold(100_000)
     from edgebuild.cli import main as command
 
-    return command(arguments)
+    try:
+        return command(arguments)
+    finally:
+        if argv is None:  # no last look for cycles
+            gc.freeze()
 
 
 def is_current(request: str) -> bool:
@@ -65,5 +71,7 @@ def _matches(line: str) -> bool:
 
 
 def _sha256(path: str) -> str:
+    import hashlib  # late: not all commands compare
+
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

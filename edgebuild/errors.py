@@ -10,7 +10,6 @@ print theirs, so that editors and build logs can follow it:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -75,5 +74,7 @@ def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean 'x'?' for the nearest known word, or an empty string."""
+    import difflib  # late: most runs find nothing wrong
+
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""

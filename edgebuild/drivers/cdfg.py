@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 
 from clang.cindex import Cursor
 
@@ -145,13 +146,13 @@ def link(before: Node, after: Node) -> None:
 
 def reach(starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: Node | None = None) -> set[Node]:
     """The nodes that can be reached from `starts` (these included) without going through `avoid`."""
-    seen: set[Node] = set()
-    todo = [n for n in starts if n is not avoid]
+    seen = {n for n in starts if n is not avoid}
+    todo = list(seen)
     while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen.add(node)
-            todo += [n for n in step(node) if n is not avoid and n not in seen]
+        for node in step(todo.pop()):
+            if node not in seen and node is not avoid:
+                seen.add(node)
+                todo.append(node)
     return seen
 
 
@@ -159,18 +160,25 @@ def reach(starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: Nod
 cache_of_finished_graphs = lru_cache(maxsize=1 << 14)
 
 
-def forward(node: Node) -> list[Node]:
-    return node.succ
+forward: Callable[[Node], list[Node]] = attrgetter("succ")
+backward: Callable[[Node], list[Node]] = attrgetter("pred")
 
 
-def backward(node: Node) -> list[Node]:
-    return node.pred
+@cache_of_finished_graphs
+def reachable(f: Function) -> set[Node]:
+    return reach([f.entry], forward)
+
+
+@cache_of_finished_graphs
+def _before(f: Function, a: Node) -> set[Node]:
+    """The nodes that are reached without `a`."""
+    return reach([f.entry], forward, a)
 
 
 @cache_of_finished_graphs
 def dominates(f: Function, a: Node, b: Node) -> bool:
     """Every path from the entry to `b` goes through `a`."""
-    return a is not b and b not in reach([f.entry], forward, a) and b in reach([f.entry], forward)
+    return a is not b and b not in _before(f, a) and b in reachable(f)
 
 
 @cache_of_finished_graphs

@@ -12,13 +12,7 @@ from edgebuild.errors import EdgebuildError
 
 def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:
     """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
-    canonical = type_.get_canonical()
-    pointer = canonical.kind == TypeKind.POINTER
-    if pointer:
-        canonical = canonical.get_pointee()
-    if canonical.kind != TypeKind.RECORD:
-        return "", False
-    name = canonical.get_declaration().spelling
+    name, pointer = clang.record(type_)
     return (name, pointer) if name in dialect.groups else ("", False)
 
 
@@ -60,9 +54,10 @@ class Chains:
     def _member(self, cursor: Cursor) -> Chain | None:
         children = clang.children(cursor)
         decl = cursor.referenced
-        if not children or decl is None or decl.semantic_parent is None:
+        if not children or decl is None:
             return None
-        group = self.dialect.groups.get(decl.semantic_parent.spelling)
+        owner, own = self.unit.member(decl)
+        group = self.dialect.groups.get(owner)
         if group is None:
             return None
         base = children[0]
@@ -76,7 +71,7 @@ class Chains:
         if isinstance(inner.end, Child) and inner.end.dims and inner.steps[-1].constant == inner.end.dims[-1]:
             size = inner.end.dims[-1]
             raise self._outside(inner.steps[-1].index or cursor, size, inner.end.name, size)
-        member = group.member(decl.spelling)
+        member = group.member(own)
         prefixes, depths = inner.prefixes, inner.depths
         if isinstance(inner.end, Child) and depths[-1] != len(inner.steps):  # a single child: its group starts here
             prefixes += (Prefix(base, pointer, group.name),)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clang import cindex
-from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit
+from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit, Type, TypeKind
 
 from edgebuild import errors
 from edgebuild.errors import Diagnostic, EdgebuildError, MissingTool
@@ -92,6 +92,18 @@ class Unit:
         """All declarations of the text and of its headers."""
         return children(self.tu.cursor)
 
+    @cached_property
+    def _members(self) -> dict[int, tuple[str, str]]:
+        return {}
+
+    def member(self, decl: Cursor) -> tuple[str, str]:
+        """(the struct that a declaration is in, or "", and its own name); `data[0]` is the declaration's address."""
+        key = decl.data[0]
+        if key not in self._members:
+            parent = decl.semantic_parent
+            self._members[key] = (parent.spelling if parent is not None else "", decl.spelling)
+        return self._members[key]
+
 
 @cache
 def library() -> Any:
@@ -166,7 +178,7 @@ def place(location: SourceLocation) -> Place:
     library().clang_getPresumedLocation(location, ctypes.byref(name), ctypes.byref(line), ctypes.byref(column))
     raw = cindex.conf.lib.clang_getCString(name)
     file = raw.decode() if isinstance(raw, bytes) else str(raw or "")
-    return Place(file, line.value, column.value, location.offset)
+    return Place(file, line.value, column.value, offset(location))
 
 
 def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
@@ -192,7 +204,7 @@ def error_at(cursor: Cursor, text: bytes, message: str, *hints: str) -> Edgebuil
 
 def diagnostic_at(cursor: Cursor, text: bytes, message: str, *hints: str, severity: str = "error") -> Diagnostic:
     here = place(cursor.location if cursor.kind.is_declaration() else cursor.extent.start)
-    length = cursor.extent.end.offset - here.offset
+    length = span(cursor)[1] - here.offset
     if cursor.kind.is_declaration():
         length = len(cursor.spelling)
     return Diagnostic(
@@ -275,19 +287,46 @@ def children(cursor: Cursor) -> list[Cursor]:
         return found
 
 
+def offset(location: SourceLocation) -> int:
+    """In bytes; `location.offset` finds line and column, too, which takes the library most of the time."""
+    found = ctypes.c_uint()
+    cindex.conf.lib.clang_getInstantiationLocation(location, None, None, None, ctypes.byref(found))
+    return found.value
+
+
 def span(cursor: Cursor) -> tuple[int, int]:
     """Where the cursor's text begins and ends, in bytes."""
     try:
         return cursor._span
     except AttributeError:
         extent = cursor.extent
-        cursor._span = (extent.start.offset, extent.end.offset)
+        cursor._span = (offset(extent.start), offset(extent.end))
         return cursor._span
+
+
+def record(type_: Type) -> tuple[str, bool]:
+    """(name of the struct or union that a type is or points to, whether it points); ("", False) for other types."""
+    try:
+        return type_._record
+    except AttributeError:
+        canonical = type_.get_canonical()
+        pointer = canonical.kind == TypeKind.POINTER
+        if pointer:
+            canonical = canonical.get_pointee()
+        known = canonical.kind == TypeKind.RECORD
+        type_._record = (canonical.get_declaration().spelling, pointer) if known else ("", False)
+        return type_._record
 
 
 @cache
 def _expression_kind(kind: CursorKind) -> bool:
     return bool(kind.is_expression())
+
+
+@cache
+def method(prefix: str, kind: CursorKind) -> str:
+    """The name of a visitor's method for cursors of this kind, as `e_paren_expr`."""
+    return f"{prefix}_{kind.name.lower()}"
 
 
 def is_expression(cursor: Cursor) -> bool:

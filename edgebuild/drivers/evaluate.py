@@ -19,6 +19,7 @@ COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {
 }
 JUMPERS = {"setjmp", "_setjmp", "sigsetjmp", "longjmp", "__builtin_setjmp", "__builtin_longjmp"}
 K = CursorKind
+CHAINS = (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR)
 
 
 class Evaluator(Recorder):
@@ -66,16 +67,16 @@ class Evaluator(Recorder):
 
     def _is_typeof_only(self, d: Cursor, part: Cursor) -> bool:
         """`typeof(e) x;`: the expression stands in front of the name."""
-        return clang.span(part)[0] < d.location.offset
+        return clang.span(part)[0] < clang.offset(d.location)
 
     # ---- expressions
 
     def expression(self, c: Cursor, used: bool = True) -> None:
-        chain = self.chains.read(c) if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR) else None
+        chain = self.chains.read(c) if c.kind in CHAINS else None
         if chain:
             self.read_chain(c, chain)
             return
-        handler = getattr(self, "e_" + c.kind.name.lower(), None)
+        handler = getattr(self, clang.method("e", c.kind), None)
         if handler:
             handler(c, used)
         elif clang.is_expression(c) or c.kind.is_reference() or c.kind.is_declaration():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from edgebuild.drivers.layout import Layout, Register, Slot, Window, read_window, write_window
 
@@ -29,6 +30,9 @@ def number(value: int, bits: int = 32) -> str:
     return f"0x{value:X}{'ull' if bits > 32 else 'u'}" if value > 9 else f"{value}{'ull' if bits > 32 else 'u'}"
 
 
+once = lru_cache(maxsize=1 << 12)  # many accesses, few functions
+
+
 @dataclass(eq=False)
 class Hal:
     """Collects the functions that a driver needs; `text` is sorted, so it does not depend on the order of asking."""
@@ -36,6 +40,7 @@ class Hal:
     layout: Layout
     functions: dict[str, str] = field(default_factory=dict)
 
+    @once
     def read(self, group: str, leaf: str) -> str:
         """`HAL_READ_Group_leaf(group[, index])`: the field's value."""
         register = self.layout.groups[group].register_of(leaf)
@@ -57,6 +62,7 @@ class Hal:
         name = f"HAL_LOAD_{group}_{'_'.join(leaves)}"
         return self._add(name, wide_type(window.bits), group, register, [], body), window
 
+    @once
     def get(self, group: str, leaf: str, window: Window, packed_index: bool = False) -> str:
         """`HAL_GET_Group_leaf(r)`: the field out of a loaded value."""
         register = self.layout.groups[group].register_of(leaf)
@@ -72,6 +78,7 @@ class Hal:
         )
         return name
 
+    @once
     def write(self, group: str, leaves: tuple[str, ...]) -> str:
         """`HAL_WRITE_Group_leaves(group[, index], values...)`: one store, after a read if neighbours must be kept."""
         register = self.layout.groups[group].register_of(leaves[0])

@@ -81,7 +81,7 @@ class Keys:
 
 
 def variable_name(d: Cursor) -> str:
-    return f"{d.spelling}@{d.location.offset}"
+    return f"{d.spelling}@{clang.offset(d.location)}"
 
 
 def no_punning(unit: clang.Unit, dialect: Dialect) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgebuild.drivers.cdfg import Access, Cdfg
 from edgebuild.drivers.conflicts import Conflicts, KeptApart, Region, find_conflicts
 from edgebuild.drivers.dialect import Dialect
-from edgebuild.drivers.layout import Layout, Register, Window, cost, read_window, write_window
+from edgebuild.drivers.layout import Layout, Register, Window, read_window, write_window
 from edgebuild.drivers.simplify import Ref, Shapes
 from edgebuild.errors import Diagnostic
 
@@ -19,6 +19,7 @@ class Merged:
 
     conflicts: Conflicts
     layout: Layout
+    _windows: dict[Region, Window] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def ref(self, access: Access) -> Ref:
         return self.conflicts.refs[access]
@@ -33,11 +34,14 @@ class Merged:
         return tuple(s.name for s in self.register(region.place).slots if s.name in names)
 
     def window(self, region: Region) -> Window:
-        choose = read_window if region.kind == "r" else write_window
-        return choose(self.register(region.place), self.leaves(region), self.layout.bus)
+        if region not in self._windows:
+            choose = read_window if region.kind == "r" else write_window
+            self._windows[region] = choose(self.register(region.place), self.leaves(region), self.layout.bus)
+        return self._windows[region]
 
     def cost(self, region: Region) -> int:
-        return cost(region.kind, self.register(region.place), self.leaves(region), self.layout.bus)
+        words = max(1, self.register(region.place).bits // self.layout.bus.width)
+        return words * (2 if region.kind == "w" and self.window(region).read else 1)
 
     def all(self) -> Iterator[tuple[str, Region]]:
         for name, regions in self.conflicts.regions.items():

@@ -13,7 +13,6 @@ from edgebuild.drivers.layout import Bus, Layout
 from edgebuild.drivers.merge import hazards, merge
 from edgebuild.drivers.optimize import group_uses, optimize
 from edgebuild.drivers.problem import Uses
-from edgebuild.drivers.profile import read_profile
 from edgebuild.drivers.simplify import simplify
 from edgebuild.drivers.sources import Source, read_sources
 from edgebuild.drivers.stages import Driver
@@ -61,8 +60,12 @@ def analyse(request: DriverRequest) -> Driver:
         conflicts = find_conflicts(dialect, cdfg, shapes)
     elif request.layout in ("optimize", "heuristic"):
         conflicts = find_conflicts(dialect, cdfg, shapes)
-        weights = read_profile(request.profile, cdfg) if request.profile else {}
-        files += [str(request.profile)] if request.profile else []
+        weights: Mapping[str, int] = {}
+        if request.profile:
+            from edgebuild.drivers.profile import read_profile  # late, as above
+
+            weights = read_profile(request.profile, cdfg)
+            files.append(str(request.profile))
         uses = group_uses(conflicts, weights)
         layout = optimize(dialect, shapes, uses, bus, exact=request.layout == "optimize")
         check_devices(source, layout)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import html
 import re
-import xml.parsers.expat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -244,6 +243,8 @@ def _wrong(file: str, lines: list[str], number: int, column: int, text: str) -> 
 
 
 def _parse(data: bytes, file: str, lines: list[str]) -> Element:
+    import xml.parsers.expat  # late: a driver's own description is only written
+
     parser = xml.parsers.expat.ParserCreate()
     stack: list[Element] = [Element("", {}, 0, 0)]
 

@@ -74,7 +74,7 @@ class Walker(Evaluator):
 
     def statement(self, c: Cursor) -> None:
         """One statement. Whatever is not in the table is an expression."""
-        handler = getattr(self, "s_" + c.kind.name.lower(), None)
+        handler = getattr(self, clang.method("s", c.kind), None)
         if handler:
             handler(c)
         elif clang.is_expression(c) or c.kind == CursorKind.UNEXPOSED_EXPR:
