@@ -39,7 +39,12 @@ def _parser(asked: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Command, text: str) -> argparse.ArgumentParser | None:
-        """The parser of the command that is asked for, to be given its arguments; None for all others."""
+        """The parser of the command that is asked for, to be given its arguments; None for all others.
+
+        With nothing asked for, all commands are there by name, for the help and for what is wrong.
+        """
+        if asked not in ("", name):
+            return None
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=command)
         return sub if name == asked else None
@@ -121,7 +126,7 @@ def _parser(asked: str) -> argparse.ArgumentParser:
     add("cmake-dir", _cmake_dir, "print the folder of the CMake package")
     if sub := add("cmake-module", _cmake_module, "write a FindEdgeBuild.cmake to keep in a project"):
         sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR")
-    return parser
+    return parser if commands.choices else _parser("")
 
 
 def _model_arguments(sub: argparse.ArgumentParser, target_required: bool, nargs: str | None = None) -> None:

@@ -25,16 +25,17 @@ class Chains:
     def read(self, cursor: Cursor) -> Chain | None:
         """The chain that this expression is; None if it is no part of a group."""
         cursor = clang.bare(cursor)
-        if cursor.kind == CursorKind.MEMBER_REF_EXPR:
+        kind = cursor.kind
+        if kind == CursorKind.MEMBER_REF_EXPR:
             return self._member(cursor)
-        if cursor.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
+        if kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
             base, index = clang.children(cursor)
             inner = self.read(base)
             if inner and inner.missing:
                 return self._indexed(inner, cursor, index)
             name, pointer = group_of(cursor.type, self.dialect)
             return self._root(cursor, name, False) if name and not pointer else None
-        if cursor.kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*":
+        if kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*":
             name, pointer = group_of(cursor.type, self.dialect)
             if name and not pointer:
                 (operand,) = clang.children(cursor)

@@ -338,9 +338,9 @@ EXPRESSION_WRAPPERS = (CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR)
 
 def bare(cursor: Cursor) -> Cursor:
     """The expression inside of parentheses and implicit conversions."""
-    while cursor.kind in EXPRESSION_WRAPPERS:
-        inside = children(cursor)
-        if len(inside) != 1:
-            return cursor
-        cursor = inside[0]
-    return cursor
+    try:
+        return cursor._bare
+    except AttributeError:
+        inside = children(cursor) if cursor.kind in EXPRESSION_WRAPPERS else []
+        cursor._bare = bare(inside[0]) if len(inside) == 1 else cursor
+        return cursor._bare

@@ -47,7 +47,7 @@ def driver(args: argparse.Namespace, depfile: Callable[[str, list[str]], str]) -
     if args.pareto and request.layout.startswith("fixed:"):
         raise fail("option 'pareto': a fixed layout leaves nothing to choose")
     artifacts, made = _compiled(request)
-    text = summary(args.name, made)
+    text = "" if args.quiet else summary(args.name, made)
     publish(artifacts, args.output)
     if args.pareto:
         from edgebuild.drivers.pareto import front, picture

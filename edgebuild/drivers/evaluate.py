@@ -72,14 +72,15 @@ class Evaluator(Recorder):
     # ---- expressions
 
     def expression(self, c: Cursor, used: bool = True) -> None:
-        chain = self.chains.read(c) if c.kind in CHAINS else None
+        kind = c.kind
+        chain = self.chains.read(c) if kind in CHAINS else None
         if chain:
             self.read_chain(c, chain)
             return
-        handler = getattr(self, clang.method("e", c.kind), None)
+        handler = getattr(self, clang.method("e", kind), None)
         if handler:
             handler(c, used)
-        elif clang.is_expression(c) or c.kind.is_reference() or c.kind.is_declaration():
+        elif kind.is_expression() or kind.is_reference() or kind.is_declaration():
             self.operands([x for x in clang.children(c) if clang.is_expression(x)], "u")
             self.check_volatile(c)
         else:

@@ -181,9 +181,9 @@ def test_bars(tmp_path: Path) -> None:
 
 
 def test_large_driver_is_no_burden(tmp_path: Path) -> None:
-    """Guards what is reached; the bench shows it beside the bar."""
+    """Guards what is reached, with room for a busy machine; the bench shows it beside the bar."""
     cost = large.measure(tmp_path)
-    assert cost["large_heuristic_ratio"] <= 12 and cost["large_optimize_ratio"] <= 18, cost
+    assert cost["large_heuristic_ratio"] <= 6 and cost["large_optimize_ratio"] <= 6, cost
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
