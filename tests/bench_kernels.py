@@ -16,7 +16,7 @@ from edgebuild import ops
 from edgebuild.compile import compile_model, plan_model
 from edgebuild.errors import EdgebuildError
 from edgebuild.request import model_request
-from edgebuild.sections import kernel_of, whole_form
+from edgebuild.sections import kernel_of
 from edgebuild.target import load_target
 from edgebuild.verify import verify
 from tests.bench import ROOT, models
@@ -43,8 +43,9 @@ def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any
     target = load_target(name)
     plan = plan_model(model_request(model, "model", name, {"tile": "off"}), target)
     rows = []
-    for (op,), instructions in zip((step.ops for step in plan.steps), counted, strict=True):
-        kernel = kernel_of(op, plan.graph, whole_form(op, plan.features, plan.scratch_limit))
+    for step, instructions in zip(plan.steps, counted, strict=True):
+        (op,), (form,) = step.ops, step.forms
+        kernel = kernel_of(op, plan.graph, form)
         each = ops.nest(op, plan.graph).mac_count or 1
         row = {"kernel": kernel.stem, "variant": kernel.variant, "scratch": kernel.scratch}
         row |= {"weights": sum(c.data.nbytes for c in kernel.constants), "measured": round(instructions / each, 2)}
