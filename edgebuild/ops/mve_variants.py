@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -166,6 +167,24 @@ def depthwise(s: Sums, form: Form, stem: str) -> Kernel | None:
     )  # fmt: skip
 
 
+def depthwise_row(s: Sums, form: Form, stem: str) -> Kernel | None:
+    """The same for a row by itself, all of whose channels one loop makes: no more than it gathers is done anew."""
+    found = depthwise(s, form, stem) if form.rolled else None
+    if found is None or not found.shape["fours"] or found.shape["used"] == 0:
+        return None
+    (_, _, c), (_, ow, k), fh, used = s.size, s.out, s.window[0], found.shape["used"]
+    narrow = used <= 8  # lanes behind the row's end copy its last pixel once more
+    if not narrow and 8 * max(c, fh) >= 2**12:
+        return None
+    pixels = [min(pixel, used - 1) if narrow else pixel for pixel in range(8)]
+    places = (*(pixel * c for pixel in pixels), *((s.pad[1] + pixel) * fh for pixel in pixels))
+    fill = 12 if narrow else 8 + 12 * -(-used // 8)
+    outputs = ow * (19 + 5 * found.shape["clamped"])
+    cost = 70 + 15 * fh + 0.7 * found.shape["plane"] + k // 4 * (34 + fh * fill + outputs)
+    shape = {**found.shape, "narrow": narrow, "places": places}
+    return replace(found, template="depthwise_row_mve.c.j2", shape=shape, variant="mve row of columns", estimate=cost)
+
+
 def _fours(s: Sums) -> Array:
     """For each four channels start values, multipliers, shifts and weights by columns; the last four end with the last
     channel, which comes more than once if there are fewer."""
@@ -182,4 +201,4 @@ CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
     (MVE, partial(convolution, False)),
     (MVE, partial(convolution, True)),
 )
-DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, depthwise),)
+DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, depthwise), (MVE, depthwise_row))
