@@ -2,7 +2,7 @@
 
 Build systems call `edgebuild run NAME.req.json` whenever a file has a new date. Most often its bytes are the same, and
 then nothing but this file runs: it compares what `NAME.stamp` recorded with what is there, and imports no more than
-`gc`, `hashlib`, `os`, `sys` and `time` for that. Everything else goes to `edgebuild.cli`.
+`hashlib`, `os`, `sys` and `time` for that. Everything else goes to `edgebuild.cli`.
 
 A stamp is text: one line `sha256 mtime_ns size path` for each file that the outputs were made from (the request first)
 and for each output. `edgebuild.run` writes it.
@@ -10,7 +10,6 @@ and for each output. `edgebuild.run` writes it.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
@@ -23,6 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if len(arguments) == 2 and arguments[0] == "run" and is_current(arguments[1]):
         return 0
+    import gc
+
     if argv is None:  # a process of its own: nearly all that it makes is used to its end
         gc.set_threshold(100_000)
     from edgebuild.cli import main as command
