@@ -172,15 +172,17 @@ def depthwise_row(s: Sums, form: Form, stem: str) -> Kernel | None:
     found = depthwise(s, form, stem) if form.rolled else None
     if found is None or not found.shape["fours"] or found.shape["used"] == 0:
         return None
-    (_, _, c), (_, ow, k), fh, used = s.size, s.out, s.window[0], found.shape["used"]
+    (_, w, c), (_, ow, k), (fh, fw) = s.size, s.out, s.window
+    total = (ow - 1) * s.stride[1] + fw
+    used = min(w, total - s.pad[1])
     narrow = used <= 8  # lanes behind the row's end copy its last pixel once more
     if not narrow and 8 * max(c, fh) >= 2**12:
         return None
     pixels = [min(pixel, used - 1) if narrow else pixel for pixel in range(8)]
     places = (*(pixel * c for pixel in pixels), *((s.pad[1] + pixel) * fh for pixel in pixels))
     fill = 12 if narrow else 8 + 12 * -(-used // 8)
-    outputs = ow * (19 + 5 * found.shape["clamped"])
-    cost = 70 + 15 * fh + 0.7 * found.shape["plane"] + k // 4 * (34 + fh * fill + outputs)
+    outputs = ow * (19 + 5 * finish(s).endswith("_clamped"))
+    cost = 70 + 15 * fh + 0.7 * total * fh + k // 4 * (34 + fh * fill + outputs)
     shape = {**found.shape, "narrow": narrow, "places": places}
     return replace(found, template="depthwise_row_mve.c.j2", shape=shape, variant="mve row of columns", estimate=cost)
 
