@@ -11,7 +11,7 @@ from pathlib import Path
 from edgebuild.target import hal_dir
 from tests.conftest import ROOT
 
-LINES, RUNS = 500, 3
+LINES, RUNS = 500, 7
 PARSE = """import sys
 from clang import cindex
 unit = cindex.Index.create().parse(sys.argv[1], args=["-std=gnu11", "-ffreestanding", "-I", sys.argv[2]])
@@ -63,23 +63,22 @@ def measure(folder: Path) -> dict[str, float]:
     file.write_text(text())
     driver = [sys.executable, "-P", "-m", "edgebuild", "driver", str(file), "--name", "large", "--target", "pulpino"]
     driver += ["-q", "-o", str(folder / "out")]
-    parse = _seconds([sys.executable, "-c", PARSE, str(file), include], folder)
-    result = {"large_parse_ms": round(1000 * parse)}
-    for layout in ("heuristic", "optimize"):
-        seconds = _seconds([*driver, "--layout", layout], folder)
-        result[f"large_{layout}_ms"] = round(1000 * seconds)
-        result[f"large_{layout}_ratio"] = round(seconds / parse, 1)
-    return result
+    commands = {"parse": [sys.executable, "-c", PARSE, str(file), include]}
+    commands |= {layout: [*driver, "--layout", layout] for layout in ("heuristic", "optimize")}
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(1 + RUNS):  # by turns, since the machine's pace changes
+        for name, command in commands.items():
+            times[name].append(_seconds(command, folder))
+    least = {name: min(t[1:]) for name, t in times.items()}  # a first run fills caches of files and compiled Python
+    result = {f"large_{name}_ms": round(1000 * t) for name, t in least.items()}
+    ratios = {f"large_{n}_ratio": round(least[n] / least["parse"], 1) for n in ("heuristic", "optimize")}
+    return {**result, **ratios}
 
 
 def _seconds(command: list[str], folder: Path) -> float:
-    """Of the fastest run; a first one fills the caches of the file system and of Python's compiler."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "pyc")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    times = []
-    for _ in range(1 + RUNS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=folder, env=env, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(times[1:])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, cwd=folder, env=env, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
