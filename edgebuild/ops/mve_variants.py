@@ -52,10 +52,10 @@ def stream(s: Sums, taps: Array) -> Array:
     return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
 
 
-def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
+def convolution(lean: int, s: Sums, form: Form, stem: str) -> Kernel | None:
     """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
 
-    `lean`: with little scratch, the columns of two outputs.
+    `lean`: with little scratch, the columns of so many outputs; 0: of a row.
     """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
@@ -71,7 +71,7 @@ def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
         scratch, gathering = 0, 0.0
     else:
         if lean:
-            blocks, pixels = -(-ow // 2), min(ow, 2)
+            blocks, pixels = -(-ow // lean), min(ow, lean)
         columns = _columns(s, pixels)
         shape |= {"gather": "columns", "advance": s.stride[1] * fh * c, **columns}
         scratch = columns["column"] * columns["columns"]
@@ -92,7 +92,7 @@ def convolution(lean: bool, s: Sums, form: Form, stem: str) -> Kernel | None:
     products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how)
     return Kernel(
         "conv_mve.c.j2", stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=f"mve {shape['gather']}{' of two' if lean else ''}",
+        scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}",
         estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
     )  # fmt: skip
 
@@ -200,7 +200,8 @@ def _fours(s: Sums) -> Array:
 
 
 CONVOLUTIONS: tuple[tuple[frozenset[str], Maker], ...] = (
-    (MVE, partial(convolution, False)),
-    (MVE, partial(convolution, True)),
+    (MVE, partial(convolution, 0)),
+    (MVE, partial(convolution, 4)),
+    (MVE, partial(convolution, 2)),
 )
 DEPTHWISE: tuple[tuple[frozenset[str], Maker], ...] = ((MVE, depthwise), (MVE, depthwise_row))
