@@ -161,4 +161,5 @@ def test_others(target: str, tmp_path: Path) -> None:
 def test_rows(tmp_path: Path) -> None:
     """Chains, row by row."""
     graphs = [random_net(seed, ("conv2d", "depthwise_conv2d", "add", "max_pool2d"), 3) for seed in range(40)]
+    graphs += [random_net(seed, ("depthwise_conv2d", "conv2d", "depthwise_conv2d"), 3) for seed in range(300, 360)]
     check(TARGET, graphs, tmp_path, tile="rolling")
