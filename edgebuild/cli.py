@@ -204,7 +204,9 @@ def _verify(args: argparse.Namespace) -> int:
         inputs = np.load(args.inputs)
     request = _request(args, "model")
     artifacts = compile_model(request)
-    result = verify(args.model, load_target(args.target), artifacts, inputs, args.keep, args.layers, request.library)
+    result = verify(
+        args.model, load_target(args.target), artifacts, inputs, args.keep, args.layers, request.called_library
+    )
     text = json.dumps(result, indent=1) + "\n"
     if args.json and args.json != "-":
         Path(args.json).write_text(text)

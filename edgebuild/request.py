@@ -67,7 +67,7 @@ class ModelRequest:
     calibration: Path | None = None  # what `edgebuild calibrate` fitted; None: the clock tree's own constants
 
     @property
-    def library(self) -> Path | None:
+    def called_library(self) -> Path | None:
         """The folder of the kernel library that generated code may call."""
         return self.cmsis_nn if self.backend == "cmsis-nn" else None
 

@@ -85,7 +85,7 @@ def _count(request: ModelRequest) -> tuple[dict[str, int], int]:
     """Instructions of each layer that runs whole, equal ones together, and of all steps."""
     target = load_target(request.target)
     decided = plan_model(request, target)
-    result = verify(request.source, target, compile_model(request), by_layer=True, library=request.library)
+    result = verify(request.source, target, compile_model(request), by_layer=True, library=request.called_library)
     if not result["equal"]:
         raise fail(f"differs from the reference by up to {result['max_abs_diff']}", file=str(request.source))
     found: dict[str, int] = {}

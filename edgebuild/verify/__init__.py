@@ -59,7 +59,7 @@ def verify(
     expected = reference(model_path, vectors, report)
     with _folder(keep) as folder:
         write_sources(folder, target, artifacts, report, len(vectors))
-        builder = Builder(target, folder, bool(report.get("needs_libm")), library=library)
+        builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         harness = replace(builder, extra=() if bare else SANITIZERS)
         io = target.runner.sources if target.runner else ("src/semihost_host.c",)

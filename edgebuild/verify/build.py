@@ -34,7 +34,7 @@ class Builder:
     folder: Path
     needs_libm: bool
     extra: tuple[str, ...] = ()  # flags for compiling and linking alike: sanitizers
-    library: Path | None = None  # CMSIS-NN, if the model may call it
+    cmsis_nn: Path | None = None  # its folder, if the model may call it
 
     def program(
         self, name: str, sources: Sequence[Path], special: Mapping[Path, tuple[str, ...]] = MappingProxyType({})
@@ -44,7 +44,7 @@ class Builder:
         `special`: more sources, each with flags of its own.
         """
         startup = self.target.firmware.startup if self.target.firmware else ()
-        library = cmsis_nn_sources(self.library) if self.library else ()
+        library = cmsis_nn_sources(self.cmsis_nn) if self.cmsis_nn else ()
         objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup), *library)]
         objects += [self._object(s, flags, f".{name}") for s, flags in special.items()]
         fragments = (f"{NAME}_memory.ld",) if self.target.firmware else ()
@@ -60,7 +60,7 @@ class Builder:
         name = f"{source.stem}{'.s' if source.suffix == '.S' else ''}{'.san' if self.extra else ''}{mark}.o"
         if not (self.folder / name).exists():
             flags = self.target.toolchain.cflags + self._libc() + self.extra + special
-            flags += (f"-I{(self.library / 'Include').resolve()}",) if self.library else ()
+            flags += (f"-I{(self.cmsis_nn / 'Include').resolve()}",) if self.cmsis_nn else ()
             self._run(*flags, "-I.", f"-I{hal_dir() / 'include'}", "-c", "-o", name, str(source))
         return name
 
