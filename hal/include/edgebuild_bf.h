@@ -9,6 +9,13 @@
  * rse(f, ...): a read of the field changes f; wse(f, ...): a write of it does. A target is a field of the same group,
  * `group::field`, a whole group, or `self`.
  *
+ * What a register does by itself stands between the type and the name, too: ro and wo (read, write only), w1c, w1s and
+ * w0c (a write of 1, 0 clears or sets), rc (a read clears), reset(0x3); bf_enum(Mode) names the values, bf_stride(16) the
+ * bytes from one element of an array to the next. All have a long form: bf_ro, bf_reset(0x3), ...
+ *
+ *     uart->CONTROL = (bfGroup Control){ .enable = 1, .parity = p };      one store; what is not named has its reset value
+ *     bfGroup Status s = uart->STATUS;                                    one load; then s.full, s.error
+ *
  * `edgebuild driver` puts this header in front of every source itself. Include it by hand so that other compilers
  * and editors take the source for the plain C or C++ that it then is. The field types are typedefs, not macros: a
  * field, a local variable or a group may be called `bit`.
@@ -36,6 +43,76 @@ typedef unsigned long long uint57; typedef unsigned long long uint58; typedef un
 typedef unsigned long long uint61; typedef unsigned long long uint62; typedef unsigned long long uint63; typedef unsigned long long uint64;
 
 #define bfGroup struct
+
+#ifdef EDGEBUILD_ANALYSIS
+#define EDGEBUILD_SAYS_(text) __attribute__((annotate("edgebuild:" text)))
+#else
+#define EDGEBUILD_SAYS_(text)
+#endif
+#define bf_ro EDGEBUILD_SAYS_("kind:ro")
+#define bf_wo EDGEBUILD_SAYS_("kind:wo")
+#define bf_w1c EDGEBUILD_SAYS_("kind:w1c")
+#define bf_w1s EDGEBUILD_SAYS_("kind:w1s")
+#define bf_w0c EDGEBUILD_SAYS_("kind:w0c")
+#define bf_rc EDGEBUILD_SAYS_("kind:rc")
+#define bf_reset(value) EDGEBUILD_SAYS_("reset:" #value)
+#define bf_enum(name) EDGEBUILD_SAYS_("enum:" #name)
+#define bf_stride(bytes) EDGEBUILD_SAYS_("stride:" #bytes)
+#define bf_shared EDGEBUILD_SAYS_("shared:")
+
+/* A function that an interrupt calls; with a name, one that the register description knows. */
+#define bf_interrupt EDGEBUILD_SAYS_("interrupt:")
+#define bf_interrupt_of(name) EDGEBUILD_SAYS_("interrupt:" #name)
+
+/* `bf_critical { ... }`: no interrupt is taken inside. It nests, and must not be left by return, break or goto. */
+#define bf_critical \
+    for (unsigned long bf_state_ = bf_critical_enter(), bf_once_ = 1; bf_once_; bf_once_ = 0, bf_critical_leave(bf_state_))
+#if defined(__GNUC__) && defined(__riscv)
+#if defined(__riscv_zicsr) || defined(__clang__)
+#define EDGEBUILD_CSR_(text) text
+#else /* every core with interrupts has these instructions, whatever -march says */
+#define EDGEBUILD_CSR_(text) ".option push\n\t.option arch, +zicsr\n\t" text "\n\t.option pop"
+#endif
+static inline unsigned long bf_critical_enter(void)
+{
+    unsigned long state;
+    __asm__ volatile(EDGEBUILD_CSR_("csrrci %0, mstatus, 8") : "=r"(state) : : "memory");
+    return state;
+}
+static inline void bf_critical_leave(unsigned long state)
+{
+    __asm__ volatile(EDGEBUILD_CSR_("csrs mstatus, %0") : : "r"(state & 8) : "memory");
+}
+#elif defined(__GNUC__) && defined(__ARM_ARCH) && __ARM_ARCH_PROFILE == 'M'
+static inline unsigned long bf_critical_enter(void)
+{
+    unsigned long state;
+    __asm__ volatile("mrs %0, primask\n\tcpsid i" : "=r"(state) : : "memory");
+    return state;
+}
+static inline void bf_critical_leave(unsigned long state)
+{
+    __asm__ volatile("msr primask, %0" : : "r"(state) : "memory");
+}
+#else /* a host has no interrupts */
+static inline unsigned long bf_critical_enter(void) { return 0; }
+static inline void bf_critical_leave(unsigned long state) { (void)state; }
+#endif
+
+/* The short forms. The generator knows them inside of groups, and leaves them alone elsewhere; other compilers and
+ * editors know them where EDGEBUILD_SHORT_WORDS is defined, since words like `reset` are used for other things, too. */
+#if defined(EDGEBUILD_SHORT_WORDS) && !defined(EDGEBUILD_ANALYSIS)
+#define ro
+#define wo
+#define w1c
+#define w1s
+#define w0c
+#define rc
+#define reset(value)
+#endif
+
+/* A whole register in one store, for editors that do not know the other form. */
+#define bf_write(place, ...) ((place) = (__typeof__(place)){ __VA_ARGS__ })
 
 #ifdef __clang__
 #define rse(...) __attribute__((annotate("edgebuild:rse:" #__VA_ARGS__)))

@@ -1,0 +1,87 @@
+"""Generated files as values, and the one place that writes them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebuild.base.errors import from_os
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file to be: its name relative to the output folder, and its bytes."""
+
+    name: str
+    data: bytes
+
+
+def write_atomic(path: Path, data: bytes) -> bool:
+    """Write `data` to `path` unless it already holds it; say whether it was written.
+
+    An interrupted run leaves either the old file or the new one, never half of one. Raises EdgebuildError that names
+    the file if the operating system refuses.
+    """
+    if is_written(path, data):
+        return False
+    publish([Artifact(path.name, data)], path.parent)
+    return True
+
+
+def is_written(path: Path, data: bytes) -> bool:
+    """Whether the file holds these bytes."""
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
+
+
+def publish(artifacts: Iterable[Artifact], folder: Path) -> list[str]:
+    """Write the artifacts below `folder`; return the names of those that changed.
+
+    All bytes go to temporary files in the same folder, which take their names when the last one is written. A full disk
+    leaves the folder as it was. Raises EdgebuildError that names the file if the operating system refuses.
+    """
+    changed = [a for a in artifacts if not is_written(folder / a.name, a.data)]
+    waiting: list[tuple[str, Path]] = []
+    path = folder
+    try:
+        for a in changed:
+            path = folder / a.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            waiting.append((_temporary(path, a.data), path))
+        while waiting:
+            temporary, path = waiting[-1]
+            os.replace(temporary, path)
+            waiting.pop()
+    except OSError as error:
+        raise from_os(error, "cannot write it", str(path)) from error
+    finally:
+        for temporary, _ in waiting:
+            os.unlink(temporary)
+    return [a.name for a in changed]
+
+
+def _temporary(path: Path, data: bytes) -> str:
+    """A file beside `path` that holds the bytes and has the mode of a new file."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o666 & ~_umask())
+    except BaseException:
+        os.unlink(name)
+        raise
+    return name
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

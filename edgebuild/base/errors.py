@@ -1,0 +1,124 @@
+"""Diagnostics: what is wrong, where, and what would be right.
+
+Every mistake in the user's input ends as one `Diagnostic`, printed the way compilers
+print theirs, so that editors and build logs can follow it:
+
+    kws.tflite: node 'conv_3' (CONV_2D): error: dilation 2 with stride 2
+      try: ...
+    board.yaml:12:3: error: unknown key 'memorys'; did you mean 'memories'?
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding. `line` and `column` count from 1; 0 means unknown."""
+
+    text: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    node: str = ""  # name of the op in the model file
+    kind: str = ""  # its operator, in the file's own spelling
+    hints: tuple[str, ...] = ()  # what would be right, one line each
+    severity: str = "error"
+    others: int = 0  # further nodes of which the same is true
+
+    def __str__(self) -> str:
+        where = visible(self.file)
+        if self.line:
+            where += f":{self.line}"
+            where += f":{self.column}" if self.column else ""
+        parts = [where] if where else []
+        if self.node or self.kind:
+            more = f" and {self.others} more" if self.others else ""
+            parts.append(visible(f"node '{self.node}'{more}" + (f" ({self.kind})" if self.kind else "")))
+        parts += [self.severity, visible(self.text)]
+        return "\n  ".join([": ".join(parts), *map(visible, self.hints)])
+
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, bidirectional and other marks, halves of pairs, line separators
+
+
+def visible(text: str) -> str:
+    r"""The text with every character that would steer a terminal or a reader's eye as `\u202e`; tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(f"\\u{ord(c):04x}" if c != "\t" and unicodedata.category(c) in HIDDEN else c for c in text)
+
+
+class EdgebuildError(Exception):
+    """The user's input is wrong. Exit status 1."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("\n".join(map(str, diagnostics)))
+
+
+class MissingTool(EdgebuildError):
+    """A program or package that the command needs is not installed. Exit status 3."""
+
+
+def from_os(error: OSError, text: str = "", file: str = "") -> EdgebuildError:
+    """Refusal by the operating system, as a diagnostic. `text`: what was to be done, such as "cannot write it"."""
+    named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
+    reason = error.strerror or str(error) or type(error).__name__
+    return fail(f"{text}: {reason}" if text else reason, file=named)
+
+
+MOST_GROUPS = 5  # of nodes, that are told one by one
+
+
+def grouped(problems: Sequence[Diagnostic]) -> EdgebuildError:
+    """One error for many nodes: a diagnostic for those of one operator and one remedy, and few diagnostics in all."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Diagnostic]] = {}
+    for p in problems:
+        groups.setdefault((p.file, p.kind or p.node or p.text, p.hints), []).append(p)
+    told = [replace(first, others=len(rest)) for first, *rest in groups.values()]
+    if len(told) <= MOST_GROUPS:
+        return EdgebuildError(*told)
+    rest = told[MOST_GROUPS - 1 :]
+    kinds = ", ".join(dict.fromkeys(p.kind for p in rest if p.kind))
+    count = sum(1 + p.others for p in rest)
+    more = f"{count} more nodes are not supported: {kinds}" if kinds else f"{count} more errors"
+    return EdgebuildError(*told[: MOST_GROUPS - 1], Diagnostic(shortened(more), file=rest[0].file))
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """A text of at most `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def fail(
+    text: str,
+    *,
+    file: str = "",
+    line: int = 0,
+    column: int = 0,
+    node: str = "",
+    kind: str = "",
+    hints: Iterable[str] = (),
+) -> EdgebuildError:
+    """An `EdgebuildError` with one diagnostic, to be raised by the caller."""
+    return EdgebuildError(Diagnostic(text, file, line, column, node, kind, tuple(hints)))
+
+
+def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
+    """A line of a source, and below it a mark under `length` characters from `column`, which counts from 1."""
+    line = line.rstrip("\r\n")
+    pad = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
+    return "  " + line, "  " + pad + "^" + "~" * (min(length, len(line) - len(pad)) - 1)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """'; did you mean 'x'?' for the nearest known word, or an empty string."""
+    import difflib  # late: most runs find nothing wrong
+
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""

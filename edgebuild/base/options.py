@@ -1,0 +1,189 @@
+"""Options as fields of a request: the one table that commands, request files, SCons and CMake read.
+
+    @dataclass(frozen=True)
+    class ModelRequest:
+        ram: int | None = option(None, SIZE, "largest arena", metavar="BYTES")
+
+The field has the option's name, its type and its default. The name is written `ram` in a request file, `--ram` on the
+command line and `RAM` in build scripts. A field without `option` is no option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgebuild.base.errors import did_you_mean, fail
+
+Value = str | int | float | bool | None  # as a user or a request file writes it
+Read = Callable[[str, Value], Any]  # (option's name, value) to what the request holds; raises EdgebuildError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a value is read, and what may be said of it without reading it."""
+
+    read: Read
+    metavar: str = ""
+    words: tuple[str, ...] = ()  # the only values; empty: any that `read` takes
+    switch: bool = False  # on the command line it has no value
+    is_file: bool = False  # a path, which is relative to the place where it was written
+    separator: str = ""  # between the values of a list; empty: there is one value
+    prefixes: tuple[str, ...] = ("",)  # with `is_file`: only what follows one of them is a path
+
+
+@dataclass(frozen=True)
+class Option:
+    kind: Kind
+    help: str
+
+    def moved(self, value: Value, move: Callable[[str], str]) -> Value:
+        """The value with its path, if it has one, as `move` writes it."""
+        text = str(value)
+        prefix = next((p for p in self.kind.prefixes if text.startswith(p)), None)
+        if not self.kind.is_file or value is None or prefix is None:
+            return value
+        rest, separator = text.removeprefix(prefix), self.kind.separator
+        paths = rest.split(separator) if separator else [rest]
+        return prefix + separator.join(map(move, paths))
+
+
+def option(default: Any, kind: Kind, text: str, metavar: str = "") -> Any:
+    """A field of a request. `text`: the line of the command's help."""
+    kind = dataclasses.replace(kind, metavar=metavar) if metavar else kind
+    return dataclasses.field(default=default, metadata={"option": Option(kind, text)})
+
+
+def options_of(request: type) -> Mapping[str, Option]:
+    """The options of a request class by name, in the order of its fields."""
+    return {f.name: f.metadata["option"] for f in dataclasses.fields(request) if "option" in f.metadata}
+
+
+def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
+    """The values for the fields of `request`; options that are None keep their default.
+
+    Raises EdgebuildError for an unknown option or a value of the wrong form.
+    """
+    known = options_of(request)
+    for name in given:
+        if name not in known:
+            raise fail(f"unknown option '{name}'{did_you_mean(name, known)}")
+    return {name: known[name].kind.read(name, value) for name, value in given.items() if value is not None}
+
+
+def add_options(parser: argparse.ArgumentParser, request: type) -> None:
+    """Give the command all options of `request`, as strings; `given` collects them."""
+    for name, o in options_of(request).items():
+        flag = "--" + name.replace("_", "-")
+        if o.kind.switch:
+            parser.add_argument(flag, action="store_true", default=None, help=o.help)
+        else:
+            metavar = o.kind.metavar or None
+            parser.add_argument(flag, choices=o.kind.words or None, metavar=metavar, help=o.help)
+
+
+def given(arguments: argparse.Namespace, request: type) -> dict[str, Value]:
+    """The options of `request` as the command line has them."""
+    return {name: getattr(arguments, name) for name in options_of(request)}
+
+
+# ---- readers of values
+
+
+def parse_size(option: str, value: Value) -> int:
+    """Bytes from `16384`, `0x4000`, `16K` or `1M` (K and M are powers of two)."""
+    match = re.fullmatch(r"(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})\s*([kKmM]?)(?:i?[bB])?", str(value).strip())
+    if isinstance(value, bool) or not match:
+        raise fail(f"option '{option}': '{value}' is not a size", hints=["write bytes: 16384, 0x4000, 16K, 1M"])
+    number = match[1] if match[1].lower().startswith("0x") else match[1].lstrip("0") or "0"
+    return int(number, 0) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
+
+
+def parse_hz(option: str, value: Value) -> int:
+    """Hz from `8000000`, `8e6`, `8MHz`, `8M` or `32768Hz` (decimal units)."""
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(|k|M)(?:Hz)?", str(value).strip(), re.IGNORECASE)
+    try:
+        number = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()] if match else 0.0
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e10:
+        raise fail(f"option '{option}': '{value}' is not a frequency", hints=["such as 8000000, 8MHz or 25M"])
+    return round(number)
+
+
+def _hz_list(option: str, value: Value) -> tuple[int, ...]:
+    return tuple(parse_hz(option, word) for word in str(value).split(","))
+
+
+def _number(option: str, value: Value) -> float:
+    try:
+        number = float(value) if value is not None and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise fail(f"option '{option}': '{value}' is not a number from 0 upwards")
+    return number
+
+
+def _switch(option: str, value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word not in ("1", "on", "true", "yes", "0", "off", "false", "no"):
+        raise fail(f"option '{option}': '{value}' is neither on nor off", hints=["one of: on, off"])
+    return word in ("1", "on", "true", "yes")
+
+
+def words(*known: str, convert: Callable[[str], Any] = str) -> Kind:
+    """One of some words, whatever its case; `convert` makes the request's value of it."""
+
+    def read(option: str, value: Value) -> Any:
+        word = str(value).lower()
+        if word not in known:
+            near = did_you_mean(word, known)
+            raise fail(f"option '{option}': '{value}' is not known{near}", hints=[f"one of: {', '.join(known)}"])
+        return convert(word)
+
+    return Kind(read, words=known)
+
+
+def words_or_file(prefixes: tuple[str, ...], *known: str) -> Kind:
+    """One of some words, or a file behind one of `prefixes`."""
+
+    def read(option: str, value: Value) -> str:
+        text = str(value)
+        if text not in known and not any(text.startswith(p) and len(text) > len(p) for p in prefixes):
+            ways = ", ".join([*known, *(f"{p}FILE" for p in prefixes)])
+            raise fail(f"option '{option}': '{value}' is not known", hints=[f"one of: {ways}"])
+        return text
+
+    return Kind(read, is_file=True, prefixes=prefixes)
+
+
+def _shapes(option: str, value: Value) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Shapes by name from `x=1,3,96,96`; several with a blank between them."""
+    found = []
+    for word in str(value).split():
+        name, _, sizes = word.rpartition("=")
+        if not name or not re.fullmatch(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8})*", sizes):
+            raise fail(f"option '{option}': '{word}' is not a shape", hints=["write NAME=SIZES, as x=1,3,96,96"])
+        found.append((name, tuple(int(n) for n in sizes.split(","))))
+    return tuple(found)
+
+
+SHAPES = Kind(_shapes, "X=1,3,96,96", separator=" ")
+NAMES = Kind(lambda option, value: tuple(str(value).split()), "NAME...", separator=" ")
+SIZE = Kind(parse_size, "BYTES")
+HZ = Kind(parse_hz, "HZ")
+HZ_LIST = Kind(_hz_list, "HZ,...", separator=",")
+NUMBER = Kind(_number)
+SWITCH = Kind(_switch, switch=True)
+FILE = Kind(lambda option, value: Path(str(value)), "F", is_file=True)
+FILES = Kind(lambda option, value: tuple(map(Path, str(value).split(","))), "F,...", is_file=True, separator=",")
+WORDS = Kind(lambda option, value: tuple(str(value).split(",")), "W,...", separator=",")

@@ -1,0 +1,278 @@
+"""Requests of builds: as a value, and as the `NAME.req.json` that both build systems write.
+
+    {
+      "schema": 1,
+      "kind": "model",
+      "name": "kws",
+      "source": "../models/kws.tflite",
+      "target": "mps2-an386",
+      "output": ".",
+      "options": {"objective": "ram", "ram": "16K"}
+    }
+
+Of a driver, "kind" is "driver" and "source" is a list; its options are `layout`, `profile` and `register_width`. Of a
+clock configuration, "kind" is "clock" and "source" is an empty list, since the target says it all; its options are
+`hse` and `sysclk`.
+Paths are relative to the folder of the request file. Options have the names of the command's, with `_` for `-`, and
+their values are strings as the user wrote them, or numbers. The fields of the request classes are the one table of
+options, see `edgebuild.base.options`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from edgebuild.base.errors import did_you_mean, fail, visible
+from edgebuild.base.options import (
+    FILE,
+    FILES,
+    HZ,
+    HZ_LIST,
+    NAMES,
+    NUMBER,
+    SHAPES,
+    SIZE,
+    SWITCH,
+    WORDS,
+    Value,
+    checked,
+    option,
+    options_of,
+    words,
+    words_or_file,
+)
+
+SCHEMA = 1
+HSE = "the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A model to be compiled for a target. The defaults are those of the command."""
+
+    SUFFIXES: ClassVar = (".c", ".h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_clock.h",
+                          "_report.json")  # fmt: skip
+
+    source: Path
+    name: str  # a C identifier, the prefix of all that is generated
+    target: str  # a known target, or the path of a YAML file
+    objective: str = option("latency", words("ram", "latency", "energy"), "what is to be least; default: latency")
+    tile: str | None = option(
+        None,
+        words("off", "fdt", "ffmt", "rolling", "auto"),
+        "default: tile only if the model does not fit, or if RAM is the objective",
+    )
+    map: str = option(
+        "off",
+        words("off", "layer", "dory"),
+        "move tiles between memory levels by DMA: layer by layer, or by DORY's rule",
+    )
+    ram: int | None = option(None, SIZE, "largest arena, as 16384, 0x4000 or 16K; default: what the target has")
+    max_mac_overhead: float | None = option(
+        None, NUMBER, "of the MACs, that tiling may compute twice; default: 0", metavar="PERCENT"
+    )
+    qos: float | None = option(None, NUMBER, "time for one inference", metavar="MS")
+    stream_input: str | None = option(
+        None, words("rows"), "the application pushes rows; the input is never whole in memory"
+    )
+    arena: str = option("static", words("static", "caller"), "caller: every function takes the arena as argument")
+    time_limit: float | None = option(None, NUMBER, "of the solvers; without it results are reproducible", metavar="S")
+    weights: str = option("auto", words("auto", "asm", "c"), "asm: .incbin; c: string literals; default: the target's")
+    optimize: str = option(
+        "balanced", words("speed", "balanced", "size"), "kernels: fewer instructions or less code; default: balanced"
+    )
+    portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
+    backend: str = option(
+        "edgebuild", words("edgebuild", "cmsis-nn"), "cmsis-nn: its kernels too, where they are better"
+    )
+    cmsis_nn: Path | None = option(None, FILE, "where CMSIS-NN is; it is found and never bundled", metavar="DIR")
+    choices: tuple[str, ...] = ()  # LAYER=VARIANT, as `edgebuild tune` found them
+    hse: int | None = option(None, HZ, HSE)
+    shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
+        (), SHAPES, "of inputs that the model leaves open; several with blanks between them"
+    )
+    outputs: tuple[str, ...] = option((), NAMES, "tensors at which the model ends; default: its own outputs")
+    calibration: Path | None = option(None, FILE, "what `edgebuild calibrate` fitted to measurements")
+
+    @property
+    def called_library(self) -> Path | None:
+        """The folder of the kernel library that generated code may call."""
+        return self.cmsis_nn if self.backend == "cmsis-nn" else None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read besides the target's."""
+        return (self.source, *([self.calibration] if self.calibration else []))
+
+
+@dataclass(frozen=True)
+class DriverRequest:
+    """Sources to be made into a driver."""
+
+    SUFFIXES: ClassVar = (".c", "_hal.h", "_regs.h", "_systemc.h", ".svd", ".rdl", "_report.json", "_report.txt")
+
+    sources: tuple[Path, ...]
+    name: str  # a C identifier, the prefix of the products' files
+    target: str
+    layout: str = option(
+        "optimize",
+        words_or_file(("fixed:", "extend:"), "optimize", "heuristic"),
+        "optimize, heuristic, fixed:FILE (.svd, .rdl), or extend:FILE (NAME_report.json); default: optimize",
+        metavar="L",
+    )
+    register_width: int = option(32, words("8", "16", "32", convert=int), "8, 16 or 32; default: 32", metavar="BITS")
+    profile: Path | None = option(None, FILE, "how often functions run, for the layout (YAML)", metavar="FILE")
+    include_dirs: tuple[Path, ...] = option((), FILES, "where headers are, as -I DIR", metavar="DIR,...")
+    defines: tuple[str, ...] = option((), WORDS, "macros, as -D NAME=VALUE", metavar="NAME=VALUE,...")
+    force_include: tuple[Path, ...] = option((), FILES, "headers in front of the sources, as -include", metavar="F,...")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The options for a C preprocessor."""
+        return (
+            *(w for d in self.include_dirs for w in ("-I", str(d))),
+            *(f"-D{d}" for d in self.defines),
+            *(w for f in self.force_include for w in ("-include", str(f))),
+        )
+
+
+@dataclass(frozen=True)
+class ClockRequest:
+    """The clock configurations of a target, Hz. The name is that of the build's folder; products have fixed names."""
+
+    SUFFIXES: ClassVar = ()
+
+    name: str
+    target: str
+    hse: int | None = option(None, HZ, HSE)
+    sysclk: tuple[int, ...] = option((), HZ_LIST, "the clocks to switch between; default: the tree's")
+
+
+Request = ModelRequest | DriverRequest | ClockRequest
+KINDS: Mapping[str, type[Request]] = {"model": ModelRequest, "driver": DriverRequest, "clock": ClockRequest}
+CLOCK_OUTPUTS = ("clock_config.c", "clock_config.h")
+
+
+def model_outputs(name: str) -> tuple[str, ...]:
+    """The files that a model of this name becomes, whatever it holds: an unused one is there and empty."""
+    return tuple(name + suffix for suffix in ModelRequest.SUFFIXES)
+
+
+def driver_outputs(name: str) -> tuple[str, ...]:
+    """The files that a driver of this name becomes."""
+    return tuple(name + suffix for suffix in DriverRequest.SUFFIXES)
+
+
+def model_request(source: Path, name: str, target: str, options: Mapping[str, Value]) -> ModelRequest:
+    """Check the options and turn them into a request.
+
+    Options that are None keep their default. Raises EdgebuildError for an unknown option or a value of the wrong form.
+    """
+    _check_name(name, "it becomes the prefix of functions and files")
+    return ModelRequest(source, name, target, **checked(ModelRequest, options))
+
+
+def driver_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> DriverRequest:
+    """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
+    _check_name(name, "it becomes the prefix of the products' files")
+    for source in map(str, sources):
+        if visible(source) != source or '"' in source or "\\" in source:
+            raise fail("a path with a quote, a backslash or a control character cannot stand in #line", file=source)
+    request = DriverRequest(sources, name, target, **checked(DriverRequest, options))
+    if request.profile and request.layout.startswith("fixed:"):
+        raise fail("option 'profile': a fixed layout leaves nothing to choose")
+    return request
+
+
+def clock_request(name: str, target: str, options: Mapping[str, Value]) -> ClockRequest:
+    """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
+    _check_name(name, "it becomes the name of a folder")
+    return ClockRequest(name, target, **checked(ClockRequest, options))
+
+
+def _check_name(name: str, why: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise fail(f"name: '{name}' is not a C identifier", hints=[why])
+
+
+@dataclass(frozen=True)
+class RequestFile:
+    """A request as it was read, and the folder that its products go to."""
+
+    request: Request
+    output: Path
+
+
+def read_request(path: Path) -> RequestFile:
+    """Read and check a request file. Raises EdgebuildError that names the file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise fail(f"cannot read the request: {error.strerror}", file=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise fail(f"not a request: {error}", file=str(path)) from error
+    _check_shape(data, str(path))
+    folder = os.path.dirname(os.path.abspath(path))
+
+    def place(relative: str) -> str:
+        # By text, not by asking the file system: the writer made it relative by text, and a link may lie in between.
+        return os.path.normpath(os.path.join(folder, relative))
+
+    name, target = data["name"], data["target"]
+    target = place(target) if target.endswith((".yaml", ".yml")) else target
+    return RequestFile(_request(data, name, target, place), Path(place(data["output"])))
+
+
+def _request(data: dict[str, Any], name: str, target: str, place: Callable[[str], str]) -> Request:
+    known = options_of(KINDS[data["kind"]])
+    options = {o: known[o].moved(value, place) if o in known else value for o, value in data["options"].items()}
+    if data["kind"] == "clock":
+        return clock_request(name, target, options)
+    if data["kind"] == "driver":
+        return driver_request(tuple(Path(place(s)) for s in data["source"]), name, target, options)
+    return model_request(Path(place(data["source"])), name, target, options)
+
+
+_MEMBERS: dict[str, type] = {
+    "kind": str,
+    "name": str,
+    "options": dict,
+    "output": str,
+    "schema": int,
+    "target": str,
+}
+
+
+def _check_shape(data: Any, file: str) -> None:
+    if not isinstance(data, dict):
+        raise fail("not a request: a JSON object is expected", file=file)
+    if "\\u0000" in json.dumps(data):
+        raise fail("not a request: no path or name has a zero byte in it", file=file)
+    for key in sorted(data.keys() - {*_MEMBERS, "source"}):
+        raise fail(f"unknown member '{key}'{did_you_mean(key, [*_MEMBERS, 'source'])}", file=file)
+    for key, kind in _MEMBERS.items():
+        if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
+            raise fail(f"member '{key}' must be there and of type {kind.__name__}", file=file)
+    if data["kind"] not in KINDS:
+        raise fail(f"kind '{data['kind']}' is not known; use 'model', 'driver' or 'clock'", file=file)
+    _check_source(data["kind"], data.get("source"), file)
+    if data["schema"] != SCHEMA:
+        raise fail(f"schema {data['schema']} is not known here", file=file, hints=[f"this version reads {SCHEMA}"])
+
+
+def _check_source(kind: str, source: Any, file: str) -> None:
+    if kind == "model":
+        fits, what = isinstance(source, str), "a file"
+    elif kind == "driver":
+        fits = isinstance(source, list) and bool(source) and all(isinstance(s, str) for s in source)
+        what = "a list of files"
+    else:
+        fits, what = source == [], "an empty list: the target has the facts"
+    if not fits:
+        raise fail(f"member 'source' must be there and be {what}", file=file)

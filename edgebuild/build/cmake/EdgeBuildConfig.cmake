@@ -1,0 +1,463 @@
+# find_package(EdgeBuild): neural networks as libraries.
+#
+#   edgebuild_add_model(<target> MODEL <file> [NAME <c identifier>] [TARGET <name or yaml>]
+#       [<option of `edgebuild model`> <value>]...
+#       [EXCLUDE_FROM_ALL])
+#     A static library with the model; whoever links it finds <name>.h. NAME is <target> where it is not given, and
+#     TARGET is what EDGEBUILD_TARGET says (the toolchain files set it), or host. Options are written in upper case and
+#     with _ for -, such as RAM 16K, TILE auto or MAX_MAC_OVERHEAD 10; `edgebuild model --help` lists them.
+#   edgebuild_add_models(<target> MODELS <file>... [the same options])
+#     One library for many models, each named like its file.
+#   edgebuild_add_bf_driver(<target> SOURCES <file>... [NAME <c identifier>] [TARGET <name or yaml>]
+#       [<option of `edgebuild driver`> <value>...]... [EXCLUDE_FROM_ALL])
+#     A static library with the driver that sources in the bfGroup dialect become, and its headers <name>_regs.h,
+#     <name>_systemc.h.
+#   edgebuild_add_clock_config(<target> [NAME <c identifier>] [TARGET <name or yaml>]
+#       [HSE <hz, 8MHz>] [SYSCLK <hz>...] [EXCLUDE_FROM_ALL])
+#     A static library with the functions that switch the chip's clocks; whoever links it finds clock_config.h.
+#   edgebuild_firmware(<executable>)
+#     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
+#     run_<executable> for its emulator.
+#
+# add_model, add_models, add_bf_driver and add_clock_config are short names; set EDGEBUILD_NO_SHORT_NAMES before
+# find_package to go without.
+#
+# How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
+# are written only if their bytes change, and the depfile lists what was read.
+
+cmake_minimum_required(VERSION 3.20...4.1)
+
+include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
+if(NOT EDGEBUILD_PYTHON)
+  _edgebuild_find_python(EDGEBUILD_PYTHON)
+endif()
+set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
+
+include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildOptions.cmake")
+set_property(GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR "${CMAKE_CURRENT_LIST_DIR}")
+
+function(edgebuild_add_model target)
+  _edgebuild_options(MODEL)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "MODEL;NAME;TARGET;${single}" "${lists}")
+  _edgebuild_check_arguments("edgebuild_add_model(${target})" MODEL)
+  if(NOT DEFINED arg_NAME)
+    set(arg_NAME "${target}")
+  endif()
+  _edgebuild_add_library("${target}")
+  _edgebuild_add_model_rule("${target}" "${arg_NAME}" "${arg_MODEL}")
+endfunction()
+
+function(edgebuild_add_models target)
+  _edgebuild_options(MODEL)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "TARGET;${single}" "MODELS;${lists}")
+  _edgebuild_check_arguments("edgebuild_add_models(${target})" MODELS)
+  _edgebuild_add_library("${target}")
+  foreach(model IN LISTS arg_MODELS)
+    cmake_path(GET model STEM LAST_ONLY stem)
+    string(MAKE_C_IDENTIFIER "${stem}" name)
+    _edgebuild_add_model_rule("${target}" "${name}" "${model}")
+  endforeach()
+endfunction()
+
+function(edgebuild_add_bf_driver target)
+  _edgebuild_options(DRIVER)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;${single}" "SOURCES;${lists}")
+  _edgebuild_check_arguments("edgebuild_add_bf_driver(${target})" SOURCES)
+  if(NOT DEFINED arg_NAME)
+    set(arg_NAME "${target}")
+  endif()
+  _edgebuild_add_library("${target}")
+  _edgebuild_add_driver_rule("${target}" "${arg_NAME}")
+endfunction()
+
+function(edgebuild_add_clock_config target)
+  _edgebuild_options(CLOCK)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;${single}" "${lists}")
+  _edgebuild_check_arguments("edgebuild_add_clock_config(${target})" "")
+  if(NOT DEFINED arg_NAME)
+    set(arg_NAME "${target}")
+  endif()
+  _edgebuild_add_library("${target}")
+  _edgebuild_check_name("${target}" "edgebuild clocks '${arg_NAME}' of ${target}" "${arg_NAME}")
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${arg_NAME}")
+  _edgebuild_write_request("${folder}/${arg_NAME}.req.json" "${folder}" clock "${arg_NAME}")
+  get_property(outputs GLOBAL PROPERTY EDGEBUILD_CLOCK_OUTPUTS)
+  list(TRANSFORM outputs PREPEND "${folder}/")
+  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${folder}/clock_config.h")
+  _edgebuild_add_command("${target}" "${folder}/${arg_NAME}" "" ${outputs})
+endfunction()
+
+function(edgebuild_firmware executable)
+  if(NOT EDGEBUILD_LINKER_SCRIPT)
+    message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
+      "-DCMAKE_TOOLCHAIN_FILE=<edgebuild cmake-dir>/toolchain-arm-none-eabi.cmake -DEDGEBUILD_TARGET=<name>")
+  endif()
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild")
+  _edgebuild_describe_target("${EDGEBUILD_TARGET}" "${folder}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${EDGEBUILD_FILES})
+
+  target_sources(${executable} PRIVATE ${EDGEBUILD_STARTUP} ${EDGEBUILD_RUNNER_SOURCES})
+  foreach(source IN LISTS EDGEBUILD_STARTUP)
+    if(source MATCHES "\\.S$")
+      _edgebuild_compile_as_assembler("${source}")
+    endif()
+  endforeach()
+  target_include_directories(${executable} PRIVATE ${EDGEBUILD_INCLUDE})
+  list(TRANSFORM EDGEBUILD_LDFLAGS REPLACE "-Wl,-T,(${EDGEBUILD_REGIONS_SCRIPT})" "-Wl,-T,${folder}/\\1")
+  target_link_options(${executable} PRIVATE ${EDGEBUILD_LDFLAGS})
+  set_target_properties(${executable} PROPERTIES EDGEBUILD_LINK_FRAGMENTS ON)
+  set_property(TARGET ${executable} APPEND PROPERTY
+    LINK_DEPENDS "${EDGEBUILD_LINKER_SCRIPT}" "${folder}/${EDGEBUILD_REGIONS_SCRIPT}")
+  if(CMAKE_CROSSCOMPILING_EMULATOR)
+    add_custom_target(run_${executable}
+      COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} "$<TARGET_FILE:${executable}>"
+      DEPENDS ${executable} USES_TERMINAL VERBATIM)
+  endif()
+endfunction()
+
+if(NOT EDGEBUILD_NO_SHORT_NAMES)
+  macro(add_model)
+    edgebuild_add_model(${ARGV})
+  endmacro()
+  macro(add_models)
+    edgebuild_add_models(${ARGV})
+  endmacro()
+  macro(add_bf_driver)
+    edgebuild_add_bf_driver(${ARGV})
+  endmacro()
+  macro(add_clock_config)
+    edgebuild_add_clock_config(${ARGV})
+  endmacro()
+endif()
+
+# ---- behind the scenes; arg_* are those of the function that calls
+
+# Sets `options` to the options of a kind of request, `single` to those with one value and `lists` to the others.
+macro(_edgebuild_options kind)
+  get_property(options GLOBAL PROPERTY EDGEBUILD_${kind}_OPTIONS)
+  get_property(lists GLOBAL PROPERTY EDGEBUILD_LIST_OPTIONS)
+  list(TRANSFORM lists REPLACE "=.*" "")
+  set(single ${options})
+  list(REMOVE_ITEM single ${lists})
+endmacro()
+
+# `required`: the argument that must be there, or nothing.
+macro(_edgebuild_check_arguments where required)
+  if(arg_UNPARSED_ARGUMENTS)
+    list(GET arg_UNPARSED_ARGUMENTS 0 first)
+    message(FATAL_ERROR "${where}: unknown argument '${first}'; known are ${required} NAME TARGET ${options}")
+  elseif(arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "${where}: no value given for ${arg_KEYWORDS_MISSING_VALUES}")
+  elseif(NOT "${required}" STREQUAL "" AND NOT arg_${required})
+    message(FATAL_ERROR "${where}: ${required} is missing")
+  elseif(TARGET "${target}")
+    message(FATAL_ERROR "${where}: there is a target of this name already")
+  endif()
+endmacro()
+
+function(_edgebuild_add_library target)
+  set(exclude "")
+  if(arg_EXCLUDE_FROM_ALL)
+    set(exclude EXCLUDE_FROM_ALL)
+  endif()
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(NOT "C" IN_LIST languages)
+    message(FATAL_ERROR "${target}: generated sources are C; write project(... LANGUAGES C) or enable_language(C)")
+  endif()
+  add_library("${target}" STATIC ${exclude})
+  add_library("edgebuild::${target}" ALIAS "${target}")
+  set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE C FOLDER edgebuild UNITY_BUILD OFF)
+  if("c_std_11" IN_LIST CMAKE_C_COMPILE_FEATURES)
+    target_compile_features("${target}" PRIVATE c_std_11) # whatever older standard the project has
+  endif()
+endfunction()
+
+# A name is a prefix in C, and a folder of its own.
+function(_edgebuild_check_name target where name)
+  if(NOT name MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
+    message(FATAL_ERROR "${where}: the name must be a C identifier; give one with NAME")
+  endif()
+  get_property(known DIRECTORY PROPERTY EDGEBUILD_NAMES)
+  if(name IN_LIST known)
+    message(FATAL_ERROR "${where}: the name is taken in this directory; give another with NAME")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY EDGEBUILD_NAMES "${name}")
+  # Two libraries with functions of one name are right as long as no program links both.
+  set_property(GLOBAL APPEND PROPERTY "EDGEBUILD_LIBRARIES_OF_${name}" "${target}")
+  get_property(libraries GLOBAL PROPERTY "EDGEBUILD_LIBRARIES_OF_${name}")
+  list(LENGTH libraries count)
+  if(count EQUAL 2)
+    cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]]
+      CALL _edgebuild_check_programs \"${name}\" [[${CMAKE_SOURCE_DIR}]])")
+  endif()
+endfunction()
+
+# An error if a program below `folder` links two libraries with functions of this name: the linker would take the first
+# for both, and say nothing.
+function(_edgebuild_check_programs name folder)
+  get_property(libraries GLOBAL PROPERTY "EDGEBUILD_LIBRARIES_OF_${name}")
+  get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(program IN LISTS targets)
+    get_target_property(type "${program}" TYPE)
+    if(type MATCHES "^(EXECUTABLE|SHARED_LIBRARY|MODULE_LIBRARY)$")
+      _edgebuild_linked_by(linked "${program}")
+      set(found "")
+      foreach(library IN LISTS libraries)
+        if(library IN_LIST linked)
+          list(APPEND found "${library}")
+        endif()
+      endforeach()
+      list(LENGTH found count)
+      if(count GREATER 1)
+        list(JOIN found ", " found)
+        message(FATAL_ERROR "program '${program}' links more than one library with the functions of '${name}': ${found}; "
+          "give one of them another NAME")
+      endif()
+    endif()
+  endforeach()
+  get_property(folders DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
+  foreach(inner IN LISTS folders)
+    _edgebuild_check_programs("${name}" "${inner}")
+  endforeach()
+endfunction()
+
+# All targets that a program links, directly or through libraries.
+function(_edgebuild_linked_by result program)
+  set(linked "")
+  set(open "${program}")
+  while(open)
+    list(POP_FRONT open next)
+    set(libraries "")
+    foreach(property IN ITEMS LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+      get_target_property(found "${next}" ${property})
+      if(found)
+        list(APPEND libraries ${found})
+      endif()
+    endforeach()
+    foreach(library IN LISTS libraries)
+      while(library MATCHES "^\\$<[A-Z_]+:(.*)>$") # LINK_ONLY, BUILD_INTERFACE
+        set(library "${CMAKE_MATCH_1}")
+      endwhile()
+      if(TARGET "${library}")
+        get_target_property(aliased "${library}" ALIASED_TARGET)
+        if(aliased)
+          set(library "${aliased}")
+        endif()
+        if(NOT library IN_LIST linked)
+          list(APPEND linked "${library}")
+          list(APPEND open "${library}")
+        endif()
+      endif()
+    endforeach()
+  endwhile()
+  set(${result} "${linked}" PARENT_SCOPE)
+endfunction()
+
+# The rule that makes the files of one model, as sources of the library.
+function(_edgebuild_add_model_rule target name model)
+  set(where "edgebuild model '${name}' of ${target}")
+  _edgebuild_check_name("${target}" "${where}" "${name}")
+  cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+  get_source_file_property(generated "${model}" GENERATED)
+  if(NOT EXISTS "${model}" AND NOT generated)
+    message(FATAL_ERROR "${where}: no such file: ${model}")
+  endif()
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
+  set(base "${folder}/${name}")
+  _edgebuild_write_request("${base}.req.json" "${folder}" model "${name}" "${model}")
+  get_property(products GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES)
+  list(TRANSFORM products PREPEND "${base}")
+  _edgebuild_add_command("${target}" "${base}" "${model}" ${products})
+
+  _edgebuild_compile_as_assembler("${base}_weights.S")
+  set_source_files_properties("${base}_weights.S" PROPERTIES OBJECT_DEPENDS "${base}_weights.bin")
+
+  # A program with a linker script of its own says `INCLUDE <name>_memory.ld` there; one that has edgebuild_firmware, or
+  # sets the property itself, gets the fragment on its command line. In all cases a new fragment means a new link.
+  target_link_directories("${target}" INTERFACE "$<BUILD_INTERFACE:${folder}>")
+  target_link_options("${target}" INTERFACE
+    "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:EDGEBUILD_LINK_FRAGMENTS>>:-Wl,-T,${base}_memory.ld>>")
+  set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_memory.ld>")
+  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
+  if("${arg_BACKEND}" STREQUAL "cmsis-nn" AND arg_CMSIS_NN)
+    _edgebuild_link_cmsis_nn("${target}" "${arg_CMSIS_NN}")
+  endif()
+endfunction()
+
+# Links a model's library to CMSIS-NN: to the target cmsis-nn of its own CMakeLists.txt if the project has that, else to
+# one that is made here of the library's folder.
+function(_edgebuild_link_cmsis_nn target folder)
+  if(TARGET cmsis-nn)
+    target_link_libraries("${target}" PRIVATE cmsis-nn)
+    return()
+  endif()
+  if(NOT TARGET edgebuild_cmsis_nn)
+    cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    set(sources "")
+    foreach(group IN ITEMS ConvolutionFunctions NNSupportFunctions TransposeFunctions)
+      file(GLOB found CONFIGURE_DEPENDS "${folder}/Source/${group}/*.c")
+      list(APPEND sources ${found})
+    endforeach()
+    list(FILTER sources EXCLUDE REGEX "_f(16|32)\\.c$")
+    list(SORT sources)
+    if(sources)
+      add_library(edgebuild_cmsis_nn STATIC EXCLUDE_FROM_ALL ${sources})
+      target_include_directories(edgebuild_cmsis_nn PUBLIC "${folder}/Include")
+    else()
+      add_library(edgebuild_cmsis_nn INTERFACE)
+      target_include_directories(edgebuild_cmsis_nn INTERFACE "${folder}/Include")
+    endif()
+  endif()
+  target_link_libraries("${target}" PRIVATE edgebuild_cmsis_nn)
+endfunction()
+
+# The rule that makes the files of one driver. What it includes is known from the depfile.
+function(_edgebuild_add_driver_rule target name)
+  _edgebuild_check_name("${target}" "edgebuild driver '${name}' of ${target}" "${name}")
+  set(sources "")
+  set(folders "")
+  foreach(source IN LISTS arg_SOURCES)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    cmake_path(GET source PARENT_PATH parent)
+    list(APPEND sources "${source}")
+    list(APPEND folders "${parent}")
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
+  set(base "${folder}/${name}")
+  _edgebuild_write_request("${base}.req.json" "${folder}" driver "${name}" ${sources})
+  get_property(products GLOBAL PROPERTY EDGEBUILD_DRIVER_SUFFIXES)
+  list(TRANSFORM products PREPEND "${base}")
+  _edgebuild_add_command("${target}" "${base}" "${sources}" ${products})
+  set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}_regs.h" "${base}_hal.h")
+  target_include_directories("${target}" PRIVATE ${folders})
+endfunction()
+
+# The command that runs the request ${base}.req.json, which reads `sources` and what the depfile lists. Its products,
+# ARGN, become sources of the library `target`.
+function(_edgebuild_add_command target base sources)
+  cmake_path(GET base PARENT_PATH folder)
+  cmake_path(GET base FILENAME name)
+  set(codegen "")
+  if(POLICY CMP0171)
+    set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
+  endif()
+  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  add_custom_command(
+    OUTPUT "${base}.stamp"
+    BYPRODUCTS ${ARGN}
+    COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
+    DEPENDS ${sources} ${option_files} "${base}.req.json"
+    DEPFILE "${base}.d"
+    COMMENT "Generating ${name}"
+    ${codegen}
+    VERBATIM)
+  if(CMAKE_GENERATOR MATCHES "Makefiles")
+    # make compares the stamp alone. Without it a product that somebody removed would not come back.
+    get_property(here GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR)
+    add_custom_target("${target}_${name}_products"
+      COMMAND "${CMAKE_COMMAND}" "-DSTAMP=${base}.stamp" -P "${here}/EdgeBuildProducts.cmake" -- ${ARGN}
+      VERBATIM)
+    add_dependencies("${target}" "${target}_${name}_products")
+  endif()
+  target_sources("${target}" PRIVATE "${base}.stamp" ${ARGN})
+  target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
+endfunction()
+
+# With the C flags: those say what the processor is, where the ASM flags of a project often do not.
+function(_edgebuild_compile_as_assembler file)
+  set_source_files_properties("${file}" PROPERTIES LANGUAGE C COMPILE_OPTIONS "-x;assembler-with-cpp")
+endfunction()
+
+# The same bytes as edgebuild.build.scons writes: sorted members, two spaces, paths relative to the folder of the request.
+# ARGN: the source of a model, the sources of a driver, or nothing. Sets `option_files` in the caller to the files that
+# options name.
+function(_edgebuild_write_request file folder kind name)
+  if(DEFINED arg_TARGET)
+    set(chip "${arg_TARGET}")
+  elseif(EDGEBUILD_TARGET)
+    set(chip "${EDGEBUILD_TARGET}")
+  elseif(CMAKE_CROSSCOMPILING)
+    message(FATAL_ERROR "edgebuild ${kind} '${name}': this build is for ${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}, "
+      "and no target is named; add TARGET <name or yaml> to the call, or set EDGEBUILD_TARGET. "
+      "`edgebuild targets` lists the names.")
+  else()
+    set(chip host)
+  endif()
+  if(chip MATCHES "\\.ya?ml$")
+    cmake_path(ABSOLUTE_PATH chip BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    file(RELATIVE_PATH chip "${folder}" "${chip}")
+  endif()
+  set(sources "")
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH source "${folder}" "${source}")
+    _edgebuild_json_string(source "${source}")
+    list(APPEND sources "${source}")
+  endforeach()
+  if(kind STREQUAL "driver")
+    list(JOIN sources ",\n    " sources)
+    set(sources "[\n    ${sources}\n  ]")
+  elseif(kind STREQUAL "clock")
+    set(sources "[]")
+  endif()
+
+  string(TOUPPER "${kind}" upper)
+  get_property(options GLOBAL PROPERTY EDGEBUILD_${upper}_OPTIONS)
+  get_property(with_file GLOBAL PROPERTY EDGEBUILD_FILE_OPTIONS)
+  get_property(with_list GLOBAL PROPERTY EDGEBUILD_LIST_OPTIONS)
+  set(given "")
+  set(files "")
+  foreach(option IN LISTS options)
+    if(DEFINED arg_${option})
+      string(TOLOWER "${option}" key)
+      set(value "${arg_${option}}")
+      if("${option}=${value}" MATCHES "^(${with_file})(.*)$")
+        set(paths "${CMAKE_MATCH_2}")
+        string(REGEX REPLACE "^[A-Z_]*=" "" prefix "${CMAKE_MATCH_1}")
+        set(moved "")
+        foreach(path IN LISTS paths)
+          cmake_path(ABSOLUTE_PATH path BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+          if(NOT IS_DIRECTORY "${path}")
+            list(APPEND files "${path}")
+          endif()
+          file(RELATIVE_PATH path "${folder}" "${path}")
+          list(APPEND moved "${path}")
+        endforeach()
+        set(value "${prefix}${moved}")
+      endif()
+      foreach(list IN LISTS with_list)
+        if(list MATCHES "^${option}=(.*)$")
+          list(JOIN value "${CMAKE_MATCH_1}" value)
+        endif()
+      endforeach()
+      _edgebuild_json_string(value "${value}")
+      list(APPEND given "    \"${key}\": ${value}")
+    endif()
+  endforeach()
+  if(given)
+    list(JOIN given ",\n" given)
+    set(given "{\n${given}\n  }")
+  else()
+    set(given "{}")
+  endif()
+  _edgebuild_json_string(name "${name}")
+  _edgebuild_json_string(chip "${chip}")
+  set(option_files "${files}" PARENT_SCOPE)
+  # file(GENERATE) leaves a file alone whose bytes are right.
+  file(GENERATE OUTPUT "${file}" CONTENT "{
+  \"kind\": \"${kind}\",
+  \"name\": ${name},
+  \"options\": ${given},
+  \"output\": \".\",
+  \"schema\": 1,
+  \"source\": ${sources},
+  \"target\": ${chip}
+}
+")
+endfunction()
+
+function(_edgebuild_json_string result text)
+  string(REPLACE "\\" "\\\\" text "${text}")
+  string(REPLACE "\"" "\\\"" text "${text}")
+  set(${result} "\"${text}\"" PARENT_SCOPE)
+endfunction()

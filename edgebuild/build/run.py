@@ -1,0 +1,117 @@
+"""`edgebuild run NAME.req.json`: do what a request asks, and leave what build systems need to know.
+
+Beside the products these are `NAME.d`, the files that were read, in make's language, and `NAME.stamp`, which is written
+last: whoever finds it finds complete products of what it names.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from edgebuild.base.artifacts import Artifact, is_written, publish, write_atomic
+from edgebuild.base.cache import compiled
+from edgebuild.base.errors import from_os
+from edgebuild.base.installation import code_files
+from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
+from edgebuild.base.target import load_target
+from edgebuild.build import entry
+from edgebuild.build.summary import summary
+from edgebuild.model import choices
+from edgebuild.model.importers.external import external_files
+
+SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
+
+
+def run(path: Path) -> int:
+    """Compile what the request file asks for; 0 when done.
+
+    Raises EdgebuildError for wrong input; then the products of an earlier run stay as they are.
+    """
+    began = time.time_ns()
+    file = read_request(path)
+    request = file.request
+    if isinstance(request, DriverRequest):
+        return _run_driver(path, request, file.output, began)
+    inputs = [os.path.abspath(p) for p in (*files_read(request), *code_files())]
+    # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
+    lines = _fingerprints([os.path.abspath(path), *inputs], began)
+    artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else _model(request)
+    _finish(path, began, file.output, artifacts, inputs, lines)
+    print(text)
+    return 0
+
+
+def _fingerprints(paths: Iterable[str], began: int) -> list[str]:
+    try:
+        return [entry.fingerprint(p, began - SETTLED_NS) for p in paths]
+    except OSError as error:
+        raise from_os(error, "cannot read it") from error
+
+
+def files_read(request: ModelRequest | ClockRequest) -> list[str]:
+    """The files that the work will read, besides those of this package."""
+    target = load_target(request.target).files
+    return [*target] if isinstance(request, ClockRequest) else [*_model_files(request), *target]
+
+
+def _model_files(request: ModelRequest) -> list[str]:
+    external = map(str, external_files(request.source))
+    return [*map(str, request.files), *external, *choices.files(request)]
+
+
+def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) -> int:
+    """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
+    from edgebuild.driver.command import generate
+
+    sources = [os.path.abspath(p) for p in (path, *request.sources)]
+    lines = _fingerprints(sources, began)
+    artifacts, files, text = generate(request)
+    inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*files, *code_files()))]))
+    lines += _fingerprints([p for p in inputs if p not in sources], began)
+    _finish(path, began, output, artifacts, inputs, lines)
+    print(text)
+    return 0
+
+
+def _finish(
+    path: Path, began: int, output: Path, artifacts: tuple[Artifact, ...], inputs: list[str], lines: list[str]
+) -> None:
+    """Write the products, the depfile, and last the stamp; without a stamp nobody takes half of them for all."""
+    stamp = Path(entry.stamp_of(os.path.abspath(path)))
+    if not all(is_written(output / a.name, a.data) for a in artifacts):
+        stamp.unlink(missing_ok=True)
+    publish(artifacts, output)
+    lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
+
+    write_atomic(stamp.with_suffix(".d"), os.fsencode(depfile(str(stamp), inputs)))
+    write_atomic(stamp, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))
+    os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
+
+
+def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
+    def compile_late(request: ModelRequest) -> tuple[Artifact, ...]:
+        from edgebuild.model.compile import compile_model  # it imports what a cached result does without
+
+        return compile_model(request)
+
+    artifacts = compiled(choices.with_choices(request), _model_files(request), compile_late)
+    return artifacts, summary(artifacts)
+
+
+def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
+    from edgebuild.clock import emit as clock
+
+    plan = clock.requested_plan(request)
+    return clock.clock_files(plan), clock.summary(request, plan)
+
+
+def depfile(target: str, prerequisites: Iterable[str]) -> str:
+    """One rule in make's language, as gcc writes it."""
+    return " \\\n  ".join([_escape(target) + ":", *map(_escape, prerequisites)]) + "\n"
+
+
+def _escape(path: str) -> str:
+    return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

@@ -1,0 +1,304 @@
+"""The SCons tool `edgebuild`: neural networks as nodes that go into `env.Program`.
+
+    env = Environment(tools=["default", "edgebuild"])
+    env.EdgeBuildTarget("mps2-an386")                    # compiler, flags, start-up code, linker script
+    kws = env.Model("kws", "kws.tflite", RAM="16K")      # objects; kws.h is on the include path
+    env.Program("app.elf", ["main.c", kws])
+
+Drivers are `env.BfDriver`, clock configurations `env.ClockConfig`.
+
+An installed package is not on SCons' search path. Either of these finds it:
+
+    Environment(tools=["default", edgebuild.build.scons.generate])
+    env.Tool("edgebuild", toolpath=[str(edgebuild.doors.scons_toolpath())])
+
+The tool itself only declares: `edgebuild run` does the work in a process of its own, and the request that it is given
+has the same bytes as the one that the CMake functions write.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from SCons.Action import Action
+from SCons.Errors import UserError
+from SCons.Tool import CScanner
+
+from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.errors import EdgebuildError, did_you_mean
+from edgebuild.base.firmware import firmware_support, link_flags
+from edgebuild.base.installation import cmsis_nn_sources, code_files
+from edgebuild.base.options import Option, options_of
+from edgebuild.base.request import CLOCK_OUTPUTS, KINDS, SCHEMA, driver_outputs, model_outputs
+from edgebuild.base.target import Firmware, Target, hal_dir, load_target
+from edgebuild.build.entry import is_current
+
+Environment = Any  # SCons has no types
+Node = Any
+
+
+def exists(env: Environment) -> bool:
+    return True
+
+
+def generate(env: Environment) -> None:
+    env.SetDefault(
+        EDGEBUILD=[sys.executable, "-P", "-m", "edgebuild"],
+        EDGEBUILD_TARGET="",  # the host, unless the compiler is one for another machine
+        EDGEBUILDCOMSTR="Generating $TARGET",
+    )
+    env.AddMethod(model, "Model")
+    env.AddMethod(bf_driver, "BfDriver")
+    env.AddMethod(clock_config, "ClockConfig")
+    env.AddMethod(use_target, "EdgeBuildTarget")
+
+
+def model(env: Environment, name: str, source: Any, TARGET: str | None = None, **options: Any) -> list[Node]:
+    """Objects of the model in the file `source`, to be linked; its header `NAME.h` is found from now on in `env`.
+
+    The generated files lie in `edgebuild/NAME` of the build folder; a second model of this NAME there, for another
+    target, lies in `edgebuild/TARGET/NAME`. Options are those of `edgebuild model`, in upper case and with `_` for `-`.
+    """
+    where = f"Model('{name}')"
+    source = env.arg2nodes(source, env.fs.File)[0]
+    folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
+    file = dict(zip(model_outputs(name), products, strict=True))
+    # .S files get the C flags, which say what the processor is; .incbin is a dependency that no scanner sees.
+    assembled = env.Object(file[f"{name}_weights.S"], ASPPFLAGS=["$CCFLAGS", "$ASFLAGS"])
+    env.Depends(assembled, file[f"{name}_weights.bin"])
+    objects = [*env.Object(file[f"{name}.c"]), *assembled]
+    objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
+    for o in objects:
+        o.attributes.edgebuild_fragment = file[f"{name}_memory.ld"]
+    if options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN"):
+        objects += _cmsis_nn(env, env.Dir(options["CMSIS_NN"]))
+    return objects
+
+
+def _cmsis_nn(env: Environment, place: Node) -> list[Node]:
+    """CMSIS-NN in `place` as a library, from which programs take what they call; its header is found from now on."""
+    env.AppendUnique(CPPPATH=[place.srcnode().Dir("Include")])
+    sources = cmsis_nn_sources(Path(place.srcnode().abspath))
+    folder = env.Dir("edgebuild").Dir("cmsis_nn")
+    objects = [env.Object(folder.File(env.subst(f"{s.stem}$OBJSUFFIX")), env.File(str(s))) for s in sources]
+    return list(env.StaticLibrary(folder.File("cmsis_nn"), objects)) if objects else []
+
+
+def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = None, **options: Any) -> list[Node]:
+    """Objects of the driver in the dialect's `sources`; `NAME_regs.h` and the others are found from now on in `env`.
+
+    Options are those of `edgebuild driver`: LAYOUT, REGISTER_WIDTH, PROFILE. Files are relative to the SConscript.
+    """
+    where = f"BfDriver('{name}')"
+    sources = env.arg2nodes(sources, env.fs.File)
+    _, products = _products(env, where, "driver", name, sources, TARGET, options, driver_outputs(name), CScanner)
+    _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
+    overlay = Path(env.File(file).srcnode().abspath).with_suffix(".overlay.yaml") if colon else None
+    if overlay and overlay.exists():
+        env.Depends(products, env.File(str(overlay)))
+    beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
+    return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside]))
+
+
+def clock_config(env: Environment, name: str, TARGET: str | None = None, **options: Any) -> list[Node]:
+    """The object that switches the target's clocks; its header `clock_config.h` is found from now on in `env`.
+
+    HSE: the board's external clock, such as "8MHz"; SYSCLK: the clocks to switch between, a list or "72MHz,216MHz".
+    A chip has one clock, so a program has one of these, and an environment too.
+    """
+    where = f"ClockConfig('{name}')"
+    if (other := env.get("_EDGEBUILD_CLOCKS", name)) != name:
+        raise _wrong(f"{where}: error: this environment has ClockConfig('{other}'), and both make clock_config.h")
+    _, products = _products(env, where, "clock", name, [], TARGET, options, CLOCK_OUTPUTS)
+    env.Replace(_EDGEBUILD_CLOCKS=name)
+    return list(env.Object(products[0]))
+
+
+def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
+    """Compile, link and start up the programs of `env` for a target, and make models for it.
+
+    LIBC: with the toolchain's C library, which floating-point models need. $EDGEBUILD_RUNNER becomes the command that
+    runs $SOURCE in the target's emulator.
+    """
+    chip = _load(f"EdgeBuildTarget('{name}')", env.subst(name))
+    tools = chip.toolchain
+    libc = tools.libc if LIBC else ()
+    folder = env.Dir("edgebuild").Dir(chip.name)
+    env.Replace(EDGEBUILD_TARGET=name, CC=tools.compiler, LINK="$CC", AS="$CC", _EDGEBUILD_FRAGMENTS=_fragment_flags)
+    env.Replace(**{variable: tools.prefix + variable.lower() for variable in ("AR", "RANLIB", "OBJCOPY", "SIZE")})
+    env.Append(
+        CCFLAGS=[*tools.cflags, *libc],
+        ASPPFLAGS=[*tools.cflags, *libc],
+        CPPPATH=[str(hal_dir() / "include")],
+        LINKFLAGS=[*libc, *link_flags(chip, folder=f"{folder.path}/"), "$_EDGEBUILD_FRAGMENTS"],
+        LIBS=[lib.removeprefix("-l") for lib in (*(tools.libm if LIBC else ()), *tools.libs)],
+    )
+    if chip.runner:
+        env["EDGEBUILD_RUNNER"] = [word.replace("{elf}", "$SOURCE") for word in chip.runner.command]
+    if chip.firmware:
+        _add_firmware(env, chip, chip.firmware, folder)
+
+
+def _add_firmware(env: Environment, chip: Target, firmware: Firmware, folder: Node) -> None:
+    """Give every program of `env` start-up code, and let it depend on its linker scripts."""
+    support = firmware_support(chip)
+    scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(_write, None)) for a in support]
+    scripts += [env.File(str(hal_dir() / firmware.linker))]
+    files = [hal_dir() / f for f in (*firmware.startup, *(chip.runner.sources if chip.runner else ()))]
+    objects = [env.Object(folder.File(env.subst(f"{f.stem}$OBJSUFFIX")), str(f)) for f in files]
+
+    def emitter(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:
+        env.Depends(target, [*scripts, *_fragments(source)])
+        return target, [*source, *env.Flatten(objects)]
+
+    env.Append(PROGEMITTER=[emitter])
+
+
+def _products(
+    env: Environment,
+    where: str,
+    kind: str,
+    name: str,
+    source: Any,
+    given_target: str | None,
+    options: dict[str, Any],
+    outputs: tuple[str, ...],
+    scanner: Any = None,
+) -> tuple[Node, list[Node]]:
+    """The folder and the files that a request becomes. `source`: a node, or a list of them."""
+    _check_options(where, options, kind)
+    target = _target_name(env, where, given_target)
+    folder = env.Dir("edgebuild").Dir(name)
+    if folder.attributes.__dict__.setdefault("edgebuild_target", target) != target:
+        folder = env.Dir("edgebuild").Dir(Path(target).stem).Dir(name)
+    text, files = _request(env, kind, name, source, folder, target, options)
+    if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
+        raise _wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
+    request = env.Command(folder.File(f"{name}.req.json"), env.Value(text), Action(_write, None))
+    products = env.Command(
+        [folder.File(f) for f in outputs],
+        [request, source],
+        Action([["$EDGEBUILD", "run", "${SOURCES[0]}"]], "$EDGEBUILDCOMSTR"),
+        # Our Python is no input; what counts is the code, below.
+        IMPLICIT_COMMAND_DEPENDENCIES=0,
+        source_scanner=scanner,
+    )
+    # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
+    # the first run, and SCons would take that news for a reason to run again.
+    env.Depends(products, [*files, *(env.File(os.path.abspath(f)) for f in _target(target).files)])
+    env.Depends(products, env.Value(_code_version(), name="edgebuild version"))
+    # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
+    if os.path.exists(products[0].abspath) and not is_current(request[0].abspath):
+        env.AlwaysBuild(products)
+    env.Precious(products)  # stay where they are until the run replaces them, each in one move
+    env.NoCache(products)
+    # As side effects, since SCons removes from a variant folder what is neither made nor a copy.
+    env.Clean(products, env.SideEffect([folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")], products))
+    env.Alias("codegen", products)
+    env.AppendUnique(CPPPATH=[folder])
+    return folder, list(products)
+
+
+def _check_options(where: str, options: dict[str, Any], kind: str) -> None:
+    known = options_of(KINDS[kind])
+    unknown = [o for o in options if o.lower() not in known or not o.isupper()]
+    if unknown:
+        near = did_you_mean(unknown[0], [o.upper() for o in known])
+        raise _wrong(f"{where}: error: unknown option {unknown[0]}{near}")
+
+
+def _target_name(env: Environment, where: str, given: str | None) -> str:
+    """The target that a call names, or that of `env`; one that is known."""
+    name = str(env.subst(given or "$EDGEBUILD_TARGET"))
+    compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
+    if not name and re.search(r"-(none|elf|eabi\w*)-", compiler):
+        hint = "TARGET='mps2-an386', or env.EdgeBuildTarget('mps2-an386')"
+        raise _wrong(f"{where}: error: {compiler} is a cross compiler, and no target is named\n  such as {hint}")
+    name = name or "host"
+    _load(where, name)
+    return name
+
+
+def _fragments(objects: list[Node]) -> list[Node]:
+    """The linker scripts `N_memory.ld` of the models among the objects of a program."""
+    found = [getattr(o.attributes, "edgebuild_fragment", None) for o in objects]
+    return list(dict.fromkeys(f for f in found if f is not None))
+
+
+def _fragment_flags(target: list[Node], source: list[Node], env: Environment, for_signature: bool) -> list[str]:
+    return [f"-Wl,-T,{f.path}" for f in _fragments(source)]
+
+
+def _load(where: str, name: str) -> Target:
+    try:
+        return _target(name)
+    except EdgebuildError as error:
+        raise _wrong(f"{where}: {error}") from None
+
+
+_target = functools.cache(load_target)
+
+
+def _wrong(text: str) -> UserError:
+    """With the line of the SConscript; SCons would point at the innermost line, which is in this file."""
+    for frame in reversed(traceback.extract_stack()):
+        if frame.filename != __file__ and f"{os.sep}SCons{os.sep}" not in frame.filename:
+            return UserError(f"{frame.filename}:{frame.lineno}: {text}")
+    return UserError(text)
+
+
+def _request(
+    env: Environment, kind: str, name: str, source: Any, folder: Node, target: str, options: dict[str, Any]
+) -> tuple[str, list[Node]]:
+    """The text of the request file (edgebuild.base.request says what is in it) and the files that its options name."""
+    files: list[Node] = []
+
+    def relative(node: Node) -> str:
+        node = node if node.has_builder() else node.srcnode()  # not the copy in a variant folder
+        return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
+
+    def named(file: Any) -> str:
+        node = env.arg2nodes(file, env.fs.Entry)[0]
+        files.extend([] if os.path.isdir(node.srcnode().abspath) else [node])
+        return relative(node)
+
+    def text(o: Option, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return (o.kind.separator or " ").join(str(text(o, v)) for v in value)
+        if o.kind.is_file and not isinstance(value, str | Path):
+            return named(value)  # a node
+        return o.moved(str(env.subst(str(value))), named)
+
+    known = options_of(KINDS[kind])
+    request = {
+        "kind": kind,
+        "name": name,
+        "options": {o.lower(): text(known[o.lower()], v) for o, v in options.items() if v is not None},
+        "output": ".",
+        "schema": SCHEMA,
+        "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),
+        "target": relative(env.File(target)) if target.endswith((".yaml", ".yml")) else target,
+    }
+    return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n", files
+
+
+def _write(target: list[Node], source: list[Node], env: Environment) -> None:
+    """The action that writes the text of a Value."""
+    write_atomic(Path(target[0].abspath), source[0].read().encode())
+
+
+@functools.cache
+def _code_version() -> str:
+    """One value in place of a hundred dependencies on the modules and templates of this package."""
+    digest = hashlib.sha256()
+    for file in code_files():
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()

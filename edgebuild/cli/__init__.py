@@ -1,0 +1,81 @@
+"""The command: a module of this folder for each subcommand, with `arguments(parser)` and `run(args)`.
+
+Only the module that is asked for is imported, and it imports late what it needs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import sys
+from typing import Any
+
+from edgebuild import __version__
+from edgebuild.base.errors import EdgebuildError, MissingTool, fail, from_os
+
+COMMANDS = {
+    "model": "compile a model to C for a target",
+    "driver": "generate a driver and its register layout from sources in the bfGroup dialect",
+    "verify": "build a test firmware, run it, compare with the model's reference interpreter",
+    "distribute": "plan one network on several devices",
+    "layout": "solve a memory layout problem from a file with columns id,lower,upper,size",
+    "clock": "list a chip's clock configurations and write the C that switches between them",
+    "calibrate": "build a firmware that measures a model's steps, or fit the cost model to that",
+    "inspect": "print a model as edgebuild sees it, and what was tiled and why",
+    "map": "tile layers for a target's memory levels and print what that costs (modelled)",
+    "ops": "list the supported operators and their limits",
+    "targets": "list the targets, or show one",
+    "tune": "measure variants of the heaviest kernels in the simulator, for later compilations",
+    "run": "do what a request file of a build system asks",
+    "cache": "the cache of compiled models: where it is and how large, or clear it",
+    "cmake-dir": "print the folder of the CMake package",
+    "cmake-module": "write a FindEdgeBuild.cmake to keep in a project",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 the input is wrong, 2 wrong usage, 3 a required tool is missing."""
+    argv = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding cannot show
+    asked = next((word for word in argv if not word.startswith("-")), "")
+    args = _parser(asked).parse_args(argv)
+    try:
+        return int(_module(args.command).run(args))
+    except EdgebuildError as error:
+        print(error, file=sys.stderr)
+        return 3 if isinstance(error, MissingTool) else 1
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        print(from_os(error), file=sys.stderr)
+        return 1
+    except UnicodeEncodeError as error:
+        print(fail(f"'{error.object}' is no name that this machine can write"), file=sys.stderr)
+        return 1
+    except MemoryError:
+        print(fail("this machine has not enough memory for it"), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(f"edgebuild.cli.{command.replace('-', '_')}")
+
+
+def _parser(asked: str) -> argparse.ArgumentParser:
+    """`asked`: the command whose arguments are to be read, the first word that is no option.
+
+    If it is none of ours, all commands are there by name, for the help and for what is wrong.
+    """
+    parser = argparse.ArgumentParser("edgebuild", description="Neural networks as build inputs of firmware.")
+    parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        sub = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+        if name == asked:
+            _module(name).arguments(sub)
+    return parser

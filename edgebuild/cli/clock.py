@@ -1,0 +1,50 @@
+"""`edgebuild clock`: list clock configurations and write the C that switches between them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edgebuild.cli.common import write_depfile
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    from edgebuild.base.options import add_options
+    from edgebuild.base.request import ClockRequest
+
+    parser.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
+    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    add_options(parser, ClockRequest)
+    parser.add_argument("--calibration", metavar="F", help="currents in the table as `edgebuild calibrate` fitted them")
+    parser.add_argument("--explain", metavar="M,N,P", help="only say why a PLL setting is legal or not")
+    parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+
+
+def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from edgebuild.base.artifacts import publish
+    from edgebuild.base.options import given
+    from edgebuild.base.request import ClockRequest, clock_request
+    from edgebuild.base.target import load_target
+    from edgebuild.clock.configs import check_hse, explain, parse_setting
+    from edgebuild.clock.emit import clock_files, requested_plan, target_tree
+    from edgebuild.clock.table import table
+    from edgebuild.model.energy.fit import calibrated, read_calibration
+
+    request = clock_request("clocks", args.target, given(args, ClockRequest))
+    if args.explain is not None:
+        tree = target_tree(load_target(args.target))
+        setting, hse = parse_setting(args.explain), request.hse or tree.hse.default_hz
+        check_hse(tree, hse)
+        print(explain(tree, hse, *setting))
+        return 0
+    plan = requested_plan(request)
+    known = read_calibration(Path(args.calibration), plan.tree) if args.calibration else None
+    shown = replace(plan, tree=calibrated(plan.tree, known)) if known else plan
+    print(table(shown, known.placement if known else None), end="")
+    artifacts = clock_files(plan)
+    publish(artifacts, args.output)
+    if args.depfile:
+        write_depfile(args.depfile, args.output / artifacts[0].name, load_target(args.target).files)
+    return 0

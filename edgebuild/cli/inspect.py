@@ -1,0 +1,37 @@
+"""`edgebuild inspect`: print a model and its plan."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edgebuild.cli.common import add_model_arguments, model_request_of
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser, target_required=False)
+    parser.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
+    parser.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
+    parser.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
+    parser.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
+    parser.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
+    parser.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.options import parse_size
+    from edgebuild.model.compile import inspect, inspect_plan
+
+    args.target = args.target or "host"
+    if args.after != "plan":
+        print(inspect(args.model, args.after), end="")
+        return 0
+    scale = parse_size("scale", args.scale) if args.scale is not None else None
+    args.objective = "energy" if args.energy else args.objective
+    text, picture, trade = inspect_plan(model_request_of(args, "model"), args.tiling, scale, args.energy)
+    print(text, end="")
+    for file, drawn in ((args.picture, picture), (args.pareto, trade)):
+        if file:
+            write_atomic(file, drawn.encode())
+    return 0

@@ -1,0 +1,21 @@
+"""`edgebuild layout`: solve a memory layout problem."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--capacity", help="decide whether it fits, instead of looking for the least height")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
+    parser.add_argument("--time-limit", type=float, metavar="S")
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.options import parse_size
+    from edgebuild.model.plan.memory.csvfile import solve_file
+
+    capacity = parse_size("capacity", args.capacity) if args.capacity is not None else None
+    return solve_file(args.file, capacity, args.output, args.time_limit)

@@ -1,0 +1,28 @@
+"""`edgebuild map`: tile layers for memory levels."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="FILE|MODEL", help="YAML `layers:`, or a .tflite or .onnx file")
+    parser.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
+    parser.add_argument("--search", default="exact", metavar="METHOD", help="exact, dory or loma:N; default: exact")
+    parser.add_argument("--limit", metavar="NAME=BYTES,...", help="leave that much of a memory, as activations=24K")
+    parser.add_argument("--json", metavar="F", help="write the result as JSON; - is the standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.target import load_target
+    from edgebuild.model.mapping import as_json, as_text, map_layers
+
+    target = load_target(args.target)
+    found = map_layers(args.source, target, args.search, args.limit)
+    text = as_json(found, target, args.search)
+    if args.json and args.json != "-":
+        write_atomic(Path(args.json), text.encode())
+    print(text if args.json == "-" else as_text(found), end="")
+    return 0

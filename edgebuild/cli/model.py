@@ -1,0 +1,36 @@
+"""`edgebuild model`: compile a model to C."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from edgebuild.cli.common import add_model_arguments, model_request_of, write_depfile
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser, target_required=True)
+    parser.add_argument("--name", help="prefix of functions and files; default: from the file's name")
+    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    parser.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.artifacts import publish
+    from edgebuild.base.progress import watch
+    from edgebuild.build.run import files_read
+    from edgebuild.build.summary import summary
+    from edgebuild.model.compile import compile_model
+    from edgebuild.model.emit.names import identifier
+
+    if not args.quiet:
+        watch()
+    request = model_request_of(args, args.name or identifier(args.model.stem))
+    artifacts = compile_model(request)
+    publish(artifacts, args.output)
+    if args.depfile:
+        write_depfile(args.depfile, args.output / artifacts[0].name, files_read(request))
+    if not args.quiet:
+        print(summary(artifacts))
+    return 0

@@ -1,0 +1,27 @@
+"""`edgebuild tune`: measure variants of kernels."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edgebuild.cli.common import add_model_arguments, model_request_of
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser, target_required=False, nargs="?")
+    parser.add_argument("--clear", action="store_true", help="forget all that was measured")
+
+
+def run(args: argparse.Namespace) -> int:
+    from edgebuild.model import choices
+    from edgebuild.model.tune import tune
+
+    if args.clear:
+        print(f"forgot the choices for {choices.clear()} kinds of processors")
+        return 0
+    if args.model is None or args.target is None:
+        print("usage: edgebuild tune MODEL --target TARGET, or edgebuild tune --clear", file=sys.stderr)
+        return 2
+    tune(model_request_of(args, "model"))
+    return 0

@@ -1,0 +1,1 @@
+"""Clock trees, legal configurations, their currents, and the C that switches between them."""

@@ -1,0 +1,245 @@
+"""Legal clock configurations of a clock tree: which settings there are, and why a wanted one is not among them.
+
+Of all PLL settings that give the same SYSCLK the one with the lowest VCO is taken, since current and lock time rise
+with it, and of these the one whose reference comes nearest to the preferred one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from edgebuild.base.errors import fail
+from edgebuild.clock.tree import ClockTree, Scale, VcoRange
+
+NEAR = 0.98  # a SYSCLK that no setting gives exactly is served by the next one below it, down to this share
+DIVIDERS = (1, 2, 4, 8, 16)
+USB_HZ = 48_000_000
+
+
+@dataclass(frozen=True)
+class PllSetting:
+    """The dividers and what they give, Hz."""
+
+    m: int
+    n: int
+    p: int
+    q: int
+    vco_hz: int
+    sysclk_hz: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """One way to clock the core. `pll` None: SYSCLK is the HSE itself, with the PLL off."""
+
+    sysclk_hz: int
+    pll: PllSetting | None
+    scale: Scale
+    overdrive: bool
+    wait_states: int | None  # enough for SYSCLK and for the HSE, so that the quick mux needs no change; None: unknown
+
+    @property
+    def name(self) -> str:
+        """`216MHZ`, or in kHz where that is no whole number; the C name is `EB_CLOCK_` and this."""
+        mhz, rest = divmod(self.sysclk_hz, 1_000_000)
+        return f"{self.sysclk_hz // 1000}KHZ" if rest else f"{mhz}MHZ"
+
+
+@dataclass(frozen=True)
+class ClockPlan:
+    """All that a firmware may switch between. `configs[0]` is the HSE itself, the others rise in SYSCLK.
+
+    The bus dividers are the same for all of them: the largest that any needs. So no bus is over its limit at any
+    moment of a switch, and a peripheral's clock is a fixed fraction of SYSCLK.
+    """
+
+    tree: ClockTree
+    hse_hz: int
+    hse_bypass: bool
+    configs: tuple[Config, ...]
+    apb1: int | None  # None: limits unknown
+    apb2: int | None
+
+    def config(self, name: str) -> Config:
+        return next(c for c in self.configs if c.name == name)
+
+
+def mhz(hz: float) -> str:
+    return f"{hz / 1e6:.6g} MHz"
+
+
+def parse_setting(text: str) -> tuple[int, int, int]:
+    """M, N and P from `25,216,2`."""
+    match = re.fullmatch(r"\s*(\d{1,6})\s*,\s*(\d{1,6})\s*,\s*(\d{1,6})\s*", text)
+    if not match:
+        raise fail(f"option 'explain': '{text}' is not M,N,P", hints=["three whole numbers, such as 25,216,2"])
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def check_hse(tree: ClockTree, hz: int) -> bool:
+    """Whether this HSE must be a ready clock (bypass). Raises EdgebuildError if it cannot be either."""
+    low, high = tree.hse.crystal_hz
+    bypass = tree.hse.bypass_hz
+    if low <= hz <= high:
+        return tree.hse.default_bypass
+    if bypass and bypass[0] <= hz <= bypass[1]:
+        return True
+    fed = f"a clock fed in from {mhz(bypass[0])} to {mhz(bypass[1])}" if bypass else "a clock fed in: limits unknown"
+    raise fail(
+        f"{tree.device}: an HSE of {mhz(hz)} is not possible",
+        hints=[f"a crystal from {mhz(low)} to {mhz(high)}", fed],
+    )
+
+
+def violation(tree: ClockTree, hse_hz: int, m: int, n: int, p: int) -> str | None:
+    """Why this PLL setting is illegal, in one line; None if it is legal."""
+    pll = tree.pll
+    if not pll.m[0] <= m <= pll.m[1]:
+        return f"M is {m}, outside of {pll.m[0]} to {pll.m[1]}"
+    if not pll.n[0] <= n <= pll.n[1]:
+        return f"N is {n}, outside of {pll.n[0]} to {pll.n[1]}"
+    if p not in pll.p:
+        return f"P is {p}, not one of {', '.join(map(str, pll.p))}"
+    reference, vco, out = hse_hz / m, hse_hz * n / m, hse_hz * n / (m * p)
+    ranges = [r for r in pll.vco if r.in_hz[0] <= reference <= r.in_hz[1]]
+    if not ranges:
+        spans = " or ".join(f"{mhz(r.in_hz[0])} to {mhz(r.in_hz[1])}" for r in pll.vco)
+        return f"the reference would be {mhz(reference)}, outside of {spans}"
+    if not any(r.out_hz[0] <= vco <= r.out_hz[1] for r in ranges):
+        low, high = min(r.out_hz[0] for r in ranges), max(r.out_hz[1] for r in ranges)
+        side = f"below {low / 1e6:g}" if vco < low else f"above {high / 1e6:g}"
+        return f"VCO would be {mhz(vco)}, {side}"
+    if out < pll.out_hz[0]:
+        return f"the PLL's output would be {mhz(out)}, below {pll.out_hz[0] / 1e6:g}"
+    return _sysclk_violation(tree, out)
+
+
+def _sysclk_violation(tree: ClockTree, hz: float) -> str | None:
+    limit = max(max(s.max_hz, s.max_hz_overdrive or 0) for s in tree.regulator.scales)
+    if hz > limit:
+        return f"SYSCLK would be {mhz(hz)}, above {limit / 1e6:g}"
+    if tree.flash:
+        scale, _ = _supply(tree, hz)
+        fastest = tree.flash.max_hz[scale.flash][-1]
+        if hz > fastest:
+            return f"SYSCLK would be {mhz(hz)}, above {fastest / 1e6:g}, the flash's limit at {scale.flash}"
+    return None
+
+
+def explain(tree: ClockTree, hse_hz: int, m: int, n: int, p: int) -> str:
+    """One line: what the setting gives, or why it is illegal."""
+    head = f"M={m} N={n} P={p} at HSE {mhz(hse_hz)}: "
+    reason = violation(tree, hse_hz, m, n, p)
+    if reason:
+        return head + "illegal: " + reason
+    c = _config(tree, hse_hz, _setting(tree, hse_hz, m, n, p))
+    parts = [
+        f"SYSCLK {mhz(hse_hz * n / (m * p))}",
+        f"VCO {mhz(hse_hz * n / m)}",
+        f"reference {mhz(hse_hz / m)}",
+        f"scale {c.scale.name}" + (" with over-drive" if c.overdrive else ""),
+        "wait states unknown" if c.wait_states is None else f"{c.wait_states} wait states",
+    ]
+    return head + "legal: " + ", ".join(parts)
+
+
+def settings(tree: ClockTree, hse_hz: int) -> Iterator[PllSetting]:
+    """All legal PLL settings."""
+    for m in range(tree.pll.m[0], tree.pll.m[1] + 1):
+        if not any(r.in_hz[0] <= hse_hz / m <= r.in_hz[1] for r in tree.pll.vco):
+            continue
+        for n in range(tree.pll.n[0], tree.pll.n[1] + 1):
+            for p in tree.pll.p:
+                if violation(tree, hse_hz, m, n, p) is None:
+                    yield _setting(tree, hse_hz, m, n, p)
+
+
+def preferred(tree: ClockTree, hse_hz: int, candidates: Iterable[PllSetting]) -> dict[int, PllSetting]:
+    """For every SYSCLK the setting with the least power and lock time, in rising order."""
+
+    def rank(s: PllSetting) -> tuple[float, float, int]:
+        return s.vco_hz, abs(hse_hz / s.m - tree.pll.reference_hz), s.m
+
+    best: dict[int, PllSetting] = {}
+    for s in candidates:
+        if s.sysclk_hz not in best or rank(s) < rank(best[s.sysclk_hz]):
+            best[s.sysclk_hz] = s
+    return dict(sorted(best.items()))
+
+
+def clock_plan(tree: ClockTree, hse_hz: int | None = None, offer_hz: tuple[int, ...] = ()) -> ClockPlan:
+    """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
+
+    Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK that cannot be made.
+    """
+    hse = tree.hse.default_hz if hse_hz is None else hse_hz
+    bypass = check_hse(tree, hse)
+    best = preferred(tree, hse, settings(tree, hse))
+    chosen: dict[int, Config] = {hse: _config(tree, hse, None)}
+    for wanted in offer_hz or tree.offer_hz:
+        near = max((f for f in best if NEAR * wanted <= f <= wanted), default=0)
+        if offer_hz and not near and wanted != hse:
+            raise _unreachable(tree, hse, wanted, list(best))
+        if near and near not in chosen:
+            chosen[near] = _config(tree, hse, best[near])
+    configs = (chosen.pop(hse), *sorted(chosen.values(), key=lambda c: c.sysclk_hz))
+    apb1, apb2 = _bus_dividers(tree, configs)
+    return ClockPlan(tree, hse, bypass, configs, apb1, apb2)
+
+
+def _unreachable(tree: ClockTree, hse: int, wanted: int, possible: list[int]) -> Exception:
+    reason = _sysclk_violation(tree, wanted)
+    near = sorted(possible, key=lambda f: abs(f - wanted))[:2]
+    text = f"{tree.device}: no PLL setting gives {mhz(wanted)} from an HSE of {mhz(hse)}"
+    return fail(text + (f": {reason}" if reason else ""), hints=["nearest: " + ", ".join(map(mhz, sorted(near)))])
+
+
+def _setting(tree: ClockTree, hse: int, m: int, n: int, p: int) -> PllSetting:
+    low, high = tree.pll.q or (0, 0)
+    q = min(max(-(-hse * n // (m * USB_HZ)), low), high)
+    return PllSetting(m, n, p, q, hse * n // m, hse * n // (m * p))
+
+
+def _supply(tree: ClockTree, hz: float) -> tuple[Scale, bool]:
+    """The lowest voltage that feeds this clock, without over-drive if that is possible."""
+    scales = tree.regulator.scales
+    plain = next((s for s in scales if hz <= s.max_hz), None)
+    if plain:
+        return plain, False
+    return next(s for s in scales if s.max_hz_overdrive and hz <= s.max_hz_overdrive), True
+
+
+def _config(tree: ClockTree, hse: int, pll: PllSetting | None) -> Config:
+    sysclk = pll.sysclk_hz if pll else hse
+    scale, overdrive = _supply(tree, sysclk)
+    return Config(sysclk, pll, scale, overdrive, wait_states(tree, scale, max(sysclk, hse)))
+
+
+def wait_states(tree: ClockTree, scale: Scale, hclk_hz: float) -> int | None:
+    """The fewest wait states for this HCLK; None where the tree does not know."""
+    if tree.flash is None:
+        return None
+    table = tree.flash.max_hz[scale.flash]
+    return next((n for n, limit in enumerate(table) if hclk_hz <= limit), len(table) - 1)
+
+
+def vco_range(tree: ClockTree, hse_hz: int, s: PllSetting) -> VcoRange:
+    """The range of the oscillator that a legal setting uses."""
+    return next(
+        r for r in tree.pll.vco if r.in_hz[0] <= hse_hz / s.m <= r.in_hz[1] and r.out_hz[0] <= s.vco_hz <= r.out_hz[1]
+    )
+
+
+def _bus_dividers(tree: ClockTree, configs: tuple[Config, ...]) -> tuple[int | None, int | None]:
+    buses = tree.buses
+    if buses is None:
+        return None, None
+
+    def smallest(plain: int, overdrive: int) -> int:
+        limits = [(c.sysclk_hz, (overdrive or plain) if c.overdrive else plain) for c in configs]
+        limits.append((tree.hsi_hz or 0, plain))
+        return next(d for d in DIVIDERS if all(hz <= limit * d for hz, limit in limits))
+
+    return smallest(buses.apb1_hz, buses.overdrive_apb1_hz), smallest(buses.apb2_hz, buses.overdrive_apb2_hz)

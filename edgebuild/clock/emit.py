@@ -1,0 +1,132 @@
+"""`clock_config.h` and `clock_config.c`: the configurations of a clock plan, and how to get from one to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.artifacts import Artifact
+from ..base.errors import fail
+from ..base.request import CLOCK_OUTPUTS, ClockRequest
+from ..base.target import Target, load_target
+from ..base.templates import render
+from .configs import DIVIDERS, ClockPlan, Config, clock_plan, mhz
+from .tree import ClockTree, Registers, load_clock_tree
+
+
+def target_tree(target: Target) -> ClockTree:
+    """The clock tree of a target. Raises EdgebuildError if it has none."""
+    if not target.clocks:
+        raise fail(f"target {target.name} has no clock tree", hints=["its YAML names one with `clocks: NAME`"])
+    return load_clock_tree(target.clocks)
+
+
+def requested_plan(request: ClockRequest) -> ClockPlan:
+    """The configurations that a request asks for. Raises EdgebuildError for what the chip cannot do."""
+    return clock_plan(target_tree(load_target(request.target)), request.hse, request.sysclk)
+
+
+def clock_files(plan: ClockPlan) -> tuple[Artifact, Artifact]:
+    """The source and the header. Raises EdgebuildError where the tree lacks what they need."""
+    registers = _require(plan)
+    view = _view(plan, registers)
+    source, header = (Artifact(name, render(f"{name}.j2", **view).encode()) for name in CLOCK_OUTPUTS)
+    return source, header
+
+
+def summary(request: ClockRequest, plan: ClockPlan) -> str:
+    """Summary of clock configurations for a build's output."""
+    low, high = plan.configs[0], max(plan.configs, key=lambda c: c.sysclk_hz)
+    feed = "fed in" if plan.hse_bypass else "crystal"
+    return (
+        f"[edgebuild] clocks {request.name} -> {plan.tree.device}: {len(plan.configs)} configurations, "
+        f"{mhz(low.sysclk_hz)} (HSE, {feed}) to {mhz(high.sysclk_hz)}"
+    )
+
+
+def _require(plan: ClockPlan) -> Registers:
+    tree = plan.tree
+    if tree.registers is None:
+        raise tree.unknown("registers are", "there is no code to switch clocks with")
+    if tree.flash is None:
+        raise tree.unknown("wait states are", "there is no safe order of switching")
+    if plan.apb1 is None or plan.apb2 is None:
+        raise tree.unknown("the limits of the buses are", "their dividers cannot be chosen")
+    return tree.registers
+
+
+def _view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
+    tree = plan.tree
+    width = max(len(c.name) for c in plan.configs)
+    locks = [most for r in tree.pll.vco for _, most in (r.lock_us or {}).values()]
+    divider = {"HPRE": 1, "PPRE1": plan.apb1, "PPRE2": plan.apb2}
+    return {
+        "device": tree.description,
+        "hse": mhz(plan.hse_hz),
+        "hse_hz": plan.hse_hz,
+        "hsi_hz": tree.hsi_hz,
+        "bypass": int(plan.hse_bypass),
+        "apb1": plan.apb1,
+        "apb2": plan.apb2,
+        "dividers": hex(sum(_put(registers, "RCC_CFGR", f, _divider_code(f, d or 1)) for f, d in divider.items())),
+        "overdrive": tree.overdrive is not None,
+        "lock": f"{max(locks):g}" if locks else "an unknown number of",
+        "fastest": max(plan.configs, key=lambda c: c.sysclk_hz).name,
+        "hse_wait_states": plan.configs[0].wait_states,
+        "accelerator": " | ".join(f"FLASH_ACR_{name}" for name in registers.accelerator),
+        "registers": [_register(registers, name) for name in registers.map],
+        "configs": [
+            {
+                "name": c.name,
+                "pad": " " * (width - len(c.name)),
+                "text": _text(c),
+                "fields": _fields(plan, registers, c),
+            }
+            for c in plan.configs
+        ],
+    }
+
+
+def _register(registers: Registers, name: str) -> dict[str, Any]:
+    register = registers.map[name]
+    fields = [
+        {"name": f"{name}_{field}", "mask": hex(((1 << width) - 1) << low)}
+        for field, (low, width) in register.fields.items()
+    ]
+    return {"name": name, "address": hex(register.address), "fields": fields}
+
+
+def _text(c: Config) -> str:
+    if c.pll is None:
+        return f"HSE, PLL off; scale {c.scale.name}, {c.wait_states} wait states"
+    over = " with over-drive" if c.overdrive else ""
+    s = c.pll
+    return f"M={s.m} N={s.n} P={s.p} Q={s.q}; scale {c.scale.name}{over}, {c.wait_states} wait states"
+
+
+def _fields(plan: ClockPlan, registers: Registers, c: Config) -> str:
+    words = [f"{c.sysclk_hz}u", "true" if c.pll else "false", f"{hex(_pllcfgr(registers, c))}u"]
+    words.append(f"{hex(_put(registers, 'PWR_CR', 'VOS', c.scale.vos or 0))}u")
+    if plan.tree.overdrive:
+        words.append("true" if c.overdrive else "false")
+    return ", ".join([*words, f"{c.wait_states}u"])
+
+
+def _pllcfgr(registers: Registers, c: Config) -> int:
+    """The PLL is always fed by the HSE; P is written as P/2 - 1."""
+    if c.pll is None:
+        return 0
+    values = {"PLLM": c.pll.m, "PLLN": c.pll.n, "PLLP": c.pll.p // 2 - 1, "PLLSRC": 1, "PLLQ": c.pll.q}
+    return sum(_put(registers, "RCC_PLLCFGR", field, value) for field, value in values.items())
+
+
+def _divider_code(field: str, divider: int) -> int:
+    """HPRE has a bit more than PPRE1 and PPRE2; the highest bit means that there is a division at all."""
+    place = DIVIDERS.index(divider)
+    return 0 if place == 0 else (8 if field == "HPRE" else 4) + place - 1
+
+
+def _put(registers: Registers, register: str, field: str, value: int) -> int:
+    low, width = registers.field(register, field)
+    if not 0 <= value < 1 << width:
+        raise ValueError(f"{register}.{field} has {width} bits and cannot hold {value}")
+    return value << low

@@ -1,0 +1,233 @@
+"""Clock trees as data: what a chip's oscillators, PLL, regulator, flash and buses may do, and what running costs.
+
+The facts stand in `hal/clocks/NAME.yaml`; a target names its tree with `clocks: NAME`. Every block says where its
+numbers come from (`source:`); what no source says is `unknown`, and whoever needs it is refused with that reason.
+Units: Hz, microseconds, mA, volts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.base.facts import read_facts
+from edgebuild.base.target import clock_tree_file, hal_dir
+
+Span = tuple[int, int]  # from, to: both included
+Spread = tuple[float, float]  # least, most
+
+
+@dataclass(frozen=True)
+class Hse:
+    """The external clock: a crystal, or a ready clock fed in (bypass)."""
+
+    crystal_hz: Span
+    bypass_hz: Span | None
+    default_hz: int
+    default_bypass: bool
+    source: str
+    crystal_start_us: int = 2000  # typical, in all the sheets read
+
+
+@dataclass(frozen=True)
+class VcoRange:
+    """One range of the PLL's oscillator. The times and currents are given at VCO frequencies, least and most."""
+
+    in_hz: Span
+    out_hz: Span
+    lock_us: Mapping[int, Spread] | None
+    current_ma: Mapping[int, Spread] | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Pll:
+    """reference = HSE / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q."""
+
+    m: Span
+    n: Span
+    p: tuple[int, ...]
+    q: Span | None
+    vco: tuple[VcoRange, ...]
+    reference_hz: int  # the reference to be preferred: the higher it is, the less jitter
+    out_hz: Span
+    source: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A setting of the core's regulator, with the highest HCLK it can feed, the latter also with over-drive."""
+
+    name: str
+    vos: int | None  # what is written into the VOS field
+    max_hz: int
+    max_hz_overdrive: int | None
+    core_v: float | None
+    flash: str  # the table of wait states that holds here
+
+
+@dataclass(frozen=True)
+class Regulator:
+    """`scales` from the lowest voltage to the highest. Where registers are known, the first one holds while the PLL is
+    off, whatever VOS says."""
+
+    scales: tuple[Scale, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Overdrive:
+    """More voltage for the highest clocks; the clock stands still while it is switched."""
+
+    enable_us: Spread
+    disable_us: Spread
+    source: str
+
+
+@dataclass(frozen=True)
+class Flash:
+    """`max_hz[table][n]` is the highest HCLK with n wait states."""
+
+    max_hz: Mapping[str, tuple[int, ...]]
+    source: str
+
+
+@dataclass(frozen=True)
+class Buses:
+    """Highest clocks of the peripheral buses; `overdrive_*` hold while over-drive is on."""
+
+    apb1_hz: int
+    apb2_hz: int
+    source: str
+    overdrive_apb1_hz: int = 0
+    overdrive_apb2_hz: int = 0
+
+
+@dataclass(frozen=True)
+class Wake:
+    """A stop mode: its current, and the time from the event to the first instruction (on HSI, PLL off)."""
+
+    ma: float
+    wake_us: float
+
+
+@dataclass(frozen=True)
+class Power:
+    """Supply currents, typical, 25 C, peripherals off. `run_ma[placement][scale][hz]`; scale `any` where the
+    sheet has one row per frequency and the scale follows from it."""
+
+    of: str  # the device that the sheet is of; another than the tree's is a stand-in
+    vdd_v: float
+    run_ma: Mapping[str, Mapping[str, Mapping[int, float]]]
+    sleep_ma: Mapping[int, float] | None
+    stop: Mapping[str, Wake] | None
+    source: str
+    lfo_ma: Mapping[int, float] | None = None  # on the HSE by the quick mux, by the PLL's SYSCLK; in no sheet
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long code takes, in cycles of HCLK; assumed where no sheet says, and then to be calibrated.
+
+    A line that is not in the cache costs `flash_line_cycles` and the wait states from flash, `sram_line_cycles` from
+    RAM behind the bus, and nothing from tightly coupled memory.
+    """
+
+    cycles_per_instruction: float
+    line_bytes: int
+    cache_bytes: int
+    flash_line_cycles: float
+    sram_line_cycles: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register: its address, and its fields as (lowest bit, width)."""
+
+    address: int
+    fields: Mapping[str, Span]
+
+
+@dataclass(frozen=True)
+class Gpio:
+    """Ports of pins: port A at `base`, the next `stride` further; bit n of the register at `enable` clocks port n."""
+
+    base: int
+    stride: int
+    enable: int
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Registers that the emitted C writes to. `accelerator`: fields of FLASH_ACR that are set once, for speed."""
+
+    map: Mapping[str, Register]
+    accelerator: tuple[str, ...]
+    source: str
+    gpio: Gpio | None = None
+
+    def field(self, register: str, name: str) -> Span:
+        return self.map[register].fields[name]
+
+
+@dataclass(frozen=True)
+class ClockTree:
+    """One chip. `offer_hz`: the SYSCLKs of the products, unless the user names others."""
+
+    device: str
+    description: str
+    hsi_hz: int | None
+    hse: Hse
+    pll: Pll
+    regulator: Regulator
+    overdrive: Overdrive | None
+    flash: Flash | None
+    buses: Buses | None
+    power: Power | None
+    timing: Timing | None
+    registers: Registers | None
+    offer_hz: tuple[int, ...]
+
+    def unknown(self, what: str, needed_for: str) -> EdgebuildError:
+        """The refusal of what this tree has no facts for, to be raised."""
+        hint = "add the facts, with their source, to its clock tree"
+        return fail(f"{self.device}: {what} unknown, so {needed_for}", hints=[hint])
+
+
+def clock_names() -> list[str]:
+    """The clock trees that ship, sorted."""
+    return sorted(f.stem for f in (hal_dir() / "clocks").glob("*.yaml"))
+
+
+def load_clock_tree(name_or_path: str) -> ClockTree:
+    """Read a tree by its name, or from a file (anything with a slash or ending in .yaml)."""
+    file = clock_tree_file(name_or_path)
+    if not file.is_file():
+        known = clock_names()
+        near = did_you_mean(name_or_path, known)
+        raise fail(f"unknown clock tree '{name_or_path}'{near}", hints=["known: " + ", ".join(known)])
+    tree = read_facts(ClockTree, file)
+    _check(tree, str(file))
+    return tree
+
+
+def _check(tree: ClockTree, file: str) -> None:
+    """Check what types cannot express: references resolve, spans rise, scales are in order."""
+    for what, span in (("hse.crystal_hz", tree.hse.crystal_hz), ("pll.m", tree.pll.m), ("pll.n", tree.pll.n)):
+        if span[0] > span[1]:
+            raise fail(f"{what}: {list(span)} runs downwards", file=file)
+    limits = [s.max_hz for s in tree.regulator.scales]
+    if limits != sorted(limits):
+        raise fail("regulator.scales: the lowest voltage comes first", file=file)
+    for scale in tree.regulator.scales:
+        if tree.flash and scale.flash not in tree.flash.max_hz:
+            near = did_you_mean(scale.flash, tree.flash.max_hz)
+            raise fail(f"scale {scale.name}: no wait states for '{scale.flash}'{near}", file=file)
+        if scale.max_hz_overdrive and tree.overdrive is None:
+            raise fail(f"scale {scale.name} has a limit with over-drive, which this chip does not have", file=file)
+    if tree.registers:
+        for name in tree.registers.accelerator:
+            if name not in tree.registers.map["FLASH_ACR"].fields:
+                raise fail(f"registers.accelerator: FLASH_ACR has no field '{name}'", file=file)

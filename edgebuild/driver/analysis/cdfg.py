@@ -1,0 +1,249 @@
+"""The control-data-flow graph of a function: every access of a field, in the order in which C evaluates it.
+
+The graph is at the level of expressions: a node for each field access, call, barrier and change of a variable, and
+edges in the order of evaluation. Data flow is what the nodes name: the fields read and written, and the variables that
+an access's address depends on (Stahl, section 6.4.1, there built on Clang's own graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
+
+from clang.cindex import Cursor
+
+from edgebuild.base.errors import Diagnostic
+from edgebuild.driver.source.clang import Place
+from edgebuild.driver.source.dialect import Child, Field, FieldId
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a member chain, from the root outwards: `->pads`, then `[i]`."""
+
+    member: str = ""  # of a group
+    index: Cursor | None = None
+    constant: int | None = None  # the index's value, where it is known
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A chain up to a group; `pointer` tells whether the expression is a pointer to the group or the group itself."""
+
+    cursor: Cursor
+    pointer: bool
+    group: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A member chain such as `gpio->pads[i + 1].out`."""
+
+    root: Cursor
+    device: str  # name of the device at the root; "" for a pointer
+    prefixes: tuple[Prefix, ...]  # one per group that the chain goes through, the root's first
+    depths: tuple[int, ...]  # number of steps in front of each prefix
+    steps: tuple[Step, ...]
+    end: Field | Child | None  # None: the root itself
+    missing: int  # subscripts that the end still needs to be one element
+    local: str = ""  # the variable that holds a register's value, where the root is one
+
+    @property
+    def group(self) -> str:
+        return self.end.group if isinstance(self.end, Child) else self.prefixes[-1].group
+
+    @property
+    def is_field(self) -> bool:
+        return isinstance(self.end, Field)
+
+
+@dataclass(eq=False)
+class Access:
+    """A read or write of one field.
+
+    `key` names the parts of the address, the root's and one per step; equal keys are equal addresses as long as
+    `variables` keep their values. A part that has no such name is None.
+    """
+
+    kind: str  # "r", "w"
+    field: FieldId
+    chain: Chain
+    key: tuple[str | None, ...]
+    variables: frozenset[str]
+    where: Place
+    site: Site
+    node: Node
+    full: int  # number of the full expression
+    path: tuple[tuple[str, int], ...]  # position in it; "s" for sequenced operands, "u" for unsequenced ones
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a part of an access to a whole register, which stands alone."""
+        return self.site.form in ("group", "load", "store")
+
+    @property
+    def constants(self) -> tuple[int | None, ...]:
+        return tuple(s.constant for s in self.chain.steps if not s.member)
+
+
+@dataclass(eq=False)
+class Site:
+    """A piece of text that is replaced: a field's member chain, or an assignment to one."""
+
+    form: str
+    """"read", "assign", "compound", "step" (++ and --), "unevaluated"; of a whole register "group" (a write) and "load"
+    (into a variable), and of such a variable "get", "set" and "store" (a write of it)."""
+    extent: tuple[int, int]
+    left: Cursor
+    operator: str = ""
+    right: Cursor | None = None
+    used: bool = True  # whether the expression's value is used
+    read: Access | None = None
+    write: Access | None = None
+    type: str = ""  # of an unevaluated expression
+    parts: tuple[tuple[Access, Cursor | None], ...] = ()  # of a whole register: each field, and its value if it has one
+    of: Site | None = None  # the "load" of the variable that is meant
+    variable: str = ""
+
+
+@dataclass(eq=False)
+class Node:
+    """`kind`: entry, exit, access, call, barrier, assign (of a variable) or join."""
+
+    kind: str
+    where: Place | None = None
+    access: Access | None = None
+    text: str = ""  # the callee, the variable, or why it is a barrier
+    succ: list[Node] = field(default_factory=list, repr=False)
+    pred: list[Node] = field(default_factory=list, repr=False)
+
+
+@dataclass(eq=False)
+class Function:
+    name: str
+    where: Place
+    body: tuple[int, int]  # bytes of the compound statement
+    opens: Place  # its opening brace
+    entry: Node
+    exit: Node
+    nodes: list[Node]
+    accesses: list[Access]
+    sites: list[Site]
+    pointers: list[str]  # groups of which a pointer is made
+    starts: dict[int, Node]  # where each full expression begins
+    fulls: dict[int, tuple[int, int] | None]  # its text; None where it cannot be wrapped
+    handler: bool = False  # by its name an interrupt handler
+    interrupt: str | None = None  # declared as one; the name of the interrupt, which may be empty
+    static: bool = False
+
+    @property
+    def callees(self) -> set[str]:
+        return {n.text for n in self.nodes if n.kind == "call"}
+
+
+@dataclass(frozen=True)
+class Offset:
+    """An `offsetof(bfGroup G, f)`: the byte offset of the field's register, which the layout decides."""
+
+    extent: tuple[int, int]
+    field: FieldId
+    where: Place
+
+
+@dataclass(frozen=True)
+class Cdfg:
+    """All functions of the unit that have a body, by name."""
+
+    functions: dict[str, Function]
+    warnings: tuple[Diagnostic, ...] = ()
+    offsets: tuple[Offset, ...] = ()
+
+
+def link(before: Node, after: Node) -> None:
+    if after not in before.succ:
+        before.succ.append(after)
+        after.pred.append(before)
+
+
+def reach(starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: Node | None = None) -> set[Node]:
+    """The nodes that can be reached from `starts` (these included) without going through `avoid`."""
+    seen = {n for n in starts if n is not avoid}
+    todo = list(seen)
+    while todo:
+        for node in step(todo.pop()):
+            if node not in seen and node is not avoid:
+                seen.add(node)
+                todo.append(node)
+    return seen
+
+
+# The questions below are asked of finished graphs, again and again: once for the layout, once for the merging.
+cache_of_finished_graphs = lru_cache(maxsize=1 << 14)
+
+
+forward: Callable[[Node], list[Node]] = attrgetter("succ")
+backward: Callable[[Node], list[Node]] = attrgetter("pred")
+
+
+@cache_of_finished_graphs
+def reachable(f: Function) -> set[Node]:
+    return reach([f.entry], forward)
+
+
+@cache_of_finished_graphs
+def _before(f: Function, a: Node) -> set[Node]:
+    """The nodes that are reached without `a`."""
+    return reach([f.entry], forward, a)
+
+
+@cache_of_finished_graphs
+def dominates(f: Function, a: Node, b: Node) -> bool:
+    """Every path from the entry to `b` goes through `a`."""
+    return a is not b and b not in _before(f, a) and b in reachable(f)
+
+
+@cache_of_finished_graphs
+def postdominates(f: Function, b: Node, a: Node) -> bool:
+    """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
+    around = reach(a.succ, forward, b)
+    return f.exit not in around and not has_cycle(around)
+
+
+@cache_of_finished_graphs
+def between(a: Node, b: Node) -> frozenset[Node]:
+    """The nodes on paths from `a` to `b`, without both."""
+    return frozenset((reach(a.succ, forward, a) & reach(b.pred, backward, a)) - {a, b})
+
+
+@cache_of_finished_graphs
+def _after(a: Node) -> set[Node]:
+    return reach(a.succ, forward)
+
+
+def follows(a: Node, b: Node) -> bool:
+    """Whether one of the two can be reached from the other."""
+    return b in _after(a) or a in _after(b)
+
+
+@cache_of_finished_graphs
+def on_cycle_without(b: Node, a: Node) -> bool:
+    """Whether `b` can follow itself without `a` in between."""
+    return b in reach(b.succ, forward, a)
+
+
+def has_cycle(nodes: AbstractSet[Node]) -> bool:
+    degree = {n: sum(p in nodes for p in n.pred) for n in nodes}
+    ready = [n for n, d in degree.items() if d == 0]
+    done = 0
+    while ready:
+        node = ready.pop()
+        done += 1
+        for s in node.succ:
+            if s in degree:
+                degree[s] -= 1
+                if degree[s] == 0:
+                    ready.append(s)
+    return done < len(nodes)

@@ -1,0 +1,339 @@
+"""The conflict graph of accesses (BFACG) of each function, and its access regions.
+
+Two accesses conflict if they cannot become one. A conflict has a reason, which ends in the report. Colouring the graph
+gives access regions: accesses of one kind of which all may be one, as far as they lie in one register (Stahl, section
+6.4.2). Accesses are coloured in program order, each with the first colour that fits, so regions are made of neighbours.
+
+A read joins a region at its first read, a write at its last one. What is in between must not care:
+
+* a read moves up over anything but a change of its field, of its address, a barrier or an unknown call;
+* a write moves down over nothing that could see it missing: accesses to its field, side effects of its device, calls
+  that touch devices, barriers, loops; and it must be executed exactly when the last one is;
+* a write with a side effect stays alone, and so does a second read of a field whose reads have one.
+
+Fields of silicon are *ordered*: besides, no store of such a field stands for another, no access of one crosses another
+that is not of its region, and a field that is stored more than once on a way is a sequence (an enable around a change),
+of which each store stays alone. *Independent* fields keep their stores, but not their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+from edgebuild.driver.analysis.cdfg import (
+    Access,
+    Cdfg,
+    Function,
+    Node,
+    between,
+    dominates,
+    follows,
+    has_cycle,
+    on_cycle_without,
+    postdominates,
+)
+from edgebuild.driver.analysis.simplify import Ref, Shapes, resolve
+from edgebuild.driver.source.clang import Place
+from edgebuild.driver.source.dialect import Dialect, FieldId
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Effects of a call on fields. `unknown` says why nothing is known."""
+
+    reads: frozenset[FieldId] = frozenset()
+    writes: frozenset[FieldId] = frozenset()
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Accesses that may be one, in program order. A read takes place at the first one, a write at the last one.
+
+    `hoisted`: the first read is made in front of its full expression, because C leaves the order of its operands open.
+    """
+
+    accesses: tuple[Access, ...]
+    hoisted: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.accesses[0].kind
+
+    @property
+    def place(self) -> Access:
+        return self.accesses[0] if self.kind == "r" else self.accesses[-1]
+
+
+@dataclass(frozen=True)
+class KeptApart:
+    where: Place
+    why: str
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """The conflict graph, ready to be asked, and the regions of each function."""
+
+    refs: dict[Access, Ref]
+    regions: dict[str, tuple[Region, ...]]
+    kept_apart: tuple[KeptApart, ...]
+
+
+Together = Callable[[Access, Access], bool]
+
+
+def find_conflicts(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, together: Together = lambda a, b: True) -> Conflicts:
+    """Regions of all functions, of accesses for which `together` holds (such as: in one register)."""
+    refs = {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
+    summaries = summarise(cdfg, dialect)
+    kept: list[KeptApart] = []
+    regions: dict[str, tuple[Region, ...]] = {}
+    for name, function in cdfg.functions.items():
+        graph = Graph(function, dialect, refs, summaries)
+        regions[name] = graph.regions(together, kept)
+    return Conflicts(refs, regions, tuple(dict.fromkeys(kept)))
+
+
+def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
+    """Callee summaries: the fixed point over the call graph, recursion included."""
+    summaries = {name: Summary() for name in cdfg.functions}
+    changed = True
+    while changed:
+        changed = False
+        for name, f in cdfg.functions.items():
+            reads = {a.field for a in f.accesses if a.kind == "r"}
+            writes = {a.field for a in f.accesses if a.kind == "w"}
+            for a in f.accesses:
+                writes |= dialect.field(a.field).effects(a.kind)
+            unknown = next((n.text for n in f.nodes if n.kind == "barrier"), "")
+            for callee in f.callees:
+                inner = summaries.get(callee)
+                unknown = unknown or (_unknown_call(callee) if inner is None else inner.unknown)
+                reads |= inner.reads if inner else set()
+                writes |= inner.writes if inner else set()
+            new = Summary(frozenset(reads), frozenset(writes), unknown)
+            changed = changed or new != summaries[name]
+            summaries[name] = new
+    return summaries
+
+
+def _unknown_call(callee: str) -> str:
+    return f"call to {callee}()" if callee else "call through a pointer"
+
+
+class Graph:
+    """The conflict graph of one function."""
+
+    def __init__(
+        self, function: Function, dialect: Dialect, refs: dict[Access, Ref], summaries: dict[str, Summary]
+    ) -> None:
+        self.function, self.dialect, self.refs, self.summaries = function, dialect, refs, summaries
+        self.loads: dict[Node, list[Access]] = {}  # where merged reads are made
+        self.joined: list[Access] = []  # the region that is being extended; its writes go the same way
+        self.repeated: set[Access] | None = None  # writes of fields that are written more than once on a way
+
+    def regions(self, together: Together, kept: list[KeptApart]) -> tuple[Region, ...]:
+        """Reads first: where a merged read is made, a write on its way must find all of its fields."""
+        reads = self.coloured("r", together, kept)
+        for region in reads:
+            node = self.function.starts[region.place.full] if region.hoisted else region.place.node
+            self.loads.setdefault(node, []).extend(region.accesses)
+        return reads + self.coloured("w", together, kept)
+
+    def coloured(self, kind: str, together: Together, kept: list[KeptApart]) -> tuple[Region, ...]:
+        open_: list[list[Access]] = []
+        mine = [a for a in self.function.accesses if a.kind == kind]
+        wholes = dict.fromkeys(a.site for a in mine if a.whole)
+        for access in (a for a in mine if not a.whole):
+            for members in open_:
+                if not together(members[0], access):
+                    continue
+                why = self.conflict_with(members, access)
+                if not why:
+                    members.append(access)
+                    break
+                if why != ELSEWHERE:
+                    kept.append(KeptApart(access.where, why))
+            else:
+                open_.append([access])
+        regions = tuple(Region(tuple(m), self.needs_hoist(m)) for m in open_)
+        return regions + tuple(Region(tuple(a for a, _ in site.parts)) for site in wholes)
+
+    def conflict_with(self, members: list[Access], new: Access) -> str:
+        """Why `new` cannot join the region; empty if it can."""
+        if new.kind == "r":
+            partners = [members[0], *(m for m in members[1:] if self.effects(m) or self.effects(new))]
+        else:
+            partners = members
+        self.joined = members
+        for partner in partners:
+            why = self.conflict(partner, new)
+            if why:
+                return why
+        if new.kind == "r" and self.needs_hoist([*members, new]) and not self.can_hoist(members[0]):
+            return "C leaves the order of these operands open"
+        return ""
+
+    def conflict(self, a: Access, b: Access) -> str:
+        """An edge of the graph: why the earlier access `a` and the later `b` cannot be one; empty if they can."""
+        ra, rb = self.refs[a], self.refs[b]
+        if ra.group != rb.group or ra.index_dims != rb.index_dims:
+            return ELSEWHERE
+        if None in (ra.base_key, rb.base_key, ra.index_key, rb.index_key):
+            return f"the address of '{b.field[1]}' is not known to be that of '{a.field[1]}'"
+        if ra.base_key != rb.base_key or ra.index_key != rb.index_key:
+            return ELSEWHERE
+        name = b.field[1]
+        if a.kind == "w" and (self.effects(a) or self.effects(b)):
+            return f"a write of '{name if self.effects(b) else a.field[1]}' has a side effect"
+        if a.field == b.field and a.kind == "r" and ra.leaf == rb.leaf:
+            if self.effects(a):
+                return f"each read of '{name}' has a side effect"
+            if self.dialect.field(a.field).volatile:
+                return f"'{name}' may change by itself"
+        if a.kind == "w":
+            again = next((x for x in (a, b) if self.in_sequence(x)), None)
+            if again:
+                return f"'{again.field[1]}' is stored more than once, and each store counts"
+        f = self.function
+        if not dominates(f, a.node, b.node):
+            return f"'{name}' is also reached without '{a.field[1]}'"
+        if on_cycle_without(b.node, a.node):
+            return f"'{name}' is in a loop"
+        strict = a.kind == "w" or bool(self.effects(b))
+        if strict and (on_cycle_without(a.node, b.node) or not postdominates(f, b.node, a.node)):
+            return f"'{a.field[1]}' is also reached without '{name}'"
+        inside = between(a.node, b.node)
+        if a.kind == "w" and has_cycle(inside):
+            return "a loop lies in between"
+        if a.kind == "w" and not sequenced(a, b):
+            return "C leaves the order of these operands open"
+        moved, blocks = (a, self.blocks_write) if a.kind == "w" else (b, self.blocks_read)
+        for node in sorted(inside, key=f.nodes.index):
+            why = blocks(node, moved)
+            if why:
+                return f"{why} (line {node.where.line})" if node.where else why
+        return ""
+
+    def effects(self, a: Access) -> frozenset[FieldId]:
+        return self.dialect.field(a.field).effects(a.kind)
+
+    def in_sequence(self, w: Access) -> bool:
+        """Whether the field of an ordered write is written again before or after it."""
+        if self.dialect.field(w.field).order == "memory":
+            return False
+        if self.repeated is None:
+            writes = [a for a in self.function.accesses if a.kind == "w"]
+            self.repeated = {
+                x
+                for a, b in combinations(writes, 2)
+                if self.refs[a].leaf == self.refs[b].leaf and self.may_alias(a, b) and follows(a.node, b.node)
+                for x in (a, b)
+            }
+        return w in self.repeated
+
+    def in_order(self, a: Access, b: Access) -> bool:
+        """Whether the two must stay in the order of the source although neither has a known side effect."""
+        return self.dialect.field(a.field).order == self.dialect.field(b.field).order == "ordered"
+
+    # ---- what a moving access must not cross
+
+    def blocks_read(self, node: Node, r: Access) -> str:
+        why = self.blocks_any(node, r)
+        if why or node.kind not in ("access", "call"):
+            return why
+        if node.access:
+            n, name = node.access, r.field[1]
+            if n not in self.joined and (self.in_order(n, r) or (n.whole and not self.other_device(n, r))):
+                return f"'{n.field[1]}' is {'read' if n.kind == 'r' else 'written'} in between"
+            if n.kind == "w" and self.may_alias(n, r):
+                return f"'{name}' is written in between"
+            if r.field in self.effects(n) and not self.other_device(n, r):
+                return f"'{name}' may change by the access of '{n.field[1]}'"
+            if self.effects(r) and (n.kind == "w" or self.effects(n)):
+                return f"the read of '{name}' has a side effect"
+            return ""
+        summary = self.summaries[node.text]
+        crossed = self.effects(r) or self.dialect.field(r.field).order == "ordered"
+        if r.field in summary.writes or (crossed and (summary.reads or summary.writes)):
+            return f"'{r.field[1]}' may change by the call to {node.text}()"
+        return ""
+
+    def blocks_write(self, node: Node, w: Access) -> str:
+        why = self.blocks_any(node, w)
+        if why:
+            return why
+        name = w.field[1]
+        for n in [*([node.access] if node.access else []), *self.loads.get(node, ())]:
+            if n not in self.joined and (self.in_order(n, w) or (n.whole and not self.other_device(n, w))):
+                return f"'{n.field[1]}' is {'read' if n.kind == 'r' else 'written'} in between"
+            if self.may_alias(n, w) and not (n in self.joined and self.same_place(n, w)):
+                return f"'{name}' is {'read' if n.kind == 'r' else 'written'} in between"
+            if self.effects(n) and not self.other_device(n, w):
+                return f"the access of '{n.field[1]}' has a side effect and must find '{name}' written"
+        if node.kind != "call":
+            return ""
+        summary = self.summaries[node.text]
+        return f"call to {node.text}(), which uses the device" if summary.reads or summary.writes else ""
+
+    def blocks_any(self, node: Node, a: Access) -> str:
+        if node.kind == "barrier":
+            return f"'{a.field[1]}' may change by {node.text}"
+        if node.kind == "call":
+            summary = self.summaries.get(node.text)
+            unknown = _unknown_call(node.text) if summary is None else summary.unknown
+            return f"'{a.field[1]}' may change between ({unknown})" if unknown else ""
+        if node.kind == "assign" and node.text in a.variables:
+            return f"'{node.text.split('@')[0]}' changes in between"
+        return ""
+
+    # ---- aliasing
+
+    def same_place(self, a: Access, b: Access) -> bool:
+        ra, rb = self.refs[a], self.refs[b]
+        return None not in a.key and (ra.leaf, a.key) == (rb.leaf, b.key)
+
+    def may_alias(self, a: Access, b: Access) -> bool:
+        """Whether two accesses may be about the same bits. Pointers to one type may be equal."""
+        if a.field != b.field or self.other_device(a, b):
+            return False
+        if a.chain.device and a.chain.device == b.chain.device and len(a.constants) == len(b.constants):
+            pairs = zip(a.constants, b.constants, strict=True)
+            return not any(x is not None and y is not None and x != y for x, y in pairs)
+        return True
+
+    def other_device(self, a: Access, b: Access) -> bool:
+        da, db = a.chain.device, b.chain.device
+        if not (da and db and da != db):
+            return False
+        devices = self.dialect.devices
+        return devices[da].group == devices[db].group or a.field[0] == b.field[0]
+
+    # ---- the order that C leaves open
+
+    def needs_hoist(self, members: list[Access]) -> bool:
+        return members[0].kind == "r" and any(not sequenced(members[0], m) for m in members[1:])
+
+    def can_hoist(self, leader: Access) -> bool:
+        """Whether the first read may be made in front of its full expression."""
+        f, start = self.function, self.function.starts[leader.full]
+        if f.fulls[leader.full] is None or self.effects(leader) or on_cycle_without(leader.node, start):
+            return False
+        inside = between(start, leader.node)
+        return postdominates(f, leader.node, start) and not any(self.blocks_read(n, leader) for n in inside)
+
+
+ELSEWHERE = "elsewhere"  # other groups, instances or elements: no neighbours, and no news
+
+
+def sequenced(a: Access, b: Access) -> bool:
+    """Whether the language puts `a` before `b`."""
+    if a.full != b.full:
+        return True
+    for x, y in zip(a.path, b.path, strict=False):
+        if x != y:
+            return x[0] == "s"
+    return True  # one is an operand of the other

@@ -1,0 +1,131 @@
+"""Keys: when two addresses are the same, and what a driver must not do with a group."""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind, TypeKind
+
+from edgebuild.driver.analysis.cdfg import Chain, Offset
+from edgebuild.driver.analysis.chains import Chains, variable_name
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect, Field, group_of
+
+K = CursorKind
+
+
+class Keys:
+    """Names addresses. Two accesses of one key go to one place as long as the key's variables keep their values."""
+
+    def __init__(self, dialect: Dialect, chains: Chains) -> None:
+        self.dialect, self.chains = dialect, chains
+
+    def key(self, chain: Chain) -> tuple[tuple[str | None, ...], frozenset[str]]:
+        """The names of the root and of each step, and the local variables that they hold for."""
+        variables: set[str] = set()
+        parts = [f"device:{chain.device}" if chain.device else self._pure(chain.root, variables)]
+        for step in chain.steps:
+            if step.member:
+                parts.append("." + step.member)
+            elif step.constant is not None:
+                parts.append(f"[{step.constant}]")
+            else:
+                assert step.index is not None
+                index = self._pure(step.index, variables)
+                parts.append(None if index is None else f"[{index}]")
+        return tuple(parts), frozenset(variables)
+
+    def _pure(self, c: Cursor, variables: set[str]) -> str | None:
+        """A text that names the expression's value as long as `variables` keep theirs; None if there is none."""
+        c = clang.bare(c)
+        value = clang.constant(c)
+        if value is not None:
+            return f"({value})"
+        if c.kind == K.DECL_REF_EXPR and c.referenced is not None:
+            d = c.referenced
+            local = d.kind == K.PARM_DECL or (
+                d.kind == K.VAR_DECL
+                and d.storage_class.name not in ("STATIC", "EXTERN")
+                and d.semantic_parent.kind == K.FUNCTION_DECL
+            )
+            if d.spelling in self.dialect.devices and not local:
+                return f"(device:{d.spelling})"
+            if not local or c.type.is_volatile_qualified() or c.type.kind == TypeKind.ATOMIC:
+                return None
+            variables.add(variable_name(d))
+            return f"({variable_name(d)})"
+        if c.kind == K.ARRAY_SUBSCRIPT_EXPR or (c.kind == K.UNARY_OPERATOR and clang.unary(c) in "&*"):
+            return self._pure_address(c, variables)
+        if c.kind == K.BINARY_OPERATOR and clang.binary(c) not in ("=", ","):
+            operator = clang.binary(c)
+        elif c.kind == K.UNARY_OPERATOR and not clang.unary(c).endswith(("++", "--")):
+            operator = clang.unary(c)
+        elif c.kind == K.CSTYLE_CAST_EXPR:
+            operator = c.type.spelling
+        else:
+            return None
+        parts = [self._pure(x, variables) for x in clang.children(c) if clang.is_expression(x)]
+        return None if None in parts else f"({operator}{''.join(p or '' for p in parts)})"
+
+    def _pure_address(self, c: Cursor, variables: set[str]) -> str | None:
+        """`&g->pads[i]`, and `p[i]` and `*p` where they are groups: addresses. Anything else would be a load."""
+        inner = clang.children(c)[0] if c.kind == K.UNARY_OPERATOR and clang.unary(c) == "&" else c
+        chain = self.chains.read(inner)
+        if chain and chain.steps:
+            parts, used = self.key(chain)
+            variables |= used
+            return None if None in parts else f"(&{''.join(p or '' for p in parts)})"
+        name, pointer = group_of(c.type, self.dialect)
+        if not name or pointer:
+            return None
+        operands = [self._pure(x, variables) for x in clang.children(c)]
+        return None if None in operands else f"(*{'+'.join(p or '' for p in operands)})"
+
+
+def no_punning(unit: clang.Unit, dialect: Dialect) -> None:
+    """No union has a way to a group: its other members would reach registers that nobody knows of."""
+    for union in unit.tu.cursor.walk_preorder() if b"union" in unit.text else ():
+        for field in clang.children(union) if union.kind == K.UNION_DECL else ():
+            if field.kind == K.FIELD_DECL and group_of(field.type, dialect)[0]:
+                raise clang.error_at(field, unit.text, f"'{field.spelling}': a union cannot hold a group")
+
+
+def read_offsets(unit: clang.Unit, dialect: Dialect) -> tuple[Offset, ...]:
+    """Every `offsetof` of a group in the unit."""
+    found = []
+    for c in unit.tu.cursor.walk_preorder() if b"offsetof" in unit.text else ():
+        if not clang.is_offset(c):
+            continue
+        members = [x.referenced for x in clang.children(c) if x.kind == K.MEMBER_REF]
+        owner, name = unit.member(members[0])
+        if owner not in dialect.groups:
+            continue
+        if len(members) > 1 or not isinstance(dialect.groups[owner].member(name), Field):
+            raise clang.error_at(c, unit.text, "offsetof of a group takes the name of one bit field")
+        unit.tu.cursor._tu.has_offsets = True
+        found.append(Offset(clang.span(c), (owner, name), clang.place(c.extent.start)))
+    return tuple(found)
+
+
+class Limits:
+    """Diagnostics for groups where C would take them for memory."""
+
+    def __init__(self, unit: clang.Unit, dialect: Dialect, chains: Chains) -> None:
+        self.unit, self.dialect, self.chains = unit, dialect, chains
+
+    def no_group_value(self, d: Cursor) -> None:
+        name, pointer = group_of(d.type, self.dialect)
+        element = d.type
+        while element.kind in (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY):
+            element = element.element_type
+            name, pointer = group_of(element, self.dialect)
+        if name and not pointer:
+            raise clang.error_at(
+                d,
+                self.unit.text,
+                f"'{d.spelling}': a group cannot be a variable or be passed by value",
+                f"  use a pointer: bfGroup {name} *{d.spelling}",
+            )
+
+    def no_groups_below(self, c: Cursor, what: str) -> None:
+        for x in c.walk_preorder():
+            if clang.is_expression(x) and (group_of(x.type, self.dialect)[0] or self.chains.read(x)):
+                raise clang.error_at(x, self.unit.text, f"{what} cannot use a group")

@@ -1,0 +1,140 @@
+"""The CDFG of a function while it grows: nodes, accesses, and the pieces of text that will be replaced."""
+
+from __future__ import annotations
+
+from clang.cindex import Cursor, CursorKind
+
+from edgebuild.base.errors import Diagnostic
+from edgebuild.driver.analysis.cdfg import Access, Chain, Node, Site, link
+from edgebuild.driver.analysis.chains import Chains
+from edgebuild.driver.analysis.keys import Keys, Limits
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect, Field
+
+K = CursorKind
+
+
+class Recorder:
+    """Grows the graph of one function, and notes its accesses and the text that they stand in."""
+
+    def __init__(self, function: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
+        self.function, self.unit, self.dialect = function, unit, dialect
+        self.chains = Chains(unit, dialect)
+        self.keys = Keys(dialect, self.chains)
+        self.limits = Limits(unit, dialect, self.chains)
+        self.exit = Node("exit")
+        self.nodes: list[Node] = []
+        self.current: Node | None = None
+        self.entry = self.node("entry")
+        self.accesses: list[Access] = []
+        self.sites: list[Site] = []
+        self.pointers: list[str] = []
+        self.fulls: dict[int, tuple[int, int] | None] = {}
+        self.starts: dict[int, Node] = {}
+        self.warnings: list[Diagnostic] = []
+        self.addressed: set[str] = set()
+        self.depth = 0  # of full expressions inside of each other (statement expressions)
+        self.path: tuple[tuple[str, int], ...] = ()
+        self.statements = 0
+
+    # ---- the graph
+
+    def node(self, kind: str, at: Cursor | None = None, text: str = "", floating: bool = False) -> Node:
+        """A new node; it follows the current one unless it is `floating`."""
+        node = Node(kind, clang.place(at.extent.start) if at is not None else None, text=text)
+        self.nodes.append(node)
+        if not floating:
+            if self.current:
+                link(self.current, node)
+            self.current = node
+        return node
+
+    def join(self, *ends: Node | None) -> Node:
+        """A node after all of `ends`, or after the current one; it becomes the current one."""
+        node = self.node("join", floating=True)
+        for end in ends or (self.current,):
+            if end:
+                link(end, node)
+        self.current = node
+        return node
+
+    def goto(self, target: Node) -> None:
+        if self.current:
+            link(self.current, target)
+        self.current = None
+
+    # ---- what an evaluator adds
+
+    def expression(self, c: Cursor, used: bool = True) -> None:
+        raise NotImplementedError
+
+    def operands(self, cursors: list[Cursor], sequencing: str, used: bool = True) -> None:
+        raise NotImplementedError
+
+    # ---- chains
+
+    def read_chain(self, c: Cursor, chain: Chain) -> None:
+        """A chain whose value is wanted."""
+        if chain.is_field and chain.missing:
+            raise clang.error_at(c, self.unit.text, f"an array of bit fields has no address: '{_end(chain)}'")
+        if chain.is_field:
+            site = self.site("read", c, c)
+            self.evaluate_chain(chain)
+            site.read = self.access("r", chain, site)
+        elif chain.missing:
+            self.evaluate_chain(chain)
+            self.escaped(chain)
+        else:
+            raise clang.error_at(c, self.unit.text, f"a group is not a value: '{chain.group}'", "  use a pointer to it")
+
+    def evaluate_chain(self, chain: Chain) -> None:
+        outer = self.path
+        root = clang.bare(chain.root)
+        if not chain.device:
+            self.path = (*outer, ("u", 0))
+            if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
+                self.operands(clang.children(root), "u")
+            elif root.kind == K.UNARY_OPERATOR and clang.unary(root) == "*":
+                self.expression(clang.children(root)[0])
+            else:
+                self.expression(chain.root)
+        for i, step in enumerate(chain.steps):
+            if step.index is not None:
+                self.path = (*outer, ("u", i + 1))
+                self.expression(step.index)
+        self.path = outer
+
+    def access(self, kind: str, chain: Chain, site: Site) -> Access:
+        key, variables = self.keys.key(chain)
+        assert isinstance(chain.end, Field)
+        node = self.node("access", at=site.left, text=kind)
+        assert node.where is not None
+        access = Access(kind, chain.end.id, chain, key, variables, node.where, site, node, len(self.fulls), self.path)
+        node.access = access
+        self.accesses.append(access)
+        return access
+
+    def escaped(self, chain: Chain) -> None:
+        """A pointer to a group inside of another is made; `simplify` keeps the group then."""
+        self.pointers.append(chain.group)
+
+    def site(
+        self, form: str, c: Cursor, left: Cursor, operator: str = "", right: Cursor | None = None, used: bool = True
+    ) -> Site:
+        site = Site(form, clang.span(c), left, operator, right, used)
+        self.sites.append(site)
+        return site
+
+    def unevaluated(self, c: Cursor) -> None:
+        """sizeof, typeof, _Generic: the expression has a type but is no access."""
+        chain = self.chains.read(c) if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR) else None
+        if chain and chain.is_field:
+            site = self.site("unevaluated", c, c)
+            site.type = c.type.get_canonical().spelling
+            return
+        for x in clang.children(c):
+            self.unevaluated(x)
+
+
+def _end(chain: Chain) -> str:
+    return chain.end.name if chain.end else ""

@@ -1,0 +1,271 @@
+"""From the syntax tree of a function to its CDFG: statements. Expressions are in `evaluate`."""
+
+from __future__ import annotations
+
+import re
+
+from clang.cindex import Cursor, CursorKind, StorageClass
+
+from edgebuild.driver.analysis.cdfg import Cdfg, Function, Node, link
+from edgebuild.driver.analysis.evaluate import Evaluator
+from edgebuild.driver.analysis.keys import no_punning, read_offsets
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect
+
+HANDLER = re.compile(r"(?i)(^|_)(isr|irq|irq_?handler|interrupt_?handler)$|_handler$")
+
+
+def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
+    """The CDFG of every function that the unit's own text defines."""
+    no_punning(unit, dialect)
+    offsets = read_offsets(unit, dialect)
+    functions: dict[str, Function] = {}
+    evaluators = []
+    for cursor in unit.top:
+        if cursor.kind != CursorKind.FUNCTION_DECL or not cursor.is_definition():
+            continue
+        start = cursor.extent.start
+        if start.file is None or start.file.name != unit.tu.spelling:
+            continue
+        walker = Walker(cursor, unit, dialect)
+        functions[cursor.spelling] = walker.run()
+        evaluators.append(walker)
+    return Cdfg(functions, tuple(w for e in evaluators for w in e.warnings), offsets)
+
+
+# Instructions that turn interrupts off and on, as `contexts` knows them by the text of the node.
+SWITCHES = (
+    (r"\b(cpsid|csrr?ci\b.*mstatus|mstatus.*csrr?ci)", " that turns interrupts off"),
+    (r"\b(cpsie|msr\s+primask|csrr?si?\b.*mstatus)", " that turns interrupts on"),
+)
+
+
+class Walker(Evaluator):
+    """Statements: where control goes."""
+
+    def __init__(self, cursor: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
+        super().__init__(cursor, unit, dialect)
+        self.breaks: list[Node] = []
+        self.continues: list[Node] = []
+        self.labels: dict[str, Node] = {}
+        self.cases: list[list[Node]] = []  # of the switches around
+        self.defaults: list[bool] = []
+        self.critical: list[int] = []  # of each bf_critical around, how many loops and switches are around that
+
+    def run(self) -> Function:
+        body = None
+        for child in clang.children(self.function):
+            if child.kind == CursorKind.PARM_DECL:
+                self.limits.no_group_value(child)
+            if child.kind == CursorKind.COMPOUND_STMT:
+                body = child
+        assert body is not None
+        self.statement(body)
+        if self.current:
+            link(self.current, self.exit)
+        for access in self.accesses:  # a variable whose address is known elsewhere may change at any time
+            if access.variables & self.addressed:
+                access.key = (None,) * len(access.key)
+        return Function(
+            self.function.spelling,
+            clang.place(self.function.location),
+            clang.span(body),
+            clang.place(body.extent.start),
+            self.entry,
+            self.exit,
+            [*self.nodes, self.exit],
+            self.accesses,
+            self.sites,
+            self.pointers,
+            self.starts,
+            self.fulls,
+            bool(HANDLER.search(self.function.spelling)),
+            self._interrupt(),
+            self.function.storage_class == StorageClass.STATIC,
+        )
+
+    def _interrupt(self) -> str | None:
+        for c in clang.children(self.function):
+            if c.kind == CursorKind.ANNOTATE_ATTR and c.spelling.startswith("edgebuild:interrupt:"):
+                return str(c.spelling.rpartition(":")[2])
+        return None
+
+    def statement(self, c: Cursor) -> None:
+        """One statement. Whatever is not in the table is an expression."""
+        handler = getattr(self, clang.method("s", c.kind), None)
+        if handler:
+            handler(c)
+        elif clang.is_expression(c) or c.kind == CursorKind.UNEXPOSED_EXPR:
+            self.full_expression(c, used=False)
+        else:
+            raise clang.error_at(
+                c, self.unit.text, f"this statement ({c.kind.name.lower()}) is not supported in a driver"
+            )
+
+    def s_compound_stmt(self, c: Cursor) -> None:
+        for child in clang.children(c):
+            self.statement(child)
+
+    def s_null_stmt(self, c: Cursor) -> None:
+        pass
+
+    def s_decl_stmt(self, c: Cursor) -> None:
+        for d in clang.children(c):
+            if d.kind == CursorKind.VAR_DECL:
+                self.variable(d)
+
+    def s_if_stmt(self, c: Cursor) -> None:
+        condition, then, *other = clang.children(c)
+        yes, no = self.branch(condition)
+        self.current = yes
+        self.statement(then)
+        ends = [self.current]
+        self.current = no
+        if other:
+            self.statement(other[0])
+        self.join(*ends, self.current)
+
+    def branch(self, condition: Cursor) -> tuple[Node, Node]:
+        yes, no = self.node("join", floating=True), self.node("join", floating=True)
+        self.full_expression(condition, targets=(yes, no))
+        return yes, no
+
+    def s_while_stmt(self, c: Cursor) -> None:
+        condition, body = clang.children(c)
+        top = self.join()
+        yes, end = self.branch(condition)
+        self.current = yes
+        self._inside(body, end, top)
+        self.goto(top)
+        self.current = end
+
+    def s_do_stmt(self, c: Cursor) -> None:
+        body, condition = clang.children(c)
+        top, test, end = self.join(), self.node("join", floating=True), self.node("join", floating=True)
+        self._inside(body, end, test)
+        self.goto(test)
+        self.current = test
+        self.full_expression(condition, targets=(top, end))
+        self.current = end
+
+    def s_for_stmt(self, c: Cursor) -> None:
+        """Missing parts have no child; what is there is told by the places of the two semicolons."""
+        *parts, body = clang.children(c)
+        critical = any(d.spelling == "bf_state_" for p in parts[:1] for d in clang.children(p))
+        if len(parts) == 3:
+            init, condition, step = parts[:1], parts[1:2], parts[2:]
+        else:
+            first, second = self._semicolons(c)
+            init = [p for p in parts if clang.span(p)[0] < first]
+            condition = [p for p in parts if first < clang.span(p)[0] <= second]
+            step = [p for p in parts if clang.span(p)[0] > second]
+        for p in init:
+            self.statement(p)
+        top = self.join()
+        looped = condition and not critical  # a section runs once
+        yes, end = self.branch(condition[0]) if looped else (top, self.node("join", floating=True))
+        bottom = self.node("join", floating=True)
+        self.current = yes
+        if critical:
+            self.critical.append(len(self.breaks) + 1)
+        self._inside(body, end, bottom)
+        if critical:
+            self.critical.pop()
+        self.goto(bottom)
+        self.current = bottom
+        for p in step:
+            self.full_expression(p, used=False)
+        self.goto(end if critical else top)
+        self.current = end
+
+    def _inside(self, body: Cursor, end: Node, again: Node) -> None:
+        self.breaks.append(end)
+        self.continues.append(again)
+        self.statement(body)
+        self.breaks.pop()
+        self.continues.pop()
+
+    def _semicolons(self, c: Cursor) -> tuple[int, int]:
+        depth, found = 0, []
+        for token in c.get_tokens():
+            word = token.spelling
+            depth += (word in "([{") - (word in ")]}")
+            if word == ";" and depth == 1:
+                found.append(token.extent.start.offset)
+                if len(found) == 2:
+                    return found[0], found[1]
+        raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
+
+    def s_switch_stmt(self, c: Cursor) -> None:
+        value, body = clang.children(c)
+        self.full_expression(value)
+        top, end = self.join(), self.node("join", floating=True)
+        self.cases.append([])
+        self.defaults.append(False)
+        self.breaks.append(end)
+        self.current = None
+        self.statement(body)
+        self.breaks.pop()
+        for case in self.cases.pop():
+            link(top, case)
+        if not self.defaults.pop():
+            link(top, end)
+        self.goto(end)
+        self.current = end
+
+    def s_case_stmt(self, c: Cursor) -> None:
+        *_, inner = clang.children(c)
+        self.cases[-1].append(self.join())
+        self.statement(inner)
+
+    def s_default_stmt(self, c: Cursor) -> None:
+        self.cases[-1].append(self.join())
+        self.defaults[-1] = True
+        for inner in clang.children(c):
+            self.statement(inner)
+
+    def _stays(self, c: Cursor, word: str, leaves: bool) -> None:
+        if self.critical and leaves:
+            raise clang.error_at(c, self.unit.text, f"{word} out of bf_critical: interrupts would stay off")
+
+    def s_break_stmt(self, c: Cursor) -> None:
+        self._stays(c, "break", len(self.breaks) in self.critical[-1:])
+        self.goto(self.breaks[-1])
+
+    def s_continue_stmt(self, c: Cursor) -> None:
+        self.goto(self.continues[-1])
+
+    def s_return_stmt(self, c: Cursor) -> None:
+        self._stays(c, "return", True)
+        for value in clang.children(c):
+            self.full_expression(value)
+        self.goto(self.exit)
+
+    def s_goto_stmt(self, c: Cursor) -> None:
+        self._stays(c, "goto", True)
+        self.goto(self._label(clang.children(c)[0].spelling))
+
+    def s_label_stmt(self, c: Cursor) -> None:
+        label = self._label(c.spelling)
+        self.goto(label)
+        self.current = label
+        for inner in clang.children(c):
+            self.statement(inner)
+
+    def _label(self, name: str) -> Node:
+        if name not in self.labels:
+            self.labels[name] = self.node("join", floating=True)
+        return self.labels[name]
+
+    def s_indirect_goto_stmt(self, c: Cursor) -> None:
+        raise clang.error_at(c, self.unit.text, "computed goto is not supported in a driver")
+
+    def s_asm_stmt(self, c: Cursor) -> None:
+        self.limits.no_groups_below(c, "an asm statement")
+        start, end = clang.span(c)
+        text = self.unit.text[start:end].decode("utf-8", "replace")
+        switch = next((word for pattern, word in SWITCHES if re.search(pattern, text)), "")
+        self.node("barrier", at=c, text=f"an asm statement{switch}")
+
+    s_ms_asm_stmt = s_asm_stmt
+    s_gcc_asm_stmt = s_asm_stmt

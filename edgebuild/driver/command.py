@@ -1,0 +1,100 @@
+"""`edgebuild driver`: the arguments, and what the command does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgebuild.base.artifacts import Artifact
+    from edgebuild.base.request import DriverRequest
+    from edgebuild.driver.stages import Driver
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    from edgebuild.base.options import add_options
+    from edgebuild.base.request import DriverRequest
+
+    sub.add_argument("sources", type=Path, nargs="+", metavar="SRC", help="C in the bfGroup dialect")
+    sub.add_argument("--name", required=True, help="prefix of the products' files")
+    sub.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
+    sub.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
+    add_options(sub, DriverRequest)
+    sub.add_argument(
+        "--pareto", type=Path, metavar="SVG", help="draw the layouts of which none is better in both map and accesses"
+    )
+    sub.add_argument(
+        "--overlay-template", action="store_true", help="print what an overlay of a fixed layout could say, and stop"
+    )
+    for flag, name in (("-I", "include_dirs"), ("-D", "defines"), ("-include", "force_include")):
+        help_ = f"one of --{name.replace('_', '-')}; may be repeated"
+        sub.add_argument(flag, action="append", default=[], metavar="X", dest=f"more_{name}", help=help_)
+    sub.add_argument("--depfile", type=Path, help="write what was read, in make's language")
+    sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
+
+
+def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterable[str]], None]) -> int:
+    """`write_depfile(file, product, read)` writes one rule in make's language."""
+    from edgebuild.base.artifacts import publish, write_atomic
+    from edgebuild.base.errors import fail
+    from edgebuild.base.options import given
+    from edgebuild.base.request import DriverRequest, driver_request
+
+    options = given(args, DriverRequest)
+    for name in ("include_dirs", "defines", "force_include"):
+        words = [*([str(options[name])] if options[name] else []), *getattr(args, f"more_{name}")]
+        options[name] = ",".join(words) or None
+    request = driver_request(tuple(args.sources), args.name, args.target, options)
+    if args.pareto and request.layout.startswith("fixed:"):
+        raise fail("option 'pareto': a fixed layout leaves nothing to choose")
+    if args.overlay_template:
+        from edgebuild.driver.pipeline import template
+
+        print(template(request), end="")
+        return 0
+    artifacts, made = _compiled(request)
+    text = "" if args.quiet else summary(args.name, made)
+    publish(artifacts, args.output)
+    if args.pareto:
+        from edgebuild.driver.layout.pareto import front, picture
+
+        points = front(made.dialect, made.shapes, made.uses, made.layout.bus)
+        text += "".join(f"\n{size:>8} B {accesses:>6} accesses" for size, accesses in points)
+        write_atomic(args.pareto, picture(points, (made.layout.bytes, made.layout.cost), args.name).encode())
+    if args.depfile:
+        write_depfile(args.depfile, args.output / artifacts[0].name, made.files)
+    if not args.quiet:
+        print(text)
+    return 0
+
+
+def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:
+    """(products, files that were read, what a build says); warnings go to stderr."""
+    artifacts, made = _compiled(request)
+    return artifacts, list(made.files), summary(request.name, made)
+
+
+def _compiled(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
+    from edgebuild.driver.pipeline import compile_driver
+
+    artifacts, made = compile_driver(request)
+    for warning in made.warnings:
+        print(warning, file=sys.stderr)
+    return artifacts, made
+
+
+def summary(name: str, made: Driver) -> str:
+    """Summary of a driver for a build's output."""
+    from edgebuild.driver.emit import report
+
+    before = sum(report.before(made, f) for f in made.cdfg.functions)
+    after = sum(report.after(made, f) for f in made.cdfg.functions)
+    layout = made.layout
+    proof = "optimal" if layout.optimal else f"bound {layout.bound}"
+    return (
+        f"[edgebuild] driver {name} -> {made.target}: {before} -> {after} register accesses in "
+        f"{len(made.cdfg.functions)} functions\n[edgebuild] layout {layout.method} ({proof}), map {layout.bytes} B"
+    )

@@ -1,0 +1,1 @@
+"""Products of a driver: C, headers, SVD, SystemRDL, SystemC, report."""

@@ -1,0 +1,54 @@
+"""Products of a driver: C, headers, register descriptions and the report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.target import hal_dir
+from edgebuild.driver.emit import export, report
+from edgebuild.driver.emit.hal import LICENCE, Hal, support_structs
+from edgebuild.driver.emit.rewrite import rewrite
+from edgebuild.driver.source.clang import SUPPORT
+from edgebuild.driver.stages import Driver
+
+
+def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
+    hal = Hal(driver.layout)
+    body = rewrite(driver.source.unit, driver.dialect, driver.cdfg, driver.merged, hal)
+    said = report.as_dict(name, driver)
+    files = {
+        ".c": f'{LICENCE}#include "{name}_hal.h"\n' + _relative(body, driver.source.texts),
+        "_hal.h": _hal_header(name, hal),
+        "_regs.h": export.c_header(name, driver),
+        "_systemc.h": export.systemc(name, driver),
+        ".svd": export.svd(name, driver),
+        ".rdl": export.rdl(name, driver),
+        "_report.json": report.as_json(said),
+        "_report.txt": report.as_text(said, driver),
+    }
+    return tuple(Artifact(name + suffix, text.encode()) for suffix, text in files.items())
+
+
+def _relative(text: str, paths: tuple[str, ...]) -> str:
+    """`#line` with the files' bare names: the same bytes wherever the sources lie."""
+    known = set(paths)
+
+    def shorten(match: re.Match[str]) -> str:
+        return f'#line {match[1]} "{Path(match[2]).name}"' if match[2] in known else match[0]
+
+    return re.sub(r'^#line (\d+) "([^"\n]+)"$', shorten, text, flags=re.M)
+
+
+def _hal_header(name: str, hal: Hal) -> str:
+    guard = f"{name.upper()}_HAL_H"
+    support = (hal_dir() / "include" / SUPPORT).read_text()
+    support = re.sub(r"[ \t]*/\*.*?\*/", "", support, flags=re.S).strip()
+    support = re.sub(r"#if defined\(EDGEBUILD_SHORT_WORDS\).*?#endif\n+", "", support, flags=re.S)
+    return (
+        f"{LICENCE}#ifndef {guard}\n#define {guard}\n\n"
+        f"/* The words of the dialect, as plain C. */\n{support}\n"
+        f"/* Groups inside of groups at their places. Fields are reached through the functions below. */\n"
+        f"{support_structs(hal.layout)}\n{hal.text()}\n#endif\n"
+    )

@@ -1,0 +1,375 @@
+"""Source to source: the user's text with its field accesses replaced, and nothing else touched.
+
+Edits nest as the expressions do: the text of an index or of an assigned value is rewritten first. Each edit keeps the
+number of lines, so that `#line` at the top of each source is enough for a debugger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from clang.cindex import Cursor
+
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Offset, Site
+from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
+from edgebuild.driver.layout.registers import Window
+from edgebuild.driver.merge.merging import Merged
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect
+
+Render = Callable[[], str]
+
+
+@dataclass(eq=False)
+class Edit:
+    start: int
+    end: int
+    render: Render
+    inner: list[Edit] = field(default_factory=list)
+
+
+class Text:
+    """The unit's text and the edits of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.edits: list[Edit] = []
+        self.active: list[Edit] = []
+
+    def add(self, start: int, end: int, render: Render) -> None:
+        self.edits.append(Edit(start, end, render))
+
+    def nest(self) -> list[Edit]:
+        """The outermost edits, each with those inside of it. Of two with one range the later added is inside."""
+        order = sorted(enumerate(self.edits), key=lambda e: (e[1].start, -e[1].end, e[0]))
+        top: list[Edit] = []
+        stack: list[Edit] = []
+        for _, edit in order:
+            while stack and not (stack[-1].start <= edit.start and edit.end <= stack[-1].end):
+                stack.pop()
+            (stack[-1].inner if stack else top).append(edit)
+            if edit.end > edit.start:
+                stack.append(edit)
+        return top
+
+    def rewritten(self) -> str:
+        top = self.nest()
+        return self._between(0, len(self.data), top)
+
+    def part(self, start: int, end: int) -> str:
+        """The text of a range inside of the edit that is being rendered, with the edits in it."""
+        inside = [e for e in self.active[-1].inner if start <= e.start and e.end <= end] if self.active else []
+        return self._between(start, end, inside)
+
+    def whole(self) -> str:
+        """The range of the edit that is being rendered, with the edits in it."""
+        edit = self.active[-1]
+        return self._between(edit.start, edit.end, edit.inner)
+
+    def _between(self, start: int, end: int, edits: Iterable[Edit]) -> str:
+        out, at = [], start
+        for edit in edits:
+            out.append(self.data[at : edit.start].decode())
+            self.active.append(edit)
+            text = edit.render()
+            self.active.pop()
+            lost = self.data.count(b"\n", edit.start, edit.end) - text.count("\n")
+            out.append(text + "\n" * max(0, lost))
+            at = edit.end
+        out.append(self.data[at:end].decode())
+        return "".join(out)
+
+
+def rewrite(unit: clang.Unit, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: Hal) -> str:
+    """The unit's text with HAL calls; the functions that it calls are collected in `hal`."""
+    text = Text(unit.text)
+    for group in dialect.groups.values():
+        start, end = group.extent
+        semicolon = unit.text.find(b";", end)
+        if unit.text[end:semicolon].strip():  # typedef bfGroup G { ... } name;
+            text.add(start, end, lambda name=group.name: f"struct {name}")  # type: ignore[misc]
+        else:
+            text.add(start, semicolon + 1, lambda name=group.name: f"/* bfGroup {name} */")  # type: ignore[misc]
+    for offset in cdfg.offsets:
+        place = _register_offset(unit, merged, offset)
+        text.add(*offset.extent, lambda place=place: place)  # type: ignore[misc]
+    for function in cdfg.functions.values():
+        _Rewriter(text, function, merged, hal).run()
+    return text.rewritten()
+
+
+def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
+    """The byte offset of a field's register; of an array that was taken apart, that of its first element."""
+    group, name = offset.field
+    layout = merged.layout.groups.get(group)
+    for register in layout.registers if layout else ():
+        for slot in register.slots:
+            if slot.field == offset.field and re.fullmatch(f"{name}(_0)*", slot.name):
+                return number(register.offset)
+    raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part of an access in its region, and the variable that it shares with the others."""
+
+    region: Region
+    temporary: str
+    constant: str = ""  # text of the value, which is written later
+
+
+class _Rewriter:
+    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal) -> None:
+        self.text, self.function, self.merged, self.hal = text, function, merged, hal
+        self.declarations: list[str] = []
+        self.parts: dict[Access, Part] = {}
+
+    def run(self) -> None:
+        regions = self.merged.conflicts.regions[self.function.name]
+        hoists: dict[int, list[Region]] = {}
+        for region in regions:
+            self._share(region)
+            if region.hoisted:
+                hoists.setdefault(region.place.full, []).append(region)
+        for number_, mine in hoists.items():
+            extent = self.function.fulls[number_]
+            assert extent is not None
+            self.text.add(*extent, lambda mine=mine: self._hoisted(mine))  # type: ignore[misc]
+        for site in self.function.sites:
+            self.text.add(*site.extent, lambda site=site: self._site(site))  # type: ignore[misc]
+        if self.function.sites:
+            start = self.function.body[0] + 1
+            # Rendered last, when all temporaries are known: the body is one edit around all others.
+            self.text.add(start, self.function.body[1] - 1, self._body)
+
+    def _body(self) -> str:
+        inside = self.text.whole()
+        if not self.declarations:
+            return inside
+        at, line = self.function.opens, self.function.opens.line
+        rest, end, after = inside.partition("\n")
+        if end and not rest.strip():
+            inside, line = after, line + 1
+        lines = [*(f"    {d};" for d in self.declarations), f'#line {line} "{at.file}"', ""]
+        return "\n" + "\n".join(lines) + inside
+
+    def _new(self, type_: str) -> str:
+        name = f"eb_{len(self.declarations)}_"
+        self.declarations.append(f"{type_} {name}" if not type_.endswith("*") else f"{type_}{name}")
+        return name
+
+    def _share(self, region: Region) -> None:
+        if region.place.whole:
+            for a in region.accesses:
+                self.parts[a] = Part(region, region.place.site.variable)
+            return
+        if len(region.accesses) == 1 and region not in self.merged.reused.values():
+            self.parts[region.accesses[0]] = Part(region, "")
+            return
+        if region.kind == "r":
+            name = self._new(wide_type(self.merged.window(region).bits))
+            for a in region.accesses:
+                self.parts[a] = Part(region, name)
+        else:
+            last = {self.merged.ref(a).leaf: a for a in region.accesses}
+            for a in region.accesses[:-1]:
+                if last[self.merged.ref(a).leaf] is not a:
+                    self.parts[a] = Part(region, "overwritten")
+                elif constant := self._constant(a):
+                    self.parts[a] = Part(region, "constant", constant)
+                else:
+                    self.parts[a] = Part(region, self._new(value_type(self._width(a))))
+            self.parts[region.place] = Part(region, "last")
+
+    def _constant(self, a: Access) -> str:
+        """The text of a value that is the same at the place of the merged store."""
+        right = a.site.right
+        if a.site.form != "assign" or a.site.used or right is None or clang.constant(right) is None:
+            return ""
+        return self._raw(self._raw_text(right))
+
+    def _width(self, a: Access) -> int:
+        return self.merged.register(a).slot(self.merged.ref(a).leaf).width
+
+    # ---- addresses
+
+    def _group(self, a: Access) -> str:
+        prefix = self.merged.ref(a).base
+        inside = self._cursor(prefix.cursor)
+        simple = inside.replace("_", "a").isalnum()
+        if prefix.pointer:
+            return inside if simple else f"({inside})"
+        return f"&({inside})" if not inside.endswith("]") else f"&{inside}"
+
+    def _index(self, a: Access) -> str:
+        """The element of an array leaf, counted through all of its dimensions."""
+        ref = self.merged.ref(a)
+        text = ""
+        for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
+            inside = self._cursor(cursor)
+            text = f"({text}) * {size}u + ({inside})" if text else inside
+        return text
+
+    def _cursor(self, c: Cursor) -> str:
+        return self.text.part(*clang.span(c))
+
+    def _address(self, a: Access) -> list[str]:
+        index = self._index(a)
+        return [self._group(a), *([index] if index else [])]
+
+    # ---- sites
+
+    def _site(self, site: Site) -> str:
+        if site.form == "unevaluated":
+            element, bracket, rest = site.type.partition("[")
+            return f"(*({element.strip()} (*){bracket}{rest})0)" if bracket else f"(*({site.type} *)0)"
+        if site.form in ("group", "store", "load"):
+            return self._whole(site)
+        if site.form in ("get", "set"):
+            return self._held(site)
+        if site.form == "read":
+            assert site.read
+            return self._read(site.read, self._address(site.read))
+        assert site.write
+        if site.form == "assign":
+            assert site.right is not None
+            return self._write(site, self._address(site.write), self._cursor(site.right))
+        return self._modify(site)
+
+    def _whole(self, site: Site) -> str:
+        """One access of a whole register."""
+        a = site.parts[0][0]
+        region, ref, register = self.parts[a].region, self.merged.ref(a), self.merged.register(a)
+        address, window = self._address(a), self.merged.window(region)
+        if site.form == "load":
+            return f"{wide_type(window.bits)} {site.variable} = {self._load(region, address)}"
+        if site.form == "store":
+            return f"{self.hal.store(ref.group, register, window)}({', '.join([*address, site.variable])})"
+        values = {self.merged.ref(x).leaf: self._cursor(v) for x, v in site.parts if v is not None}
+        leaves = self.merged.named(region)
+        name = self.hal.put(ref.group, register, leaves, window)
+        return f"{name}({', '.join([*address, *(values[n] for n in leaves)])})"
+
+    def _held(self, site: Site) -> str:
+        """A field of a variable that holds a register."""
+        a, v = site.read, site.variable
+        assert a
+        ref, register = self.merged.ref(a), self.merged.register(a)
+        old = f"{self.hal.get(ref.group, ref.leaf, self.merged.window(self.parts[a].region), False)}({v})"
+        if site.form == "get":
+            return old
+        if site.right is None:
+            value = f"{old} {site.operator[-1]} 1"
+        else:
+            value = self._cursor(site.right)
+            value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
+        return f"{v} = {self.hal.changed(ref.group, register, ref.leaf)}({v}, {value})"
+
+    def _modify(self, site: Site) -> str:
+        """`f op= v`, `f++`: a read and a write, with an address that is evaluated once."""
+        assert site.read and site.write
+        address, before = self._once(site.write)
+        old = self._read(site.read, address)
+        if site.form == "compound":
+            assert site.right is not None
+            value = f"{old} {site.operator[:-1]} ({self._cursor(site.right)})"
+            return self._chained(before, self._write(site, address, value), site)
+        operator = site.operator[-1]
+        if site.operator.startswith("post") and site.used:
+            kept = self._new(value_type(self._width(site.write)))
+            write = self._write(site, address, f"{kept} {operator} 1")
+            return f"({''.join(f'{b}, ' for b in before)}{kept} = {old}, (void){write}, {kept})"
+        return self._chained(before, self._write(site, address, f"{old} {operator} 1"), site)
+
+    def _chained(self, before: list[str], text: str, site: Site) -> str:
+        return f"({', '.join([*before, text])})" if before else text
+
+    def _once(self, a: Access) -> tuple[list[str], list[str]]:
+        """An address for use in two places, and what has to be done in front of them."""
+        address = self._address(a)
+        if None not in a.key:
+            return address, []
+        pointer = self._new(f"volatile struct {self.merged.ref(a).group} *")
+        before, names = [f"{pointer} = {address[0]}"], [pointer]
+        for index in address[1:]:
+            name = self._new("unsigned int")
+            before.append(f"{name} = {index}")
+            names.append(name)
+        return names, before
+
+    def _read(self, a: Access, address: list[str]) -> str:
+        part, ref = self.parts[a], self.merged.ref(a)
+        if not part.temporary:
+            return f"{self.hal.read(ref.group, ref.leaf)}({', '.join(address)})"
+        window = self.merged.window(part.region)
+        if a is part.region.place and not part.region.hoisted:
+            return self._get(a, f"{part.temporary} = {self._load(part.region, address)}", window, address)
+        return self._get(a, part.temporary, window, address)
+
+    def _get(self, a: Access, value: str, window: Window, address: list[str]) -> str:
+        ref = self.merged.ref(a)
+        packed = bool(self.merged.register(a).slot(ref.leaf).stride)
+        name = self.hal.get(ref.group, ref.leaf, window, packed)
+        return f"{name}({', '.join([value, *address[1:]] if packed else [value])})"
+
+    def _load(self, region: Region, address: list[str]) -> str:
+        a = region.place
+        window = self.merged.window(region)
+        name = self.hal.load(self.merged.ref(a).group, self.merged.register(a), self.merged.leaves(region), window)
+        return f"{name}({', '.join(address)})"
+
+    def _hoisted(self, regions: list[Region]) -> str:
+        loads = []
+        for region in regions:
+            # The address is pure, so its text can stand at both places.
+            address = [self._raw(x) for x in self._raw_address(region.place)]
+            loads.append(f"{self.parts[region.place].temporary} = {self._load(region, address)}")
+        return f"({', '.join([*loads, self.text.whole()])})"
+
+    def _raw_address(self, a: Access) -> list[str]:
+        ref = self.merged.ref(a)
+        base = self._raw_text(ref.base.cursor)
+        address = [f"({base})" if ref.base.pointer else f"&({base})"]
+        text = ""
+        for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
+            inside = self._raw_text(cursor)
+            text = f"({text}) * {size}u + ({inside})" if text else inside
+        return [*address, text] if text else address
+
+    def _raw_text(self, c: Cursor) -> str:
+        start, end = clang.span(c)
+        return self.text.data[start:end].decode()
+
+    @staticmethod
+    def _raw(text: str) -> str:
+        return " ".join(text.split())
+
+    def _write(self, site: Site, address: list[str], value: str) -> str:
+        a = site.write
+        assert a
+        part, ref = self.parts[a], self.merged.ref(a)
+        region, width = part.region, self._width(a)
+        read = self.merged.reused.get(region)
+        if not part.temporary and not read:
+            return f"{self.hal.write(ref.group, (ref.leaf,))}({', '.join([*address, value])})"
+        taken = f"({value_type(width)})(({value}) & {number((1 << width) - 1, width)})"
+        if a is not region.place:
+            if part.constant:
+                return "(void)0"
+            kept = f"({part.temporary} = {taken})"
+            return kept if part.temporary != "overwritten" else taken if site.used else f"(void)({value})"
+        last = {self.merged.ref(x).leaf: self.parts[x].constant or self.parts[x].temporary for x in region.accesses}
+        leaves = self.merged.leaves(region)
+        name = self.hal.write(ref.group, leaves, loaded=read is not None)
+        address = [*address, self.parts[read.place].temporary] if read else address
+        nested = any(site.extent[0] <= x.site.extent[0] < site.extent[1] for x in region.accesses if x is not a)
+        nested = nested or bool(read and read.place.full == a.full)  # a load among the operands comes first
+        if not site.used and not nested:
+            values = [last[n] if n != ref.leaf else value for n in leaves]
+            return f"{name}({', '.join([*address, *values])})"
+        mine = last[ref.leaf] = self._new(value_type(width))
+        call = f"{name}({', '.join([*address, *(last[n] for n in leaves)])})"
+        return f"({mine} = {taken}, {call}, {mine})" if site.used else f"({mine} = {taken}, {call})"

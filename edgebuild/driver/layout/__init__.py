@@ -1,0 +1,1 @@
+"""Which field stands in which register: the problem, the exact and the heuristic solver."""

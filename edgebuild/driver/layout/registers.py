@@ -1,0 +1,191 @@
+"""Register layouts: which leaf of a group lies in which register, and what an access to it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from edgebuild.driver.source.dialect import FieldId
+
+
+@dataclass(frozen=True)
+class Bus:
+    """`width`: of a register, in bits. `bytes`: whether a part of a register may be accessed alone."""
+
+    width: int = 32
+    bytes: bool = False
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Bits of a register.
+
+    `back`: what a write of another field writes here: "keep" (what was read), "0", "1", or "never" if no value is
+    harmless. `sensitive`: a read has a side effect. A slot without `field` belongs to the silicon alone.
+    """
+
+    name: str
+    lsb: int
+    width: int
+    field: FieldId | None = None
+    access: str = "rw"  # "rw", "r", "w"
+    back: str = "keep"
+    sensitive: bool = False
+    volatile: bool = False
+    reset: int | None = None
+    modified: str = ""  # what a write does, in the words of SVD; "" if it stores
+    key: str = dataclasses.field(
+        default="", compare=False
+    )  # PERIPHERAL.REGISTER.FIELD, where silicon has it: what an overlay calls it
+    action: str = ""  # what a read does besides, in the words of SVD
+    stride: int = 0  # bits from one element of an array to the next, where all lie in one register
+
+    @property
+    def mask(self) -> int:
+        return ((1 << self.width) - 1) << self.lsb
+
+
+@dataclass(frozen=True)
+class Register:
+    """`count` registers, `stride` bytes apart. Bits beyond the bus width are several registers, the lowest first."""
+
+    name: str
+    offset: int
+    bits: int
+    slots: tuple[Slot, ...]
+    count: int = 1
+    stride: int = 0
+    reset: int = 0
+    dims: tuple[int, ...] = ()
+
+    def slot(self, name: str) -> Slot:
+        return next(s for s in self.slots if s.name == name)
+
+
+@dataclass(frozen=True)
+class Sub:
+    """Where a group, or an array of groups, lies inside of another."""
+
+    name: str
+    group: str
+    offset: int
+    stride: int
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupLayout:
+    group: str
+    size: int  # bytes; also the distance of the elements of an array
+    registers: tuple[Register, ...]
+    subs: tuple[Sub, ...]
+
+    @cached_property
+    def _places(self) -> Mapping[str, Register]:
+        return {s.name: r for r in reversed(self.registers) for s in r.slots if s.field}
+
+    def register_of(self, leaf: str) -> Register:
+        return self._places[leaf]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`cost` and `bound` count bus accesses, each access of the source once; `optimal`: no layout has fewer of them.
+
+    `bytes` is the map of all devices.
+    """
+
+    groups: Mapping[str, GroupLayout]
+    bus: Bus
+    method: str  # "optimize", "heuristic", "fixed"
+    optimal: bool
+    cost: int
+    bound: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a register that an access touches: byte offset in the register, bits, and whether it reads first."""
+
+    offset: int
+    bits: int
+    read: bool
+    fixed: int = 0  # bits that are written as they are, for the neighbours that need a 1
+    keep: int = 0  # bits that are written back as they were read
+
+
+def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
+    mask = _mask(register, leaves)
+    for offset, bits in _windows(register, mask, bus):
+        others = [s for s in register.slots if s.mask & _span(offset, bits)]
+        if bits == register.bits or not any(s.sensitive for s in others):
+            return Window(offset, bits, True)
+    return Window(0, register.bits, True)
+
+
+def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
+    """The least of the register that holds the leaves and nothing that has to be kept; else all of it, after a read."""
+    leaves = set(leaves)
+    mask = _mask(register, leaves)
+    for offset, bits in _windows(register, mask, bus):
+        span = _span(offset, bits)
+        others = [s for s in register.slots if s.name not in leaves and s.mask & span & ~mask]
+        if all(s.back in "01" and s.mask & ~span == 0 for s in others):
+            ones = sum(s.mask for s in others if s.back == "1")
+            named = sum(s.mask for s in register.slots)
+            return Window(offset, bits, False, (ones | (register.reset & ~named & span)) >> (8 * offset))
+    others = [s for s in register.slots if s.name not in leaves and not s.mask & mask]
+    ones = sum(s.mask for s in others if s.back == "1")
+    zeros = sum(s.mask for s in others if s.back == "0")
+    everything = (1 << register.bits) - 1
+    return Window(0, register.bits, True, ones, everything & ~mask & ~ones & ~zeros)
+
+
+def whole_window(register: Register, named: Iterable[str], kind: str) -> Window:
+    """All of a register. In a write, what is not named has its reset value, or a value that does nothing."""
+    if kind == "r":
+        return Window(0, register.bits, True)
+    values = register.reset
+    for s in register.slots:
+        if s.back in "01":
+            values = values & ~s.mask | (s.mask if s.back == "1" else 0)
+    return Window(0, register.bits, False, values & ~_mask(register, named))
+
+
+def _mask(register: Register, leaves: Iterable[str]) -> int:
+    mask = 0
+    for name in leaves:
+        slot = register.slot(name)
+        mask |= slot.mask
+        for i in range(1, register.bits // slot.stride if slot.stride else 0):  # any element of a packed array
+            mask |= (slot.mask << (i * slot.stride)) & ((1 << register.bits) - 1)
+    return mask
+
+
+def _windows(register: Register, mask: int, bus: Bus) -> Iterable[tuple[int, int]]:
+    """Aligned parts of the register that hold the mask, the smallest first."""
+    for bits in (8, 16, 32) if bus.bytes and register.bits <= bus.width else ():
+        if bits < register.bits:
+            for offset in range(0, register.bits // 8, bits // 8):
+                if mask & ~_span(offset, bits) == 0:
+                    yield offset, bits
+    yield 0, register.bits
+
+
+def _span(offset: int, bits: int) -> int:
+    return ((1 << bits) - 1) << (8 * offset)
+
+
+def cost(kind: str, register: Register, leaves: Iterable[str], bus: Bus) -> int:
+    """Bus accesses of one access to these leaves of a register."""
+    words = max(1, register.bits // bus.width)
+    if kind == "r":
+        return words
+    return words * (2 if write_window(register, leaves, bus).read else 1)
+
+
+def device_bytes(layout: Mapping[str, GroupLayout], groups: Iterable[str]) -> int:
+    return sum(layout[g].size for g in groups)

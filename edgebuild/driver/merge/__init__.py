@@ -1,0 +1,1 @@
+"""Which accesses become one, and the check of that by another route."""

@@ -1,0 +1,178 @@
+"""The checker: no two conflicting accesses merged, no two fields on one bit. Short, naive, and always run.
+
+It shares nothing with the analysis but the graph: for each merged region it walks the control flow step by step from
+the first access, and looks at every node on the way.
+"""
+
+from __future__ import annotations
+
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
+from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.layout.registers import GroupLayout, Layout
+from edgebuild.driver.merge.merging import Merged
+from edgebuild.driver.source.dialect import Dialect
+
+
+def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
+    """Raises AssertionError: whatever is found here is a mistake of this program."""
+    check_layout(merged.layout)
+    done: set[Access] = set()
+    loads: dict[Node, list[Access]] = {}
+    for name, region in merged.all():
+        if region.kind == "r":
+            node = cdfg.functions[name].starts[region.place.full] if region.hoisted else region.place.node
+            loads.setdefault(node, []).extend(region.accesses)
+    for name, region in merged.all():
+        assert not done & set(region.accesses), "an access is in two regions"
+        done |= set(region.accesses)
+        if region.place.whole:
+            assert {merged.register(a).name for a in region.accesses} == {merged.register(region.place).name}
+            assert len({a.site for a in region.accesses}) == 1, "a whole register became one with another access"
+        elif len(region.accesses) > 1:
+            _check_ordered(dialect, merged, region)
+            for a, b in zip(region.accesses, region.accesses[1:], strict=False):
+                assert merged.register(a) == merged.register(b) and a.kind == b.kind
+            _check_region(dialect, cdfg, cdfg.functions[name], region, loads)
+    assert done == {a for f in cdfg.functions.values() for a in f.accesses}, "an access is in no region"
+
+
+def _check_region(dialect: Dialect, cdfg: Cdfg, f: Function, region: Region, loads: dict[Node, list[Access]]) -> None:
+    """Walk from each member to the place where the merged access is made (or back, for reads)."""
+    members = {a.node for a in region.accesses}
+    if region.kind == "r":
+        first = region.accesses[0]
+        for follower in region.accesses[1:]:
+            for node in _on_the_way(first.node, follower.node):
+                assert node not in (f.entry, f.exit)
+                _assert_harmless(dialect, cdfg, node, follower, members, [])
+            assert follower.node not in _reached(f.entry, stop=first.node), "read before the merged read"
+        return
+    last = region.accesses[-1]
+    for early in region.accesses[:-1]:
+        assert not dialect.field(early.field).wse and not dialect.field(last.field).wse, "side effect merged"
+        way = _on_the_way(early.node, last.node)
+        for node in way:
+            _assert_harmless(dialect, cdfg, node, early, members, loads.get(node, []))
+        assert f.exit not in _reached(early.node, stop=last.node), "a merged write is lost on some path"
+        assert last.node not in _reached(f.entry, stop=early.node), "a merged write is made up on some path"
+
+
+def _check_ordered(dialect: Dialect, merged: Merged, region: Region) -> None:
+    """No store of silicon stands for another, and no read of what changes by itself."""
+    leaves = [
+        merged.ref(a).leaf
+        for a in region.accesses
+        if (dialect.field(a.field).order != "memory" if region.kind == "w" else dialect.field(a.field).volatile)
+    ]
+    assert len(set(leaves)) == len(leaves), "a store or a read of silicon is dropped"
+
+
+def _on_the_way(a: Node, b: Node) -> set[Node]:
+    after = _reached(a, stop=b) - {a, b}
+    return {n for n in after if b in _reached(n, stop=a)}
+
+
+def _reached(start: Node, stop: Node) -> set[Node]:
+    """Nodes after `start`; `stop` is reached but not passed."""
+    seen: set[Node] = set()
+    todo = list(start.succ)
+    while todo:
+        n = todo.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n is not stop:
+            todo += n.succ
+    return seen
+
+
+def _assert_harmless(
+    dialect: Dialect, cdfg: Cdfg, node: Node, a: Access, members: set[Node], loaded: list[Access]
+) -> None:
+    """`loaded`: the fields that a merged read at this node reads."""
+    write = a.kind == "w"
+    assert node.kind != "barrier", "merged across a barrier"
+    assert not (node.kind == "assign" and node.text in a.variables), "the address changes"
+    if node.access and node not in members and node.access.whole:
+        b = node.access.chain.device
+        assert b and a.chain.device and b != a.chain.device, "moved over an access of a whole register"
+    if node.kind == "call":
+        for x in _inside(cdfg, node.text):
+            assert not write, "a write moved over a call that uses devices"
+            effects = dialect.field(a.field).effects("r")
+            orders = {dialect.field(a.field).order, dialect.field(x.field).order}
+            assert orders != {"ordered"}, "an access of silicon moved over a call that uses it"
+            assert not effects, "a read with a side effect moved over a call that uses devices"
+            assert not (x.kind == "w" and x.field == a.field), "merged across a call that writes the field"
+            assert a.field not in dialect.field(x.field).effects(x.kind), "merged across a call with an effect on it"
+    met = [node.access] if node.access and node not in members else []
+    for n in met + loaded:
+        apart = n.chain.device != a.chain.device and n.chain.device and a.chain.device
+        same = (
+            n.field == a.field
+            and not apart
+            and not (
+                n.chain.device
+                and n.chain.device == a.chain.device
+                and n.constants != a.constants
+                and None not in n.constants
+                and None not in a.constants
+            )
+        )
+        assert not (same and (write or n.kind == "w")), "merged across an access to the same field"
+        orders = {dialect.field(a.field).order, dialect.field(n.field).order}
+        assert orders != {"ordered"}, "two accesses of silicon changed their order"
+        effects = dialect.field(n.field).effects(n.kind)
+        assert apart or a.field not in effects, "merged across a side effect on the field"
+        assert apart or not (write and effects), "a write moved over a side effect"
+
+
+def _inside(cdfg: Cdfg, name: str) -> list[Access]:
+    """All accesses that a call of a function may make; nothing in there may be unknown."""
+    seen: set[str] = set()
+    todo, found = [name], []
+    while todo:
+        callee = todo.pop()
+        if callee in seen:
+            continue
+        seen.add(callee)
+        assert callee in cdfg.functions, "merged across an unknown call"
+        for node in cdfg.functions[callee].nodes:
+            assert node.kind != "barrier", "merged across a call with a barrier in it"
+            todo += [node.text] if node.kind == "call" else []
+            found += [node.access] if node.access else []
+    return found
+
+
+def check_layout(layout: Layout) -> None:
+    for group in layout.groups.values():
+        _check_group(group, layout)
+
+
+def _check_group(group: GroupLayout, layout: Layout) -> None:
+    taken: dict[int, str] = {}
+    for r in group.registers:
+        used = 0
+        for s in r.slots:
+            assert s.lsb + s.width <= r.bits, f"{group.group}.{s.name} leaves its register"
+            if s.field and layout.method != "fixed":
+                assert not used & s.mask, f"{group.group}.{s.name} overlaps"
+            used |= s.mask
+        assert r.offset % (min(r.bits, layout.bus.width) // 8) == 0 or layout.method == "fixed", (
+            f"{r.name} is not aligned"
+        )
+        if layout.method == "fixed":
+            continue
+        for i in range(r.count):
+            for byte in range(r.offset + i * r.stride, r.offset + i * r.stride + r.bits // 8):
+                assert byte not in taken, f"{group.group}: {r.name} and {taken[byte]} share byte {byte}"
+                assert byte < group.size
+                taken[byte] = r.name
+    if layout.method != "fixed":
+        for sub in group.subs:
+            count = 1
+            for n in sub.dims:
+                count *= n
+            for byte in range(sub.offset, sub.offset + count * sub.stride):
+                assert byte not in taken and byte < group.size, f"{group.group}: {sub.name} overlaps"
+                taken[byte] = sub.name

@@ -1,0 +1,237 @@
+"""Which accesses become one on a given layout, and what each of them becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from edgebuild.base.errors import Diagnostic, EdgebuildError
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, between, dominates, on_cycle_without
+from edgebuild.driver.analysis.conflicts import Conflicts, KeptApart, Region, find_conflicts
+from edgebuild.driver.analysis.simplify import Ref, Shapes
+from edgebuild.driver.layout.registers import Layout, Register, Slot, Window, read_window, whole_window, write_window
+from edgebuild.driver.source.dialect import Dialect
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The final regions: each is one access to one register."""
+
+    conflicts: Conflicts
+    layout: Layout
+    reused: Mapping[Region, Region] = field(default_factory=dict)  # write -> read whose load has the bits to keep
+    _windows: dict[Region, Window] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def ref(self, access: Access) -> Ref:
+        return self.conflicts.refs[access]
+
+    def register(self, access: Access) -> Register:
+        ref = self.ref(access)
+        return self.layout.groups[ref.group].register_of(ref.leaf)
+
+    def leaves(self, region: Region) -> tuple[str, ...]:
+        """The leaves of a region, in the order of their bits."""
+        names = {self.ref(a).leaf for a in region.accesses}
+        return tuple(s.name for s in self.register(region.place).slots if s.name in names)
+
+    def named(self, region: Region) -> tuple[str, ...]:
+        """The leaves that a write of a whole register gives a value, in the order of their bits."""
+        names = {self.ref(a).leaf for a, value in region.place.site.parts if value is not None}
+        return tuple(s.name for s in self.register(region.place).slots if s.name in names)
+
+    def window(self, region: Region) -> Window:
+        if region not in self._windows:
+            register = self.register(region.place)
+            if region.place.whole:
+                self._windows[region] = whole_window(register, self.named(region), region.kind)
+                return self._windows[region]
+            if region in self.reused.values():
+                self._windows[region] = Window(0, register.bits, True)
+            else:
+                choose = read_window if region.kind == "r" else write_window
+                self._windows[region] = choose(register, self.leaves(region), self.layout.bus)
+        return self._windows[region]
+
+    def cost(self, region: Region) -> int:
+        words = max(1, self.register(region.place).bits // self.layout.bus.width)
+        reads = region.kind == "w" and self.window(region).read and region not in self.reused
+        return words * (2 if reads else 1)
+
+    def all(self) -> Iterator[tuple[str, Region]]:
+        for name, regions in self.conflicts.regions.items():
+            for region in regions:
+                yield name, region
+
+
+def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: Conflicts) -> Merged:
+    """Merge what lies in one register. Two plain stores never become a read-modify-write: that would be a new race."""
+    one = Merged(first, layout)
+
+    def together(a: Access, b: Access) -> bool:
+        return one.ref(a).group == one.ref(b).group and one.register(a) == one.register(b)
+
+    found = find_conflicts(dialect, cdfg, shapes, together)
+    merged = Merged(found, layout)
+    kept = list(found.kept_apart)
+    regions: dict[str, tuple[Region, ...]] = {}
+    for name in found.regions:
+        mine: list[Region] = []
+        for region in found.regions[name]:
+            if region.place.whole:
+                _check_whole(merged, region)
+                mine.append(region)
+                continue
+            singles = [Region((a,)) for a in region.accesses]
+            race = region.kind == "w" and merged.window(region).read and not any(merged.window(s).read for s in singles)
+            if race:
+                kept.append(KeptApart(region.place.where, "one store for both would have to read first"))
+            mine += singles if race else [region]
+        regions[name] = tuple(mine)
+    merged = Merged(Conflicts(found.refs, regions, tuple(kept)), layout)
+    return replace(merged, reused=_reused(cdfg, merged))
+
+
+def _check_whole(merged: Merged, region: Region) -> None:
+    """A whole register is one access: all of its fields lie in one register that the bus takes at once."""
+    registers = {merged.register(a).name for a in region.accesses}
+    at, register = region.place.where, merged.register(region.place)
+    text = ""
+    if len(registers) > 1:
+        text = f"the fields of '{region.place.field[0]}' lie in several registers: {', '.join(sorted(registers))}"
+    elif register.bits > merged.layout.bus.width:
+        text = (
+            f"register '{register.name}' has {register.bits} bits, and the bus takes {merged.layout.bus.width} at once"
+        )
+    if text:
+        raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))
+
+
+def _reused(cdfg: Cdfg, merged: Merged) -> dict[Region, Region]:
+    """Writes that must keep their neighbours right after a read of the same register: its load serves both."""
+    found: dict[Region, Region] = {}
+    for name, regions in merged.conflicts.regions.items():
+        reads = [r for r in regions if r.kind == "r" and not r.hoisted and not r.place.whole]
+        for write in regions:
+            register = merged.register(write.place)
+            whole = register.bits <= merged.layout.bus.width and not any(s.sensitive for s in register.slots)
+            if write.kind == "r" or not merged.window(write).read or not whole:
+                continue
+            near = (r for r in reads if merged.register(r.place) == register and _one_place(merged, r, write))
+            read = next((r for r in near if _next(cdfg.functions[name], r, write)), None)
+            if read:
+                found[write] = read
+    return found
+
+
+def _one_place(merged: Merged, read: Region, write: Region) -> bool:
+    a, b = merged.ref(read.place), merged.ref(write.place)
+    known = None not in (a.base_key, b.base_key, a.index_key, b.index_key)
+    same = known and (a.base_key, a.index_key) == (b.base_key, b.index_key)
+    return a.group == b.group and (same or read.place.site is write.place.site)
+
+
+def _next(f: Function, read: Region, write: Region) -> bool:
+    """Whether nothing that could change the register, or the address, lies between a read and a write of it."""
+    a, b = read.place, write.place
+    members = {x.node for x in write.accesses}
+    return (
+        dominates(f, a.node, b.node)
+        and not on_cycle_without(b.node, a.node)
+        and all(
+            n in members or n.kind in ("start", "join") or (n.kind == "assign" and n.text not in b.variables)
+            for n in between(a.node, b.node)
+        )
+    )
+
+
+def hazards(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """(errors, warnings): accesses that this register does not allow, and those that may lose an update."""
+    errors: list[Diagnostic] = []
+    warnings: list[Diagnostic] = []
+    in_handlers = _written_in_handlers(cdfg, merged)
+    for name, region in merged.all():
+        at, register, leaves = region.place.where, merged.register(region.place), merged.leaves(region)
+        window = merged.window(region)
+        if region.place.whole and region.kind == "w":
+            leaves = merged.named(region)
+            wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
+            error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
+        elif region.place.whole:
+            error, warning = _popped(register, leaves), ""
+        else:
+            error, warning = _illegal(register, leaves, region.kind, window)
+            error = error or _read_back(merged, region)
+        if window.read and region.kind == "w" and not cdfg.functions[name].handler:
+            shared = in_handlers & {(merged.ref(region.place).group, register.name)}
+            if shared:
+                warning = f"the interrupt handler also writes register '{register.name}': an update may be lost here"
+        for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
+            if text:
+                list_.append(Diagnostic(text, at.file, at.line, at.column, severity=severity))
+    return errors, warnings
+
+
+def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> set[tuple[str, str]]:
+    return {
+        (merged.ref(r.place).group, merged.register(r.place).name)
+        for name, r in merged.all()
+        if r.kind == "w" and cdfg.functions[name].handler
+    }
+
+
+def _read_back(merged: Merged, region: Region) -> str:
+    """An error where what was read of flags is written back to them, which would touch all that were set."""
+    for a in region.accesses:
+        modified = merged.register(a).slot(merged.ref(a).leaf).modified
+        if region.kind == "w" and modified and a.site.form in ("compound", "step"):
+            text = f"'{a.field[1]}' is no stored value ({modified}): '{a.site.operator}' writes back what was read;"
+            return f"{text} assign the bits that are meant"
+    return ""
+
+
+def _popped(register: Register, leaves: tuple[str, ...]) -> str:
+    popped = next((s for s in register.slots if s.sensitive and s.name not in leaves), None)
+    return f"a read of '{', '.join(leaves)}' also reads '{popped.name}', which has a side effect" if popped else ""
+
+
+def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Window) -> tuple[str, str]:
+    """(error, warning) of an access to `leaves` of a register; both may be empty."""
+    what = ", ".join(leaves)
+    others = [
+        s for s in register.slots if s.name not in leaves and s.mask & (((1 << window.bits) - 1) << 8 * window.offset)
+    ]
+    mine = [register.slot(n) for n in leaves]
+    if kind == "r":
+        wrong = next((s for s in mine if "r" not in s.access), None)
+        if wrong:
+            return f"'{wrong.name}' cannot be read", ""
+        popped = next((s for s in others if s.sensitive), None)
+        text = f"a read of '{what}' also reads '{popped.name}', which has a side effect" if popped else ""
+        return (text + _overlay(popped, "plain: true") if popped else ""), ""
+    wrong = next((s for s in mine if "w" not in s.access), None)
+    if wrong:
+        return f"'{wrong.name}' cannot be written", ""
+    bad = next((s for s in others if s.back == "never"), None)
+    if bad:
+        text = f"a write of '{what}' also writes '{bad.name}', and no value is harmless there"
+        return text + _overlay(bad, 'back: "0"'), ""
+    if not window.read:
+        return "", ""
+    popped = next((s for s in register.slots if s.sensitive), None)
+    if popped:
+        text = f"a write of '{what}' must read its register first, and a read of '{popped.name}' has a side effect"
+        return text + _overlay(popped, "plain: true"), ""
+    blind = next((s for s in others if s.back == "keep" and "r" not in s.access), None)
+    if blind:
+        text = f"a write of '{what}' must keep '{blind.name}', which cannot be read"
+        return text + _overlay(blind, 'back: "0"'), ""
+    racing = next((s for s in others if s.back == "keep" and s.volatile), None)
+    if not racing:
+        return "", ""
+    text = f"'{racing.name}' may change by itself while '{what}' is written: the change would be lost"
+    return "", text + _overlay(racing, "plain: true")
+
+
+def _overlay(slot: Slot, words: str) -> str:
+    """Facts that an overlay can add where a register description leaves them open."""
+    return f"; if that is not so, the overlay says '{slot.key}: {{{words}}}'" if slot.key else ""

@@ -1,0 +1,139 @@
+"""The stages, each with its own value: Source -> Cdfg -> Shapes -> Conflicts -> Layout -> Merged -> products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.errors import Diagnostic, EdgebuildError, did_you_mean, fail
+from edgebuild.base.request import DriverRequest
+from edgebuild.base.target import load_target
+from edgebuild.driver.analysis.cdfg import Cdfg
+from edgebuild.driver.analysis.conflicts import Conflicts, find_conflicts
+from edgebuild.driver.analysis.simplify import Shapes, simplify
+from edgebuild.driver.analysis.walk import read_functions
+from edgebuild.driver.emit import products
+from edgebuild.driver.layout.optimize import group_uses, optimize, writers
+from edgebuild.driver.layout.problem import Uses
+from edgebuild.driver.layout.registers import Bus, Layout
+from edgebuild.driver.merge.check import check
+from edgebuild.driver.merge.merging import Merged, hazards, merge
+from edgebuild.driver.merge.races import races
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.sources import Source, read_sources
+from edgebuild.driver.stages import Driver
+
+TRIPLES = {"rv32": "riscv32-unknown-elf", "rv64": "riscv64-unknown-elf", "arm": "thumbv7m-none-eabi"}
+
+
+def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:
+    """The products and the stages. Raises EdgebuildError if a source, a layout or the request is wrong."""
+    driver = analyse(request)
+    return products.produce(driver.request.name, driver), driver
+
+
+def template(request: DriverRequest) -> str:
+    """An overlay to begin with, for a driver on a fixed layout."""
+    from edgebuild.driver.registers import fixed, template
+
+    way, _, file = request.layout.partition(":")
+    if way != "fixed" or not file:
+        raise fail("option 'overlay-template': only a fixed layout has an overlay", hints=["--layout fixed:FILE"])
+    target = load_target(request.target)
+    source = read_sources(request.sources, TRIPLES.get(target.core.isa[:4], TRIPLES["arm"]), request.flags)
+    cdfg = read_functions(source.unit, source.dialect)
+    shapes = simplify(source.dialect, cdfg)
+    bus = Bus(request.register_width, target.bus == "bytes")
+    found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
+    return template.overlay_template(found.open, cdfg)
+
+
+def check_devices(source: Source, layout: Layout) -> None:
+    """No device begins within the registers of another. Where the layout is fixed, the silicon answers for that."""
+    devices = sorted(source.dialect.devices.values(), key=lambda d: d.address)
+    for low, high in pairwise(devices):
+        size = layout.groups[low.group].size
+        if high.address < low.address + size:
+            text = f"device '{high.name}' at {high.address:#x} lies within '{low.name}', which has {size} bytes at"
+            raise clang.wrong(high.where, source.unit.text, f"{text} {low.address:#x}")
+
+
+def _check_names(source: Source, cdfg: Cdfg, known: frozenset[str], file: str) -> None:
+    for f in cdfg.functions.values():
+        if f.interrupt and known and f.interrupt not in known:
+            text = f"{file} has no interrupt '{f.interrupt}'{did_you_mean(f.interrupt, known)}"
+            raise clang.wrong(f.where, source.unit.text, text)
+
+
+def _merged(
+    dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, conflicts: Conflicts
+) -> tuple[Merged, tuple[Diagnostic, ...]]:
+    """The merged accesses, checked, and warnings. Raises EdgebuildError for hazards and races."""
+    merged = merge(dialect, cdfg, shapes, layout, conflicts)
+    errors, warnings = hazards(dialect, cdfg, merged)
+    more_errors, more_warnings = races(dialect, cdfg, merged)
+    if errors or more_errors:
+        raise EdgebuildError(*errors, *more_errors)
+    check(dialect, cdfg, merged)
+    return merged, (*warnings, *more_warnings)
+
+
+def analyse(request: DriverRequest) -> Driver:
+    target = load_target(request.target)
+    bus = Bus(request.register_width, target.bus == "bytes")
+    source = read_sources(request.sources, TRIPLES.get(target.core.isa[:4], TRIPLES["arm"]), request.flags)
+    dialect = source.dialect
+    cdfg = read_functions(source.unit, dialect)
+    shapes = simplify(dialect, cdfg)
+    files = [*source.files, *target.files]
+    uses: Mapping[str, Uses] = {}
+    way, _, file = request.layout.partition(":")
+    if way == "fixed" and file:
+        from edgebuild.driver.registers import fixed  # late: brings readers that other drivers do without
+
+        found = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
+        dialect, layout = found.dialect, found.layout
+        files += found.files
+        conflicts = find_conflicts(dialect, cdfg, shapes)
+        _check_names(source, cdfg, found.interrupts, Path(file).name)
+    elif way == "extend" and file:
+        from edgebuild.driver.layout.extend import extend  # late, as above
+
+        conflicts = find_conflicts(dialect, cdfg, shapes)
+        uses = group_uses(conflicts, {})
+        layout = extend(Path(file), dialect, shapes, uses, bus, writers(cdfg, conflicts))
+        check_devices(source, layout)
+        files.append(file)
+    elif request.layout in ("optimize", "heuristic"):
+        conflicts = find_conflicts(dialect, cdfg, shapes)
+        weights: Mapping[str, int] = {}
+        if request.profile:
+            from edgebuild.driver.layout.profile import read_profile  # late, as above
+
+            weights = read_profile(request.profile, cdfg)
+            files.append(str(request.profile))
+        uses = group_uses(conflicts, weights)
+        layout = optimize(dialect, shapes, uses, bus, writers(cdfg, conflicts), exact=request.layout == "optimize")
+        check_devices(source, layout)
+    else:
+        raise fail(
+            f"layout '{request.layout}' is not known", hints=["one of: optimize, heuristic, fixed:FILE, extend:FILE"]
+        )
+    merged, warnings = _merged(dialect, cdfg, shapes, layout, conflicts)
+    return Driver(
+        request,
+        target.name,
+        source,
+        dialect,
+        cdfg,
+        shapes,
+        conflicts,
+        uses,
+        layout,
+        merged,
+        (*cdfg.warnings, *warnings),
+        tuple(files),
+    )

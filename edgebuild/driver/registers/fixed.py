@@ -1,0 +1,413 @@
+"""Layouts that silicon has fixed: fields of the source found in a CMSIS-SVD or SystemRDL file.
+
+An overlay beside the file (`chip.overlay.yaml` for `chip.svd`) says what the file does not:
+
+    fields:
+      GPIO.CTRL.EN: {plain: true}            # stored, and nothing else changes it
+      GPIO.SCRATCH.*: {memory: true}         # as memory: stores that are overwritten may be left out, in any order
+      "GPIO.*.DONE": {rse: [self], back: "0"}  # patterns of PERIPHERAL.REGISTER.FIELD
+
+What is fixed is *ordered*: neighbouring accesses of one register may become one, every store is made, and all accesses
+keep their order. SVD does not say which fields are plain; without an overlay no read stands for another, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import pairwise, product
+from pathlib import Path
+
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.base.facts import read_facts
+from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
+from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub
+from edgebuild.driver.registers.rdl import read_rdl
+from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap
+from edgebuild.driver.registers.svd import read_svd
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId, Group
+
+
+@dataclass(frozen=True)
+class Words:
+    """Facts of an overlay about fields; None: nothing. `rse` and `wse` hold `self` and patterns of other fields."""
+
+    plain: bool | None = None  # nothing but a write changes it
+    memory: bool | None = None  # plain, and stores may be left out or change their order
+    independent: bool | None = None  # its accesses need not keep their order with those of other fields
+    shared: bool | None = None  # a race between its writers is meant
+    volatile: bool | None = None  # it may change by itself
+    rse: tuple[str, ...] | None = None
+    wse: tuple[str, ...] | None = None
+    access: str | None = None
+    back: str | None = None
+
+    def __post_init__(self) -> None:
+        for key, words, known in (
+            ("access", (self.access,), ("r", "w", "rw", None)),
+            ("back", (self.back,), ("keep", "0", "1", "never", None)),
+        ):
+            for word in words:
+                if word not in known:
+                    raise ValueError(f"{key}: '{word}' is none of " + ", ".join(k for k in known if k))
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD."""
+
+    fields: Mapping[str, Words]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    dialect: Dialect
+    layout: Layout
+    files: tuple[str, ...]
+    interrupts: frozenset[str]
+    open: Mapping[str, tuple[FieldId, FieldInfo]]  # BLOCK.REGISTER.FIELD of which nobody says whether it is plain
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where one element of a leaf lies: bytes from the device's base."""
+
+    offset: int
+    found: Found
+    block: Block
+
+
+def read_map(path: Path) -> RegisterMap:
+    if path.suffix.lower() == ".rdl":
+        return read_rdl(path)
+    if path.suffix.lower() in (".svd", ".xml"):
+        return read_svd(path)
+    raise fail(f"'{path.suffix}' is not a register description", file=str(path), hints=["use .svd or .rdl"])
+
+
+def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
+    """`text` is that of the source. Raises EdgebuildError if a field is not in the file `path`, has another width
+    there, or lies irregularly."""
+    map_ = read_map(path)
+    overlay_file = path.with_suffix(".overlay.yaml")
+    overlay = read_facts(Overlay, overlay_file).fields if overlay_file.is_file() else {}
+    fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
+    groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
+    fixer.add_targets(overlay_file)
+    fixer.check_keys(overlay_file)
+    size = sum(groups[d.group].size for d in dialect.devices.values())
+    fields = fixer.fields
+    new = {
+        g.name: Group(
+            g.name, tuple(fields.get(m.id, m) if isinstance(m, Field) else m for m in g.members), g.where, g.extent
+        )
+        for g in dialect.groups.values()
+    }
+    files = [str(path), *([str(overlay_file)] if overlay else [])]
+    layout = Layout(groups, bus, "fixed", True, 0, 0, size)
+    return Fixed(Dialect(new, dialect.devices, dialect.cursors), layout, tuple(files), map_.interrupts, fixer.open)
+
+
+class _Fixer:
+    def __init__(
+        self,
+        path: Path,
+        text: bytes,
+        map_: RegisterMap,
+        overlay: Mapping[str, Words],
+        dialect: Dialect,
+        shapes: Shapes,
+    ) -> None:
+        self.path, self.text, self.map, self.overlay = path, text, map_, overlay
+        self.dialect, self.shapes = dialect, shapes
+        self.fields: dict[FieldId, Field] = {}
+        self.open: dict[str, tuple[FieldId, FieldInfo]] = {}
+        self.names: dict[FieldId, set[str]] = {}  # BLOCK.REGISTER.FIELD of all instances
+        self.targets: dict[tuple[FieldId, str, str], None] = {}  # (field, rse or wse, pattern) of the overlay
+        self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
+        self.finders = {name: Finder(block) for name, block in self.blocks.items()}
+        self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def _block(self, device: Device) -> Block:
+        here = [block for block in self.map.blocks if block.base == device.address]
+        for name in (device.name.upper(), device.group.upper()):  # several may share an address, as views of one part
+            for block in here:
+                if name in (block.name.upper(), block.name.upper().rstrip("0123456789")):
+                    return block
+        if here:
+            return here[0]
+        for block in self.map.blocks:
+            if device.name.lower() == block.name.lower():
+                return block
+        if len(self.map.blocks) == 1:
+            return self.map.blocks[0]
+        near = did_you_mean(device.name.upper(), [b.name for b in self.map.blocks])
+        text = f"device '{device.name}': {self.path.name} has nothing at {device.address:#x}{near}"
+        raise clang.wrong(device.where, self.text, text)
+
+    def _wrong_field(self, leaf: Leaf, text: str, *hints: str) -> EdgebuildError:
+        return clang.error_at(self.dialect.cursors[leaf.field], self.text, text, *hints)
+
+    def _wrong_group(self, group: str, text: str, *hints: str) -> EdgebuildError:
+        return clang.wrong(self.dialect.groups[group].where, self.text, text, *hints, length=len(group))
+
+    # ---- instances
+
+    def instances(self, group: str) -> Iterator[tuple[Device, tuple[str, ...]]]:
+        """The ways to a group: each device that has it, and the path there."""
+        for device in self.dialect.devices.values():
+            yield from ((device, words) for words in self._ways(device.group, group, ()))
+
+    def _ways(self, at: str, group: str, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        if at == group:
+            yield words
+        for part in self.shapes.groups[at].parts:
+            for index in product(*(range(n) for n in part.dims)):
+                yield from self._ways(part.group, group, (*words, *_words(part.name, index)))
+
+    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Spot:
+        found = self.finders[device.name].find(words)
+        if len(found) != 1:
+            name = ".".join((self.blocks[device.name].name, *words))
+            registers = {f"{f.register.full_name}.{f.field.name}" for f in found}
+            text = f"'{name}' fits more than one field" if found else f"'{name}' is not in {self.path.name}"
+            known = [f"{r.full_name}_{f.name}" for r in self.blocks[device.name].registers for f in r.fields]
+            near = "" if found else did_you_mean("_".join(words), known)
+            raise self._wrong_field(leaf, text + near, *sorted(registers))
+        spot = Spot(found[0].register.offset, found[0], self.blocks[device.name])
+        self._check(spot, leaf)
+        return spot
+
+    def _check(self, spot: Spot, leaf: Leaf) -> None:
+        info = spot.found.field
+        for register, error in self.map.mistakes:
+            if register == spot.found.register.name:
+                raise error
+        if info.width != leaf.width:
+            text = f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}"
+            raise self._wrong_field(leaf, text, f"use {'bit' if info.width == 1 else f'uint{info.width}'}")
+
+    # ---- layouts
+
+    def group(self, shape: Shape) -> GroupLayout:
+        ways = list(self.instances(shape.group))
+        if not ways:
+            raise self._wrong_group(shape.group, f"no device has a group '{shape.group}'")
+        layouts = {way: self._instance(shape, *way) for way in ways}
+        first = layouts[ways[0]]
+        for way, other in layouts.items():
+            if [(r.offset, r.slots) for r in other] != [(r.offset, r.slots) for r in first]:
+                mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
+                hint = f"a pointer to '{shape.group}' needs one layout for all"
+                raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", hint)
+        subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
+        return GroupLayout(shape.group, self._size(shape, ways, first, subs), tuple(first), subs)
+
+    def _instance(self, shape: Shape, device: Device, words: tuple[str, ...]) -> list[Register]:
+        """The registers of one instance, with offsets from the instance's own base."""
+        spots: list[tuple[Leaf, list[Spot]]] = []
+        for leaf in shape.leaves:
+            path = tuple(w for name, index in leaf.path for w in _words(name, index))
+            indices = product(*(range(n) for n in leaf.dims))
+            spots.append((leaf, [self.spot(device, (*words, *path, *map(str, i)), leaf) for i in indices]))
+        inner = [self.bases[(device.name, (*words, *_words(p.name, (0,) * len(p.dims))))] for p in shape.parts]
+        base = min([s[0].offset for _, s in spots] + inner, default=0) if words else 0
+        self.bases[(device.name, words)] = base
+        registers: dict[str, Register] = {}
+        for leaf, places in spots:
+            self._add(registers, leaf, places, base, device, inner=bool(words))
+        return sorted(registers.values(), key=lambda r: (r.offset, r.name))
+
+    def _add(
+        self, registers: dict[str, Register], leaf: Leaf, spots: list[Spot], base: int, device: Device, inner: bool
+    ) -> None:
+        info = spots[0].found.register
+        steps = {b.offset - a.offset for a, b in pairwise(spots)}
+        shifts = {b.found.field.lsb - a.found.field.lsb for a, b in pairwise(spots)}
+        if len(steps) > 1 or len(shifts) > 1 or (steps and shifts and 0 not in (*steps, *shifts)):
+            raise self._wrong_field(leaf, f"the elements of '{leaf.name}' are not at equal distances")
+        packed = shifts.pop() if shifts else 0
+        stride = steps.pop() if steps else 0
+        name = info.name if inner else info.full_name
+        name = name if not leaf.dims or packed else f"{name}_array"
+        if name not in registers:
+            slots = [self._slot(f, info, spots[0].block) for f in info.fields or (_whole(info),)]
+            if packed:
+                slots = [s for s in slots if s.name not in {s.found.field.name for s in spots[1:]}]
+            registers[name] = Register(
+                name,
+                info.offset - base,
+                info.bits,
+                tuple(slots),
+                len(spots) if stride else 1,
+                stride,
+                info.reset,
+                leaf.dims if stride else (),
+            )
+        register = registers[name]
+        mine = spots[0].found.field.name
+        slots = [
+            replace(self._agreed(s, leaf), name=leaf.name, field=leaf.field, stride=packed)
+            if s.name == mine and not s.field
+            else s
+            for s in register.slots
+        ]
+        registers[name] = replace(register, slots=tuple(slots))
+        slot = next(s for s in slots if s.name == leaf.name)
+        self._note(leaf.field, slot, spots[0], device)
+
+    def _agreed(self, slot: Slot, leaf: Leaf) -> Slot:
+        """Facts of the file about a field, with those of the source; the source may know more, and nothing else."""
+        said = leaf.info
+        if said is None:
+            return slot
+        access = "".join(c for c in slot.access if c in said.access)
+        wrong = "" if access else f"access {said.access} in the source, and {slot.access}"
+        for mine, its, what in (
+            (said.modified, slot.modified, "a write"),
+            (said.action, slot.action, "a read"),
+        ):
+            if mine and its and mine != its:
+                wrong = f"{what} is {mine} in the source, and {its}"
+        if wrong:
+            raise self._wrong_field(leaf, f"'{leaf.name}': {wrong} in {self.path.name}")
+        return replace(
+            slot,
+            access=access,
+            modified=said.modified or slot.modified,
+            action=said.action or slot.action,
+            back=said.back if said.modified else slot.back,
+            sensitive=slot.sensitive or bool(said.action),
+        )
+
+    def _slot(self, info: FieldInfo, register: RegisterInfo, block: Block) -> Slot:
+        over = self._overlay(block, register, info)
+        plain = over.plain or over.memory or False
+        access = over.access or info.access
+        volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
+        back = over.back or ("keep" if plain else info.back)
+        sensitive = bool(over.rse) or (bool(info.read_action) and not plain)
+        modified = "" if plain else info.modified
+        action = "" if plain else info.read_action
+        return Slot(
+            info.name,
+            info.lsb,
+            info.width,
+            None,
+            access,
+            back,
+            sensitive,
+            volatile,
+            modified=modified,
+            action=action,
+            key=_name(block, register, info),
+        )
+
+    def _overlay(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
+        """Facts of all entries that fit the field; of two with the same key, the later one counts."""
+        name = _name(block, register, info)
+        found = Words()
+        for pattern, words in self.overlay.items():
+            if fnmatchcase(name, pattern):
+                found = replace(found, **{k: v for k, v in vars(words).items() if v is not None})
+        return found
+
+    def _note(self, id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
+        """Facts of the file about the field, added to those of the source."""
+        old = self.fields.get(id, self.dialect.field(id))
+        over = self._overlay(spot.block, spot.found.register, spot.found.field)
+        info, rse, wse = spot.found.field, set(old.rse), set(old.wse)
+        if (slot.sensitive and not over.rse) or "self" in (over.rse or ()):
+            rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
+        if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
+            wse |= {id}
+        self.names.setdefault(id, set()).add(_name(spot.block, spot.found.register, info))
+        if not info.known and over == Words():
+            self.open[_name(spot.block, spot.found.register, info)] = (id, info)
+        for kind, words in (("rse", over.rse), ("wse", over.wse)):
+            self.targets.update({(id, kind, word): None for word in words or () if word != "self"})
+        order = "memory" if over.memory else "independent" if over.independent else "ordered"
+        if id in self.fields:  # of several instances the strictest counts
+            order = min(order, old.order, key=("ordered", "independent", "memory").index)
+        volatile = old.volatile or slot.volatile
+        self.fields[id] = replace(
+            old,
+            rse=frozenset(rse),
+            wse=frozenset(wse),
+            volatile=volatile,
+            order=order,
+            shared=old.shared or bool(over.shared),
+        )
+
+    def check_keys(self, file: Path) -> None:
+        """Every key of the overlay is about something."""
+        silicon = {_name(b, r, f) for b in self.map.blocks for r in b.registers for f in r.fields or (_whole(r),)}
+        for pattern in self.overlay:
+            if not any(fnmatchcase(name, pattern) for name in silicon):
+                lines = file.read_text().splitlines()
+                line = next((i for i, text in enumerate(lines, 1) if pattern in text), 0)
+                text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {self.path.name}"
+                raise fail(text + did_you_mean(pattern, silicon), file=str(file), line=line)
+
+    def add_targets(self, file: Path) -> None:
+        """The other fields that the overlay says are changed, once the names of all are known."""
+        silicon = {_name(b, r, f) for b in self.map.blocks for r in b.registers for f in r.fields or (_whole(r),)}
+        for id, kind, pattern in self.targets:
+            if not any(fnmatchcase(name, pattern) for name in silicon):
+                near = did_you_mean(pattern, silicon)
+                raise fail(f"{kind} target '{pattern}' is not in {self.path.name}{near}", file=str(file))
+            field = self.fields[id]
+            found = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
+            effects = {"rse": field.rse, "wse": field.wse, kind: getattr(field, kind) | found}
+            self.fields[id] = replace(field, rse=frozenset(effects["rse"]), wse=frozenset(effects["wse"]))
+
+    def _all(self, group: str) -> set[FieldId]:
+        found: set[FieldId] = set()
+        for m in self.dialect.groups[group].members:
+            found |= self._all(m.group) if isinstance(m, Child) else {m.id}
+        return found
+
+    def _sub(self, name: str, group: str, dims: tuple[int, ...], ways: list[tuple[Device, tuple[str, ...]]]) -> Sub:
+        device, words = ways[0]
+        base = self.bases[(device.name, words)]
+        places = [self.bases[(device.name, (*words, *_words(name, i)))] for i in product(*(range(n) for n in dims))]
+        steps = {b - a for a, b in pairwise(places)}
+        if len(steps) > 1:
+            raise self._wrong_group(group, f"the elements of '{name}' are not at equal distances")
+        return Sub(name, group, places[0] - base, steps.pop() if steps else 0, dims)
+
+    def _size(
+        self, shape: Shape, ways: list[tuple[Device, tuple[str, ...]]], registers: list[Register], subs: tuple[Sub, ...]
+    ) -> int:
+        """The distance of the elements where the group is in an array; else what it covers."""
+        strides = set()
+        for g in self.shapes.groups.values():
+            for part in g.parts:
+                if part.group == shape.group and part.dims:
+                    device, words = next(iter(self.instances(g.group)))
+                    places = [
+                        self.bases[(device.name, (*words, *_words(part.name, i)))]
+                        for i in product(*(range(n) for n in part.dims))
+                    ]
+                    strides |= {b - a for a, b in pairwise(places)}
+        if len(strides) > 1:
+            raise self._wrong_group(shape.group, f"arrays of '{shape.group}' have different distances")
+        if strides:
+            return strides.pop()
+        ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
+        ends += [s.offset + max(s.stride, 4) for s in subs]
+        return max(ends, default=4)
+
+
+def _name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
+    return f"{block.name}.{register.full_name}.{info.name}"
+
+
+def _whole(register: RegisterInfo) -> FieldInfo:
+    return FieldInfo(register.name, 0, register.bits, register.access)
+
+
+def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:
+    return (name + "".join(f"[{i}]" for i in index),)

@@ -1,0 +1,174 @@
+"""SystemRDL: read through systemrdl-compiler, written as plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, clusters
+
+ONWRITE = {
+    "woclr": "oneToClear",
+    "woset": "oneToSet",
+    "wot": "oneToToggle",
+    "wzc": "zeroToClear",
+    "wzs": "zeroToSet",
+    "wzt": "zeroToToggle",
+    "wclr": "clear",
+    "wset": "set",
+    "wuser": "modify",
+}
+ONREAD = {"rclr": "clear", "rset": "set", "ruser": "modify"}
+
+
+def read_rdl(path: Path) -> RegisterMap:
+    """The last address map of the file. Raises EdgebuildError with the compiler's messages."""
+    try:
+        from systemrdl.compiler import RDLCompiler
+        from systemrdl.messages import MessagePrinter, RDLCompileError
+        from systemrdl.node import AddrmapNode
+    except ImportError as error:
+        raise MissingTool(
+            Diagnostic(
+                "SystemRDL needs the Python package systemrdl-compiler",
+                file=str(path),
+                hints=("pip install systemrdl-compiler",),
+            )
+        ) from error
+    if not path.is_file():
+        raise fail("cannot read it: no such file", file=str(path))
+    found: list[Diagnostic] = []
+
+    class Printer(MessagePrinter):
+        def print_message(self, severity: Any, text: str, src_ref: Any) -> None:
+            if severity.name in ("ERROR", "FATAL"):
+                line = src_ref.line if src_ref is not None else 0
+                column = src_ref.line_selection[0] + 1 if src_ref is not None else 0
+                hints = caret(src_ref.line_text, column) if src_ref is not None else ()
+                found.append(Diagnostic(text, str(path), line, column, hints=hints))
+
+    compiler = RDLCompiler(message_printer=Printer())
+    try:
+        compiler.compile_file(str(path))
+        top = compiler.elaborate().top
+    except RDLCompileError as error:
+        raise EdgebuildError(*found or [Diagnostic(str(error), str(path))]) from error
+    inner = [c for c in top.children(unroll=True) if isinstance(c, AddrmapNode)]
+    blocks = [
+        Block(
+            b.inst_name if b is not top else top.inst_name,
+            b.absolute_address,
+            tuple(_registers(b, b, ())),
+            b.type_name or "",
+        )
+        for b in (inner or [top])
+    ]
+    return RegisterMap(top.inst_name, tuple(blocks))
+
+
+def _registers(node: Any, block: Any, scope: tuple[str, ...]) -> Iterator[RegisterInfo]:
+    from systemrdl.node import AddrmapNode, RegfileNode, RegNode
+
+    seen: set[int] = set()
+    for child in node.children(unroll=True):
+        name = child.inst_name + "".join(f"_{i}" for i in child.current_idx or ())
+        if isinstance(child, RegNode):
+            offset = child.absolute_address - block.absolute_address
+            fields = tuple(_field(f) for f in child.fields())
+            resets = [(f.low, f.get_property("reset")) for f in child.fields()]
+            reset = sum(value << low for low, value in resets if isinstance(value, int))
+            access = "".join(c for c in "rw" if any(c in f.access for f in fields))
+            yield RegisterInfo(
+                name, offset, child.get_property("regwidth"), fields, scope, access, reset, offset in seen
+            )
+            seen.add(offset)
+        elif isinstance(child, RegfileNode | AddrmapNode):
+            yield from _registers(child, block, (*scope, name))
+
+
+def _field(f: Any) -> FieldInfo:
+    access = ("r" if f.is_sw_readable else "") + ("w" if f.is_sw_writable else "")
+    onwrite, onread = f.get_property("onwrite"), f.get_property("onread")
+    modified = ONWRITE[onwrite.name] if onwrite is not None else ""
+    action = ONREAD[onread.name] if onread is not None else ""
+    if not modified and f.get_property("singlepulse"):
+        modified = "oneToSet"  # it clears itself; a 0 does nothing
+    if not modified and "w" in access and (f.get_property("swmod") or f.get_property("swacc")):
+        modified = "modify"
+    if not action and "r" in access and f.get_property("swacc"):
+        action = "modify"
+    encode = f.get_property("encode")
+    values = tuple((m.name, int(m.value)) for m in encode) if encode is not None else ()
+    volatile = bool(f.is_volatile)
+    return FieldInfo(f.inst_name, f.low, f.width, access, modified, action, volatile, known=True, values=values)
+
+
+# ---- writing
+
+
+def write_rdl(map_: RegisterMap, comment: str = "") -> str:
+    """One address map of the devices, below a map for each type of them, which tools can take as their top.
+
+    Instances are in the order of the description, clusters are register files.
+    """
+    lines = [f"// {line}" for line in comment.splitlines()]
+    types: dict[str, tuple[RegisterInfo, ...]] = {}
+    instances = []
+    for block in map_.blocks:
+        word = block.group
+        if not word or word == map_.name or types.get(word, block.registers) != block.registers:
+            word = f"{block.name}_map"
+        if word not in types:
+            lines += [f"addrmap {_name(word)} {{", *_inside(block.registers, "    "), "};"]
+        types[word] = block.registers
+        instances.append(f"    {_name(word)} {_name(block.name)} @ {block.base:#x};")
+    return "\n".join([*lines, f"addrmap {_name(map_.name)} {{", *instances, "};", ""])
+
+
+def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
+    for item in clusters(registers):
+        if isinstance(item, RegisterInfo):
+            yield from _register(item, pad)
+            continue
+        yield f"{pad}regfile {{"
+        yield from _inside(item.registers, pad + "    ")
+        array, step = (f"[{item.count}]", f" += {item.stride:#x}") if item.count else ("", "")
+        yield f"{pad}}} {_name(item.name)}{array} @ {item.offset:#x}{step};"
+
+
+def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
+    width = f"regwidth = {r.bits}; accesswidth = {min(r.bits, 32)}; "
+    for f in r.fields:
+        if f.values:
+            rows = " ".join(f"{_name(n)} = {f.width}'d{v};" for n, v in f.values)
+            yield f"{pad}enum {_enum(r, f)} {{ {rows} }};"
+    yield f"{pad}{'external ' if any('modify' in (f.modified, f.read_action) for f in r.fields) else ''}reg {{ {width}"
+    for f in r.fields:
+        words = [f"sw = {f.access};", f"hw = {'rw' if f.volatile or f.access == 'r' else 'r'};"]
+        words += [f"onwrite = {k};" for k, v in ONWRITE.items() if v == f.modified]
+        words += [f"onread = {k};" for k, v in ONREAD.items() if v == f.read_action]
+        words += [f"encode = {_enum(r, f)};"] if f.values else []
+        reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
+        yield f"{pad}    field {{ {' '.join(words)} }} {_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
+    yield f"{pad}}} {_name(r.name)} @ {r.offset:#x};"
+
+
+def _enum(r: RegisterInfo, f: FieldInfo) -> str:
+    return _name(f"{r.full_name}_{f.name}_values")
+
+
+def _name(text: str) -> str:
+    """An identifier; words of the language are escaped."""
+    word = re.sub(r"\W", "_", text)
+    return f"\\{word}" if word in KEYWORDS else word
+
+
+KEYWORDS = frozenset(
+    """abstract accesstype addressingtype addrmap alias all bit boolean bothedge compact component componentwidth
+    constraint default encode enum external false field fullalign hw inside internal level longint mem na negedge
+    nonsticky number onreadtype onwritetype posedge property r rclr ref reg regalign regfile rset ruser rw rw1 signal
+    string struct sw this true type unsigned w w1 wclr woclr woset wot wr wset wuser wzc wzs wzt""".split()  # noqa: SIM905
+)

@@ -1,0 +1,171 @@
+"""Register descriptions: what CMSIS-SVD and SystemRDL files say, in one form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.driver.source.dialect import NEUTRAL
+
+
+@dataclass(frozen=True)
+class FieldInfo:
+    """`modified`: what a write does (words of SVD's modifiedWriteValues), "" if it stores. `known`: whether the file
+    says all there is to say, so that a field without effects is plain; SVD never does."""
+
+    name: str
+    lsb: int
+    width: int
+    access: str = "rw"  # "rw", "r", "w"
+    modified: str = ""
+    read_action: str = ""
+    volatile: bool = False
+    known: bool = False
+    values: tuple[tuple[str, int], ...] = ()  # an enumeration
+
+    @property
+    def back(self) -> str:
+        """Value that a write of a neighbour may write here: "keep", "0", "1" or "never"."""
+        if self.modified:
+            return NEUTRAL[self.modified]
+        return "0" if self.access == "r" else "keep"
+
+
+@dataclass(frozen=True)
+class RegisterInfo:
+    """`scope` has the clusters around the register; `offset` counts from the block's base."""
+
+    name: str
+    offset: int
+    bits: int
+    fields: tuple[FieldInfo, ...]
+    scope: tuple[str, ...] = ()
+    access: str = "rw"
+    reset: int = 0
+    alternate: bool = False  # another view of an address that has one already
+
+    @property
+    def full_name(self) -> str:
+        return "_".join((*self.scope, self.name))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A peripheral."""
+
+    name: str
+    base: int
+    registers: tuple[RegisterInfo, ...]
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class RegisterMap:
+    """`mistakes`: registers with fields that overlap or leave the register, as vendors' files have them, with what to
+    say to whoever uses such a register."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    interrupts: frozenset[str] = field(default=frozenset(), compare=False)  # names, where the file has them
+    mistakes: tuple[tuple[str, EdgebuildError], ...] = field(default=(), compare=False)
+
+
+def by_cluster(
+    registers: tuple[RegisterInfo, ...], scope: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[RegisterInfo, ...]]]:
+    """The registers of a scope in their order: each with that scope, and those of an inner cluster, which follow each
+    other, together with the cluster's."""
+    at = 0
+    while at < len(registers):
+        inner = registers[at].scope[: len(scope) + 1]
+        end = at + 1
+        while inner != scope and end < len(registers) and registers[end].scope[: len(inner)] == inner:
+            end += 1
+        yield inner, registers[at:end]
+        at = end
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster below a scope, or an array of alike ones: `count` of them, `stride` bytes apart; 0: no array."""
+
+    name: str  # without the index
+    offset: int  # from the scope's base
+    registers: tuple[RegisterInfo, ...]  # of the first, with offsets and scopes of their own
+    count: int = 0
+    stride: int = 0
+
+
+def clusters(registers: tuple[RegisterInfo, ...]) -> Iterator[RegisterInfo | Cluster]:
+    """Members directly below a scope. Clusters `a_0`, `a_1`... that are alike become one array."""
+    found: list[RegisterInfo | Cluster] = []
+    for inner, run in by_cluster(registers, ()):
+        if not inner:
+            found.append(run[0])
+            continue
+        start = min(r.offset for r in run)
+        content = tuple(replace(r, offset=r.offset - start, scope=r.scope[1:]) for r in run)
+        found.append(_appended(found, Cluster(inner[0], start, content)))
+    yield from found
+
+
+def _appended(found: list[RegisterInfo | Cluster], new: Cluster) -> Cluster:
+    """The new cluster, or the array before it with one element more, which is taken off the list."""
+    last = found[-1] if found else None
+    if not isinstance(last, Cluster) or last.registers != new.registers:
+        return new
+    name, stride = (last.name, last.stride) if last.count else (last.name.removesuffix("_0"), new.offset - last.offset)
+    count = last.count or 1
+    fits = last.count > 0 or last.name.endswith("_0")
+    if not fits or stride <= 0 or new.name != f"{name}_{count}" or new.offset != last.offset + count * stride:
+        return new
+    found.pop()
+    return Cluster(name, last.offset, last.registers, count + 1, stride)
+
+
+def normal(words: Iterable[str]) -> str:
+    """Names that differ only in case, `_` and brackets are the same: `CH[0].CTRL`, `CH0_CTRL`."""
+    return re.sub(r"[^A-Z0-9]", "", "".join(words).upper())
+
+
+@dataclass(frozen=True)
+class Found:
+    register: RegisterInfo
+    field: FieldInfo
+
+
+class Finder:
+    """Finds a field of a block by its path in the source: REGISTER.FIELD, REGISTER_FIELD, or the bare name."""
+
+    def __init__(self, block: Block) -> None:
+        self.exact: dict[str, list[Found]] = {}
+        self.scoped: dict[str, list[Found]] = {}
+        self.register: dict[str, list[Found]] = {}
+        self.bare: dict[str, list[Found]] = {}
+        for register in block.registers:
+            fields = register.fields or (FieldInfo(register.name, 0, register.bits, register.access),)
+            for f in fields:
+                found = Found(register, f)
+                self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(found)
+                self.scoped.setdefault(normal((*register.scope, f.name)), []).append(found)
+                self.bare.setdefault(normal((f.name,)), []).append(found)
+                if len(fields) == 1:
+                    self.register.setdefault(normal((*register.scope, register.name)), []).append(found)
+
+    def find(self, words: tuple[str, ...]) -> list[Found]:
+        """All fields of this name; one if the name is good."""
+        whole = normal(words)
+        best: list[Found] = []
+        for table, key in (
+            (self.exact, whole),
+            (self.scoped, whole),
+            (self.register, whole),
+            (self.bare, normal(words[-1:])),
+        ):
+            found = list(dict.fromkeys(table.get(key, ())))
+            if len(found) == 1:
+                return found
+            best = best or found
+        return best

@@ -1,0 +1,362 @@
+"""CMSIS-SVD: a strict reader with line and column for what is wrong, and a writer.
+
+`derivedFrom`, `dim` arrays, clusters and inherited register properties are resolved, so what comes out is flat.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.source.dialect import NEUTRAL
+
+ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
+READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
+INHERITED = ("size", "access", "resetValue", "resetMask")
+
+
+@dataclass(eq=False)
+class Element:
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    column: int
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+    def child(self, tag: str) -> Element | None:
+        return next((c for c in self.children if c.tag == tag), None)
+
+    def value(self, tag: str) -> str | None:
+        found = self.child(tag)
+        return found.text.strip() if found else None
+
+    def all(self, *tags: str) -> Iterator[Element]:
+        return (c for c in self.children if c.tag in tags)
+
+
+def read_svd(path: Path) -> RegisterMap:
+    """Raises EdgebuildError with line and column for whatever is wrong."""
+    return _Reader(path).read()
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self.file = str(path)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise fail(f"cannot read it: {error.strerror}", file=self.file) from error
+        self.lines = data.decode("utf-8", "replace").split("\n")
+        self.root = _parse(data, self.file, self.lines)
+        self.peripherals: dict[str, Element] = {}
+        self.mistakes: list[tuple[str, EdgebuildError]] = []
+
+    def read(self) -> RegisterMap:
+        top = self.root.child("peripherals")
+        if self.root.tag != "device" or top is None:
+            raise self.wrong(self.root, "not a CMSIS-SVD file: <device> with <peripherals> is expected")
+        defaults = self.properties(self.root, {"size": "32", "access": "read-write", "resetValue": "0"})
+        self.peripherals = {p.value("name") or "": p for p in top.all("peripheral")}
+        blocks = [b for p in top.all("peripheral") for b in self.peripheral(p, defaults)]
+        names = (i.value("name") or "" for p in top.all("peripheral") for i in p.all("interrupt"))
+        return RegisterMap(self.root.value("name") or "", tuple(blocks), frozenset(names), tuple(self.mistakes))
+
+    def peripheral(self, p: Element, defaults: dict[str, str]) -> Iterator[Block]:
+        p = self.derived(p, list(self.peripherals.values()))
+        properties = self.properties(p, defaults)
+        registers = p.child("registers")
+        for name, shift, _ in self.instances(p):
+            found = list(self.registers(registers, properties, 0, ())) if registers else []
+            yield Block(
+                name, self.number(p, "baseAddress") + shift, _with_alternates(found), p.value("groupName") or ""
+            )
+
+    def registers(
+        self, parent: Element, defaults: dict[str, str], base: int, scope: tuple[str, ...]
+    ) -> Iterator[RegisterInfo]:
+        siblings = list(parent.all("register", "cluster"))
+        for element in siblings:
+            element = self.derived(element, siblings)
+            properties = self.properties(element, defaults)
+            for name, shift, _ in self.instances(element):
+                offset = base + self.number(element, "addressOffset") + shift
+                if element.tag == "cluster":
+                    yield from self.registers(element, properties, offset, (*scope, name))
+                else:
+                    yield self.register(element, name, offset, properties, scope)
+
+    def register(
+        self, r: Element, name: str, offset: int, properties: dict[str, str], scope: tuple[str, ...]
+    ) -> RegisterInfo:
+        bits = self.as_number(r, "size", properties["size"])
+        access = self.access(r, properties["access"])
+        holder = r.child("fields")
+        fields = tuple(self.fields(holder, r, bits, properties["access"], name)) if holder else ()
+        if not fields and (r.value("modifiedWriteValues") or r.value("readAction")):
+            fields = (FieldInfo(name, 0, bits, access, *self.effects(r, r, access)),)
+        reset = self.as_number(r, "resetValue", properties["resetValue"]) & ((1 << bits) - 1)
+        alternate = r.value("alternateRegister") is not None or r.value("alternateGroup") is not None
+        return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate)
+
+    def fields(self, holder: Element, r: Element, bits: int, access: str, register: str) -> Iterator[FieldInfo]:
+        taken: list[tuple[FieldInfo, Element]] = []
+        siblings = list(holder.all("field"))
+        for element in siblings:
+            element = self.derived(element, siblings)
+            lsb, width = self.bits(element)
+            for name, _, shift in self.instances(element):
+                word = self.access(element, element.value("access") or access)
+                new = FieldInfo(
+                    name, lsb + shift, width, word, *self.effects(element, r, word), values=self.values(element)
+                )
+                if (new.modified and "w" not in word) or (new.read_action and "r" not in word):
+                    said = f"modifiedWriteValues {new.modified}" if "w" not in word else f"readAction {new.read_action}"
+                    text = f"field '{name}' of register '{register}' is {WORD[word]}, and has {said}"
+                    self.mistakes.append((register, self.wrong(element, text)))
+                if new.lsb + width > bits:
+                    text = f"field '{name}' ends at bit {new.lsb + width - 1}, and register '{register}' has {bits}"
+                    self.mistakes.append((register, self.wrong(element, text)))
+                for other, _ in taken:
+                    if (
+                        new.lsb < other.lsb + other.width
+                        and other.lsb < new.lsb + width
+                        and set(word) & set(other.access)
+                    ):
+                        text = f"field '{name}' of register '{register}' overlaps field '{other.name}'"
+                        self.mistakes.append((register, self.wrong(element, text)))
+                taken.append((new, element))
+                yield new
+
+    def values(self, element: Element) -> tuple[tuple[str, int], ...]:
+        """The enumeration of a field; values with bits that do not count are left out."""
+        found: dict[str, int] = {}
+        for holder in element.all("enumeratedValues"):
+            for e in holder.all("enumeratedValue"):
+                name, text = e.value("name") or "", e.value("value") or ""
+                if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not re.search("[xX](?![0-9a-fA-F])|#.*x", text):
+                    found.setdefault(name, self.as_number(e, "value", text))
+        return tuple(found.items())
+
+    def effects(self, element: Element, register: Element, access: str) -> tuple[str, str]:
+        """Effects of a write and a read; those of the whole register do not count where it lacks such an access."""
+        whole = register if element is not register else Element("", {}, 0, 0)
+        modified = element.value("modifiedWriteValues") or ("w" in access and whole.value("modifiedWriteValues")) or ""
+        action = element.value("readAction") or ("r" in access and whole.value("readAction")) or ""
+        if modified and modified not in NEUTRAL:
+            raise self.wrong(element, f"modifiedWriteValues '{modified}' is not known{did_you_mean(modified, NEUTRAL)}")
+        if action and action not in READ_ACTIONS:
+            raise self.wrong(element, f"readAction '{action}' is not known{did_you_mean(action, READ_ACTIONS)}")
+        return modified, action
+
+    def bits(self, f: Element) -> tuple[int, int]:
+        span = f.value("bitRange")
+        if span is not None:
+            match = re.fullmatch(r"\[\s*(\d+)\s*:\s*(\d+)\s*\]", span)
+            if not match or int(match[1]) < int(match[2]):
+                raise self.wrong(f.child("bitRange") or f, f"bitRange '{span}' is not [msb:lsb]")
+            return int(match[2]), int(match[1]) - int(match[2]) + 1
+        if f.child("lsb"):
+            lsb, msb = self.number(f, "lsb"), self.number(f, "msb")
+            if msb < lsb:
+                raise self.wrong(f, f"field ends at bit {msb} and begins at bit {lsb}")
+            return lsb, msb - lsb + 1
+        width = self.number(f, "bitWidth") if f.child("bitWidth") else 1
+        if width < 1:
+            raise self.wrong(f, "a field has at least one bit")
+        return self.number(f, "bitOffset"), width
+
+    def instances(self, element: Element) -> Iterator[tuple[str, int, int]]:
+        """(name, bytes, bits) of each element of a `dim` array; the shift is in the unit that the element uses."""
+        name = element.value("name") or ""
+        if not name:
+            raise self.wrong(element, f"<{element.tag}> without a <name>")
+        if element.child("dim") is None:
+            yield name, 0, 0
+            return
+        count, step = self.number(element, "dim"), self.number(element, "dimIncrement")
+        words = self.indices(element, count)
+        for i, word in enumerate(words):
+            one = name.replace("[%s]", word).replace("%s", word)
+            yield one, i * step, i * step
+
+    def indices(self, element: Element, count: int) -> list[str]:
+        text = element.value("dimIndex")
+        if text is None:
+            return [str(i) for i in range(count)]
+        span = re.fullmatch(r"(\d+)-(\d+)", text) or re.fullmatch(r"([A-Z])-([A-Z])", text)
+        if span and span[1].isdigit():
+            words = [str(i) for i in range(int(span[1]), int(span[2]) + 1)]
+        elif span:
+            words = [chr(i) for i in range(ord(span[1]), ord(span[2]) + 1)]
+        else:
+            words = [w.strip() for w in text.split(",")]
+        if len(words) != count:
+            raise self.wrong(element, f"dimIndex '{text}' has {len(words)} words, and dim is {count}")
+        return words
+
+    def derived(self, element: Element, siblings: list[Element], depth: int = 0) -> Element:
+        """The element with what it does not say itself taken from the one that it is derived from."""
+        origin = element.attributes.get("derivedFrom")
+        if origin is None:
+            return element
+        parent = next((s for s in siblings if s.value("name") == origin.split(".")[-1]), None)
+        if parent is None or parent is element or depth > 20:
+            names = [s.value("name") or "" for s in siblings]
+            raise self.wrong(element, f"derivedFrom '{origin}': no such {element.tag}{did_you_mean(origin, names)}")
+        parent = self.derived(parent, siblings, depth + 1)
+        merged = copy.copy(element)
+        own = {c.tag for c in element.children}
+        merged.children = [*element.children, *(c for c in parent.children if c.tag not in own)]
+        return merged
+
+    def properties(self, element: Element, above: dict[str, str]) -> dict[str, str]:
+        return {**above, **{k: v for k in INHERITED if (v := element.value(k)) is not None}}
+
+    def access(self, element: Element, word: str) -> str:
+        if word not in ACCESS:
+            raise self.wrong(element, f"access '{word}' is not known{did_you_mean(word, ACCESS)}")
+        return ACCESS[word]
+
+    def number(self, element: Element, tag: str) -> int:
+        text = element.value(tag)
+        if text is None:
+            raise self.wrong(element, f"<{element.tag}> '{element.value('name') or ''}' without <{tag}>")
+        return self.as_number(element.child(tag) or element, tag, text)
+
+    def as_number(self, element: Element, tag: str, text: str) -> int:
+        word = text.strip().lower().lstrip("+")
+        try:
+            if word.startswith("#"):
+                return int(word[1:].replace("x", "0"), 2)
+            return int(word, 16) if word.startswith("0x") else int(word, 2) if word.startswith("0b") else int(word, 10)
+        except ValueError:
+            raise self.wrong(element, f"<{tag}> '{text}' is not a number") from None
+
+    def wrong(self, element: Element, text: str) -> EdgebuildError:
+        return _wrong(self.file, self.lines, element.line, element.column, text)
+
+
+def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
+    """Mark the second and later views of one address."""
+    seen: set[int] = set()
+    out = []
+    for r in registers:
+        out.append(
+            r
+            if r.alternate or r.offset not in seen
+            else RegisterInfo(r.name, r.offset, r.bits, r.fields, r.scope, r.access, r.reset, True)
+        )
+        seen.add(r.offset)
+    return tuple(out)
+
+
+def _wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    return fail(text, file=file, line=number, column=column, hints=caret(line, column))
+
+
+def _parse(data: bytes, file: str, lines: list[str]) -> Element:
+    import xml.parsers.expat  # late: a driver's own description is only written
+
+    parser = xml.parsers.expat.ParserCreate()
+    stack: list[Element] = [Element("", {}, 0, 0)]
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        element = Element(tag, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1)
+        stack[-1].children.append(element)
+        stack.append(element)
+
+    def end(tag: str) -> None:
+        stack.pop()
+
+    def text(data: str) -> None:
+        stack[-1].text += data
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
+    try:
+        parser.Parse(data, True)
+    except xml.parsers.expat.ExpatError as error:
+        message = xml.parsers.expat.ErrorString(error.code)
+        raise _wrong(file, lines, error.lineno, error.offset + 1, f"not XML: {message}") from None
+    return stack[0].children[0]
+
+
+# ---- writing
+
+WORD = {"r": "read-only", "w": "write-only", "rw": "read-write"}
+
+
+def write_svd(map_: RegisterMap, comment: str = "") -> str:
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        *([f"<!-- {html.escape(comment, quote=False)} -->"] if comment else []),
+        '<device schemaVersion="1.3" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance">',
+        f"  <name>{html.escape(map_.name, quote=False)}</name>",
+        "  <version>1.0</version>",
+        "  <description>Register map</description>",
+        "  <addressUnitBits>8</addressUnitBits>",
+        "  <width>32</width>",
+        "  <peripherals>",
+    ]
+    for block in map_.blocks:
+        size = max((r.offset + r.bits // 8 for r in block.registers), default=4)
+        lines += ["    <peripheral>", f"      <name>{html.escape(block.name, quote=False)}</name>"]
+        lines += [f"      <groupName>{html.escape(block.group, quote=False)}</groupName>"] if block.group else []
+        lines += [
+            f"      <baseAddress>{block.base:#x}</baseAddress>",
+            f"      <addressBlock><offset>0</offset><size>{size:#x}</size><usage>registers</usage></addressBlock>",
+        ]
+        if block.registers:
+            lines += ["      <registers>", *_inside(block.registers, "        "), "      </registers>"]
+        lines.append("    </peripheral>")
+    return "\n".join([*lines, "  </peripherals>", "</device>", ""])
+
+
+def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
+    for item in clusters(registers):
+        if isinstance(item, RegisterInfo):
+            yield from _register(item, pad)
+            continue
+        yield f"{pad}<cluster>"
+        if item.count:
+            yield f"{pad}  <dim>{item.count}</dim>"
+            yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+        yield f"{pad}  <name>{html.escape(item.name, quote=False)}{'_%s' if item.count else ''}</name>"
+        yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
+        yield from _inside(item.registers, pad + "  ")
+        yield f"{pad}</cluster>"
+
+
+def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
+    yield f"{pad}<register>"
+    yield f"{pad}  <name>{html.escape(r.name, quote=False)}</name>"
+    if r.alternate:
+        yield f"{pad}  <alternateGroup>views</alternateGroup>"
+    yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"
+    yield f"{pad}  <size>{r.bits}</size>"
+    yield f"{pad}  <access>{WORD[r.access]}</access>"
+    yield f"{pad}  <resetValue>{r.reset:#x}</resetValue>"
+    if r.fields:
+        yield f"{pad}  <fields>"
+        for f in r.fields:
+            effects = (f"<modifiedWriteValues>{f.modified}</modifiedWriteValues>" if f.modified else "") + (
+                f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
+            )
+            yield (
+                f"{pad}    <field><name>{html.escape(f.name, quote=False)}</name><bitOffset>{f.lsb}</bitOffset>"
+                f"<bitWidth>{f.width}</bitWidth><access>{WORD[f.access]}</access>{effects}{_values(f)}</field>"
+            )
+        yield f"{pad}  </fields>"
+    yield f"{pad}</register>"
+
+
+def _values(f: FieldInfo) -> str:
+    rows = (f"<enumeratedValue><name>{n}</name><value>{v}</value></enumeratedValue>" for n, v in f.values)
+    return f"<enumeratedValues>{''.join(rows)}</enumeratedValues>" if f.values else ""

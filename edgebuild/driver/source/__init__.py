@@ -1,0 +1,1 @@
+"""Driver sources: libclang, and the bfGroup dialect."""

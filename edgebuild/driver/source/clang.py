@@ -1,0 +1,374 @@
+"""libclang: parsing, its diagnostics as ours, and what its Python classes do not offer."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit, Type, TypeKind
+
+from edgebuild.base import errors
+from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
+from edgebuild.base.target import hal_dir
+
+SUPPORT = "edgebuild_bf.h"
+FLAGS = (
+    "-x",
+    "c",
+    "-std=gnu11",
+    "-DEDGEBUILD_ANALYSIS",
+    "-D__EDGEBUILD__",
+    "-Wno-microsoft-fixed-enum",
+    "-Wno-fixed-enum-extension",
+    "-Wno-unused-value",
+    "-fno-spell-checking",
+    "-ferror-limit=20",
+)
+
+# clang_getCursorBinaryOperatorKind (Index.h, CXBinaryOperatorKind)
+BINARY = (
+    "",
+    ".*",
+    "->*",
+    "*",
+    "/",
+    "%",
+    "+",
+    "-",
+    "<<",
+    ">>",
+    "<=>",
+    "<",
+    ">",
+    "<=",
+    ">=",
+    "==",
+    "!=",
+    "&",
+    "^",
+    "|",
+    "&&",
+    "||",
+    "=",
+    "*=",
+    "/=",
+    "%=",
+    "+=",
+    "-=",
+    "<<=",
+    ">>=",
+    "&=",
+    "^=",
+    "|=",
+    ",",
+)
+UNARY = ("", "post++", "post--", "++", "--", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in the unit's text; printed as file, line and column of the user's file."""
+
+    file: str
+    line: int
+    column: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A parsed text. `files` are all headers that were read."""
+
+    text: bytes
+    tu: TranslationUnit
+    files: tuple[str, ...]
+
+    @cached_property
+    def top(self) -> list[Cursor]:
+        """All declarations of the text and of its headers."""
+        return children(self.tu.cursor)
+
+    @cached_property
+    def _members(self) -> dict[int, tuple[str, str]]:
+        return {}
+
+    def member(self, decl: Cursor) -> tuple[str, str]:
+        """(the struct that a declaration is in, or "", and its own name); `data[0]` is the declaration's address."""
+        key = decl.data[0]
+        if key not in self._members:
+            parent = decl.semantic_parent
+            self._members[key] = (parent.spelling if parent is not None else "", decl.spelling)
+        return self._members[key]
+
+
+@cache
+def library() -> Any:
+    try:
+        lib = cindex.conf.lib
+    except cindex.LibclangError as error:
+        raise MissingTool(Diagnostic(f"libclang cannot be loaded: {error}", hints=("pip install libclang",))) from error
+    for name, result in (
+        ("clang_getCursorBinaryOperatorKind", ctypes.c_int),
+        ("clang_getCursorUnaryOperatorKind", ctypes.c_int),
+        ("clang_Cursor_Evaluate", ctypes.c_void_p),
+    ):
+        function = getattr(lib, name)
+        function.argtypes, function.restype = [Cursor], result
+    lib.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]
+    lib.clang_EvalResult_getAsLongLong.argtypes = [ctypes.c_void_p]
+    lib.clang_EvalResult_getAsLongLong.restype = ctypes.c_longlong
+    lib.clang_EvalResult_dispose.argtypes = [ctypes.c_void_p]
+    lib.clang_getSpellingLocation.argtypes = [SourceLocation, *[ctypes.c_void_p] * 4]
+    lib.clang_getPresumedLocation.argtypes = [SourceLocation, ctypes.POINTER(cindex._CXString), *[ctypes.c_void_p] * 2]
+    lib.clang_getCursorPrettyPrinted.argtypes = [Cursor, ctypes.c_void_p]
+    lib.clang_getCursorPrettyPrinted.restype = cindex._CXString
+    lib.clang_getCursorPrintingPolicy.argtypes = [Cursor]
+    lib.clang_getCursorPrintingPolicy.restype = ctypes.c_void_p
+    lib.clang_PrintingPolicy_dispose.argtypes = [ctypes.c_void_p]
+    return lib
+
+
+def builtin_headers() -> list[str]:
+    """`-isystem` of some compiler's freestanding headers: the library comes without."""
+    found = sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/include/stddef.h"))
+    found += sorted(Path("/usr/lib").glob("clang/*/include/stddef.h"))
+    found += sorted(Path("/usr/lib/gcc").glob("*/*/include/stddef.h"))
+    return ["-isystem", str(found[0].parent)] if found else []
+
+
+# Where C libraries have their headers, for the triples that drivers are read as.
+LIBRARIES = {
+    "thumb": ("/usr/lib/arm-none-eabi/include", "/usr/arm-none-eabi/include"),
+    "riscv": ("/usr/lib/picolibc/riscv64-unknown-elf/include", "/usr/riscv64-unknown-elf/include"),
+}
+
+
+def library_headers(triple: str) -> list[str]:
+    """`-isystem` of the C library that belongs to the triple, where one is installed."""
+    places = (p for start, paths in LIBRARIES.items() if triple.startswith(start) for p in paths)
+    found = next((p for p in places if Path(p).is_dir()), None)
+    return ["-isystem", found] if found else []
+
+
+def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...]) -> Unit:
+    """Parse `text` as the file `name`. Raises EdgebuildError with clang's errors."""
+    library()
+    support = hal_dir() / "include" / SUPPORT
+    args = [
+        *FLAGS,
+        f"--target={triple}",
+        "-ffreestanding",
+        "-include",
+        str(support),
+        "-I",
+        str(support.parent),
+        "-isystem",
+        str(hal_dir() / "analysis"),
+        *builtin_headers(),
+        *library_headers(triple),
+        *flags,
+    ]
+    try:
+        tu = cindex.Index.create().parse(
+            name, args=args, unsaved_files=[(name, text.decode("utf-8", "surrogateescape"))]
+        )
+    except cindex.TranslationUnitLoadError as error:
+        raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
+    errors = [_diagnostic(d, text) for d in tu.diagnostics if d.severity >= cindex.Diagnostic.Error]
+    if errors:
+        raise EdgebuildError(*errors)
+    files = dict.fromkeys(str(i.include) for i in tu.get_includes())
+    return Unit(text, tu, tuple(f for f in files if f))
+
+
+def _diagnostic(d: Any, text: bytes) -> Diagnostic:
+    here = place(d.location)
+    return Diagnostic(d.spelling, here.file, here.line, here.column, hints=caret(here, text))
+
+
+def place(location: SourceLocation) -> Place:
+    name, line, column = cindex._CXString(), ctypes.c_uint(), ctypes.c_uint()
+    library().clang_getPresumedLocation(location, ctypes.byref(name), ctypes.byref(line), ctypes.byref(column))
+    raw = cindex.conf.lib.clang_getCString(name)
+    file = raw.decode() if isinstance(raw, bytes) else str(raw or "")
+    return Place(file, line.value, column.value, offset(location))
+
+
+def caret(here: Place, text: bytes, length: int = 1) -> tuple[str, ...]:
+    """The line of the source and a mark below it; nothing where the line is not at hand."""
+    if not 0 <= here.offset <= len(text):
+        return ()
+    start = text.rfind(b"\n", 0, here.offset) + 1
+    end = text.find(b"\n", here.offset)
+    line = text[start : end if end >= 0 else len(text)].decode("utf-8", "replace")
+    before = text[start : here.offset].decode("utf-8", "replace")
+    return errors.caret(line, len(before) + 1, length)
+
+
+def wrong(here: Place, text: bytes, message: str, *hints: str, length: int = 1) -> EdgebuildError:
+    """An error at a place of the unit's text, with its line and a caret."""
+    hints = (*caret(here, text, length), *hints)
+    return EdgebuildError(Diagnostic(message, here.file, here.line, here.column, hints=hints))
+
+
+def error_at(cursor: Cursor, text: bytes, message: str, *hints: str) -> EdgebuildError:
+    return EdgebuildError(diagnostic_at(cursor, text, message, *hints))
+
+
+def diagnostic_at(cursor: Cursor, text: bytes, message: str, *hints: str, severity: str = "error") -> Diagnostic:
+    here = place(cursor.location if cursor.kind.is_declaration() else cursor.extent.start)
+    length = span(cursor)[1] - here.offset
+    if cursor.kind.is_declaration():
+        length = len(cursor.spelling)
+    return Diagnostic(
+        message, here.file, here.line, here.column, hints=(*caret(here, text, length), *hints), severity=severity
+    )
+
+
+def binary(cursor: Cursor) -> str:
+    return BINARY[library().clang_getCursorBinaryOperatorKind(cursor)]
+
+
+def unary(cursor: Cursor) -> str:
+    return UNARY[library().clang_getCursorUnaryOperatorKind(cursor)]
+
+
+def constant(cursor: Cursor) -> int | None:
+    """The value of an integer constant expression."""
+    lib = library()
+    result = lib.clang_Cursor_Evaluate(cursor)
+    if not result:
+        return None
+    try:
+        value = int(lib.clang_EvalResult_getAsLongLong(result)) if lib.clang_EvalResult_getKind(result) == 1 else None
+    finally:
+        lib.clang_EvalResult_dispose(result)
+    if getattr(cursor._tu, "has_offsets", False) and any(is_offset(c) for c in cursor.walk_preorder()):
+        return None  # the layout will decide
+    return value
+
+
+def is_offset(cursor: Cursor) -> bool:
+    """Whether the cursor is an `offsetof(TYPE, member)`."""
+    if cursor.kind != CursorKind.UNEXPOSED_EXPR:
+        return False
+    kinds = [c.kind for c in children(cursor)]
+    return CursorKind.MEMBER_REF in kinds and CursorKind.TYPE_REF in kinds
+
+
+def from_macro(cursor: Cursor) -> bool:
+    """Whether either end of the cursor's text, or its name, comes out of a macro."""
+    end = cursor.extent.end
+    return (
+        from_macro_start(cursor) or _spelling(cursor.location) != cursor.location.offset or _spelling(end) != end.offset
+    )
+
+
+def from_macro_start(cursor: Cursor) -> bool:
+    start = cursor.extent.start
+    return _spelling(start) != start.offset
+
+
+def _spelling(location: SourceLocation) -> int:
+    file, offset = ctypes.c_void_p(), ctypes.c_uint()
+    unused = ctypes.c_uint()
+    library().clang_getSpellingLocation(
+        location, ctypes.byref(file), ctypes.byref(unused), ctypes.byref(unused), ctypes.byref(offset)
+    )
+    return offset.value
+
+
+def pretty(cursor: Cursor) -> str:
+    """The cursor's text printed from the syntax tree, with all macros gone."""
+    lib = library()
+    policy = lib.clang_getCursorPrintingPolicy(cursor)
+    try:
+        text = lib.clang_getCursorPrettyPrinted(cursor, policy)
+        raw = cindex.conf.lib.clang_getCString(text)
+        return raw.decode() if isinstance(raw, bytes) else str(raw)
+    finally:
+        lib.clang_PrintingPolicy_dispose(policy)
+
+
+# Asked again and again of the same cursors, each time through ctypes: the answers stay with the cursor. Children that
+# are the same objects each time keep what cindex itself notes in them (kind, type, extent, what is referenced).
+
+_visit = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)(
+    lambda child, _, found: found.append(child) or 1
+)
+
+
+def children(cursor: Cursor) -> list[Cursor]:
+    """The cursor's children, always the same objects."""
+    try:
+        return cursor._children
+    except AttributeError:
+        found: list[Cursor] = []
+        cindex.conf.lib.clang_visitChildren(cursor, _visit, found)
+        for child in found:
+            child._tu = cursor._tu
+        cursor._children = found
+        return found
+
+
+def offset(location: SourceLocation) -> int:
+    """In bytes; `location.offset` finds line and column, too, which takes the library most of the time."""
+    found = ctypes.c_uint()
+    cindex.conf.lib.clang_getInstantiationLocation(location, None, None, None, ctypes.byref(found))
+    return found.value
+
+
+def span(cursor: Cursor) -> tuple[int, int]:
+    """Where the cursor's text begins and ends, in bytes."""
+    try:
+        return cursor._span
+    except AttributeError:
+        extent = cursor.extent
+        cursor._span = (offset(extent.start), offset(extent.end))
+        return cursor._span
+
+
+def record(type_: Type) -> tuple[str, bool]:
+    """(name of the struct or union that a type is or points to, whether it points); ("", False) for other types."""
+    try:
+        return type_._record
+    except AttributeError:
+        canonical = type_.get_canonical()
+        pointer = canonical.kind == TypeKind.POINTER
+        if pointer:
+            canonical = canonical.get_pointee()
+        known = canonical.kind == TypeKind.RECORD
+        type_._record = (canonical.get_declaration().spelling, pointer) if known else ("", False)
+        return type_._record
+
+
+@cache
+def _expression_kind(kind: CursorKind) -> bool:
+    return bool(kind.is_expression())
+
+
+@cache
+def method(prefix: str, kind: CursorKind) -> str:
+    """The name of a visitor's method for cursors of this kind, as `e_paren_expr`."""
+    return f"{prefix}_{kind.name.lower()}"
+
+
+def is_expression(cursor: Cursor) -> bool:
+    return _expression_kind(cursor.kind)
+
+
+EXPRESSION_WRAPPERS = (CursorKind.PAREN_EXPR, CursorKind.UNEXPOSED_EXPR)
+
+
+def bare(cursor: Cursor) -> Cursor:
+    """The expression inside of parentheses and implicit conversions."""
+    try:
+        return cursor._bare
+    except AttributeError:
+        inside = children(cursor) if cursor.kind in EXPRESSION_WRAPPERS else []
+        cursor._bare = bare(inside[0]) if len(inside) == 1 else cursor
+        return cursor._bare

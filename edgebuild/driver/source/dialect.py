@@ -1,0 +1,375 @@
+"""The values of the dialect: fields, groups, devices, and what reading and writing them does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from clang.cindex import Cursor, CursorKind, Type, TypeKind
+
+from edgebuild.base.errors import did_you_mean
+from edgebuild.driver.source import clang
+
+ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY)
+NEUTRAL = {  # a value whose write does nothing, for each of SVD's modifiedWriteValues
+    "oneToClear": "0",
+    "oneToSet": "0",
+    "oneToToggle": "0",
+    "zeroToClear": "1",
+    "zeroToSet": "1",
+    "zeroToToggle": "1",
+    "clear": "never",
+    "set": "never",
+    "modify": "never",
+}
+FieldId = tuple[str, str]  # (group, field): what an access is about, whichever instance it goes to
+
+
+@dataclass(frozen=True)
+class Field:
+    """A bit field, or an array of them. `rse` and `wse` hold what a read and a write change."""
+
+    group: str
+    name: str
+    width: int
+    dims: tuple[int, ...] = ()
+    rse: frozenset[FieldId] = frozenset()
+    wse: frozenset[FieldId] = frozenset()
+    volatile: bool = False  # may change by itself: no read stands for another
+    access: str = "rw"  # "rw", "r", "w"
+    modified: str = ""  # what a write does, in the words of SVD's modifiedWriteValues; "" if it stores
+    action: str = ""  # what a read does besides, in the words of SVD's readAction
+    reset: int | None = None
+    values: tuple[tuple[str, int], ...] = ()  # an enumeration
+    stride: int = 0  # bytes from one element of an array to the next; 0: as the layout has it
+    shared: bool = False  # a race between its writers is meant
+    order: str = "memory"  # "ordered": each store is made, in the order of the device; "independent": in any order
+
+    @property
+    def id(self) -> FieldId:
+        return (self.group, self.name)
+
+    @property
+    def back(self) -> str:
+        """Value that a write of a neighbour writes here: "keep", or "0", "1", "never" where a write has an effect."""
+        return NEUTRAL[self.modified] if self.modified else "never" if self.wse else "keep"
+
+    def effects(self, kind: str) -> frozenset[FieldId]:
+        """Fields that an access of this kind ("r" or "w") changes; empty for a plain field."""
+        return self.rse if kind == "r" else self.wse
+
+
+@dataclass(frozen=True)
+class Child:
+    """A group inside of a group."""
+
+    name: str
+    group: str
+    dims: tuple[int, ...] = ()
+    stride: int = 0  # as that of a field
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    members: tuple[Field | Child, ...]
+    where: clang.Place
+    extent: tuple[int, int]  # bytes of the definition in the unit's text
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(m for m in self.members if isinstance(m, Field))
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        return tuple(m for m in self.members if isinstance(m, Child))
+
+    @cached_property
+    def _members(self) -> Mapping[str, Field | Child]:
+        return {m.name: m for m in self.members}
+
+    def member(self, name: str) -> Field | Child:
+        return self._members[name]
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str
+    group: str
+    address: int
+    where: clang.Place
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """All that the sources declare."""
+
+    groups: Mapping[str, Group]
+    devices: Mapping[str, Device]
+    cursors: Mapping[FieldId, Cursor] = field(repr=False, default_factory=dict)
+
+    def field(self, id: FieldId) -> Field:
+        member = self.groups[id[0]].member(id[1])
+        assert isinstance(member, Field)
+        return member
+
+    def users(self, group: str) -> Iterator[tuple[Group, Child]]:
+        """The groups that contain this one, once for each member."""
+        for g in self.groups.values():
+            for c in g.children:
+                if c.group == group:
+                    yield g, c
+
+
+# Words of the dialect: what they say of a field.
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "ro": {"access": "r"},
+    "wo": {"access": "w"},
+    "w1c": {"modified": "oneToClear"},
+    "w1s": {"modified": "oneToSet"},
+    "w0c": {"modified": "zeroToClear"},
+    "rc": {"action": "clear"},
+}
+
+
+def type_width(type_: object) -> int | None:
+    """The width of a field type of the support header; None for any other type."""
+    match = re.fullmatch(
+        r"(?:const |volatile )*(?:bit|uint([1-9]|[1-5][0-9]|6[0-4]))", str(getattr(type_, "spelling", ""))
+    )
+    return int(match[1] or 1) if match else None
+
+
+def read_dialect(unit: clang.Unit) -> Dialect:
+    """The groups and devices of a unit. Raises EdgebuildError where a declaration is wrong.
+
+    A struct is a group if the word `bfGroup` stands where it is defined.
+    """
+    definitions: dict[str, Cursor] = {}
+    devices: dict[str, Device] = {}
+    numbers: dict[str, int] = {}
+    for cursor in unit.top:
+        if cursor.kind == CursorKind.STRUCT_DECL and cursor.is_definition():
+            if _is_group(cursor, unit):
+                if unit.text[clang.span(cursor)[0] + 7 :].lstrip().startswith(b"{"):
+                    raise clang.error_at(cursor, unit.text, "a group needs a name: bfGroup NAME { ... };")
+                definitions[cursor.spelling] = cursor
+        elif cursor.kind == CursorKind.ENUM_DECL:
+            for c in clang.children(cursor):
+                if c.spelling.startswith("edgebuild_address_"):
+                    numbers[c.spelling[18:]] = c.enum_value
+        elif cursor.kind == CursorKind.VAR_DECL and any(
+            c.kind == CursorKind.ANNOTATE_ATTR and c.spelling == "edgebuild:device" for c in clang.children(cursor)
+        ):
+            _add_device(cursor, unit, numbers, devices)
+        elif cursor.kind == CursorKind.VAR_DECL and _value_of(cursor) in definitions:
+            text = f"'{cursor.spelling}': a group cannot be a variable; a device is made by make_device()"
+            raise clang.error_at(cursor, unit.text, text)
+    cursors: dict[FieldId, Cursor] = {}
+    children: dict[int, Cursor] = {}  # where each group inside of a group is declared
+    members = {name: _members(cursor, unit, definitions, cursors, children) for name, cursor in definitions.items()}
+    known = _Known(definitions, members, unit, children)
+    groups = {
+        name: Group(
+            name,
+            tuple(known.with_effects(m, cursors) for m in members[name]),
+            clang.place(cursor.location),
+            clang.span(cursor),
+        )
+        for name, cursor in definitions.items()
+    }
+    for device in devices.values():
+        if device.group not in groups:
+            raise clang.error_at(
+                definitions.get(device.group) or unit.tu.cursor,
+                unit.text,
+                f"make_device: '{device.group}' is not a bfGroup",
+            )
+    return Dialect(groups, devices, cursors)
+
+
+def _value_of(variable: Cursor) -> str:
+    """The struct that a variable holds, itself or as elements."""
+    type_ = variable.type
+    while type_.kind in ARRAYS:
+        type_ = type_.element_type
+    type_ = type_.get_canonical()
+    return str(type_.get_declaration().spelling) if type_.kind == TypeKind.RECORD else ""
+
+
+def _is_group(cursor: Cursor, unit: clang.Unit) -> bool:
+    start = cursor.extent.start
+    if start.file is None or start.file.name != unit.tu.spelling:
+        return False
+    return unit.text[start.offset : start.offset + 7] == b"bfGroup"
+
+
+def _add_device(cursor: Cursor, unit: clang.Unit, numbers: Mapping[str, int], devices: dict[str, Device]) -> None:
+    group = cursor.type.get_pointee().get_declaration().spelling
+    new = Device(cursor.spelling, group, numbers[cursor.spelling], clang.place(cursor.location))
+    for other in devices.values():
+        if other.address == new.address:
+            raise clang.error_at(
+                cursor, unit.text, f"device '{new.name}' is at {new.address:#x}, and so is '{other.name}'"
+            )
+    devices[new.name] = new
+
+
+def _members(
+    cursor: Cursor,
+    unit: clang.Unit,
+    definitions: Mapping[str, Cursor],
+    cursors: dict[FieldId, Cursor],
+    inner: dict[int, Cursor],
+) -> list[Field | Child]:
+    members: list[Field | Child] = []
+    for c in clang.children(cursor):
+        if c.kind in (CursorKind.STRUCT_DECL, CursorKind.UNION_DECL):
+            raise clang.error_at(c, unit.text, "a group is defined on its own, not inside of another")
+        if c.kind != CursorKind.FIELD_DECL:
+            continue
+        type_, dims = c.type, []
+        while type_.kind == TypeKind.CONSTANTARRAY:
+            dims.append(type_.element_count)
+            type_ = type_.element_type
+        if 0 in dims or (type_.kind == TypeKind.INCOMPLETEARRAY):
+            raise clang.error_at(c, unit.text, f"array '{c.spelling}' needs a length of at least 1")
+        canonical = type_.get_canonical()
+        target = canonical.get_declaration().spelling if canonical.kind == TypeKind.RECORD else ""
+        width = type_width(type_)
+        cursors[(cursor.spelling, c.spelling)] = c
+        if width is not None and not c.is_bitfield():
+            members.append(Field(cursor.spelling, c.spelling, width, tuple(dims)))
+        elif target in definitions:
+            members.append(Child(c.spelling, target, tuple(dims)))
+            inner[id(members[-1])] = c
+        else:
+            raise clang.error_at(
+                c,
+                unit.text,
+                f"'{c.type.spelling}' is not a type of a bit field",
+                "  use bit, uint1 to uint64, or a bfGroup",
+            )
+    return members
+
+
+class _Known:
+    """Resolves what the attributes of members say, such as the targets of rse() and wse()."""
+
+    def __init__(
+        self,
+        definitions: Mapping[str, Cursor],
+        members: Mapping[str, list[Field | Child]],
+        unit: clang.Unit,
+        children: Mapping[int, Cursor],
+    ) -> None:
+        self.definitions, self.members, self.unit, self.children = definitions, members, unit, children
+
+    def with_effects(self, member: Field | Child, cursors: Mapping[FieldId, Cursor]) -> Field | Child:
+        """The member with what its attributes say."""
+        at = cursors[member.id] if isinstance(member, Field) else self.children[id(member)]
+        for attribute in clang.children(at):
+            if attribute.kind == CursorKind.ANNOTATE_ATTR and attribute.spelling.startswith("edgebuild:"):
+                _, word, argument = attribute.spelling.split(":", 2)
+                member = self.said(member, word, argument, attribute)
+        if isinstance(member, Field) and member.modified and "w" not in member.access:
+            raise self.error(at, member.name, f"'{member.name}' cannot be written, and says what a write does")
+        if isinstance(member, Field) and member.action and "r" not in member.access:
+            raise self.error(at, member.name, f"'{member.name}' cannot be read, and says what a read does")
+        return member
+
+    def said(self, member: Field | Child, word: str, argument: str, at: Cursor) -> Field | Child:
+        """The member with what one attribute says."""
+        if word == "stride":
+            if not member.dims:
+                raise self.error(at, "", f"'{member.name}' is no array, and has a stride")
+            return replace(member, stride=self.number(argument, at))
+        if isinstance(member, Child):
+            raise self.error(at, "", f"'{word}' is said of a field, and '{member.name}' is a group")
+        if word in ("rse", "wse"):
+            effects = getattr(member, word)
+            for target in argument.split(","):
+                effects |= self.resolve(member, word, target.strip(), at)
+            return replace(member, **{word: effects})
+        if word == "reset":
+            value = self.number(argument, at)
+            if value < 0 or value >> member.width:
+                text = f"reset value {value:#x} does not fit into the {member.width} bits of '{member.name}'"
+                raise self.error(at, argument, text)
+            return replace(member, reset=value)
+        if word == "shared":
+            return replace(member, shared=True)
+        if word == "enum":
+            return replace(member, values=self.enumeration(member, argument.strip(), at))
+        for key, meaning in KINDS[argument].items():
+            if getattr(member, key) not in ("", "rw", meaning):
+                raise self.error(at, argument, f"'{member.name}': '{argument}' contradicts what was said before")
+            member = replace(member, **{key: meaning})  # type: ignore[arg-type]
+        if KINDS[argument].get("modified"):
+            member = replace(member, wse=member.wse | {member.id})
+        return replace(member, rse=member.rse | {member.id}) if KINDS[argument].get("action") else member
+
+    def number(self, text: str, at: Cursor) -> int:
+        word = text.strip().rstrip("uUlL")
+        try:
+            return int(word, 0)
+        except ValueError:
+            raise self.error(at, text, f"'{text.strip()}' is not a number") from None
+
+    def enumeration(self, member: Field, name: str, at: Cursor) -> tuple[tuple[str, int], ...]:
+        enums = {c.spelling: c for c in self.unit.top if c.kind == CursorKind.ENUM_DECL and c.spelling}
+        name = name.removeprefix("enum ").strip()
+        if name not in enums:
+            raise self.error(at, name, f"there is no enum '{name}'{did_you_mean(name, enums)}")
+        values = tuple((c.spelling, c.enum_value) for c in clang.children(enums[name]))
+        wrong = next((f"{n} = {v}" for n, v in values if v < 0 or v >> member.width), "")
+        if wrong:
+            text = f"{wrong} of enum '{name}' does not fit into the {member.width} bits of '{member.name}'"
+            raise self.error(at, name, text)
+        return values
+
+    def resolve(self, member: Field, kind: str, word: str, at: Cursor) -> set[FieldId]:
+        own = {m.name for m in self.members[member.group] if isinstance(m, Field)}
+        if word in own:
+            return {(member.group, word)}
+        if word == "self":
+            return {member.id}
+        group, colons, name = (part.strip() for part in word.partition("::"))
+        if group in self.members:
+            fields = {m.name for m in self.members[group] if isinstance(m, Field)}
+            if not colons:
+                return self.all_fields(group)
+            if name in fields:
+                return {(group, name)}
+            text = f"{kind} target '{name}' is not a field of group '{group}'{did_you_mean(name, fields)}"
+        elif colons:
+            text = f"{kind} target '{word}': no group '{group}'{did_you_mean(group, self.members)}"
+        else:
+            child = next((m for m in self.members[member.group] if m.name == word), None)
+            if isinstance(child, Child):
+                return self.all_fields(child.group)
+            text = f"{kind} target '{word}' is not a field of group '{member.group}'{did_you_mean(word, own)}"
+        raise self.error(at, word, text)
+
+    def all_fields(self, group: str) -> set[FieldId]:
+        found: set[FieldId] = set()
+        for m in self.members[group]:
+            found |= {m.id} if isinstance(m, Field) else self.all_fields(m.group)
+        return found
+
+    def error(self, at: Cursor, word: str, text: str) -> Exception:
+        """Points at the target's name inside of the macro's argument."""
+        here = clang.place(at.extent.start)
+        end = self.unit.text.find(b")", here.offset)
+        inside = self.unit.text.find(word.encode(), here.offset, end if end > 0 else None) if word else -1
+        shift = inside - here.offset if inside > 0 else 0
+        here = clang.Place(here.file, here.line, here.column + shift, here.offset + shift)
+        return clang.wrong(here, self.unit.text, text, length=len(word))
+
+
+def group_of(type_: Type, dialect: Dialect) -> tuple[str, bool]:
+    """(group, whether it is behind a pointer) of a type; ("", False) if it has nothing to do with groups."""
+    name, pointer = clang.record(type_)
+    return (name, pointer) if name in dialect.groups else ("", False)

@@ -1,0 +1,163 @@
+"""From files to one text: sources one after the other, headers with groups in place, macros around accesses expanded.
+
+One text has one set of positions, so that everything after this works on byte offsets. `#line` keeps the user's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from clang.cindex import Cursor, CursorKind
+
+from edgebuild.base.errors import fail
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect, group_of, read_dialect
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
+DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
+ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.M)
+MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_write\b", re.M)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The first stage: a parsed unit and what it declares. `files`: all that was read, the sources first."""
+
+    unit: clang.Unit
+    dialect: Dialect
+    files: tuple[str, ...]
+    texts: tuple[str, ...]  # the sources' and inlined headers' paths as they stand in `#line`
+
+
+def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] = ()) -> Source:
+    """`options`: -I, -D and -include of a C preprocessor.
+
+    Raises EdgebuildError if a file cannot be read or is not valid C.
+    """
+    reader = _Reader([Path(b) for a, b in pairwise(options) if a == "-I"])
+    text = "".join(reader.read(path, at=None) for path in sources).encode()
+    folders = list(dict.fromkeys(str(p.parent) for p in sources))
+    flags = (*(word for f in folders for word in ("-I", f)), *options)
+    name = str(sources[0])
+    unit = clang.parse(name, text, triple, flags)
+    dialect = read_dialect(unit)
+    if MACROS.search(text):
+        expanded = _expanded(unit, dialect)
+        if expanded != text:
+            unit = clang.parse(name, expanded, triple, flags)
+            dialect = read_dialect(unit)
+    files = dict.fromkeys([*map(str, reader.files), *unit.files])
+    return Source(unit, dialect, tuple(files), tuple(map(str, reader.files)))
+
+
+class _Reader:
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = folders
+        self.files: list[Path] = []
+        self.once: set[Path] = set()
+
+    def read(self, path: Path, at: str | None) -> str:
+        """The file's text with `#line` in front; headers that have to do with groups are in it."""
+        if at is None and path.suffix != ".c":
+            raise fail(f"'{path.suffix}' is not a driver source; C files end in .c", file=str(path))
+        text = _load(path)
+        if path not in self.files:
+            self.files.append(path)
+        if ONCE.search(text):
+            if path in self.once:
+                return ""
+            self.once.add(path)
+            text = ONCE.sub("", text)
+
+        text = _long_words(text)
+
+        def inline(match: re.Match[str]) -> str:
+            places = [path.parent, *self.folders] if '"' in match[0] else self.folders
+            header = next((p / match[1] for p in places if (p / match[1]).is_file()), path.parent / match[1])
+            if Path(match[1]).name == clang.SUPPORT:
+                return ""  # stands in front of everything already
+            if not _has_groups(header, set()):
+                return match[0]
+            line = text.count("\n", 0, match.start()) + 1
+            return self.read(header, at=match[0]) + f'\n#line {line} "{path}"\n'
+
+        return f'#line 1 "{path}"\n' + INCLUDE.sub(inline, text) + ("\n" if not text.endswith("\n") else "")
+
+
+GROUP = re.compile(r"\bbfGroup\s+\w+\s*\{[^}]*\}")
+SHORT = re.compile(r"\b(?:(?:ro|wo|w1c|w1s|w0c|rc)(?=\s+\w)|reset(?=\s*\())")
+
+
+def _long_words(text: str) -> str:
+    """The text with the short words of the dialect written out in groups; elsewhere they are names like any other."""
+    return GROUP.sub(lambda group: SHORT.sub(r"bf_\g<0>", group[0]), text)
+
+
+def _has_groups(header: Path, seen: set[Path]) -> bool:
+    """Whether a header speaks the dialect, or includes one that does."""
+    if header in seen or not header.is_file():
+        return False
+    seen.add(header)
+    text = _load(header)
+    return bool(DIALECT.search(text)) or any(
+        _has_groups(header.parent / m[1], seen) for m in INCLUDE.finditer(text) if Path(m[1]).name != clang.SUPPORT
+    )
+
+
+def _load(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise fail(f"cannot read it: {error.strerror}", file=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise fail("is not UTF-8 text", file=str(path)) from error
+
+
+def _expanded(unit: clang.Unit, dialect: Dialect) -> bytes:
+    """The text with each function printed without macros in which an access comes out of one."""
+    pieces, at = [], 0
+    for f in unit.top:
+        if f.kind != CursorKind.FUNCTION_DECL or not f.is_definition() or f.extent.start.file is None:
+            continue
+        if f.extent.start.file.name != unit.tu.spelling or not _access_in_macro(f, dialect):
+            continue
+        start, end = clang.span(f)
+        first, last = clang.place(f.extent.start), clang.place(f.extent.end)
+        pieces.append(unit.text[at:start])
+        pieces.append(
+            f'\n#line {first.line} "{first.file}"\n{clang.pretty(f)}\n#line {last.line} "{first.file}"\n'.encode()
+        )
+        at = end
+    return b"".join([*pieces, unit.text[at:]])
+
+
+def _access_in_macro(f: Cursor, dialect: Dialect) -> bool:
+    for c in f.walk_preorder():
+        if c.kind in (CursorKind.MEMBER_REF_EXPR, CursorKind.ARRAY_SUBSCRIPT_EXPR):
+            decl = c.referenced
+            mine = (
+                decl is not None
+                and decl.semantic_parent is not None
+                and decl.semantic_parent.spelling in dialect.groups
+            )
+            if (mine or group_of(c.type, dialect)[0]) and clang.from_macro(c):
+                return True
+        elif c.kind in OPERATORS and clang.from_macro_start(c) and _has_field(c, dialect):
+            return True
+    return False
+
+
+OPERATORS = (CursorKind.BINARY_OPERATOR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR, CursorKind.UNARY_OPERATOR)
+
+
+def _has_field(c: Cursor, dialect: Dialect) -> bool:
+    return any(
+        x.kind == CursorKind.MEMBER_REF_EXPR
+        and x.referenced is not None
+        and x.referenced.semantic_parent.spelling in dialect.groups
+        for x in c.walk_preorder()
+    )

@@ -1,1 +1,0 @@
-"""Clocks and energy: clock trees, legal configurations, what running costs, and the choice under a time budget."""

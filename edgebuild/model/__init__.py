@@ -1,0 +1,1 @@
+"""Networks: model file to graph, plan, C sources, and their verification."""

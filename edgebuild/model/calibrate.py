@@ -1,0 +1,144 @@
+"""`edgebuild calibrate`: a firmware that measures a model's steps on the chip, and the fit of the cost model to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..base.artifacts import Artifact, publish
+from ..base.errors import fail
+from ..base.request import ModelRequest
+from ..base.target import Target, hal_dir, load_target
+from ..clock.configs import ClockPlan, clock_plan
+from ..clock.emit import clock_files, target_tree
+from ..clock.tree import Gpio
+from .clocked import power_model, works
+from .compile import plan_model
+from .emit import emit
+from .energy.cost import require_timing
+from .energy.fit import calibration_text, calibration_words, fit
+from .energy.measurements import read_measurements, read_supply_log
+from .plan.choose import plan
+from .plan.search import Plan
+from .verify.build import MODEL_SOURCES, NAME, Builder, write_sources
+from .verify.layers import HOOKS
+from .verify.run import run_program
+
+PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_compute()", "-include", "profile_model.h")
+CALIBRATION = "calibration.yaml"
+
+
+def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int) -> str:
+    """Build the profiling firmware into the folder `output`; where the target has a simulator, run it. What happened.
+
+    `pin`: such as PB0, to be high while a step runs; with `supply_ms`, while the model runs for so long in each
+    configuration. Raises EdgebuildError for a target without bare firmware.
+    """
+    request, target = replace(request, name=NAME), load_target(request.target)
+    if target.firmware is None or not target.core.isa.startswith("arm"):
+        raise fail(f"target {target.name} has no cycle counter that is known here", hints=["use a Cortex-M target"])
+    if request.stream_input is not None:
+        raise fail("steps are measured of an input that is there whole", hints=["leave --stream-input out"])
+    if supply_ms and not target.clocks:
+        raise fail(f"target {target.name} has no clock tree, so there are no configurations to go through")
+    artifacts = emit(_marked(request, target), hashlib.sha256(request.source.read_bytes()).hexdigest())
+    report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+    clocks = clock_plan(target_tree(target), request.hse) if target.clocks else None
+    files = clock_files(clocks) if clocks else ()
+    header = _header(report, clocks, pin, supply_ms)
+    output.mkdir(parents=True, exist_ok=True)
+    write_sources(output, target, artifacts, report, 1)
+    publish((*files, header), output)
+    with (output / "harness_model.h").open("a", encoding="utf-8") as file:
+        file.write('#include "profile_model.h"\n')
+    elf = _build(target, output, bool(report.get("needs_libm")), bool(files))
+    lines = [f"{elf}: {len(report['schedule']['steps'])} steps" + (f", {len(clocks.configs)} clocks" if clocks else "")]
+    if target.runner is None:
+        lines.append("run it on the chip under a debugger with semihosting on: it writes profile.csv, for --fit")
+        return "\n".join(lines) + "\n"
+    run_program(elf, target)
+    rows = (output / "profile.csv").read_text().splitlines()
+    said = [line.removeprefix("# ") for line in rows if line.startswith("#")]
+    return "\n".join([*lines, f"ran on {target.name}", *said]) + "\n"
+
+
+def _marked(request: ModelRequest, target: Target) -> Plan:
+    """The plan with the phases of all decoupled steps marked in the code, whichever clock they are to gather at."""
+    decided = plan_model(request, target)
+    forms = [(s.ops[0].outputs[0], s.forms[0].granularity) for s in decided.steps if not s.rolled]
+    marks = {name: (g, True) for name, g in forms if g}
+    return plan(decided.graph, target, request, marks) if marks else decided
+
+
+def _build(target: Target, folder: Path, needs_libm: bool, clocks: bool) -> Path:
+    with tempfile.TemporaryDirectory() as objects:  # compiled anew: what is in `folder` may be of other options
+        for file in folder.iterdir():
+            if file.is_file() and file.suffix != ".o":
+                (Path(objects) / file.name).write_bytes(file.read_bytes())
+        model, *rest = (Path(name) for name in MODEL_SOURCES)
+        hal = [hal_dir() / "harness/profile.c", hal_dir() / "src/semihost.c", hal_dir() / "src/mem.c"]
+        sources = [*rest, *hal, *([Path("clock_config.c")] if clocks else [])]
+        elf = Builder(target, Path(objects), needs_libm).program("profile", sources, {model: (*HOOKS, *PHASES)})
+        (folder / elf.name).write_bytes(elf.read_bytes())
+    return folder / "profile.elf"
+
+
+def _header(report: dict[str, Any], clocks: ClockPlan | None, pin: str | None, supply_ms: int) -> Artifact:
+    steps = report["schedule"]["steps"]
+    lines = [
+        "/* What profile.c has to know of the model and the chip. */",
+        "#ifndef PROFILE_MODEL_H",
+        "#define PROFILE_MODEL_H",
+        f"#define STEPS {len(steps)}",
+        f"#define PROFILE_SUPPLY_MS {supply_ms}u",
+        *([f"#define PROFILE_CONFIGS {' '.join(f'X({c.name})' for c in clocks.configs)}"] if clocks else []),
+        *(_pin(clocks, pin) if pin else []),
+        "void eb_profile_access(void);",
+        "void eb_profile_compute(void);",
+        "#endif",
+        "",
+    ]
+    return Artifact("profile_model.h", "\n".join(lines).encode())
+
+
+def _pin(clocks: ClockPlan | None, pin: str) -> list[str]:
+    match = re.fullmatch(r"P([A-K])(\d|1[0-5])", pin.upper())
+    if not match:
+        raise fail(f"option 'pin': '{pin}' is not a pin", hints=["such as PB0"])
+    gpio: Gpio | None = clocks.tree.registers.gpio if clocks and clocks.tree.registers else None
+    if gpio is None:
+        raise fail("option 'pin': where this target's ports are is unknown", hints=["add `gpio:` to its clock tree"])
+    port = ord(match[1]) - ord("A")
+    return [
+        f"#define PROFILE_GPIO {gpio.base + port * gpio.stride:#x}u",
+        f"#define PROFILE_GPIO_ENABLE {gpio.enable:#x}u",
+        f"#define PROFILE_GPIO_PORT {port}u",
+        f"#define PROFILE_GPIO_PIN {match[2]}u",
+    ]
+
+
+def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: Path) -> str:
+    """Fit the cost model to measurements of this model on its target; write calibration.yaml into the folder `output`.
+
+    `request` is that of the profiled firmware, `log` a record of the supply's current. What was fitted. Raises
+    EdgebuildError for wrong measurements, and for a target that knows neither currents nor the timing of its code.
+    """
+    target = load_target(request.target)
+    model = power_model(target, replace(request, calibration=None))
+    measured = list(read_measurements(measurements))
+    if log:
+        measured += read_supply_log(log, [c.name for c in model.plan.configs])
+    decided = plan_model(request, target)
+    # The hooks of the functions that a run calls for each row are measured with it.
+    rolled = [i for i, step in enumerate(decided.steps) if step.rolled]
+    kept = [m for m in measured if m.step not in rolled]
+    found_works = works(decided, require_timing(model))
+    found = fit(kept, found_works, model, str(measurements))
+    publish((Artifact(CALIBRATION, calibration_text(found).encode()),), output)
+    left = f"left out: steps that go row by row ({', '.join(map(str, rolled))})\n" if len(kept) < len(measured) else ""
+    return calibration_words(found, model, found_works, kept) + left + f"written: {output / CALIBRATION}\n"

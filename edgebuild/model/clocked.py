@@ -1,0 +1,225 @@
+"""Least energy under a time budget: a plan whose steps each have a clock configuration and a granularity.
+
+The plan comes first, as for any objective. What its steps can cost, in every configuration and decoupled or not, makes
+a selection problem; the granularities that the selection wants need buffers, so with those the model is planned again.
+A buffer that does not fit, or moves anything into another memory so that costs change, is not offered to the selection.
+All times and energies are modelled (energy/cost.py says how, and what is assumed).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf, prod
+
+from ..base.errors import EdgebuildError, fail
+from ..base.request import ModelRequest
+from ..base.target import Target
+from ..clock.configs import clock_plan
+from ..clock.power import PowerModel
+from ..clock.tree import Timing, load_clock_tree
+from . import ops
+from .energy.compare import SLACKS, compare, problem_of
+from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layers_of, require_timing, work
+from .energy.fit import calibrated, read_calibration
+from .energy.schedule import ClockSchedule
+from .energy.select import select
+from .energy.values import Layer, Selection
+from .ir import Graph, Op
+from .kernels import kernel_of
+from .ops.base import Kernel
+from .plan.choose import plan
+from .plan.cuts import Decoupled, Section, scratch_name
+from .plan.search import Plan, arena_memories
+
+CODE = "flash"  # where the model's code runs, of the placements that the tree has currents for
+
+
+def clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    """The plan of least modelled energy within `--qos`. Raises EdgebuildError if the target's facts do not suffice for
+    that, or no plan keeps to the budget."""
+    try:
+        return _clocked_plan(graph, target, request)
+    except EdgebuildError as error:
+        raise EdgebuildError(*(d if d.file else replace(d, file=graph.file) for d in error.diagnostics)) from None
+
+
+def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    budget = _budget_us(request)
+    found = choices(graph, target, request, power_model(target, request))
+    while True:
+        problem = problem_of(found.layers, found.model, budget)
+        selection = select(problem)
+        chosen = _decoupled(found.whole, selection)
+        planned = replan(found.whole, chosen, found.model) if chosen else found.whole
+        if planned is not None:
+            comparisons = tuple(compare(found.plain, found.layers, found.model, slack) for slack in SLACKS)
+            return replace(planned, clocks=ClockSchedule(found.model, problem, selection, comparisons))
+        found = found.within(_largest(found, selection) // 2)  # each of its buffers fits, but not all together
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A plan, and the work of its steps in every form that there is room for: as it is, then decoupled."""
+
+    whole: Plan
+    model: PowerModel
+    forms: tuple[tuple[Work, ...], ...]
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        return layers_of(self.forms, self.model)
+
+    @cached_property
+    def plain(self) -> tuple[Layer, ...]:
+        """The layers when nothing is decoupled."""
+        return layers_of([each[:1] for each in self.forms], self.model)
+
+    def within(self, room: int) -> Choices:
+        """Only with buffers of so many bytes at most."""
+        return replace(self, forms=tuple(tuple(w for w in e if not w.g or w.buffer_bytes <= room) for e in self.forms))
+
+
+def choices(graph: Graph, target: Target, request: ModelRequest, model: PowerModel) -> Choices:
+    """The plan of a graph and the work of its steps. Raises EdgebuildError if the model does not fit the target."""
+    whole = plan(graph, target, request)
+    if not whole.steps:
+        raise fail("nothing runs, so there is nothing to choose clocks for")
+    forms = []
+    for step, section in enumerate(whole.steps):
+        room = _room(whole, step, model)
+        forms.append(tuple(w for w in _forms(whole, section, model) if not w.g or w.buffer_bytes <= room))
+    return Choices(whole, model, tuple(forms))
+
+
+def _results(whole: Plan) -> list[str]:
+    """Results of each step; a run that goes row by row is named after the first of its ops, and never decoupled."""
+    return [section.ops[0].outputs[0] for section in whole.steps]
+
+
+def _room(whole: Plan, step: int, model: PowerModel) -> float:
+    """Bytes for a buffer while a step runs, in a memory where the core does not wait for it: tightly coupled if there
+    is one, else as much as stays in the cache."""
+    coupled = {m.name for m in whole.target.memories if m.tightly_coupled}
+    memories = {m.name: m.capacity for m in arena_memories(whole.target, whole.request)}
+    waits = require_timing(model).sram_line_cycles > 0
+    near = [name for name in memories if name in coupled or not waits] or list(memories)
+    taken = Counter(dict.fromkeys(near, 0))
+    for b in whole.buffers:
+        if b.first <= step <= b.last and b.view_of is None and not b.scratch and b.place.memory in taken:
+            taken[b.place.memory] += b.bytes
+    room = max((memories[name] or inf) - taken[name] for name in near)
+    return room if coupled & set(near) or not waits else min(room, _cached(model))
+
+
+def power_model(target: Target, request: ModelRequest) -> PowerModel:
+    """The target's clock tree at the HSE of the request. Raises EdgebuildError where it does not know enough."""
+    if not target.clocks:
+        hints = ["its YAML names one with `clocks: NAME`", "without one, use --objective latency or ram"]
+        raise fail(f"--objective energy: target {target.name} has no clock tree", hints=hints)
+    tree = load_clock_tree(target.clocks)
+    if request.calibration:
+        tree = calibrated(tree, read_calibration(request.calibration, tree))
+    placements = tree.power.run_ma if tree.power else ()
+    model = PowerModel(clock_plan(tree, request.hse), CODE if CODE in placements else next(iter(placements), CODE))
+    require_timing(model)
+    return model
+
+
+def _budget_us(request: ModelRequest) -> float:
+    if request.qos is None:
+        raise fail("--objective energy needs --qos MS", hints=["the time from one inference's begin to the next one's"])
+    if request.stream_input is not None:
+        raise fail("--objective energy cannot plan the clocks of a streamed input: its rows come when they come")
+    return request.qos * 1000
+
+
+def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
+    """The plan with these ops decoupled; None if it does not fit, or if what its steps cost is no longer the same."""
+    try:
+        found = plan(whole.graph, whole.target, whole.request, chosen)
+    except EdgebuildError:
+        return None
+    if [s.name for s in found.steps] != [s.name for s in whole.steps] or not all(_as_chosen(found, chosen)):
+        return None
+    same = all(found.places[n].memory == place.memory for n, place in whole.places.items() if n in found.places)
+    buffers = {n: size for s in found.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
+    waits = require_timing(model).sram_line_cycles > 0
+    near = not waits or all(_coupled(found, n) or size <= _cached(model) for n, size in buffers.items())
+    return found if same and near else None
+
+
+def _as_chosen(found: Plan, chosen: Decoupled) -> Iterator[bool]:
+    """Of each op to be decoupled whether its kernel is, or gave way to one with a smaller buffer."""
+    for section in found.steps:
+        for op, form in zip(section.ops, section.forms, strict=True):
+            if op.outputs[0] in chosen:
+                yield kernel_of(op, found.graph, form).traffic.rounds > 0
+
+
+def _cached(model: PowerModel) -> float:
+    """Bytes that stay in the cache."""
+    return CACHE_SHARE * require_timing(model).cache_bytes
+
+
+def _largest(found: Choices, selection: Selection) -> int:
+    """Bytes of the largest buffer that a selection asks for."""
+    chosen = zip(found.forms, selection.points, strict=True)
+    return max(w.buffer_bytes for each, p in chosen for w in each if w.g == p.g and p.g)
+
+
+def _decoupled(whole: Plan, selection: Selection) -> Decoupled:
+    """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
+    return {name: (p.g, p.lfo) for name, p in zip(_results(whole), selection.points, strict=True) if p.g}
+
+
+# ---- what steps cost
+
+
+def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
+    """The step's work as it is, and decoupled with each granularity that its kernel can have."""
+    timing = require_timing(model)
+    forms = []
+    for g in GRANULARITIES:
+        uses = _uses(whole, section, g)
+        if g == 0 or any(u.kernel.traffic.rounds for u in uses):
+            forms.append(work(section.name, uses, timing, g))
+    return forms
+
+
+def works(found: Plan, timing: Timing) -> list[Work]:
+    """Work of the steps of a plan, each in the form that it has there."""
+    forms = [0 if s.rolled else s.forms[0].granularity for s in found.steps]
+    return [work(s.name, _uses(found, s, g), timing, g) for s, g in zip(found.steps, forms, strict=True)]
+
+
+def _uses(whole: Plan, section: Section, g: int) -> list[Use]:
+    if section.rolled is None:
+        (op,) = section.ops
+        form = replace(section.forms[0], granularity=g, lfo=False)
+        return [_use(whole, op, kernel_of(op, whole.graph, form), 1)]
+    if g:
+        return []
+    kernels = [kernel_of(op, whole.graph, form) for op, form in zip(section.ops, section.forms, strict=True)]
+    return [_use(whole, *use) for use in zip(section.ops, kernels, section.calls_of, strict=True)]
+
+
+def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> Use:
+    graph = whole.graph
+    reads = tuple(_operand(whole, n) for n in op.inputs if not graph.tensors[n].constant)
+    iterations = prod(ops.nest(op, graph).extents.values())
+    return Use(kernel, calls, iterations, reads, _operand(whole, op.outputs[0]))
+
+
+def _operand(whole: Plan, name: str) -> Operand:
+    t, root = whole.graph.tensors[name], whole.rolling.storage[name]
+    inside: Mapping[str, str] = {k: v for s in whole.steps if s.rolled for k, v in s.rolled.inside.items()}
+    pixel = t.shape[-1] * (t.bytes // max(t.elements, 1)) if t.shape else t.bytes
+    return Operand(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
+
+
+def _coupled(found: Plan, storage: str) -> bool:
+    memory = found.places[storage].memory
+    return next(m.tightly_coupled for m in found.target.memories if m.name == memory)

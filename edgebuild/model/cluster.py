@@ -1,0 +1,246 @@
+"""Graphs in the terms of distribution: how the index relation lets each op be split, and the report of a plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .axes import Nest, Same, Window
+from .importers import shapes
+from .ir import ITEM_BYTES, Graph, Op
+from .plan.distribute import thesis
+from .plan.distribute.choose import Chosen, choose
+from .plan.distribute.clusterfile import read_cluster
+from .plan.distribute.problem import SUMS, Cluster, Layer, Network, Tensor
+from .plan.distribute.problem import Window as Rows
+from .plan.distribute.transfers import Transfer, cost, transfers
+
+SCHEMA = 1
+SHAPES = (".yaml", ".yml")
+
+
+def network_of(graph: Graph) -> Network:
+    """The graph's activations as tensors and its ops as layers."""
+    names = [n for n, t in graph.tensors.items() if not t.constant]
+    number = {name: i for i, name in enumerate(names)}
+    layers = tuple(_layer(op, graph, number) for op in graph.ops)
+    inputs, results = (tuple(number[n] for n in some) for some in (graph.inputs, graph.outputs))
+    return Network(tuple(_tensor(graph, n) for n in names), layers, inputs, results)
+
+
+def _tensor(graph: Graph, name: str) -> Tensor:
+    t = graph.tensors[name]
+    rows = t.shape[1] if len(t.shape) == 4 and t.shape[0] == 1 else 1
+    return Tensor(name, rows, t.elements // rows, t.shape[-1] if t.shape else 1, ITEM_BYTES[t.dtype])
+
+
+def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
+    nest, spec = ops.nest(op, graph), ops.SPECS[op.kind]
+    reads = [i for i, n in enumerate(op.inputs) if n in number]
+    last = nest.out[-1] if nest.out else ""
+    carried = all(_along(nest, i, -1) == last and len(nest.operands[i]) == len(nest.out) for i in reads)
+    sums = spec.total is not None and len(reads) == 1 and not carried
+    reduces = sums and isinstance(nest.operands[reads[0]][-1], Same) and _along(nest, reads[0], -1) not in nest.out
+    constants = sum(graph.tensors[n].bytes for n in op.inputs if graph.tensors[n].constant)
+    return Layer(
+        name=op.name,
+        kind=op.kind,
+        inputs=tuple(dict.fromkeys(number[op.inputs[i]] for i in reads)),
+        output=number[op.outputs[0]],
+        weights=constants,
+        macs=nest.mac_count,
+        fan_out=sums,
+        fan_in=bool(reduces),
+        by_channel=carried and bool(last),
+        window=_rows(nest, reads, graph, op),
+        partial=_partial(op, graph),
+    )
+
+
+def _along(nest: Nest, operand: int, dim: int) -> str:
+    relations = nest.operands[operand]
+    return getattr(relations[dim], "axis", "") if relations and isinstance(relations[dim], Same) else ""
+
+
+def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
+    """The window over rows that all operands share; None where an op cannot be cut along rows."""
+    found: Rows | None = None
+    if len(nest.out) != 4 or graph.result(op).shape[0] != 1:
+        return None
+    for i in reads:
+        relation = nest.operands[i][1] if len(nest.operands[i]) == 4 else None
+        if getattr(relation, "axis", None) != nest.out[1]:
+            return None
+        match relation:
+            case Same():
+                window = Rows()
+            case Window(_, tap, stride, dilation, pad):
+                window = Rows((nest.extents[tap] - 1) * dilation + 1, stride, pad)
+            case _:
+                return None
+        if found is not None and found != window:
+            return None
+        found = window
+    return found
+
+
+def _partial(op: Op, graph: Graph) -> int:
+    """Bytes of a partial sum: 3 where the weights prove that no sum of an int8 layer leaves 24 bits, else 4."""
+    if ops.SPECS[op.kind].total is None or len(op.inputs) < 2 or graph.result(op).dtype != "int8":
+        return 4
+    w = graph.operands(op)[1]
+    if w.data is None:
+        return 4
+    bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
+    taps = np.abs(w.data.astype(np.int64)).reshape(w.shape[0], -1).sum(axis=1)
+    most = 255 * taps + (0 if bias is None else np.abs(bias.astype(np.int64)).max())
+    return 3 if most.max() < 2**23 else 4
+
+
+# ---- what the command does
+
+
+def plan_cluster(
+    model: Path, cluster_file: Path, count: int | None, method: str, objective: str, graph: Graph | None
+) -> tuple[Chosen, dict[str, Any]]:
+    """The plan of a model (`graph`) or of a shapes file, and its report.
+
+    Raises EdgebuildError where a file is wrong or no plan fits.
+    """
+    cluster, stated = read_cluster(cluster_file, count)
+    table = shapes.read_shapes(model) if graph is None else ()
+    network = network_of(graph) if graph is not None else shapes.network(table, 1, 4)
+    chosen = choose(network, cluster, stated, method, objective, str(cluster_file))
+    found = report(model, chosen, method, objective)
+    if graph is None:
+        found["paper"] = paper(table, len(cluster.devices))
+    return chosen, found
+
+
+def messages(chosen: Chosen) -> list[tuple[int, str, Transfer]]:
+    """(step, tensor, transfer) of all transfers of one inference, in their order."""
+    plan, found = chosen.plan, list[tuple[int, str, Transfer]]()
+    tensors, cluster = plan.network.tensors, plan.cluster
+    for step, d in enumerate(plan.decisions):
+        layer = plan.network.layers[d.layer]
+        for c in d.before:
+            found += [(step, tensors[c.tensor].name, t) for t in transfers(tensors[c.tensor], c.have, c.want, cluster)]
+        if d.makes == SUMS:
+            out = tensors[layer.output]
+            found += [(step, out.name, t) for t in transfers(out, SUMS, d.keeps, cluster, layer.partial)]
+    for c in plan.gather:
+        sent = transfers(tensors[c.tensor], c.have, c.want, cluster)
+        found += [(len(plan.decisions), tensors[c.tensor].name, t) for t in sent]
+    return found
+
+
+def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str, Any]:
+    """N_cluster.json: sums follow from its rows."""
+    plan, cluster = chosen.plan, chosen.plan.cluster
+    sent = messages(chosen)
+    rows = [
+        {
+            "number": number,
+            "step": step,
+            "from": cluster.devices[t.sender].name,
+            "to": [cluster.devices[r].name for r in t.receivers],
+            "tensor": tensor,
+            "bytes": t.bytes,
+            "frames": max(1, -(-t.bytes // cluster.medium.mtu)) if cluster.medium.mtu else 1,
+        }
+        for number, (step, tensor, t) in enumerate(sent)
+    ]
+    alone = sum(layer.macs for layer in plan.network.layers) / cluster.devices[cluster.source].macs_per_us
+    time = plan.cost.time_us + plan.compute_us
+    body = {
+        "schema": SCHEMA,
+        "model": {"name": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
+        "method": method,
+        "objective": objective,
+        "optimal": chosen.optimal,
+        "bound": round(plan.bound, 3) if method == "joint" and objective != "memory" else None,
+        "devices": [
+            {
+                "name": d.name,
+                "target": d.target,
+                "share": round(share, 6),
+                "weights_bytes": chosen.weights[k],
+                "arena_bytes": chosen.arena[k],
+                "bytes_sent": sum(t.bytes for _, _, t in sent if t.sender == k),
+                "bytes_received": sum(t.bytes for _, _, t in sent if k in t.receivers),
+            }
+            for k, (d, share) in enumerate(zip(cluster.devices, cluster.shares, strict=True))
+        ],
+        "layers": [
+            {
+                "node": plan.network.layers[d.layer].name,
+                "method": d.method,
+                "state_in": "".join(f.letter for f in d.reads),
+                "state_out": d.makes.letter if d.makes != SUMS else f"Z>{d.keeps.letter}",
+                "shares": [list(r) for r in (d.keeps.ranges or d.makes.ranges)],
+            }
+            for d in plan.decisions
+        ],
+        "messages": rows,
+        "wire": {"payload_bytes": plan.cost.bytes, "by_link": _links(cluster, [t for _, _, t in sent])},
+        "time_us": {
+            "one_device": round(alone, 3),
+            "cluster": round(time, 3),
+            "compute": round(plan.compute_us, 3),
+            "wire": round(plan.cost.time_us, 3),
+        },
+        "faster": time < 0.999 * alone,  # rounding is no gain
+    }
+    body["plan_hash"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    return body
+
+
+def _links(cluster: Cluster, sent: list[Transfer]) -> list[dict[str, Any]]:
+    found: dict[tuple[int, tuple[int, ...]], list[Transfer]] = {}
+    for t in sent:
+        found.setdefault((t.sender, t.receivers), []).append(t)
+    return [
+        {
+            "from": cluster.devices[sender].name,
+            "to": [cluster.devices[r].name for r in receivers],
+            "messages": len(some),
+            "payload_bytes": sum(t.bytes for t in some),
+            "wire_bytes": cost(tuple(some), cluster).bytes,
+        }
+        for (sender, receivers), some in sorted(found.items())
+    ]
+
+
+def paper(table: tuple[shapes.Shape, ...], n: int) -> dict[str, Any]:
+    """Chapter 5 of Stahl 2024 for these shapes and n devices: bytes, at 4 a value, of convolutions alone."""
+    counts = shapes.counts(table)
+    footprint, switch = thesis.full(counts, n)
+    size = thesis.BYTES
+    return {
+        "F": footprint * size,
+        "F_single": thesis.single(counts) * size,
+        "F_sequential": thesis.sequential(counts) * size,
+        "first_weight_layer": switch + 1,
+        "C_fdto": thesis.fan_out(counts, n) * size,
+        "C_owp": thesis.optimized(counts, n)[0] * size,
+    }
+
+
+def words(report: Mapping[str, Any]) -> str:
+    """The report in a few lines for a terminal."""
+    time, devices = report["time_us"], report["devices"]
+    proof = "optimal for these shares" if report["optimal"] else f"method {report['method']}"
+    proof += f", bound {report['bound']:g}" if report["bound"] is not None and not report["optimal"] else ""
+    gain = f"{time['one_device'] / max(time['cluster'], 1e-9):.2f} times as fast" if report["faster"] else "no gain"
+    lines = [
+        f"{len(devices)} devices, {len(report['messages'])} messages, {report['wire']['payload_bytes']} B ({proof})",
+        f"modelled: one device {time['one_device'] / 1000:.1f} ms, cluster {time['cluster'] / 1000:.1f} ms: {gain}",
+    ]
+    lines += [f"  {d['name']}: weights {d['weights_bytes']} B, tensors {d['arena_bytes']} B" for d in devices]
+    return "\n".join(lines) + "\n"

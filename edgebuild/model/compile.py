@@ -1,0 +1,107 @@
+"""The pipelines, each a short function from request to artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from ..base.artifacts import Artifact
+from ..base.errors import EdgebuildError, did_you_mean, fail
+from ..base.request import ModelRequest
+from ..base.target import Target, load_target
+from . import ops
+from .clocked import clocked_plan
+from .emit import emit
+from .importers import Shapes, read_model
+from .ir import Graph, dump, verify
+from .passes.canonicalize import STAGES, canonicalize, stages
+from .passes.constants import remove_constants
+from .plan.choose import is_strict, plan, warn_of
+from .plan.movement import check_request, with_moves
+from .plan.search import Plan
+
+
+def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
+    """Everything that a model becomes. Raises EdgebuildError if the model or the request is wrong."""
+    target = load_target(request.target)
+    check_backend(request)
+    decided = plan_model(request, target)
+    digest = hashlib.sha256(request.source.read_bytes()).hexdigest()
+    try:
+        artifacts = emit(decided, digest)
+    except EdgebuildError:
+        raise
+    except Exception as bug:
+        if is_strict() or not decided.tiled or request.stream_input is not None:
+            raise
+        warn_of(bug, "printing the tiled plan", decided.graph.file)
+        decided = plan_model(replace(request, tile="off"), target)
+        artifacts = emit(decided, digest)
+    check_weights(decided, len(next(a.data for a in artifacts if a.name.endswith("_weights.bin"))), target)
+    return artifacts
+
+
+def plan_model(request: ModelRequest, target: Target) -> Plan:
+    if request.map != "off":
+        check_request(target, request)
+        return with_moves(plan(prepare(request.source), target, replace(request, tile="off")))
+    choose = clocked_plan if request.objective == "energy" else plan
+    return choose(prepare(request.source, request.shape, request.outputs), target, request)
+
+
+def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -> Graph:
+    """Model file to canonical graph, without the channels that never vary. See `read_model` for the options."""
+    graph = read_model(source, shapes, outputs)
+    verify(graph, ops.result_shape)
+    return remove_constants(canonicalize(graph))
+
+
+def check_backend(request: ModelRequest) -> None:
+    """A library of kernels that is to be called is there."""
+    if request.backend != "cmsis-nn":
+        return
+    hints = ["give the folder of CMSIS-NN, which has Include/arm_nnfunctions.h in it: --cmsis-nn DIR"]
+    if request.cmsis_nn is None:
+        raise fail("option 'backend': cmsis-nn is not part of edgebuild", hints=hints)
+    if not (request.cmsis_nn / "Include" / "arm_nnfunctions.h").is_file():
+        raise fail("option 'cmsis_nn': no Include/arm_nnfunctions.h in it", file=str(request.cmsis_nn), hints=hints)
+
+
+def check_weights(decided: Plan, size: int, target: Target) -> None:
+    memory = next(m for m in target.memories if m.name == decided.weights_memory)
+    if size > memory.size:
+        text = f"does not fit: weights {size} B, memory {memory.name} of {target.name} has {memory.size} B"
+        hint = f"over by {size - memory.size} B; use a target with more flash or a smaller model"
+        raise fail(text, file=decided.graph.file, hints=[hint])
+
+
+def inspect(source: Path, after: str) -> str:
+    """The model as text after a stage: `import`, a stage of the canonicaliser, or `constants`."""
+    known = ["import", *(name for name, _ in STAGES), "constants"]
+    if after not in known:
+        raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}, plan"])
+    if after == "import":
+        return dump(read_model(source))
+    if after == "constants":
+        return dump(prepare(source))
+    return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
+
+
+def inspect_plan(
+    request: ModelRequest, tiling: bool, scale: int | None = None, energy: bool = False
+) -> tuple[str, str, str]:
+    """The plan as text (with `tiling` or `energy`, in words), its picture, and that of its other ways."""
+    from .emit.clock_picture import clock_picture
+    from .emit.clocked import energy_words
+    from .emit.picture import picture
+    from .emit.trade import trade_picture
+    from .emit.words import steps, tiling_words
+
+    decided = plan_model(request, load_target(request.target))
+    if energy:
+        text = energy_words(decided)
+    else:
+        text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
+    drawn = clock_picture(decided.clocks) if decided.clocks and energy else picture(decided, scale)
+    return text, drawn, trade_picture(decided)

@@ -1,0 +1,29 @@
+"""Plan to artifacts: everything that a model becomes."""
+
+from __future__ import annotations
+
+from ...base.artifacts import Artifact
+from ..plan.search import Plan
+from . import code, linker, report, storage
+from .program import program as make_program
+
+
+def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
+    """The generated files of a model, in the order of `request.model_outputs`.
+
+    `sha256` is that of the model file, for the report.
+    """
+    program = make_program(plan)
+    texts = {
+        ".c": code.source(program),
+        ".h": code.header(program),
+        "_weights.S": storage.assembly(plan, program.weights),
+        "_weights.c": storage.portable(plan, program.weights),
+        "_memory.ld": linker.fragment(plan),
+        "_clock.h": code.clock_header(plan),
+        "_report.json": report.report(plan, program.weights, sha256),
+    }
+    files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
+    files[f"{plan.name}_weights.bin"] = program.weights.blob
+    order = (".c", ".h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_clock.h", "_report.json")
+    return tuple(Artifact(plan.name + suffix, files[plan.name + suffix]) for suffix in order)

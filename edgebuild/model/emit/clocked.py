@@ -1,0 +1,75 @@
+"""A plan's clocks as the generated C and a terminal show them. All figures are modelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...clock.configs import mhz
+from ..energy.schedule import ClockSchedule
+from ..plan.search import Plan
+from .names import comment
+
+
+def header_view(plan: Plan) -> dict[str, Any] | None:
+    """View of N_clock.h; None for a plan without clocks."""
+    if plan.clocks is None:
+        return None
+    schedule, selection = plan.clocks, plan.clocks.selection
+    rows = zip(plan.steps, schedule.points, strict=True)
+    return {
+        "hse": mhz(schedule.clocks.hse_hz),
+        "hse_hz": schedule.clocks.hse_hz,
+        "budget": f"{schedule.problem.budget_us / 1000:g}",
+        "budget_us": round(schedule.problem.budget_us),
+        "time_us": round(selection.time_us),
+        "energy_nj": round(selection.energy_uj * 1000),
+        "start": selection.start,
+        "idle": idling(schedule, f"{plan.name.upper()}_CLOCK_START"),
+        "layers": [
+            {
+                "call": f"{step}, {p.config}, {p.g}, {int(p.lfo)}, {round(p.time_us)}, {round(p.energy_uj * 1000)}",
+                "name": comment(section.name),
+            }
+            for step, (section, p) in enumerate(rows)
+        ],
+    }
+
+
+def idling(schedule: ClockSchedule, start: str) -> str:
+    """Say what the application does until the next inference, which begins in the configuration `start`."""
+    mode, low = schedule.selection.mode.name, schedule.clocks.configs[0].name
+    known = {
+        "busy": "wait, with the clocks as they are",
+        "gated": "Sleep mode (WFI), with the clocks as they are",
+        "sleep": f"eb_clock_switch(EB_CLOCK_{low}), then Sleep mode (WFI)",
+    }
+    return known.get(mode, f"Stop mode ({mode.removeprefix('stop_').replace('_', ' ')}), then eb_clock_resume({start})")
+
+
+def energy_words(plan: Plan) -> str:
+    """The clocks of the steps, and what they are worth, for a terminal."""
+    assert plan.clocks is not None
+    schedule, s = plan.clocks, plan.clocks.selection
+    spent = f"{s.time_us / 1000:.2f} ms at work, {s.idle_us / 1000:.2f} ms idle ({s.mode.name})"
+    energy = f"{s.energy_uj / 1000:.3f} mJ in {schedule.problem.budget_us / 1000:g} ms"
+    lines = [
+        f"{plan.graph.file} on {plan.target.name}, HSE {mhz(schedule.clocks.hse_hz)}: everything here is modelled",
+        f"  currents: {schedule.sources['currents']}; stalls: {schedule.sources['stalls']}",
+        f"  {energy}: {spent}; no plan takes less than {s.bound_uj / 1000:.3f} mJ",
+        f"{'step':>6} {'config':>9} {'g':>3} {'gather':>7} {'us':>9} {'uJ':>9}  layer",
+    ]
+    for step, (section, p) in enumerate(zip(plan.steps, schedule.points, strict=True)):
+        gather = ("HSE" if p.lfo else "as is") if p.g else "-"
+        numbers = f"{step:>6} {p.config:>9} {p.g or '-':>3} {gather:>7} {p.time_us:>9.1f} {p.energy_uj:>9.2f}"
+        lines.append(f"{numbers}  {comment(section.name)}")
+    for start, end in s.switched:
+        cost = schedule.problem.switch(start, end)
+        lines.append(f"  switch {start} -> {end}: {cost.time_us:.0f} us, {cost.energy_uj:.1f} uJ")
+    lines.append(
+        "saved at equal latency, against the fastest clock and then idling busily / gated / in the best stop mode:"
+    )
+    for c in schedule.comparisons:
+        saved = " / ".join(f"{c.saving(b):.1%}" for b in c.baselines)
+        parts = ", ".join(f"{name} {share:.1%}" for name, share in c.shares.items())
+        lines.append(f"  slack {c.slack:.0%} ({c.budget_us / 1000:.1f} ms): {saved}; of the first: {parts}")
+    return "\n".join(lines) + "\n"

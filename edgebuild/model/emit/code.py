@@ -1,0 +1,178 @@
+"""The model's C: one function for each distinct kernel, and the invoke function, which is the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.templates import render
+from .. import ops
+from ..ir import Tensor
+from ..kernels import CONDITIONS
+from ..ops.base import C_TYPES
+from ..plan.cuts import scratch_name
+from ..plan.rolling import rows_of
+from ..plan.search import Plan, form_of
+from .clocked import header_view
+from .moved import MovedStep
+from .names import (
+    access_functions,
+    at_macro,
+    comment,
+    first_memory,
+    literal,
+    offset_names,
+    scratch_constant,
+    shape_text,
+)
+from .program import Program, Roll, address
+from .storage import arenas
+
+BODY = "\n{\n"  # between a function's declaration and its statements
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output as the header shows it."""
+
+    label: str
+    function: str
+    macro: str
+    type: str
+    tensor: Tensor
+    at: str
+    shape: str
+    scale: str | None
+    zero: int | None
+
+
+def _ports(plan: Plan, names: Iterable[str]) -> list[Port]:
+    functions, found = access_functions(plan), []
+    for name in names:
+        t = plan.graph.tensors[name]
+        scale, zero = (literal(float(t.quant.scale[0])), t.quant.zero_point[0]) if t.quant else (None, None)
+        macro, shape = functions[name].upper(), "x".join(map(str, t.shape)) or "1"
+        at = str(address(plan, t))
+        found.append(Port(comment(name), functions[name], macro, C_TYPES[t.dtype], t, at, shape, scale, zero))
+    return found
+
+
+def _frame(plan: Plan) -> dict[str, Any]:
+    """Values that both header and source show."""
+    caller = plan.request.arena == "caller"
+    return {
+        "name": plan.name,
+        "prefix": plan.name.upper(),
+        "file": comment(plan.graph.file),
+        "target": comment(plan.target.name),
+        "caller": caller,
+        "argument": "void *arena" if caller else "void",
+        "arena_bytes": plan.arena_bytes,
+        "inputs": _ports(plan, plan.graph.ports_in),
+        "outputs": _ports(plan, plan.graph.ports_out),
+        "macs": ops.macs(plan.graph),
+        "clocks": header_view(plan),
+        "states": _states(plan),
+        "stream": plan.rolling.streamed is not None,
+        "stream_rows": rows_of(plan.graph, plan.graph.inputs[0]) if plan.rolling.streamed else 0,
+    }
+
+
+def _states(plan: Plan) -> list[dict[str, Any]]:
+    """Of every tensor that lasts: its array, where it lies during an inference, and its first values."""
+    graph, found = plan.graph, []
+    for i, state in enumerate(graph.states):
+        read, written = graph.tensors[graph.inputs[state.read]], graph.tensors[graph.outputs[state.write]]
+        start = [literal(v) for v in state.start.ravel().tolist()] if state.start is not None else []
+        row: dict[str, Any] = {"symbol": f"{plan.name}_state_{i}", "type": C_TYPES[read.dtype], "size": read.elements}
+        row |= {"bytes": read.bytes, "label": comment(read.name), "start": start}
+        found.append({**row, "read": str(address(plan, read)), "written": str(address(plan, written))})
+    return found
+
+
+def header(p: Program) -> str:
+    return render("model.h.j2", **_frame(p.plan))
+
+
+def source(p: Program) -> str:
+    plan = p.plan
+    found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
+    macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
+    body = "".join(f.text for f in p.functions)
+    above, below = split_helpers(p.helpers)
+    return render(
+        "model.c.j2",
+        functions=p.functions,
+        steps=[(step, isinstance(step, Roll)) for step in p.steps],
+        moved=[step for step in p.steps if isinstance(step, MovedStep)],
+        guards=guards(plan),
+        above=above,
+        below=below,
+        prototypes=[prototype(text) for text in below],
+        constants=p.constants,
+        arenas=macros,
+        offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
+        uses_memcpy="memcpy(" in body or plan.rolling.streamed is not None or bool(plan.graph.states),
+        uses_weights=bool(p.weights.offsets),
+        weights_bytes=len(p.weights.blob),
+        switch_points=plan.clocks.switch_points if plan.clocks else (),
+        returns_to=plan.clocks.returns_to if plan.clocks else None,
+        peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
+        **_frame(plan),
+    )
+
+
+def guards(plan: Plan) -> list[tuple[str, str]]:
+    """Conditions of the preprocessor that the compiler's core must meet, and what to say if one does not hold."""
+    core = form_of(plan.target, plan.request).core
+    flags = " ".join(flag for flag in plan.target.toolchain.cflags if flag.startswith("-m"))
+    text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
+    return [(condition, text) for word, condition in CONDITIONS.items() if word in core]
+
+
+def split_helpers(helpers: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Includes and macros, which stand above what uses them, and functions, which stand below."""
+    above, below = list[str](), list[str]()
+    for text in helpers:
+        head, _, rest = text.partition("\n\n")
+        if head.startswith("#") and BODY in rest:  # an include, and a function that needs it
+            above.append(f"{head}\n")
+            below.append(rest)
+        else:
+            (below if BODY in text else above).append(text)
+    return above, below
+
+
+def prototype(function: str) -> str:
+    """The declaration of a static function; attributes stand at its definition."""
+    head = function.partition(BODY)[0].rpartition("*/\n")[2]
+    return head[head.index("static ") :] + ";"
+
+
+def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
+    names, rows = offset_names(plan), list[dict[str, Any]]()
+    for b in plan.buffers:
+        if b.view_of is None and not b.scratch:
+            kept = f", ring of {b.rows}" if b.rows else ""
+            when = f"steps {b.first} to {b.last}"
+            if b.calls is not None and b.first == b.last:
+                when = f"step {b.first}, calls {b.calls[0]} to {b.calls[1]}"
+            note = f"{shape_text(plan.graph.tensors[b.tensor])}{kept}, {when}: {comment(b.tensor)}"
+            note += f", over {comment(b.overlaps)}" if b.overlaps else ""
+            rows.append({"name": names[b.tensor], "offset": b.place.offset, "bytes": b.bytes, "note": note})
+            rows[-1]["arena"] = sizes[b.place.memory]
+    for step, section in enumerate(plan.steps):
+        for op in section.ops:
+            scratch, y = scratch_name(op.outputs[0]), plan.graph.result(op)
+            if scratch in plan.places and scratch in section.inner:
+                place, size = plan.places[scratch], section.inner[scratch]
+                note = f"scratch of step {step}: {comment(op.name)}"
+                row = {"name": scratch_constant(plan, y), "offset": place.offset, "bytes": size, "note": note}
+                rows.append({**row, "arena": sizes[place.memory]})
+    return rows
+
+
+def clock_header(plan: Plan) -> str:
+    return render("clock.h.j2", **_frame(plan))

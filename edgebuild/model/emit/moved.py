@@ -1,0 +1,83 @@
+"""Ops that run tile by tile, as loops over static tables of copies and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ops.base import C_TYPES, Kernel
+from ..plan.moves import Copy, MovedLayer, Turn
+from ..plan.search import Plan
+from ..plan.storage import view_starts
+from .names import at_macro, comment, literal, offset_names
+from .storage import Weights
+
+
+@dataclass(frozen=True)
+class MovedStep:
+    """View of the template: rows of both tables, and the calls of the kernels, whose pointers `turn` has."""
+
+    step: int
+    comment: str
+    copies: tuple[str, ...]
+    turns: tuple[str, ...]
+    width: int  # places in a turn
+    cases: tuple[tuple[str, tuple[str, ...]], ...]  # function, arguments
+    mask: str  # of all channels in use
+
+
+def moved_step(
+    plan: Plan, step: int, moved: MovedLayer, kernels: Sequence[tuple[Kernel, str]], weights: Weights
+) -> MovedStep:
+    """`kernels`: the op's kernels as they are printed, and their C functions."""
+    loops = " > ".join(f"{a} {moved.layer.nest.extents[a]}/{moved.mapped.tile[a]}" for a in moved.mapped.order)
+    text = f"{moved.op.kind} {comment(moved.op.name)}: {loops or 'whole'}, {len(moved.turns)} calls"
+    cases = [_case(plan, moved, kernel, name) for kernel, name in kernels]
+    width = max(len(turn.at) for turn in moved.turns)
+    return MovedStep(
+        step,
+        text,
+        tuple(_copy(plan, moved, c, weights) for c in moved.copies),
+        tuple(_turn(turn, width) for turn in moved.turns),
+        width,
+        tuple(cases),
+        f"{sum(1 << c for c in moved.last_waits):#x}",
+    )
+
+
+def _copy(plan: Plan, moved: MovedLayer, c: Copy, weights: Weights) -> str:
+    near = f"{at_macro(plan, _space(moved))}(uint8_t, {c.near})"
+    if c.tensor:
+        root = plan.rolling.storage[c.tensor]
+        start = c.far + view_starts(plan.graph).get(c.tensor, 0)
+        place = offset_names(plan)[root] + (f" + {start}" if start else "")
+        far = f"{at_macro(plan, plan.places[root].memory)}(uint8_t, {place})"
+    else:
+        far = f"WEIGHTS(uint8_t, {weights.offset(moved.blocks[c.block])})"
+    to, from_ = (near, far) if c.fetch else (far, near)
+    steps = (c.near_row, c.far_row, c.near_plane, c.far_plane)
+    if not c.fetch:
+        steps = (c.far_row, c.near_row, c.far_plane, c.near_plane)
+    numbers = ", ".join(map(str, (c.bytes, c.rows, c.planes, *steps)))
+    return f"{{{c.channel}, {{{to}, {from_}, {numbers}}}}}"
+
+
+def _space(moved: MovedLayer) -> str:
+    return moved.layer.operands[0].space
+
+
+def _turn(turn: Turn, width: int) -> str:
+    mask = sum(1 << channel for channel in turn.waits)
+    at = ", ".join(map(str, (*turn.at, *[0] * (width - len(turn.at)))))
+    return f"{{{turn.fetched}, {turn.stored}, {mask:#x}, {turn.kernel}, {{{at}}}}}"
+
+
+def _case(plan: Plan, moved: MovedLayer, kernel: Kernel, name: str) -> tuple[str, tuple[str, ...]]:
+    op, macro = moved.op, at_macro(plan, _space(moved))
+    read = [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
+    types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]
+    types += [C_TYPES[str(c.data.dtype)] for c in kernel.constants]
+    words = [f"{macro}({kind}, turn->at[{i}])" for i, kind in enumerate(types)]
+    words += [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
+    words += [f"{macro}(int8_t, {moved.scratch})"] if kernel.scratch else []
+    return name, tuple(word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words))

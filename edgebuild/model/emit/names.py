@@ -1,0 +1,77 @@
+"""Names and literals of the generated C."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ...base.errors import visible
+from ..ir import Tensor
+from ..plan.search import Plan
+
+
+def literal(value: int | float) -> str:
+    """A C literal of type int32_t or float."""
+    if not isinstance(value, float):
+        return str(value) if value > -(2**31) else "(-2147483647 - 1)"
+    text = np.format_float_scientific(np.float32(value), unique=True, trim="0", exp_digits=1)
+    return f"{text}f"
+
+
+def comment(text: str) -> str:
+    """A name that may stand in a C comment; of TFLite's lists of fused names the first."""
+    text = visible(text.split(";")[0]).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+    return text.replace("??", "? ?")  # the start of a trigraph
+
+
+def identifier(text: str) -> str:
+    """The nearest C identifier."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_") or "tensor"
+
+
+def shape_text(t: Tensor) -> str:
+    dims = t.shape[1:] if len(t.shape) > 1 and t.shape[0] == 1 else t.shape
+    return "x".join(map(str, dims)) or "1"
+
+
+def first_memory(plan: Plan) -> str:
+    """The memory whose arena is `N_arena`."""
+    heights = plan.layout.heights
+    return next((m for m, height in heights.items() if height), next(iter(heights)))
+
+
+def at_macro(plan: Plan, memory: str) -> str:
+    """The macro that makes a pointer into the arena of a memory."""
+    return "AT" if memory == first_memory(plan) else f"AT_{memory.upper()}"
+
+
+def offset_names(plan: Plan) -> dict[str, str]:
+    """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
+    prefix, graph = plan.name.upper(), plan.graph
+    names = {n: f"{prefix}_IN" + (f"_{i}" if len(graph.inputs) > 1 else "") for i, n in enumerate(graph.inputs)}
+    running = [op for section in plan.steps for op in section.ops]
+    names |= {op.outputs[0]: f"{prefix}_{op.kind.upper()}_{at}" for at, op in enumerate(running)}
+    for b in plan.buffers:
+        if b.view_of:
+            names[b.tensor] = names[b.view_of]
+    return names
+
+
+def scratch_constant(plan: Plan, result: Tensor) -> str:
+    """The constant that holds the offset of the scratch buffer of the op that makes a tensor."""
+    return f"{offset_names(plan)[result.name]}_SCRATCH"
+
+
+def access_functions(plan: Plan) -> dict[str, str]:
+    """Name of the C function that gives the address of each input and output."""
+    found = {}
+    for what, names in (("input", plan.graph.ports_in), ("output", plan.graph.ports_out)):
+        taken: set[str] = set()
+        for name in names:
+            rest = identifier(name.split(";")[0])
+            while rest in taken:
+                rest += "_"
+            taken.add(rest)
+            found[name] = f"{plan.name}_{what}" + (f"_{rest}" if len(names) > 1 else "")
+    return found

@@ -1,0 +1,321 @@
+"""A plan as C: which functions there are, who calls them, and with what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+from ...base.templates import environment
+from .. import kernels
+from ..ir import Op, Tensor
+from ..ops.base import C_TYPES, Constant, Kernel
+from ..plan.cuts import Section, scratch_name
+from ..plan.rolling import Rolled, row_bytes
+from ..plan.search import Plan
+from ..plan.storage import view_starts
+from .loops import Arg, Call, Loop, looped
+from .moved import MovedStep, moved_step
+from .names import at_macro, comment, literal, offset_names, scratch_constant, shape_text
+from .order import Line, in_words, lines
+from .share import Letter, shared
+from .storage import Weights, pack
+
+# Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. Short functions are
+# made shorter still by the compiler if it knows the numbers.
+SHARED_FROM = {"speed": 1 << 30, "balanced": 3000, "size": 0}
+
+INTRINSIC = r"\b__\w+|\bv\w+q_\w+"  # of arm_acle.h and arm_mve.h
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Use:
+    """An op's kernel where it stands in the plan. `rolled`: the run that it is part of."""
+
+    step: int
+    op: Op
+    kernel: Kernel
+    rolled: Rolled | None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A C function and the ops that call it."""
+
+    name: str
+    prototype: str
+    text: str
+    users: tuple[str, ...]  # a comment line each
+
+
+@dataclass(frozen=True)
+class Roll:
+    """A rolled run: the order of calls as numbers of its ops, and their calls."""
+
+    step: int
+    order: tuple[Line, ...]
+    notes: tuple[str, ...]  # the lines of the order in words
+    calls: tuple[Call, ...]
+    take: str = ""  # where a row that the application brings goes; empty if it brings none
+
+    @property
+    def order_bytes(self) -> int:
+        return sum(line.bytes for line in self.order)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A constant of the C for an offset, in bytes, with what lies there."""
+
+    name: str
+    offset: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Program:
+    plan: Plan
+    weights: Weights
+    constants: tuple[Named, ...]  # places in the weights
+    functions: tuple[Function, ...]
+    steps: tuple[Call | Roll | Loop | MovedStep, ...]
+    helpers: tuple[str, ...]
+
+
+def program(plan: Plan) -> Program:
+    """Choose names, share equal kernels, pack the constants, print the calls."""
+    uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)])
+    weights = pack(_constants(plan, uses))
+    names = _names(plan, uses)
+    functions, printed = [], set[str]()
+    for use, name in zip(uses, names, strict=True):
+        if name not in printed:
+            printed.add(name)
+            users = tuple(_user(plan, other) for other, n in zip(uses, names, strict=True) if n == name)
+            functions.append(Function(name, _prototype(plan, use, name), _function(plan, use, name), users))
+    steps: list[Call | Roll | Loop | MovedStep] = []
+    for step, section in enumerate(plan.steps):
+        mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
+        if (moved := plan.moved.get(section.ops[0].outputs[0])) is not None:
+            steps.append(moved_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
+            continue
+        calls = tuple(_call(plan, use, name, weights) for use, name in mine)
+        steps.append(_roll(plan, step, section.rolled, calls) if section.rolled else calls[0])
+    if plan.fused is not None and plan.clocks is None:
+        steps = looped(steps)
+    constants = _named(plan, uses, weights, {arg.base for call in _calls(steps) for arg in call.args})
+    return Program(plan, weights, constants, tuple(functions), tuple(steps), _helpers(functions, plan.graph.arithmetic))
+
+
+def _calls(steps: Iterable[Call | Roll | Loop | MovedStep]) -> Iterator[Call]:
+    for step in steps:
+        if isinstance(step, Call):
+            yield step
+        elif isinstance(step, Roll | Loop):
+            yield from step.calls
+
+
+def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[Named, ...]:
+    """Names of places in the weights, those that calls use."""
+    found = []
+    for use in uses:
+        for c in use.kernel.constants:
+            shape = "x".join(map(str, c.data.shape))
+            note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}, {comment(use.op.name)}"
+            if (name := _constant_name(plan, use, c)) in used:
+                found.append(Named(name, weights.offset(c), note))
+    return tuple(found)
+
+
+def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
+    return f"{offset_names(plan)[use.op.outputs[0]]}_{constant.name.upper()}"
+
+
+def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
+    """All constants in order; those of moved ops in the blocks in which they are fetched."""
+    for use in uses:
+        moved = plan.moved.get(use.op.outputs[0])
+        if moved is None:
+            yield from use.kernel.constants
+        else:
+            yield from moved.blocks  # equal ones are packed once
+
+
+def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
+    if (moved := plan.moved.get(section.ops[0].outputs[0])) is not None:
+        return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
+    made = zip(section.ops, section.forms, strict=True)
+    return [Use(step, op, kernels.kernel_of(op, plan.graph, form), section.rolled) for op, form in made]
+
+
+def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
+    """The uses with kernels that share C functions, as far as that was asked for."""
+    kinds = [tuple(_parameters(plan, use)) for use in uses]
+    found = shared(
+        [use.kernel for use in uses],
+        kinds,
+        lambda kernel: _printed(plan, uses[0].op, kernel, ""),
+        SHARED_FROM[plan.request.optimize],
+    )
+    return [replace(use, kernel=kernel) for use, kernel in zip(uses, found, strict=True)]
+
+
+def _activations(plan: Plan, op: Op) -> list[Tensor]:
+    return [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
+
+
+def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
+    """A C name for each kernel; equal kernels get the same, others never do."""
+    known: dict[object, str] = {}
+    names = []
+    for use in uses:
+        key = _identity(plan, use)
+        if key not in known:
+            stem = use.kernel.stem + ("_row" if use.rolled and not use.kernel.placed else "")
+            count = sum(name == stem or name.startswith(f"{stem}_v") for name in known.values())
+            known[key] = f"{stem}_v{count + 1}" if count else stem
+        names.append(known[key])
+    return names
+
+
+def _identity(plan: Plan, use: Use) -> object:
+    """Identity of a kernel: the template, the numbers printed into it, and the types of its parameters."""
+    types = tuple(kind for kind, _ in _parameters(plan, use))
+    return use.kernel.template, tuple(sorted(use.kernel.shape.items())), types, tuple(use.kernel.scalars)
+
+
+def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
+    """C type and name of each parameter, in the order that `Kernel` documents."""
+    kernel, read = use.kernel, _activations(plan, use.op)
+    single = len(read) + sum(c.name.startswith("x") for c in kernel.constants) == 1
+    names = ["x"][: len(read)] if single else [f"x{i}" for i in range(len(read))]
+    y = plan.graph.result(use.op)
+    found = [(f"const {C_TYPES[t.dtype]} *", name) for t, name in zip(read, names, strict=True)]
+    found.append((f"{C_TYPES[y.dtype]} *", "y"))
+    found += [("int32_t ", "row")] if use.rolled and (kernel.counted or not kernel.placed) else []
+    found += [(f"const {C_TYPES[str(c.data.dtype)]} *", c.name) for c in kernel.constants]
+    found += [("float " if isinstance(v, float) else "int32_t ", n) for n, v in kernel.scalars.items()]
+    return [*found, ("int8_t *", "scratch")] if kernel.scratch else found
+
+
+def _prototype(plan: Plan, use: Use, name: str) -> str:
+    words = [kind + parameter for kind, parameter in _parameters(plan, use)]
+    return _wrapped(f"static void {name}(", words, ");")
+
+
+def _function(plan: Plan, use: Use, name: str) -> str:
+    words = [kind + parameter for kind, parameter in _parameters(plan, use)]
+    once = "EB_ONCE " if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else ""
+    return _printed(plan, use.op, use.kernel, _wrapped(f"{once}static void {name}(", words, ")"))
+
+
+def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> str:
+    read, y = _activations(plan, op), plan.graph.result(op)
+    view = {
+        "s": SimpleNamespace(**kernel.shape),
+        "signature": signature,
+        "item": C_TYPES[plan.graph.tensors[op.inputs[0]].dtype if not read else read[0].dtype],
+        "y_item": C_TYPES[y.dtype],
+        "acc": "float" if y.dtype == "float32" else "int32_t",
+    }
+    return environment().get_template(kernel.template).render(**view).strip() + "\n"
+
+
+def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
+    """The shared C functions that these need, in order: those that define what is used, and so on."""
+    texts = kernels.helpers(arithmetic)
+    defines = [_defined(text) for text in texts]
+    text, needed = "".join(f.text for f in functions), set[int]()
+    while True:
+        code = COMMENT.sub("", text + "".join(texts[i] for i in needed))  # a name in a comment is no use
+        used = set(re.findall(rf"\b(?:EB|eb)_\w+|{INTRINSIC}", code))
+        more = {i for i, names in enumerate(defines) if names & used}
+        if more == needed:
+            return tuple(texts[i] for i in sorted(needed))
+        needed = more
+
+
+def _defined(text: str) -> set[str]:
+    """Names of ours that a piece of C defines, and those of an included header that it lists in a comment."""
+    ours = re.findall(r"^(?:#define |\w.*[ *])((?:EB|eb)_\w+)", text, re.M)
+    return {*ours, *re.findall(INTRINSIC, "".join(re.findall(r"^#include.*", text, re.M)))}
+
+
+def _wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
+    """`head` and the words between commas, broken into lines that align behind the head."""
+    lines, line = [], head
+    for i, word in enumerate(words):
+        piece = word + ("," if i + 1 < len(words) else tail)
+        if len(line) + len(piece) > width and line.strip() and line != head:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += piece + " "
+    return "\n".join([*lines, line.rstrip()])
+
+
+def _user(plan: Plan, use: Use) -> str:
+    """Name, shapes, step and lifetime of an op that calls a kernel."""
+    y = next(b for b in plan.buffers if b.tensor == use.op.outputs[0] and not b.scratch)
+    shapes = ", ".join(map(shape_text, _activations(plan, use.op))), shape_text(plan.graph.result(use.op))
+    kept = f"ring of {y.rows} rows" if y.rows > 1 else "one row kept" if y.rows else f"result lives to step {y.last}"
+    return f"{comment(use.op.name)}: {shapes[0]} -> {shapes[1]}, step {use.step}, {kept}"
+
+
+def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
+    kernel, y = use.kernel, plan.graph.result(use.op)
+    placed = [*(_activations(plan, use.op) if kernel.placed else []), y]
+    at_row = {t.name: _row_offset(plan, use.rolled, t) for t in placed} if use.rolled else {}
+    places = [address(plan, t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
+    places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
+    constants = [
+        Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
+        for c in kernel.constants
+    ]
+    scalars = [
+        Arg(f"/* {n} */ {literal(v)}") if isinstance(v, float) or v <= -(2**31) else Arg(f"/* {n} */ {{}}", v)
+        for n, v in kernel.scalars.items()
+    ]
+    groups = [places, *([c] for c in constants), scalars]
+    if kernel.scratch:
+        place = plan.places[scratch_name(y.name)]
+        macro = at_macro(plan, place.memory)
+        groups.append([Arg(f"{macro}(int8_t, {{}})", 0, scratch_constant(plan, y), place.offset)])
+    live = "" if use.rolled else f"; {plan.schedule.profile[use.step]} B live"
+    called = tuple(tuple(group) for group in groups if group)
+    return Call(f"{use.op.kind} {comment(use.op.name)}{live}", name, called)
+
+
+def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
+    """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
+    root = plan.rolling.storage[t.name]
+    home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
+    place = plan.places[home]
+    text = f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {{}}){behind}"
+    return Arg(text, view_starts(plan.graph).get(t.name, 0), offset_names(plan)[root], place.offset)
+
+
+def _row_offset(plan: Plan, rolled: Rolled, t: Tensor) -> str:
+    """Offset of a row from the place of its tensor; a reduction writes the whole result."""
+    graph, root = plan.graph, plan.rolling.storage[t.name]
+    if plan.rolling.modes.get(t.name) == "reduce":
+        return ""
+    rows = rolled.rings.get(rolled.inside.get(root, root), 0)
+    size = row_bytes(graph, t.name) // (t.bytes // t.elements)
+    at = f"row % {rows}" if rows > 1 else "row"
+    return "" if rows == 1 else f" + {at} * {size}"
+
+
+def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
+    order = tuple(lines([event.op for event in rolled.events]))
+    prefix = f"{plan.name.upper()}_"
+    labels = [offset_names(plan)[op.outputs[0]].removeprefix(prefix).lower() for op in rolled.ops]
+    notes = tuple(
+        _wrapped(" * ", words, "", 112).replace("\n", "\n * ") for words in in_words(order, [*labels, "take"])
+    )
+    streamed = plan.rolling.streamed
+    if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
+        return Roll(step, order, notes, calls)
+    t = plan.graph.tensors[streamed]
+    return Roll(step, order, notes, calls, str(address(plan, t, _row_offset(plan, rolled, t))))

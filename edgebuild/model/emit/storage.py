@@ -1,0 +1,98 @@
+"""The weights file, and the sources that give it and the arena their sections.
+
+The file: 16 bytes of header, then the constants, each on a multiple of 4, of 8 if its numbers have
+64 bits. Header words, little endian: magic "EBW1", size of the file, a hash of what lies where (a
+program refuses weights that were packed for another), CRC-32 of all that follows the header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...base.templates import render
+from ..ir import Array
+from ..ops.base import Constant
+from ..plan.search import Plan
+from .names import comment
+
+HEADER, ALIGN, MAGIC = 16, 4, b"EBW1"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The packed file and the offset of each constant, by identity of its bytes and type."""
+
+    blob: bytes
+    offsets: dict[tuple[str, bytes], int]
+
+    def offset(self, constant: Constant) -> int:
+        return self.offsets[_key(constant.data)]
+
+    @property
+    def constant_bytes(self) -> int:
+        return len(self.blob) - HEADER if self.offsets else 0
+
+
+def _key(data: Array) -> tuple[str, bytes]:
+    return str(data.dtype), np.ascontiguousarray(data, data.dtype.newbyteorder("<")).tobytes()
+
+
+def pack(constants: Iterable[Constant]) -> Weights:
+    """Lay the constants one after the other, equal ones once."""
+    body, offsets = bytearray(), dict[tuple[str, bytes], int]()
+    plan = hashlib.sha256()
+    for constant in constants:
+        key = _key(constant.data)
+        if key not in offsets:
+            body += bytes(-len(body) % max(ALIGN, constant.data.itemsize))
+            offsets[key] = HEADER + len(body)
+            body += key[1]
+        plan.update(f"{constant.name} {key[0]} {constant.data.shape} {offsets[key]}\n".encode())
+    header = struct.pack("<4sI4sI", MAGIC, HEADER + len(body), plan.digest()[:4], zlib.crc32(bytes(body)))
+    return Weights(header + bytes(body), offsets)
+
+
+def uses_assembly(plan: Plan) -> bool:
+    choice = plan.request.weights
+    return (plan.target.weights if choice == "auto" else choice) == "asm"
+
+
+def arenas(plan: Plan) -> dict[str, tuple[str, int]]:
+    """Symbol and bytes of the arena in every memory that the plan uses; none if the caller brings it."""
+    if plan.request.arena == "caller":
+        return {}
+    used = [m for m, height in plan.layout.heights.items() if height]
+    symbols = [f"{plan.name}_arena" if i == 0 else f"{plan.name}_arena_{m.lower()}" for i, m in enumerate(used)]
+    return {m: (s, plan.layout.heights[m]) for m, s in zip(used, symbols, strict=True)}
+
+
+def section(plan: Plan, symbol: str) -> str:
+    """The input section of an arena: `.bss.edgebuild.N.arena`, or with the memory's name behind it.
+
+    The prefix lets scripts that know nothing of edgebuild place it with `*(.bss.*)`, in front of their heap.
+    """
+    rest = symbol.removeprefix(f"{plan.name}_arena").replace("_", ".", 1)
+    return f".bss.edgebuild.{plan.name}.arena{rest}"
+
+
+def _view(plan: Plan) -> dict[str, object]:
+    found = arenas(plan).values()
+    return {"name": plan.name, "file": comment(plan.graph.file), "arenas": [(s, b, section(plan, s)) for s, b in found]}
+
+
+def assembly(plan: Plan, weights: Weights) -> str:
+    return render("weights.S.j2", used=uses_assembly(plan), weights=bool(weights.offsets), **_view(plan))
+
+
+def portable(plan: Plan, weights: Weights) -> str:
+    """The same in C, for compilers without `.incbin`; string literals compile ten times faster than lists."""
+    used = not uses_assembly(plan)
+    rows = [weights.blob[i : i + 32] for i in range(0, len(weights.blob), 32)] if used and weights.offsets else []
+    lines = ["".join(f"\\{byte:03o}" for byte in row) for row in rows]
+    return render("weights.c.j2", used=used, lines=lines, **_view(plan))

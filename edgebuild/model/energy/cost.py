@@ -1,0 +1,173 @@
+"""Cost of a layer as a function of clock configuration, decoupling granularity and placement. All of it is modelled.
+
+A layer is work: instructions by the estimates of its kernels, and cache lines fetched from flash and from RAM. Its time
+is cycles over the clock; a line from flash takes more cycles the more wait states the clock asks for, so the
+memory-bound part of a layer gains less from a fast clock than the rest. Energy is time times the supply power of the
+configuration by the datasheet.
+
+Decoupled access-execute (Alvanaki et al., DATE 2024) gathers g channels (depthwise) or g columns (pointwise) into a
+buffer, and then computes on them. In this model that saves energy in three ways: a line of RAM behind the bus that
+holds data of g channels is fetched once instead of g times; weights too large for the cache are read once for g columns
+instead of for every pair of them; and the access phases may run from the HSE by the quick mux.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from edgebuild.clock.configs import Config
+from edgebuild.clock.power import PowerModel
+from edgebuild.clock.tree import Timing
+from edgebuild.model.energy.values import Layer, Point, pareto
+from edgebuild.model.ops.base import Kernel
+
+GRANULARITIES = (0, 2, 4, 8, 12, 16)
+CACHE_SHARE = 0.75  # of the cache that operands can count on staying in
+
+# Instructions of kernels that have no estimate of their own.
+PER_ITERATION = 7.0  # of the innermost loop
+PER_CALL = 30.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of code: instructions, and lines that the cache does not have."""
+
+    instructions: float
+    flash_lines: float = 0.0
+    sram_lines: float = 0.0
+
+    def __add__(self, other: Phase) -> Phase:
+        lines = self.flash_lines + other.flash_lines, self.sram_lines + other.sram_lines
+        return Phase(self.instructions + other.instructions, *lines)
+
+    def cycles(self, timing: Timing, wait_states: int) -> float:
+        flash = self.flash_lines * (timing.flash_line_cycles + wait_states)
+        return self.instructions * timing.cycles_per_instruction + flash + self.sram_lines * timing.sram_line_cycles
+
+
+@dataclass(frozen=True)
+class Work:
+    """One form of a layer: `rounds` times an access and an execute phase (both given as totals), or execute only."""
+
+    name: str
+    g: int
+    execute: Phase
+    access: Phase | None = None
+    rounds: int = 0
+    buffer_bytes: int = 0
+
+
+def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> Point:
+    """Time and energy of one form of a layer in one configuration; `lfo`: access phases from the HSE."""
+    timing = require_timing(model)
+    execute_us = _us(work.execute, timing, config, config.sysclk_hz)
+    time, energy = execute_us, execute_us * model.run_mw(config)
+    if work.access and lfo:
+        mux = model.mux()
+        access_us = _us(work.access, timing, config, model.plan.hse_hz) + 2 * work.rounds * mux.time_us
+        time, energy = time + access_us, energy + access_us * model.lfo_mw(config)
+    elif work.access:
+        access_us = _us(work.access, timing, config, config.sysclk_hz)
+        time, energy = time + access_us, energy + access_us * model.run_mw(config)
+    return Point(config.name, work.g, time, energy / 1000, lfo)
+
+
+def layers_of(steps: Iterable[Sequence[Work]], model: PowerModel) -> tuple[Layer, ...]:
+    """A layer for the forms of each step."""
+    hungriest = _hungriest_mw(model)
+    return tuple(layer_points(forms[0].name, forms, model, hungriest) for forms in steps)
+
+
+def _hungriest_mw(model: PowerModel) -> float:
+    """The power of the idle mode that takes most."""
+    return max(m.power_mw for c in model.plan.configs for m in model.idle_modes(c))
+
+
+def layer_points(name: str, forms: Iterable[Work], model: PowerModel, hungriest_mw: float | None = None) -> Layer:
+    """A layer with all of its points that may be part of a least-energy plan."""
+    points = [
+        point(work, config, model, lfo)
+        for work in forms
+        for config in model.plan.configs
+        for lfo in ((False, True) if work.access and config.pll else (False,))
+    ]
+    return Layer(name, pareto(points, _hungriest_mw(model) if hungriest_mw is None else hungriest_mw))
+
+
+def require_timing(model: PowerModel) -> Timing:
+    tree = model.plan.tree
+    if tree.timing is None:
+        raise tree.unknown("the timing of its code is", "the cost of a layer cannot be modelled")
+    return tree.timing
+
+
+def _us(phase: Phase, timing: Timing, config: Config, hz: float) -> float:
+    return phase.cycles(timing, config.wait_states or 0) / hz * 1e6
+
+
+# ---- the work of a kernel
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An activation as a kernel meets it. `coupled`: in memory that never makes the core wait."""
+
+    bytes: int
+    channels: int  # bytes of a pixel
+    coupled: bool
+
+    def lines(self, timing: Timing, at_once: int) -> float:
+        """Lines fetched to go through it with `at_once` bytes of each pixel at a time; 0: all of them."""
+        if self.coupled:
+            return 0.0
+        once = self.bytes / timing.line_bytes
+        if not 0 < at_once < self.channels or self.bytes <= CACHE_SHARE * timing.cache_bytes:
+            return once
+        pixels = self.bytes // self.channels
+        return max(once, -(-self.channels // at_once) * pixels * max(1.0, at_once / timing.line_bytes))
+
+
+@dataclass(frozen=True)
+class Use:
+    """A kernel as a step uses it: how often it is called, on what, and how large the nest of loops of its op is."""
+
+    kernel: Kernel
+    calls: int
+    iterations: int  # of all calls together
+    reads: tuple[Operand, ...]
+    result: Operand
+
+    @property
+    def instructions(self) -> float:
+        """Of all calls; where the kernel has no estimate, by its iterations."""
+        known = self.kernel.estimate * self.calls
+        return known or self.iterations * PER_ITERATION + self.calls * PER_CALL
+
+    @property
+    def constants(self) -> int:
+        return sum(c.data.nbytes for c in self.kernel.constants)
+
+
+def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
+    """Work of a step: one kernel, or those of a run that goes row by row, one after the other for each row.
+
+    Constants are fetched once if those of the whole step stay in the cache, else as often as they are read; what is
+    read several times in a row only once if that piece of them stays there.
+    """
+    cached = CACHE_SHARE * timing.cache_bytes
+    stay = sum(u.constants for u in uses) <= cached
+    access, execute = Phase(0.0), Phase(0.0)
+    for u in uses:
+        traffic, gathers = u.kernel.traffic, u.kernel.traffic.rounds > 0
+        reads = traffic.passes * (1 if traffic.piece <= cached else traffic.repeats)
+        flash = u.constants / timing.line_bytes * (1 if stay else u.calls * reads)
+        fetched = sum(x.lines(timing, traffic.channels_in) for x in u.reads)
+        written = u.result.lines(timing, traffic.channels_out)
+        gather = traffic.gather * u.calls
+        access += Phase(gather, 0.0, fetched if gathers else 0.0)
+        execute += Phase(u.instructions - gather, flash, written + (0.0 if gathers else fetched))
+    rounds = sum(u.kernel.traffic.rounds * u.calls for u in uses)
+    buffer = max((u.kernel.scratch for u in uses), default=0)
+    return Work(name, g, execute, access if rounds else None, rounds, buffer)

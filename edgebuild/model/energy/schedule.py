@@ -1,0 +1,47 @@
+"""The clocks of a model's steps: what code generation and the report need to know of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from edgebuild.clock.configs import ClockPlan
+from edgebuild.clock.power import PowerModel
+from edgebuild.model.energy.compare import Comparison
+from edgebuild.model.energy.values import Point, Problem, Selection
+
+
+@dataclass(frozen=True)
+class ClockSchedule:
+    """A point for each step of a plan, the problem it was chosen from, and what that is worth. All modelled."""
+
+    model: PowerModel
+    problem: Problem
+    selection: Selection
+    comparisons: tuple[Comparison, ...]  # at other budgets: the fastest clock's time and some slack
+
+    @property
+    def clocks(self) -> ClockPlan:
+        return self.model.plan
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Sources of the model: whose currents, and where the cycles of stalls come from."""
+        tree = self.clocks.tree
+        return {"currents": tree.power.of if tree.power else "", "stalls": tree.timing.source if tree.timing else ""}
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        return self.selection.points
+
+    @property
+    def switch_points(self) -> tuple[str | None, ...]:
+        """For each step the configuration to change to before it, if it is another; for the first step always."""
+        names = [p.config for p in self.points]
+        return (names[0], *(b if a != b else None for a, b in pairwise(names)))
+
+    @property
+    def returns_to(self) -> str | None:
+        """The configuration to change to after the last step, if the way of idling needs that."""
+        last = self.points[-1].config
+        return self.selection.start if self.selection.mode.returns and last != self.selection.start else None

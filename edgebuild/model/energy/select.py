@@ -1,0 +1,362 @@
+"""The least energy under a time budget: a point per layer, so that layers, switches and idling cost least together.
+
+This is the multiple-choice knapsack of Alvanaki et al. (DATE 2024, arXiv 2407.03711) with two things more: changing
+the clock between layers takes time and energy, and what is left of the budget is spent in the best idle mode. Each pair
+of a start configuration and an idle mode is one case, in which the cost of idling is linear in time.
+
+A case is solved by labels: dynamic programming over layers and configurations whose state is the exact time spent, not
+a grid of times. What makes that small are bounds from the Lagrangian relaxation of the budget: a label that cannot
+beat the best plan known is dropped. Labels closer than a fraction of the tolerance are merged, so the result is within
+TOLERANCE of the optimum, and says so with its bound. No randomness, no clock: the same input gives the same plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.clock.modes import IdleMode
+from edgebuild.model.energy.values import Point, Problem, Selection, evaluate
+
+TOLERANCE = 1e-4  # of the energy
+COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small
+ROOMS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # for them: shares of the distance from the bound to the best plan known
+BISECTIONS = 40
+EPSILON_US = 1e-6
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def select(problem: Problem) -> Selection:
+    """The plan of least energy within the budget, to a relative TOLERANCE; `bound_uj` is what was proved.
+
+    Never worse than `best_single`. Raises EdgebuildError if no plan keeps to the budget, with the time of the fastest.
+    """
+    best = _solve(problem)
+    try:
+        single = best_single(problem)
+    except EdgebuildError:
+        return best
+    return replace(single, bound_uj=best.bound_uj) if single.energy_uj < best.energy_uj else best
+
+
+def _solve(problem: Problem) -> Selection:
+    arrays = _Arrays.of(problem)
+    cases = _Cases.of(problem, arrays)
+    shortest, _ = _relax(arrays, cases, np.zeros(len(cases.start)), np.ones(len(cases.start)), weigh_energy=False)
+    fastest = _first(shortest[0], cases)
+    feasible = fastest <= cases.horizon + EPSILON_US
+    if not feasible.any():
+        raise _impossible(problem, float((fastest + problem.budget_us - cases.horizon).min()))
+    cases = cases.take(np.flatnonzero(feasible))
+    prices, bounds, known = _prices(arrays, cases)
+    best: Selection | None = None
+    least = float(known.min())
+    for case in np.argsort(bounds, kind="stable"):
+        if best and bounds[case] >= least * (1 - TOLERANCE):
+            break
+        run = partial(_labels, problem, arrays, cases, int(case), prices[case])
+        for room in () if best else ROOMS:
+            limit = float(bounds[case] + room * (least - bounds[case]))
+            quick = run(limit, COARSE)
+            least = min(least, quick.energy_uj) if quick else least
+            if least <= limit:
+                break
+        found = run(least, TOLERANCE)
+        if found and found.energy_uj <= (best.energy_uj if best else least * (1 + TOLERANCE)):
+            best, least = found, min(least, found.energy_uj)
+    assert best is not None, "the relaxation has found a plan in budget"
+    proved = max(float(bounds.min()), best.energy_uj * (1 - 2 * TOLERANCE))
+    return replace(best, bound_uj=min(best.energy_uj, proved))
+
+
+def best_single(problem: Problem) -> Selection:
+    """The best plan without any switch: one configuration for all layers. EdgebuildError if none is in budget."""
+    return _solve(replace(problem, switches={}))
+
+
+def _impossible(problem: Problem, fastest_us: float) -> EdgebuildError:
+    return fail(
+        f"the fastest plan takes {fastest_us / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g}",
+        hints=[f"give at least {np.ceil(fastest_us / 10) / 100:g} ms"],
+    )
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """The problem as arrays: `points[k][c]` are the points of layer k in configuration c.
+
+    `time[k]` and `energy[k]` have a row for each configuration, as long as that of the most points; what is too long
+    in a row is 0, and infinite in `absent[k]`.
+    """
+
+    configs: tuple[str, ...]
+    points: tuple[tuple[tuple[Point, ...], ...], ...]
+    time: tuple[Floats, ...]
+    energy: tuple[Floats, ...]
+    absent: tuple[Floats, ...]
+    switch_time: Floats
+    switch_energy: Floats
+
+    @staticmethod
+    def of(problem: Problem) -> _Arrays:
+        if not problem.layers:
+            raise fail("there are no layers to choose for")
+        configs = tuple(dict.fromkeys([*problem.idle, *(p.config for y in problem.layers for p in y.points)]))
+        points = tuple(tuple(tuple(p for p in y.points if p.config == c) for c in configs) for y in problem.layers)
+        time = np.full((len(configs), len(configs)), np.inf)
+        energy = time.copy()
+        for (a, b), cost in problem.switches.items():
+            if a in configs and b in configs:
+                place = configs.index(a), configs.index(b)
+                time[place], energy[place] = cost.time_us, cost.energy_uj
+        np.fill_diagonal(time, 0.0)
+        np.fill_diagonal(energy, 0.0)
+        rows = [_padded(layer) for layer in points]
+        times, energies, absent = (tuple(column) for column in zip(*rows, strict=True))
+        return _Arrays(configs, points, times, energies, absent, time, energy)
+
+
+def _padded(layer: tuple[tuple[Point, ...], ...]) -> tuple[Floats, Floats, Floats]:
+    shape = len(layer), max(map(len, layer))
+    time, energy, absent = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
+    for c, points in enumerate(layer):
+        time[c, : len(points)] = [p.time_us for p in points]
+        energy[c, : len(points)] = [p.energy_uj for p in points]
+        absent[c, : len(points)] = 0.0
+    return time, energy, absent
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """Pairs of a start and an idle mode. Idling costs `fixed - power * T` for a plan that takes T <= `horizon`."""
+
+    mode: tuple[IdleMode, ...]
+    start: Ints
+    power: Floats  # uJ per us
+    horizon: Floats
+    fixed: Floats
+    returns: NDArray[np.bool_]
+
+    @staticmethod
+    def of(problem: Problem, arrays: _Arrays) -> _Cases:
+        rows = [
+            (arrays.configs.index(start), mode)
+            for start, modes in problem.idle.items()
+            for mode in modes
+            if arrays.points[0][arrays.configs.index(start)]
+        ]
+        if not rows:
+            raise fail("no idle mode belongs to a configuration that the first layer can run in")
+        modes = tuple(m for _, m in rows)
+        power = np.array([m.power_mw / 1000 for m in modes])
+        horizon = problem.budget_us - np.array([m.min_time_us for m in modes])
+        fixed = np.array([m.energy_uj for m in modes]) + power * horizon
+        return _Cases(
+            modes, np.array([s for s, _ in rows]), power, horizon, fixed, np.array([m.returns for m in modes])
+        )
+
+    def take(self, rows: Ints) -> _Cases:
+        modes = tuple(self.mode[r] for r in rows)
+        return _Cases(
+            modes, self.start[rows], self.power[rows], self.horizon[rows], self.fixed[rows], self.returns[rows]
+        )
+
+
+def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy: bool = True) -> tuple[Floats, Floats]:
+    """Least cost-to-go of all cases with time priced: energy + (price - power) * time.
+
+    Returns the values and the times of the plans that attain them, both [layer, case, configuration before it]; in
+    layer 0 the third index is the configuration of the layer itself, since nothing is switched before it.
+    """
+    weight = (price - power)[:, None]
+    on = 1.0 if weigh_energy else 0.0
+    with np.errstate(invalid="ignore"):
+        switch = on * a.switch_energy + weight[:, :, None] * np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
+    switch = np.where(np.isinf(a.switch_time), np.inf, switch)
+    back = cases.returns[:, None]
+    value = np.where(back, switch[np.arange(len(price)), :, cases.start], 0.0)
+    time = np.where(back, a.switch_time[:, cases.start].T, 0.0)
+    values, times = [value], [time]
+    for layer in reversed(range(len(a.points))):
+        cost, spent = _layer_costs(a, layer, weight, on)
+        cost, spent = cost + value, spent + time
+        if layer:
+            through = switch + cost[:, None, :]
+            choice = through.argmin(axis=2)
+            value = np.take_along_axis(through, choice[:, :, None], 2)[:, :, 0]
+            time = np.take_along_axis(spent, choice, 1) + a.switch_time[np.arange(len(a.configs))[None, :], choice]
+        else:
+            value, time = cost, spent
+        values.append(value)
+        times.append(time)
+    return np.stack(values[::-1]), np.stack(times[::-1])
+
+
+def _layer_costs(a: _Arrays, layer: int, weight: Floats, on: float) -> tuple[Floats, Floats]:
+    """[case, configuration]: the cheapest point of a layer and its time."""
+    each = on * a.energy[layer] + weight[:, :, None] * a.time[layer] + a.absent[layer]
+    choice = each.argmin(axis=2)
+    cost = np.take_along_axis(each, choice[:, :, None], 2)[:, :, 0]
+    return cost, a.time[layer][np.arange(len(a.configs)), choice]
+
+
+def _first(values: Floats, cases: _Cases) -> Floats:
+    return np.asarray(values[np.arange(len(cases.start)), cases.start])
+
+
+def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
+    """For each case the price of time that gives the best bound, that bound, and the energy of a plan in budget."""
+    count = len(cases.start)
+    low, high = np.zeros(count), np.full(count, 1e-3)
+    best_price, bound, known = np.zeros(count), np.full(count, -np.inf), np.full(count, np.inf)
+    rows: Ints = np.arange(count)  # the cases that another price may still help
+    for step in range(BISECTIONS):
+        some = cases.take(rows)
+        rising = np.isinf(known[rows])
+        price = np.where(rising, high[rows], (low[rows] + high[rows]) / 2) if step else np.zeros(count)
+        values, times = _relax(a, some, some.power, price)
+        value, time = _first(values[0], some), _first(times[0], some)
+        new = value - price * some.horizon + some.fixed
+        best_price[rows] = np.where(new > bound[rows], price, best_price[rows])
+        bound[rows] = np.maximum(bound[rows], new)
+        fits = time <= some.horizon + EPSILON_US
+        known[rows] = np.where(fits, np.minimum(known[rows], value - price * time + some.fixed), known[rows])
+        low[rows] = np.where(fits, low[rows], price)
+        high[rows] = np.where(fits, price, np.where(rising & (step > 0), high[rows] * 4, high[rows]))
+        found = np.isfinite(known) & (known - bound <= TOLERANCE / 10 * np.abs(known))
+        rows = rows[~found[rows] & (bound[rows] < known.min())]
+        if not len(rows):
+            break
+    return best_price, bound, known
+
+
+def _labels(
+    problem: Problem, a: _Arrays, cases: _Cases, case: int, price: float, known: float, tolerance: float
+) -> Selection | None:
+    """The best plan of one case, to `tolerance`, if it costs no more than `known`; otherwise possibly None."""
+    one = cases.take(np.array([case]))
+    start, power, horizon, fixed = int(one.start[0]), float(one.power[0]), float(one.horizon[0]), float(one.fixed[0])
+    togo = _relax(a, one, one.power, np.array([price]))[0][:, 0]
+    shortest = _relax(a, one, np.zeros(1), np.ones(1), weigh_energy=False)[0][:, 0]
+    # Merging may replace a plan by one that costs up to this half of the tolerance more, which must not be dropped.
+    limit = known + tolerance / 2 * abs(known) - fixed + price * horizon + 1e-9
+    merge = max(tolerance * abs(known) / (2 * len(a.points)), 1e-12)
+    finite = np.where(np.isinf(a.switch_time), 0.0, a.switch_time)
+    switch_energy = a.switch_energy - power * finite
+    switch_value = switch_energy + price * finite
+    fronts = [_Front.none()] * len(a.configs)
+    history: list[list[_Front]] = []
+    for layer in range(len(a.points)):
+        energy = a.energy[layer] - power * a.time[layer]
+        cheapest = (energy + price * a.time[layer] + a.absent[layer]).min(axis=1)
+        least = np.array([f.least(price) for f in fronts])
+        # [before, now]: the least that a plan through both costs; most pairs are never looked at.
+        through = least[:, None] + switch_value + cheapest + togo[layer + 1]
+        new = []
+        for c, points in enumerate(a.points[layer]):
+            t, e = a.time[layer][c, : len(points)], energy[c, : len(points)]
+            before = np.flatnonzero(through[:, c] <= limit)
+            ahead, latest = limit - togo[layer + 1][c], horizon - shortest[layer + 1][c] + EPSILON_US
+            if layer == 0:
+                front = _Front.first(t, e) if c == start else _Front.none()
+            elif len(before):
+                front = _Front.before(fronts, before, a.switch_time[:, c], switch_energy[:, c])
+                front = front.within(price, ahead - cheapest[c], latest - float(t.min())).undominated(0.0)
+                front = front.each(t, e, price, ahead)
+            else:
+                front = _Front.none()
+            new.append(front.within(price, ahead, latest).undominated(merge) if len(front.time) else front)
+        fronts = new
+        history.append(fronts)
+    return _trace(problem, a, history, one, power)
+
+
+@dataclass(frozen=True)
+class _Front:
+    """Labels of one configuration after a layer: time and energy so far, and where they come from."""
+
+    time: Floats
+    energy: Floats
+    config: Ints  # before
+    label: Ints  # there
+    point: Ints
+
+    @staticmethod
+    def none() -> _Front:
+        return _Front.first(np.zeros(0), np.zeros(0))
+
+    @staticmethod
+    def first(time: Floats, energy: Floats) -> _Front:
+        none = np.zeros(len(time), np.int64)
+        return _Front(time, energy, none, none, np.arange(len(time)))
+
+    @staticmethod
+    def before(fronts: list[_Front], configs: Ints, switch_time: Floats, switch_energy: Floats) -> _Front:
+        """The labels of these configurations, switched to this one."""
+        t = np.concatenate([fronts[c].time + switch_time[c] for c in configs])
+        e = np.concatenate([fronts[c].energy + switch_energy[c] for c in configs])
+        counts = [len(fronts[c].time) for c in configs]
+        label = np.concatenate([np.arange(n) for n in counts])
+        return _Front(t, e, np.repeat(configs, counts), label, np.zeros(len(t), np.int64))
+
+    def least(self, price: float) -> float:
+        return float((self.energy + price * self.time).min(initial=np.inf))
+
+    def each(self, time: Floats, energy: Floats, price: float, limit: float) -> _Front:
+        """Every label with every point that the cheapest label can be followed by."""
+        points = np.flatnonzero(energy + price * time <= limit - self.least(price))
+        n, m = len(self.time), len(points)
+        return _Front(
+            (self.time[:, None] + time[points]).ravel(),
+            (self.energy[:, None] + energy[points]).ravel(),
+            np.repeat(self.config, m),
+            np.repeat(self.label, m),
+            np.tile(points, n),
+        )
+
+    def within(self, price: float, value: float, time: float) -> _Front:
+        """Those that can still beat the best plan known, and keep to the budget."""
+        return self.keep((self.energy + price * self.time <= value) & (self.time <= time))
+
+    def keep(self, rows: NDArray[np.bool_] | Ints) -> _Front:
+        return _Front(self.time[rows], self.energy[rows], self.config[rows], self.label[rows], self.point[rows])
+
+    def undominated(self, merge: float) -> _Front:
+        """By rising time, those that save energy over all before; of each step of `merge` only the first."""
+        if len(self.time) < 2:
+            return self
+        rows = np.argsort(self.time, kind="stable")
+        energy = self.energy[rows]
+        better = np.concatenate(([True], energy[1:] < np.minimum.accumulate(energy)[:-1]))
+        rows = rows[better]
+        if merge:
+            step = np.floor(energy[better] / merge)
+            rows = rows[np.concatenate(([True], step[1:] < step[:-1]))]
+        return self.keep(rows)
+
+
+def _trace(problem: Problem, a: _Arrays, history: list[list[_Front]], one: _Cases, power: float) -> Selection | None:
+    """The best label at the end, and back along its way."""
+    best: tuple[float, int, int] | None = None
+    for c, front in enumerate(history[-1]):
+        time, energy = 0.0, 0.0
+        if one.returns[0]:
+            time, energy = a.switch_time[c, one.start[0]], a.switch_energy[c, one.start[0]]
+        for i in np.flatnonzero(front.time + time <= one.horizon[0] + EPSILON_US).tolist():
+            total = float(front.energy[i] + energy - power * time)
+            if best is None or total < best[0]:
+                best = (total, c, i)
+    if best is None:
+        return None
+    _, c, i = best
+    points: list[Point] = []
+    for layer in reversed(range(len(history))):
+        front = history[layer][c]
+        points.append(a.points[layer][c][front.point[i]])
+        c, i = int(front.config[i]), int(front.label[i])
+    return evaluate(problem, tuple(reversed(points)), one.mode[0])

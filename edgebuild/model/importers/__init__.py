@@ -1,0 +1,59 @@
+"""Model files to graphs. Only these modules know file formats; only op modules know what a node means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ...base.errors import fail, from_os, visible
+from ..ir import Graph
+
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -> Graph:
+    """The model file as a graph. Raises EdgebuildError for anything that is wrong with it.
+
+    `shapes`: of inputs that the file leaves open, by name. `outputs`: tensors at which the graph ends, instead of the
+    file's own.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        raise from_os(problem, "cannot read the model", str(path)) from None
+    if data[4:8] == b"TFL3" or path.suffix == ".tflite":
+        from .tflite import read_tflite
+
+        if shapes:
+            raise fail("option 'shape': the shapes of a TFLite file are fixed", file=visible(path.name))
+        return printable(read_tflite(data, visible(path.name), outputs))
+    if path.suffix == ".onnx":
+        from .onnx import read_onnx
+
+        return printable(read_onnx(path, dict(shapes), outputs))
+    raise fail("not a model that edgebuild reads", file=str(path), hints=["use a .tflite or .onnx file"])
+
+
+def printable(graph: Graph) -> Graph:
+    """The graph with names that may stand on a terminal and in a source: characters that nobody sees are escaped."""
+    names = {name: visible(name) for name in graph.tensors}
+    if all(old == new for old, new in names.items()) and all(op.name == visible(op.name) for op in graph.ops):
+        return graph
+    if len(set(names.values())) < len(names):
+        raise fail("two tensors have names that differ only in characters that nobody sees", file=graph.file)
+    ops = tuple(
+        replace(
+            op,
+            name=visible(op.name),
+            inputs=tuple(names[n] for n in op.inputs),
+            outputs=tuple(names[n] for n in op.outputs),
+        )
+        for op in graph.ops
+    )
+    return replace(
+        graph,
+        ops=ops,
+        tensors={names[n]: replace(t, name=names[n]) for n, t in graph.tensors.items()},
+        inputs=tuple(names[n] for n in graph.inputs),
+        outputs=tuple(names[n] for n in graph.outputs),
+    )

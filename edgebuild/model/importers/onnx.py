@@ -1,0 +1,409 @@
+"""ONNX files: float32, and int8 in the QDQ form of onnxruntime's static quantiser.
+
+A DequantizeLinear of a constant is read as a quantised constant; those of activations become
+`dequantize` and `quantize` ops that the canonicaliser later fuses into integer ops. ONNX is NCHW:
+spatial ops are read between two transposes, which the canonicaliser then moves together and drops.
+uint8 values become int8 by subtracting 128 from value and zero point alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+from onnx import numpy_helper
+
+from ...base.errors import EdgebuildError, fail, visible
+from .. import ops
+from ..ir import Array, Graph, Quant, Tensor, real_values
+from ..ops import ONNX_READERS
+from .builder import LARGEST, Builder, Node, checked_size, needed
+from .onnx_forms import OWN_DOMAINS, usual
+
+OPSETS = range(7, 100)
+TYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float32"}
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+class OnnxNode(Node):
+    def __init__(self, builder: Builder, proto: onnx.NodeProto, opset: int) -> None:
+        super().__init__(builder, proto.name or proto.output[0], proto.op_type, proto.input, proto.output)
+        self._attrs = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        self.proto, self.opset = proto, opset
+
+    def attr(self, name: str, default: Any) -> Any:
+        value = self._attrs.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
+        first = self.builder.tensors[inputs[0]]
+        dtype = attrs.get("to", "float32" if first.quant is not None and first.constant else first.dtype)
+        keeps = ops.SPECS[kind].exact and not first.constant and dtype == first.dtype
+        return Tensor(name, shape, dtype, first.quant if keeps else None)
+
+    def nhwc(self, position: int) -> str:
+        """Operand `position`, transposed from NCHW."""
+        x = self.tensor(position)
+        size, perm = self.image_size(position), self._perm(x)
+        turned = Tensor(f"{self.outputs[0]}@in", tuple(x.shape[p] for p in perm), x.dtype, x.quant)
+        self._add("transpose", [x.name], turned, {"perm": perm})
+        return self.reshaped(turned.name, (x.shape[0], *size, x.shape[1]))
+
+    def image_size(self, position: int) -> tuple[int, int]:
+        """Rows and columns of operand `position`; one spatial dimension is a row of height 1."""
+        x = self.tensor(position)
+        if len(x.shape) not in (3, 4):
+            raise self.error(f"input '{x.name}' of shape {x.shape}", "N x C x H x W and N x C x L are supported")
+        return (1, *x.shape[2:])[-2:]  # type: ignore[return-value]
+
+    def _perm(self, x: Tensor) -> tuple[int, ...]:
+        return TO_NHWC if len(x.shape) == 4 else (0, 2, 1)
+
+    def as_image(self, w: Tensor) -> Tensor:
+        """Constant weights of a 1-D window as those of a window of height 1."""
+        assert w.data is not None
+        if len(w.shape) != 3:
+            return w
+        data = w.data[:, :, None]
+        wide = Tensor(f"{w.name}@2d", data.shape, w.dtype, w.quant, data)
+        self.builder.tensors[wide.name] = wide
+        return wide
+
+    def scaled(self, name: str, factor: float) -> str:
+        """A constant times a positive or negative number: its scale takes it up if it is quantised."""
+        t = self.builder.tensors[name]
+        assert t.data is not None
+        if factor == 1.0:
+            return name
+        if t.quant is not None and factor > 0:
+            changed = replace(t, quant=replace(t.quant, scale=tuple(s * factor for s in t.quant.scale)))
+        else:
+            data = (real_values(t) * np.float32(factor)).astype(np.float32)
+            changed = replace(t, dtype="float32", quant=None, data=data)
+        changed = replace(changed, name=f"{name}@{self.outputs[0]}")
+        self.builder.tensors[changed.name] = changed
+        return changed.name
+
+    def before(self, what: str) -> OnnxNode:
+        """A node like this one whose result this one reads on."""
+        made = OnnxNode(self.builder, self.proto, self.opset)
+        made.inputs, made.outputs = self.inputs, [f"{self.outputs[0]}@{what}"]
+        return made
+
+    def ungrouped(self, w: Tensor, group: int) -> Tensor:
+        """Constant weights C x (K / group) x window of a ConvTranspose as K x (C / group) x window."""
+        assert w.data is not None
+        if group < 1 or w.shape[0] % group:
+            raise self.error(f"group {group} of {w.shape[0]} channels", "groups must divide the channels")
+        parts = w.data.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+        data = np.ascontiguousarray(parts.reshape(-1, *parts.shape[2:]))
+        quant = w.quant
+        if quant is not None and quant.axis is not None:
+            if quant.axis % len(w.shape) != 1:
+                raise self.error("weights are quantised along their input channels", "quantise along axis 1")
+            quant = Quant(quant.scale * group, quant.zero_point * group, 0)
+        turned = Tensor(f"{w.name}@out", data.shape, w.dtype, quant, data)
+        self.builder.tensors[turned.name] = turned
+        return turned
+
+    def emit_nchw(self, kind: str, inputs: Sequence[str], **attrs: Any) -> None:
+        """Add an NHWC op and transpose its result to the node's NCHW output."""
+        shape = self._shape(kind, inputs, attrs)
+        inner = self.result(f"{self.outputs[0]}@nhwc", shape, kind, inputs, attrs)
+        self._add(kind, inputs, inner, attrs)
+        if len(self.tensor(0).shape) == 4:
+            final = Tensor(self.outputs[0], tuple(shape[p] for p in TO_NCHW), inner.dtype, inner.quant)
+            self._add("transpose", [inner.name], final, {"perm": TO_NCHW})
+            return
+        flat = Tensor(f"{self.outputs[0]}@flat", (shape[0], *shape[2:]), inner.dtype, inner.quant)
+        self._add("reshape", [inner.name], flat, {"shape": flat.shape})
+        final = Tensor(self.outputs[0], (shape[0], shape[3], shape[2]), inner.dtype, inner.quant)
+        self._add("transpose", [flat.name], final, {"perm": (0, 2, 1)})
+
+    def permuted(self, t: Tensor, perm: Sequence[int]) -> str:
+        """A constant with its dimensions in another order."""
+        assert t.data is not None
+        name = f"{t.name}@{''.join(map(str, perm))}"
+        quant = t.quant
+        if quant is not None and quant.axis is not None:
+            quant = Quant(quant.scale, quant.zero_point, list(perm).index(quant.axis % len(perm)))
+        data = np.ascontiguousarray(t.data.transpose(perm))
+        self.builder.tensors[name] = Tensor(name, data.shape, t.dtype, quant, data)
+        return name
+
+    def flat_bias(self, t: Tensor, channels: int) -> str:
+        """A constant bias as a vector of `channels`."""
+        assert t.data is not None
+        if t.elements not in (1, channels):
+            raise self.error(f"bias '{t.name}' of shape {t.shape} for {channels} outputs")
+        data = np.ascontiguousarray(np.broadcast_to(t.data.ravel(), (channels,)))
+        name = f"{t.name}@flat"
+        self.builder.tensors[name] = Tensor(name, (channels,), t.dtype, t.quant, data)
+        return name
+
+    def real(self, t: Tensor) -> Array:
+        """The real values of a constant, whether it is quantised or not."""
+        return real_values(t)
+
+    def dtype_of(self, code: int) -> str:
+        if code not in TYPES:
+            raise self.error(f"type {onnx.TensorProto.DataType.Name(code)}", "use FLOAT, INT32 or INT8")
+        return TYPES[code]
+
+
+def read_onnx(
+    path: Path, shapes: Mapping[str, Sequence[int]] = MappingProxyType({}), outputs: Sequence[str] = ()
+) -> Graph:
+    """An ONNX model up to its outputs or these, as a graph in "onnx" arithmetic. `shapes`: of inputs, by name."""
+    file, hints = visible(path.name), ["the file is truncated or damaged, or breaks the ONNX standard"]
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model, full_check=True)
+        if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
+            raise ValueError("a name is not UTF-8")
+    except EdgebuildError:
+        raise
+    except Exception as problem:  # protobuf and the checker have no common base class
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        raise fail(f"not a valid ONNX model: {first}", file=file, hints=hints) from None
+    try:
+        return _read(usual(model, file, shapes, outputs), file)
+    except (ArithmeticError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as problem:
+        text = f"not a valid ONNX model: {type(problem).__name__}: {problem}"
+        raise fail(text, file=file, hints=hints) from None
+
+
+def _read(model: onnx.ModelProto, file: str) -> Graph:
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if opset not in OPSETS:
+        hint = "convert it with onnx.version_converter or export it again"
+        raise fail(f"opset {opset}; edgebuild reads {OPSETS.start} and later", file=file, hints=[hint])
+    model = _inlined(model)
+    builder = Builder(file, "onnx")
+    builder.tensors |= {t.name: t for t in (_constant(proto, file) for proto in model.graph.initializer)}
+    inputs = [_input(v, file) for v in model.graph.input if v.name not in builder.tensors]
+    builder.tensors |= {t.name: t for t in inputs}
+
+    outputs = [v.name for v in model.graph.output]
+    wanted = needed([(node.input, node.output) for node in model.graph.node], outputs)
+    nodes = [OnnxNode(builder, proto, opset) for proto, used in zip(model.graph.node, wanted, strict=True) if used]
+    builder.read(nodes, _known, _read_node)
+    return builder.finish([t.name for t in inputs], outputs)
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the bodies of its own functions, and of the standard's for operators without a reader of ours."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    foreign = {node.op_type for node in model.graph.node if not node.domain} - {*ONNX_READERS, *SPECIAL}
+    bodies = [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name)]
+    if not bodies:
+        return model
+    typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}
+    for constant in model.graph.initializer:  # the inliner wants to know all types
+        if constant.name not in typed:
+            value = onnx.helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims)
+            model.graph.value_info.append(value)
+    model = onnx.shape_inference.infer_shapes(model)
+    return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
+
+
+def _has_body(name: str) -> bool:
+    schema = onnx.defs.get_schema(name)
+    return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[Any]:
+    for node in graph.node:
+        yield from (node.name, *node.input, *node.output)
+    yield from (value.name for value in (*graph.input, *graph.output))
+
+
+def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
+    try:
+        data = numpy_helper.to_array(proto)
+    except (KeyError, TypeError, ValueError):
+        raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
+    if data.dtype.kind == "f" and np.isnan(data).any():
+        raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
+    data = data.astype(np.float32) if data.dtype == np.float16 else data
+    return Tensor(proto.name, data.shape, str(data.dtype), None, data)
+
+
+def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
+    kind = value.type.tensor_type
+    sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim]
+    if not all(isinstance(n, int) and n > 0 for n in sizes):
+        shown = "x".join(map(str, sizes))
+        hint = f"fix it with --shape {value.name}=1,... or export with static shapes"
+        raise fail(f"input '{value.name}' has the dynamic shape {shown}", file=file, hints=[hint])
+    if kind.elem_type not in TYPES:
+        name = onnx.TensorProto.DataType.Name(kind.elem_type)
+        raise fail(f"input '{value.name}' is {name}", file=file, hints=["use FLOAT, BOOL or integers"])
+    return checked_size(Tensor(value.name, tuple(int(n) for n in sizes), TYPES[kind.elem_type]), file)
+
+
+def _known(node: Node) -> None:
+    assert isinstance(node, OnnxNode)
+    if node.proto.domain not in OWN_DOMAINS:
+        raise node.error(f"operator {node.proto.domain}.{node.origin} is not supported", UNKNOWN)
+
+
+def _read_node(node: Node) -> None:
+    assert isinstance(node, OnnxNode)
+    tensors = node.builder.tensors
+    for name in node.inputs:
+        if name and name not in tensors:
+            raise node.error(f"reads '{name}', which nothing computes")
+    if node.origin in ("Shape", "Size"):
+        _read_shape(node)
+    elif node.origin == "Constant" or (node.origin != "DequantizeLinear" and _all_constant(node)):
+        _fold(node)
+    elif node.origin in SPECIAL:
+        SPECIAL[node.origin](node)
+    elif node.origin in ONNX_READERS:
+        ONNX_READERS[node.origin](node)
+    else:
+        raise node.error(f"operator {node.origin} is not supported", UNKNOWN)
+
+
+def _read_shape(node: OnnxNode) -> None:
+    """All shapes are static, so this is a constant."""
+    x = node.tensor(0)
+    first, past = node.attr("start", 0), node.attr("end", None)
+    value = np.array(x.shape[first:past] if node.origin == "Shape" else x.elements, np.int64)
+    node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], value.shape, "int64", None, value)
+
+
+def _all_constant(node: OnnxNode) -> bool:
+    read = [node.builder.tensors[n] for n in node.inputs if n]
+    return bool(read) and all(t.constant and t.quant is None for t in read)
+
+
+def _fold(node: OnnxNode) -> None:
+    """Compute a node whose operands are all constants with the ONNX package's own evaluator."""
+    from onnx.reference import ReferenceEvaluator
+
+    tensors = node.builder.tensors
+    read = [n for n in node.inputs if n]
+    _refuse_large(node)
+    values = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(tensors[n].data.dtype), None)  # type: ignore[union-attr]
+        for n in read
+    ]
+    results = [onnx.ValueInfoProto(name=n) for n in node.outputs if n]
+    body = onnx.helper.make_graph([node.proto], "constant", values, results)
+    model = onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", node.opset)])
+    for name, data in zip(
+        [n for n in node.outputs if n],
+        ReferenceEvaluator(model).run(None, {n: tensors[n].data for n in read}),
+        strict=True,
+    ):
+        data = np.asarray(data)
+        tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
+
+
+def _refuse_large(node: OnnxNode) -> None:
+    """Constants are computed as a whole: one whose operands ask for too many elements is not begun."""
+    shape = {"ConstantOfShape": 0, "Expand": 1}.get(node.origin)
+    values = [np.ravel(np.asarray(node.builder.tensors[name].data)) for name in node.inputs if name]
+    if shape is not None and shape < len(values):
+        sizes = [int(n) for n in values[shape]]
+    elif node.origin == "Range" and len(values) == 3 and values[2].any():
+        first, end, step = (float(v[0]) for v in values)
+        sizes = [int(abs(end - first) / abs(step))]
+    else:
+        return
+    if math.prod(max(n, 1) for n in sizes) * 8 > LARGEST:
+        raise node.error(f"a constant of shape {'x'.join(map(str, sizes))} is too large")
+
+
+SIGNED = {
+    "int8": ("int8", 0),
+    "uint8": ("int8", 128),
+    "int16": ("int16", 0),
+    "uint16": ("int16", 2**15),
+    "int32": ("int32", 0),
+}
+
+
+def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
+    """Scale and zero point of a Q or DQ node, for values of a signed type; that type, and what to subtract for it."""
+    scale = node.constant(1, "scale").data
+    zero = (
+        node.constant(2, "zero point").data
+        if len(node.inputs) > 2 and node.inputs[2]
+        else np.zeros_like(scale, node.tensor(0).dtype if node.origin == "DequantizeLinear" else np.uint8)
+    )
+    assert scale is not None and zero is not None
+    if str(zero.dtype) not in SIGNED:
+        raise node.error(f"quantised type {zero.dtype}", f"quantise to one of: {', '.join(SIGNED)}")
+    if not (np.all(np.isfinite(scale)) and np.all(scale > 0)):
+        raise node.error(f"scale {np.ravel(scale).min()}", "scales must be positive and finite")
+    if zero.size != scale.size:
+        raise node.error(f"{scale.size} scales and {zero.size} zero points")
+    if node.attr("block_size", 0):
+        raise node.error("blocked quantisation", "quantise per tensor or per channel")
+    dtype, less = SIGNED[str(zero.dtype)]
+    zeros = tuple(int(z) - less for z in np.ravel(zero))
+    axis = node.attr("axis", 1) if scale.size > 1 else None
+    return Quant(tuple(float(s) for s in np.ravel(scale)), zeros, axis), dtype, less
+
+
+def _read_dequantize(node: OnnxNode) -> None:
+    x, (quant, dtype, less) = node.tensor(0), _quantisation(node)
+    if x.data is not None:
+        data = (x.data.astype(np.int64) - less).astype(dtype)
+        node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], x.shape, str(data.dtype), quant, data)
+        return
+    if x.quant is None or x.quant != quant:
+        if not quant.per_tensor or x.quant is not None:
+            raise node.error(f"'{x.name}' is dequantised with another scale than it was quantised with")
+        node.builder.tensors[x.name] = Tensor(x.name, x.shape, dtype, quant)  # an integer input of the graph
+    node._add("dequantize", [x.name], Tensor(node.outputs[0], x.shape, "float32"), {})
+
+
+def _read_quantize(node: OnnxNode) -> None:
+    x, (quant, dtype, _) = node.tensor(0), _quantisation(node)
+    if not quant.per_tensor:
+        raise node.error("an activation is quantised per channel", "quantise activations per tensor")
+    node._add("quantize", [x.name], Tensor(node.outputs[0], x.shape, dtype, quant), {})
+
+
+def _read_batch_norm(node: OnnxNode) -> None:
+    """A scale and an offset per channel, which the canonicaliser folds into the op before."""
+    x = node.tensor(0)
+    scale, offset, mean, variance = (real_values(node.constant(i, "parameter")).astype(np.float64) for i in range(1, 5))
+    factor = scale / np.sqrt(variance + node.attr("epsilon", 1e-5))
+    shape = (-1,) + (1,) * (len(x.shape) - 2)
+    parts = {"scale": factor, "offset": offset - mean * factor}
+    for part, values in parts.items():
+        data = values.astype(np.float32).reshape(shape)
+        name = f"{node.outputs[0]}@{part}"
+        node.builder.tensors[name] = Tensor(name, data.shape, "float32", None, data)
+    scaled = Tensor(f"{node.outputs[0]}@scaled", x.shape, x.dtype)
+    node._add("mul", [x.name, f"{node.outputs[0]}@scale"], scaled, {"clamp": (None, None)})
+    node._add(
+        "add",
+        [scaled.name, f"{node.outputs[0]}@offset"],
+        Tensor(node.outputs[0], x.shape, x.dtype),
+        {"clamp": (None, None)},
+    )
+
+
+SPECIAL = {
+    "DequantizeLinear": _read_dequantize,
+    "QuantizeLinear": _read_quantize,
+    "BatchNormalization": _read_batch_norm,
+}
+ONNX_SURFACE = tuple(SPECIAL)  # operators that importing turns into others
+UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"

@@ -1,0 +1,241 @@
+"""ONNX files of several forms brought into the one that is read: opset 13 or later, QDQ, no functions, static shapes.
+
+QOperator nodes (QLinearConv and their like) become DequantizeLinear, the operator on real numbers, QuantizeLinear: what
+they compute by definition. The canonicaliser makes one integer op of these again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from ...base.errors import did_you_mean, fail
+from .onnx_cells import GATES, unrolled
+
+OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
+MICROSOFT = "com.microsoft"
+OWN_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A QOperator: its operator on real numbers, where (value, scale, zero point) begin, where (scale, zero) of the
+    result do, and the position of an int32 bias; attributes that are its own only."""
+
+    operator: str
+    operands: tuple[int, ...] = (0,)
+    result: int = 3
+    bias: int | None = None
+    drop: tuple[str, ...] = ("channels_last",)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+QUANTISED = {
+    "QLinearConv": Quantised("Conv", (0, 3), 6, 8),
+    "QLinearMatMul": Quantised("MatMul", (0, 3), 6),
+    "QLinearAdd": Quantised("Add", (0, 3), 6),
+    "QLinearMul": Quantised("Mul", (0, 3), 6),
+    "QGemm": Quantised("Gemm", (0, 3), 7, 6),
+    "QLinearGlobalAveragePool": Quantised("GlobalAveragePool"),
+    "QLinearAveragePool": Quantised("AveragePool"),
+    "QLinearSigmoid": Quantised("Sigmoid"),
+    "QLinearLeakyRelu": Quantised("LeakyRelu"),
+    "QLinearSoftmax": Quantised("Softmax", drop=("opset",)),
+    "QLinearReduceMean": Quantised("ReduceMean"),
+}
+INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+
+
+def usual(
+    model: onnx.ModelProto, file: str, shapes: Mapping[str, Sequence[int]], outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """The model with these shapes of inputs and up to these outputs, in the form that is read."""
+    if model.functions:
+        from onnx import inliner
+
+        model = inliner.inline_local_functions(model)
+    cut(model.graph, file, outputs)
+    set_shapes(model.graph, file, shapes)
+    model = newer(model, file)
+    shapes_of = known_shapes(model) if any(node.op_type in GATES for node in model.graph.node) else {}
+    nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
+    """Make `outputs` those of the graph, and drop the nodes that they do not need."""
+    if not outputs:
+        return
+    written = {name for node in graph.node for name in node.output}
+    for name in outputs:
+        if name not in written:
+            raise fail(f"option 'outputs': no node writes '{name}'{did_you_mean(name, sorted(written))}", file=file)
+    needed, kept = set(outputs), []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+    del graph.node[:], graph.output[:]
+    graph.node.extend(reversed(kept))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    inputs = [value for value in graph.input if value.name in needed]
+    del graph.input[:]
+    graph.input.extend(inputs)
+
+
+def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give inputs the shapes that were asked for; a first dimension that is left open is a batch of 1."""
+    values = {value.name: value for value in graph.input}
+    for name, shape in shapes.items():
+        if name not in values:
+            raise fail(f"option 'shape': the model has no input '{name}'", file=file, hints=sorted(values))
+        own = values[name].type.tensor_type.shape
+        fits = len(own.dim) == len(shape) and all(
+            not d.HasField("dim_value") or d.dim_value == n for d, n in zip(own.dim, shape, strict=True)
+        )
+        if own.dim and not fits:
+            shown = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in own.dim)
+            raise fail(f"option 'shape': input '{name}' is {shown}, not {'x'.join(map(str, shape))}", file=file)
+        own.Clear()
+        for n in shape:
+            own.dim.add().dim_value = n
+    for name, value in values.items():
+        dims = value.type.tensor_type.shape.dim
+        if name not in shapes and len(dims) > 1 and not dims[0].HasField("dim_value"):
+            dims[0].dim_value = 1
+
+
+def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
+    """The model in an opset that is read, converted by the onnx package if it is older."""
+    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    if opset >= OLDEST or opset < LOWEST:
+        return model
+    from onnx import version_converter
+
+    try:
+        return version_converter.convert_version(model, OLDEST)
+    except Exception as problem:  # the converter is C++ and has exceptions of its own
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        text = f"opset {opset} cannot be converted to {OLDEST}: {first}"
+        raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
+
+
+# ---- QOperator nodes
+
+
+def known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of which the onnx package finds it out."""
+    found = onnx.shape_inference.infer_shapes(model).graph
+    values = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.input, *found.value_info)}
+    return {name: tuple(sizes) for name, sizes in values.items() if all(sizes)}
+
+
+def real_form(
+    node: onnx.NodeProto, graph: onnx.GraphProto, file: str, shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[onnx.NodeProto]:
+    """The nodes that a quantised or recurrent operator stands for; any other node as it is."""
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear") and node.domain == MICROSOFT:
+        node.domain = ""
+    if node.op_type in GATES and node.domain in OWN_DOMAINS:
+        yield from unrolled(node, graph, file, shapes.get(node.input[0]))
+    elif node.op_type in INTEGER:
+        yield from _integer(node, graph)
+    elif node.op_type == "QLinearConcat":
+        yield from _concat(node)
+    elif node.op_type in QUANTISED:
+        yield from _quantised(node, QUANTISED[node.op_type], graph, file)
+    else:
+        yield node
+
+
+def _at(node: onnx.NodeProto, position: int) -> str:
+    return node.input[position] if position < len(node.input) else ""
+
+
+def _name(node: onnx.NodeProto) -> str:
+    return node.name or node.output[0]
+
+
+def _attributes(node: onnx.NodeProto, drop: Sequence[str]) -> dict[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name not in drop}
+
+
+def _dequantised(node: onnx.NodeProto, at: int, inputs: Sequence[str], axis: int = 1) -> onnx.NodeProto:
+    """A DequantizeLinear of the operand that begins at input `at`: its value, scale and zero point."""
+    names = [name for name in inputs if name]
+    return helper.make_node("DequantizeLinear", names, [f"{node.output[0]}@real{at}"], _name(node), axis=axis)
+
+
+def _three(node: onnx.NodeProto, at: int) -> list[str]:
+    return [_at(node, i) for i in range(at, at + 3)]
+
+
+def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
+    for a in node.attribute:
+        if a.name == "channels_last" and a.i:
+            raise fail("channels_last", file=file, node=_name(node), kind=node.op_type, hints=["use NCHW"])
+    attributes, operands = _attributes(node, form.drop) | dict(form.fixed), []
+    axes = {"Conv": 0, "MatMul": 1, "Gemm": 0 if attributes.get("transB") else 1}
+    for number, at in enumerate(form.operands):
+        yield (made := _dequantised(node, at, _three(node, at), axes.get(form.operator, 1) if number else 1))
+        operands.append(made.output[0])
+    if form.bias is not None and _at(node, form.bias):
+        yield (bias := _bias(node, form, graph, file))
+        operands.append(bias.output[0])
+    real = f"{node.output[0]}@real"
+    yield helper.make_node(form.operator, operands, [real], _name(node), **attributes)
+    inputs = [real, *(name for name in (_at(node, form.result), _at(node, form.result + 1)) if name)]
+    yield helper.make_node("QuantizeLinear", inputs, list(node.output), _name(node))
+
+
+def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> onnx.NodeProto:
+    """The int32 bias as real numbers: its scale is that of the products."""
+    known = {t.name: t for t in graph.initializer}
+    names = [_at(node, at + 1) for at in form.operands]
+    if not all(name in known for name in names):
+        raise fail("its scales are computed by the graph", file=file, node=_name(node), kind=node.op_type)
+    scales = [numpy_helper.to_array(known[name]).astype(np.float32) for name in names]
+    product = np.ravel(scales[0] * scales[1]).astype(np.float32)
+    product = product[0] if product.size == 1 else product
+    scale = numpy_helper.from_array(np.asarray(product), f"{node.output[0]}@bias_scale")
+    zero = numpy_helper.from_array(np.zeros(product.shape, np.int32), f"{node.output[0]}@bias_zero")
+    graph.initializer.extend([scale, zero])
+    assert form.bias is not None
+    inputs, output = [_at(node, form.bias), scale.name, zero.name], [f"{node.output[0]}@bias"]
+    return helper.make_node("DequantizeLinear", inputs, output, _name(node), axis=0)
+
+
+def _concat(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
+    operands = [_dequantised(node, at, _three(node, at)) for at in range(2, len(node.input), 3)]
+    yield from operands
+    real = f"{node.output[0]}@real"
+    yield helper.make_node("Concat", [o.output[0] for o in operands], [real], _name(node), **_attributes(node, ()))
+    yield helper.make_node("QuantizeLinear", [real, *node.input[:2]], list(node.output), _name(node))
+
+
+def _integer(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """ConvInteger, MatMulInteger: the same with scales of 1 and a result of type int32."""
+    one, zero = f"{node.output[0]}@one", f"{node.output[0]}@zero"
+    graph.initializer.append(numpy_helper.from_array(np.array(1, np.float32), one))
+    graph.initializer.append(numpy_helper.from_array(np.array(0, np.int32), zero))
+    known = {t.name: t for t in graph.initializer}
+    operands, axis = [], 1 if node.op_type == "MatMulInteger" else 0
+    for at in range(2):
+        scale, own = one, _at(node, at + 2)
+        if own in known and np.size(numpy_helper.to_array(known[own])) > 1:
+            scale = f"{node.output[0]}@ones{at}"
+            ones = np.ones(numpy_helper.to_array(known[own]).shape, np.float32)
+            graph.initializer.append(numpy_helper.from_array(ones, scale))
+        operands.append(_dequantised(node, at, [node.input[at], scale, own], axis))
+    yield from operands
+    real, names = f"{node.output[0]}@real", [o.output[0] for o in operands]
+    yield helper.make_node(INTEGER[node.op_type], names, [real], _name(node), **_attributes(node, ()))
+    yield helper.make_node("QuantizeLinear", [real, one, zero], list(node.output), _name(node))

@@ -1,0 +1,277 @@
+"""TFLite files. The flatbuffer has no verifier in Python, so any access to it may fail on a bad file.
+
+Quantised uint8 becomes int8: 128 is subtracted from values and zero points alike. Constants in float16 become float32.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tflite
+
+from ...base.errors import EdgebuildError, fail
+from ..ir import Array, Graph, Quant, Tensor
+from ..ops import TFLITE_READERS
+from .builder import Builder, Node, checked_size, needed
+from .tflite_variables import Variables, after
+
+TYPES = {
+    0: "float32",
+    1: "float16",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    9: "int8",
+    13: "resource",
+}
+ACTIVATIONS = ("int8", "int16", "int32", "float32")
+OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
+BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
+
+
+class TfliteNode(Node):
+    def __init__(
+        self,
+        builder: Builder,
+        name: str,
+        origin: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        table: Any,
+        written: Sequence[Tensor],
+        legacy: frozenset[str] = frozenset(),
+    ) -> None:
+        """`legacy`: tensors that the file has in uint8."""
+        super().__init__(builder, name, origin, inputs, outputs)
+        self._table, self.written, self.legacy = table, written, legacy
+
+    def options(self, type_name: str) -> Any:
+        """The node's options as the schema's type `type_name`; defaults if the file has none."""
+        options = getattr(tflite, type_name)()
+        table = self._table.BuiltinOptions()
+        if table is None:
+            raise self.error(f"{type_name} are missing", "the file is damaged or was cut")
+        options.Init(table.Bytes, table.Pos)
+        return options
+
+    def shared_name(self) -> str:
+        """Of a VAR_HANDLE: the variable's name."""
+        return _shared_name(self._table)
+
+    def after(self, state: Tensor) -> Tensor:
+        """Value of a variable tensor after the inference; the node that asks is the one that writes it."""
+        return after(self.builder, state)
+
+    def output_shape(self) -> tuple[int, ...]:
+        return self.written[0].shape
+
+    def output_dtype(self) -> str:
+        return self.written[0].dtype
+
+    def output_quant(self) -> Quant | None:
+        return self.written[0].quant
+
+    def result(
+        self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
+    ) -> Tensor:
+        written = next(t for t in self.written if t.name == name)
+        if shape != written.shape:
+            raise self.error(f"output '{name}' has shape {written.shape} in the file, its operands make it {shape}")
+        return written
+
+
+def read_tflite(data: bytes, file: str, outputs: Sequence[str] = ()) -> Graph:
+    """A TFLite model with one subgraph, up to its outputs or these, as a graph in "tflite" arithmetic."""
+    try:
+        return _read(data, file, outputs)
+    except EdgebuildError:
+        raise
+    except BROKEN as problem:
+        text = f"not a whole TFLite file ({len(data)} bytes): {type(problem).__name__}"
+        raise fail(text, file=file, hints=["the file is truncated or damaged; fetch or export it again"]) from None
+
+
+def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
+    if len(data) < 8 or data[4:8] != b"TFL3":
+        raise fail("not a TFLite file: identifier TFL3 is missing", file=file)
+    model = tflite.Model.GetRootAs(data, 0)
+    if model.SubgraphsLength() < 1:
+        raise fail("a model without a graph", file=file)
+    subgraph = model.Subgraphs(0)
+    kinds = {_operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
+    if model.SubgraphsLength() > 1 and "CALL_ONCE" not in kinds:
+        raise fail(f"{model.SubgraphsLength()} subgraphs; only models of one are supported", file=file)
+    builder = Builder(file, "tflite")
+    tensors = _tensors(model, subgraph, file, len(data))
+    surface = _ints(subgraph.InputsAsNumpy()), _ints(subgraph.OutputsAsNumpy())
+    if min((i for numbers in surface for i in numbers), default=0) < 0:
+        raise ValueError("an input or output that is no tensor")
+    inputs, outputs = ([tensors[i].name for i in numbers] for numbers in surface)
+    legacy = frozenset(t.name for i, t in enumerate(tensors) if TYPES.get(subgraph.Tensors(i).Type()) == "uint8")
+    lasting = {t.name for i, t in enumerate(tensors) if subgraph.Tensors(i).IsVariable()}
+    builder.tensors |= {t.name: t for t in tensors if t.constant or t.name in inputs or t.name in lasting}
+
+    operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
+    ports = [_ports(op, tensors) for op in operators]
+    ends = list(wanted or outputs)
+    kept = [t.name for r, w in ports if not w for t in r if t]
+    serving = needed([([t.name for t in r if t], [t.name for t in w]) for r, w in ports], [*ends, *kept])
+    nodes = []
+    for op, (read, written), used in zip(operators, ports, serving, strict=True):
+        if used or not written:
+            names = ["" if t is None else t.name for t in read], [t.name for t in written]
+            origin = _operator_name(model, op)
+            nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, legacy))
+    variables = Variables(_first_values(model, file, len(data)))
+    special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
+    special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
+    builder.read(
+        nodes,
+        lambda node: None if node.origin in special else _known(node),
+        lambda node: special.get(node.origin, _read_node)(node),
+    )
+    variables.finish(builder)
+    return builder.finish(inputs, ends)
+
+
+def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
+    """Constants that the graphs that are called once assign to variables, by the variable's name."""
+    found: dict[str, Array] = {}
+    for graph in (model.Subgraphs(i) for i in range(1, model.SubgraphsLength())):
+        operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
+        kinds = [_operator_name(model, op) for op in operators]
+        if not {*kinds} <= {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
+            continue
+        tensors, handles = _tensors(model, graph, file, size), dict[int, str]()
+        for op, kind in zip(operators, kinds, strict=True):
+            if kind == "VAR_HANDLE":
+                handles[op.Outputs(0)] = _shared_name(op)
+            elif (value := tensors[op.Inputs(1)]).data is not None:
+                found[handles[op.Inputs(0)]] = value.data
+    return found
+
+
+def _shared_name(op: Any) -> str:
+    table = op.BuiltinOptions()
+    if table is None:
+        return ""
+    options = tflite.VarHandleOptions()
+    options.Init(table.Bytes, table.Pos)
+    return ":".join((text or b"").decode() for text in (options.Container(), options.SharedName()))
+
+
+def _ports(op: Any, tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
+    """Tensors that a node reads, None for operands that are left out, and those that it writes."""
+    written = _ints(op.OutputsAsNumpy())
+    if min(written, default=0) < 0:
+        raise ValueError("a node without results")
+    return [None if i < 0 else tensors[i] for i in _ints(op.InputsAsNumpy())], [tensors[i] for i in written]
+
+
+def _known(node: Node) -> None:
+    if node.origin not in TFLITE_READERS:
+        hint = "edgebuild ops lists what is supported; keep this part of the model in the application"
+        raise node.error(f"operator {node.origin} is not supported", hint)
+
+
+def _read_node(node: Node) -> None:
+    assert isinstance(node, TfliteNode)
+    for t in node.written:
+        _refuse_types(node, t)
+    TFLITE_READERS[node.origin](node)
+
+
+def _ints(array: Any) -> list[int]:
+    return [] if isinstance(array, int) else [int(n) for n in array]
+
+
+def _tensors(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tensor]:
+    tensors, taken = [], set[str]()
+    for index in range(subgraph.TensorsLength()):
+        t = subgraph.Tensors(index)
+        name = (t.Name() or b"").decode() or f"tensor_{index}"
+        name = name if name not in taken else f"{name}#{index}"
+        taken.add(name)
+        shape = tuple(_ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
+        dtype = TYPES.get(t.Type())
+        if dtype is None or t.Sparsity() is not None:
+            what = "sparse" if t.Sparsity() is not None else f"of type {t.Type()}"
+            raise fail(f"tensor '{name}' is {what}, which is not supported", file=file)
+        if any(n < 1 for n in shape):
+            hint = "export the model with static shapes and batch size 1"
+            raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
+        quant, data = _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size)
+        tensors.append(_usual(checked_size(Tensor(name, shape, dtype, quant, data), file)))
+    return tensors
+
+
+def _usual(t: Tensor) -> Tensor:
+    """The tensor in one of the types that ops know."""
+    if t.dtype == "float16" and t.data is not None:
+        return replace(t, dtype="float32", data=t.data.astype(np.float32))
+    if t.dtype == "uint8" and t.quant is not None:
+        quant = replace(t.quant, zero_point=tuple(z - 128 for z in t.quant.zero_point))
+        data = None if t.data is None else (t.data.astype(np.int16) - 128).astype(np.int8)
+        return replace(t, dtype="int8", quant=quant, data=data)
+    return t
+
+
+def _data(model: Any, t: Any, shape: tuple[int, ...], dtype: str, file_size: int) -> Any:
+    buffer = model.Buffers(t.Buffer())
+    if not buffer.DataLength():
+        return None
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if buffer.DataLength() != size or size > file_size:
+        raise ValueError("buffer and shape disagree")
+    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(dtype).newbyteorder("<")).reshape(shape)
+
+
+def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
+    q = t.Quantization()
+    if q is None or not q.ScaleLength():
+        return None
+    scale = tuple(float(s) for s in q.ScaleAsNumpy())
+    zero = tuple(_ints(q.ZeroPointAsNumpy())) if q.ZeroPointLength() else (0,) * len(scale)
+    if len(zero) == 1:
+        zero *= len(scale)
+    if len(zero) != len(scale):
+        raise fail(f"tensor '{name}' has {len(scale)} scales and {len(zero)} zero points", file=file)
+    if not all(0 <= s < float("inf") for s in scale) or (len(scale) == 1 and scale[0] == 0):
+        raise fail(f"tensor '{name}' has scale {min(scale)}; scales must be positive and finite", file=file)
+    axis = q.QuantizedDimension() if q.QuantizedDimension() < rank else 0
+    return Quant(scale, zero, axis if len(scale) > 1 else None)
+
+
+def _operator_name(model: Any, op: Any) -> str:
+    code = model.OperatorCodes(op.OpcodeIndex())
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    if number == tflite.BuiltinOperator.CUSTOM:
+        return f"custom {(code.CustomCode() or b'').decode()}"
+    return OPERATORS.get(number, f"operator {number}")
+
+
+def _node_name(written: Sequence[Tensor]) -> str:
+    """TFLite nodes have no names; their results do."""
+    if not written:
+        return "a node without results"
+    return written[0].name.split(";")[0]
+
+
+def _refuse_types(node: TfliteNode, written: Tensor) -> None:
+    for t in (*(node.builder.tensors[n] for n in node.inputs if n in node.builder.tensors), written):
+        if not t.constant and t.quant is not None and t.dtype not in ACTIVATIONS:
+            raise node.error(f"tensor '{t.name}' is {t.dtype}", "quantise the model to int8 or leave it float32")
+        if t.dtype == "int8" and not t.constant and (t.quant is None or not t.quant.per_tensor):
+            raise node.error(f"int8 tensor '{t.name}' has no scale, or one per channel", "activations need one scale")
+        if t.quant is None or t.dtype not in ("int8", "int16"):
+            continue
+        least, most = (-128, 127) if t.dtype == "int8" else (-(2**15), 2**15 - 1)
+        if not all(least <= z <= most for z in t.quant.zero_point):
+            hint = f"{t.dtype} zero points are {least}..{most}"
+            raise node.error(f"tensor '{t.name}' has zero point {t.quant.zero_point[0]}", hint)

@@ -1,0 +1,229 @@
+"""The one intermediate representation: a frozen graph of ops over tensors.
+
+Conventions that hold from the importers on, whatever the model file says:
+
+* activations of spatial ops are NHWC, weights are laid out as each op's docstring says;
+* a tensor with `data` is a constant, every other tensor is an activation;
+* `Quant` means real = scale * (q - zero_point), per tensor or along one axis;
+* `ops` is in a valid (topological) order: the order of the file.
+
+A pass takes a `Graph` and returns a new one; `verify` holds between any two passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+ITEM_BYTES = {"int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float32": 4, "bool": 1}
+
+
+@dataclass(frozen=True)
+class Quant:
+    """Affine quantisation. One scale and zero point, or one per index of `axis`."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int | None = None
+
+    @property
+    def per_tensor(self) -> bool:
+        return len(self.scale) == 1
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the graph: `shape` in elements, `dtype` one of ITEM_BYTES."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    quant: Quant | None = None
+    data: Array | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ITEM_BYTES[self.dtype]
+
+    @property
+    def constant(self) -> bool:
+        return self.data is not None
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation. `kind` is a name of the op registry, `origin` the file's own operator name."""
+
+    kind: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """How many of a tensor's channels, of `total` in the model, never vary, and how many are therefore not computed.
+
+    Some stay because something needs them, and some go that nothing needs.
+    """
+
+    tensor: str
+    constant: int
+    channels: int
+    total: int
+
+
+@dataclass(frozen=True)
+class State:
+    """A tensor that lasts from one inference to the next: input number `read` is what output number `write` was.
+
+    `start`: what it is at first; None: zeros.
+    """
+
+    read: int
+    write: int
+    start: Array | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Ops in a valid order over named tensors.
+
+    `arithmetic` names the rounding of quantised ops (see ops/fixedpoint.py): "tflite" or "onnx". `removed` and
+    `removed_macs` tell what the model has and this graph needs not.
+    """
+
+    file: str
+    ops: tuple[Op, ...]
+    tensors: Mapping[str, Tensor]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    arithmetic: str = "tflite"
+    removed: tuple[Removed, ...] = ()
+    removed_macs: int = 0
+    states: tuple[State, ...] = ()
+
+    @property
+    def ports_in(self) -> tuple[str, ...]:
+        """The inputs that the application writes."""
+        kept = {state.read for state in self.states}
+        return tuple(name for i, name in enumerate(self.inputs) if i not in kept)
+
+    @property
+    def ports_out(self) -> tuple[str, ...]:
+        """The outputs that the application reads."""
+        kept = {state.write for state in self.states}
+        return tuple(name for i, name in enumerate(self.outputs) if i not in kept)
+
+    def operands(self, op: Op) -> tuple[Tensor, ...]:
+        return tuple(self.tensors[name] for name in op.inputs)
+
+    def result(self, op: Op) -> Tensor:
+        return self.tensors[op.outputs[0]]
+
+    def producers(self) -> dict[str, Op]:
+        return {name: op for op in self.ops for name in op.outputs}
+
+    def consumers(self) -> dict[str, list[Op]]:
+        """Readers of every tensor, in order; graph outputs are not counted."""
+        readers: dict[str, list[Op]] = {name: [] for name in self.tensors}
+        for op in self.ops:
+            for name in dict.fromkeys(op.inputs):
+                readers[name].append(op)
+        return readers
+
+    def with_ops(self, ops: Iterable[Op], new: Iterable[Tensor] = (), **changes: Any) -> Graph:
+        """The graph with other ops and some tensors added or replaced; unused tensors are dropped."""
+        ops = tuple(ops)
+        pool = {**self.tensors, **{t.name: t for t in new}}
+        changed = replace(self, ops=ops, **changes)
+        used = [n for op in ops for n in (*op.inputs, *op.outputs)] + [*changed.inputs, *changed.outputs]
+        return replace(changed, tensors={name: pool[name] for name in dict.fromkeys(used)})
+
+
+def real_values(t: Tensor) -> Array:
+    """Real values of a constant: its data, dequantised to float32 if it is quantised."""
+    assert t.data is not None
+    if t.quant is None:
+        return t.data
+    scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point)
+    if t.quant.axis is not None:
+        shape = [1] * len(t.shape)
+        shape[t.quant.axis] = -1
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    return np.asarray((t.data.astype(np.float64) - zero) * scale).astype(np.float32)
+
+
+def rename(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """Replace tensor names in all ops' inputs and in the graph's outputs."""
+
+    def new(name: str) -> str:
+        while name in names:
+            name = names[name]
+        return name
+
+    ops = [replace(op, inputs=tuple(map(new, op.inputs))) for op in graph.ops]
+    return graph.with_ops(ops, outputs=tuple(map(new, graph.outputs)))
+
+
+def sort_ops(graph: Graph) -> Graph:
+    """Bring ops into a valid order again, as close to the present one as can be."""
+    ready = set(graph.inputs) | {t.name for t in graph.tensors.values() if t.constant}
+    waiting, ordered = list(graph.ops), list[Op]()
+    while waiting:
+        at = next((i for i, op in enumerate(waiting) if ready.issuperset(op.inputs)), None)
+        if at is None:
+            raise ValueError(f"cycle or missing producer at {waiting[0].name}")
+        op = waiting.pop(at)
+        ordered.append(op)
+        ready.update(op.outputs)
+    return replace(graph, ops=tuple(ordered))
+
+
+def verify(graph: Graph, result_of: Callable[[Op, Graph], tuple[int, ...]]) -> None:
+    """Raise ValueError if the graph is not well formed.
+
+    `result_of(op, graph)` is the shape that the op's index relation gives its output.
+    """
+    ready = set(graph.inputs) | {t.name for t in graph.tensors.values() if t.constant}
+    for op in graph.ops:
+        for name in op.inputs:
+            if name not in ready:
+                raise ValueError(f"{op.name}: reads {name} before it is written")
+        for name in op.outputs:
+            if name in ready:
+                raise ValueError(f"{op.name}: writes {name} a second time")
+        ready.update(op.outputs)
+        want, have = result_of(op, graph), graph.result(op).shape
+        if tuple(want) != tuple(have):
+            raise ValueError(f"{op.name} ({op.kind}): output is {have}, its operands make it {want}")
+    for name in graph.outputs:
+        if name not in ready:
+            raise ValueError(f"output {name} is never written")
+
+
+def dump(graph: Graph) -> str:
+    """The graph as text, one op a line; equal graphs give equal text."""
+
+    def show(name: str) -> str:
+        t = graph.tensors[name]
+        return f"{name}:{'x'.join(map(str, t.shape))}:{t.dtype}{'=const' if t.constant else ''}"
+
+    lines = [f"graph {graph.file} ({graph.arithmetic} arithmetic)", f"  inputs  {', '.join(map(show, graph.inputs))}"]
+    for i, op in enumerate(graph.ops):
+        attrs = " ".join(f"{k}={v}" for k, v in sorted(op.attrs.items()))
+        lines.append(f"  {i:3} {op.kind} '{op.name}' {attrs}".rstrip())
+        lines.append(f"        {', '.join(map(show, op.inputs))} -> {', '.join(map(show, op.outputs))}")
+    return "\n".join([*lines, f"  outputs {', '.join(map(show, graph.outputs))}", ""])

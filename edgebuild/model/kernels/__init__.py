@@ -1,0 +1,86 @@
+"""The kernels there are besides the ops' own in portable C: a folder for each instruction set, library or manner.
+
+A folder holds rows, the templates that they print, and `helpers.c.j2` with the C functions that those share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from ...base.templates import environment
+from ..ir import Graph, Op
+from ..ops import SPECS
+from ..ops.base import Form, Kernel
+from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae
+from .row import Layer, Row
+
+ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS)
+# By word of a core: what its compiler defines. Kernels for the core do without nothing of it.
+CONDITIONS = {
+    "dsp": "defined(__ARM_FEATURE_DSP)",
+    "mve": "defined(__ARM_FEATURE_MVE)",
+    "armv6-m": "defined(__arm__)",
+    "armv7-m": "defined(__ARM_FEATURE_SAT)",
+    "rv32": "defined(__riscv) && __riscv_xlen == 32",
+}
+# Files of C functions that kernels share; those of later files may use those of earlier ones.
+HELPERS = (
+    "helpers.c.j2",  # of ops/
+    "math.c.j2",
+    "shared.c.j2",
+    *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn")),
+)
+
+
+def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
+    """The kernel for an op: by `form.choice` if the layer is in it, else the one of the least estimate.
+
+    The op's own kernel serves where no row does.
+    """
+    spec = SPECS[op.kind]
+    sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
+    kernel = _best(Layer(op, graph, form, sums))
+    if not kernel.others or not form.choice or form.rolled or form.granularity:
+        return kernel
+    wanted = layer_name(kernel, op, graph)
+    return next((k for k in kernel.others if (wanted, k.variant) in form.choice), kernel)
+
+
+def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
+    """Name that layers of equal shape share, for choices of variants."""
+    return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
+
+
+def _best(layer: Layer) -> Kernel:
+    """The best row's kernel, or the op's own.
+
+    A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
+    """
+    if layer.form.rolled and layer.sums is not None and layer.sums.pointwise:
+        whole = replace(layer.form, rings=None, rows=0)
+        found = _from_rows(Layer(layer.op, layer.graph, whole, layer.sums.row))
+        return replace(found, placed=True) if found is not None else layer.plain
+    return _from_rows(layer) or layer.plain
+
+
+def _from_rows(layer: Layer) -> Kernel | None:
+    """The cheapest of those whose conditions hold; where that is wanted, of those that gather first."""
+    for gathers in (True, False) if layer.form.granularity else (False,):
+        serving = (row for row in ROWS if row.gathers == gathers and row.serves(layer))
+        if made := by_cost([k for row in serving if (k := row.make(layer)) is not None], layer.form):
+            return replace(made[0], others=tuple(made[1:]))
+    return None
+
+
+def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
+    """Those within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
+    within = [k for k in made if form.scratch_limit is None or k.scratch <= form.scratch_limit]
+    return sorted(within or made, key=lambda k: k.estimate if within else k.scratch)
+
+
+@cache
+def helpers(arithmetic: str) -> tuple[str, ...]:
+    """C functions that kernels share, each with what belongs to it, for a model of this arithmetic, in order."""
+    texts = [environment().get_template(file).render(arithmetic=arithmetic) for file in HELPERS]
+    return tuple(piece.strip("\n") + "\n" for text in texts for piece in f"\n{text}".split("\n%%\n") if piece.strip())

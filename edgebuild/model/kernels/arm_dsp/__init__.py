@@ -1,0 +1,31 @@
+"""Armv7E-M with the DSP extension: Cortex-M4, M7, and M33 and later cores with DSP."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from ...ops.base import Kernel
+from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
+from . import convolution, depthwise
+
+
+def add(layer: Layer) -> Kernel | None:
+    """Four elements at a time."""
+    k = layer.plain
+    if k.variant != "linear" or not k.shape["flat"]:
+        return None
+    cost = 20.0 + 7 * int(str(k.shape["N"]))
+    return replace(k, template="arm_dsp/add.c.j2", variant="dsp four at once", estimate=cost)
+
+
+CORE = frozenset({"dsp"})
+ROWS = (
+    Row(CONVOLUTION, CORE, of_sums(convolution.one_pixel)),
+    Row(CONVOLUTION, CORE, of_sums(convolution.two_pixels)),
+    Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 2))),
+    Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
+    Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
+    Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
+    Row("add", CORE, add),
+)

@@ -1,0 +1,164 @@
+"""Sums over all channels for Armv7E-M with DSP: two channels in a word, one or two pixels at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir import Array
+from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.sums import shape_of, words
+
+
+def _up(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+def rescaling(s: Sums) -> Array:
+    """Two constants a channel, K x 2: 2 M - 2^32 and -2^(32 - right)."""
+    return np.stack([2 * s.mantissa - 2**32, -(2 ** (32 - s.right))], axis=1)
+
+
+def paired(s: Sums, rows: int) -> Array | None:
+    """The stream that eb_dot reads: for each four channels start values, weights and (if they serve) rescaling.
+
+    The taps of each of `rows` rows of the window are padded to a multiple of four. None: a channel breaks the
+    condition of a shared word.
+    """
+    k, blocks = s.out[2], _up(s.out[2], 4) // 4
+    taps: Array = s.weights.reshape(k, rows, -1).astype(np.int64)
+    taps = np.pad(taps, ((0, 4 * blocks - k), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, 2, 2, -1)
+    start = np.pad(s.start, (0, 4 * blocks - k)).reshape(blocks, 2, 2)
+    low, high = taps[:, :, 0], taps[:, :, 1]
+    halves = 256 * high + low
+    bound = np.pad(s.bound, (0, 4 * blocks - k)).reshape(blocks, 2, 2)[:, :, 1]
+    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound.max() >= 2**23:
+        return None
+    fours = halves.reshape(blocks, 2, -1, 2, 2)  # channel pair, four, half of the word, word
+    pairs = (fours[:, :, :, 0] & 0xFFFF) | fours[:, :, :, 1] << 16
+    stream = [np.stack([start[:, :, 0], 256 * start[:, :, 1] + start[:, :, 0]], axis=2).reshape(blocks, 4)]
+    stream.append(pairs.transpose(0, 2, 3, 1).reshape(blocks, -1))
+    if s.finish != "sums":
+        stream.append(np.pad(rescaling(s), ((0, 4 * blocks - k), (0, 0))).reshape(blocks, 8))
+    return words(np.concatenate(stream, axis=1))
+
+
+def _requantised(s: Sums, stream: Array) -> tuple[tuple[Constant, ...], dict[str, int | float]]:
+    """Constants and scalars of a kernel with this stream of weights."""
+    packed = Constant("w", stream.ravel(), "start values, weights and rescaling by groups of four channels")
+    if s.finish != "sums":
+        return (packed,), {"y_zero": s.y_zero, **bounds(s)}
+    return (packed, *s.rescaling), {"y_zero": s.y_zero, "low": s.low, "high": s.high}
+
+
+def _groups(s: Sums, stream: Array) -> dict[str, int | str]:
+    k = s.out[2]
+    full = k // 4 * 4
+    return {
+        "finish": s.finish,
+        "blocks": k // 4,
+        "tail": k - full,
+        "full": full,
+        "tail_at": (k // 4) * stream.shape[1],
+        "step": stream.shape[1] // 4,
+    }
+
+
+def bounds(s: Sums) -> dict[str, int | float]:
+    """Bounds other than those of int8, four times in a word each."""
+    if not s.finish.endswith("_clamped"):
+        return {}
+    low, high = ((bound & 0xFF) * 0x01010101 for bound in (s.low, s.high))
+    return {"low4": low - (low >> 31 << 32), "high4": high - (high >> 31 << 32)}
+
+
+def per_output(s: Sums) -> float:
+    """Instructions from a sum to its result."""
+    how, _, clamped = s.finish.partition("_")
+    return {"relu": 7.1, "signed": 8.1, "once": 7.1, "sums": 30.0}[how] + (1.2 if clamped else 0)
+
+
+def one_pixel(s: Sums, form: Form) -> Kernel | None:
+    """One pixel at a time, straight from int8: no scratch."""
+    (_, width, c), k = s.size, s.out[2]
+    pixels = s.size[0] * width
+    stream = paired(s, 1) if s.pointwise and c % 4 == 0 else None
+    if stream is None:
+        return None
+    constants, scalars = _requantised(s, stream)
+    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
+    cost = pixels * (30 + k * (1.07 * c + per_output(s) + 0.5))
+    return Kernel(
+        "arm_dsp/dense.c.j2", s.stem, shape, constants, scalars,
+        variant="dsp one pixel", estimate=cost, traffic=Traffic(passes=pixels),
+    )  # fmt: skip
+
+
+def two_pixels(s: Sums, form: Form) -> Kernel | None:
+    """Two pixels at a time, widened to int16."""
+    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    n = _up(fw * c, 4)
+    if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
+        return None
+    pointwise = s.pointwise and c % 4 == 0
+    stream = paired(s, fh)
+    if stream is None:
+        return None
+    constants, scalars = _requantised(s, stream)
+    shape = shape_of(s, form)
+    pixels = ow if form.rolled else oh * ow
+    outside = s.padded_rows
+    edges = s.padded_columns or n > fw * c
+    lined = edges and c % 4 > 0
+    odd = (pixels if pointwise else ow) % 2
+    if pointwise and pixels == 1:
+        return None
+    if not pointwise:
+        scalars = {"x_zero": s.x_zero, **scalars} if outside or edges else scalars
+        shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": outside}
+        shape |= {"padded": outside or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
+    shape |= {
+        "pointwise": pointwise,
+        "pixels": pixels,
+        "words": 2 * fh * n // 2,
+        "odd": bool(odd),
+        **_groups(s, stream),
+    }
+    gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
+    cost = (pixels + odd) * (gather + 15 + k * (0.8 * fh * n + per_output(s)))
+    if odd and pointwise:  # the last pixel by itself
+        cost -= 2 * gather + k * (0.53 * c + per_output(s))
+    return Kernel(
+        "arm_dsp/conv.c.j2", s.stem, shape, constants, scalars,
+        scratch=4 * fh * n + (n if lined else 0), variant="dsp two pixels", estimate=cost,
+        in_place=pointwise and k <= c, traffic=Traffic(passes=(pixels + odd) // 2),
+    )  # fmt: skip
+
+
+def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
+    """Two pixels at a time in int8, or one: a half or a quarter of the scratch of two in int16.
+
+    They are widened anew for each four channels, and weights of one pixel serve no other.
+    """
+    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    n = _up(fw * c, 4)
+    if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c or (s.pointwise and c % 4 == 0):
+        return None
+    stream = paired(s, fh)
+    if stream is None:
+        return None
+    constants, scalars = _requantised(s, stream)
+    edges, outside = s.padded_columns or n > fw * c, s.padded_rows
+    scalars = {"x_zero": s.x_zero, **scalars} if edges or outside else scalars
+    odd = ow % together
+    shape = shape_of(s, form) | {
+        "pixels": together, "n": n, "row_words": n // 4 * together, "words": fh * n // 4 * together, "odd": bool(odd),
+        "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c, **_groups(s, stream),
+    }  # fmt: skip
+    pixels = (ow + odd) * (1 if form.rolled else oh)
+    rate = 0.92 if together == 2 else 1.07
+    cost = pixels * (fh * (14 + 1.3 * n) + 30 / together + k * (rate * fh * n + per_output(s)))
+    return Kernel(
+        "arm_dsp/conv_narrow.c.j2", s.stem, shape, constants, scalars, scratch=fh * n * together,
+        variant=f"dsp {'two narrow pixels' if together == 2 else 'one pixel'}", estimate=cost,
+        traffic=Traffic(passes=pixels // together),
+    )  # fmt: skip

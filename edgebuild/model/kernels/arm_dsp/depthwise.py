@@ -1,0 +1,144 @@
+"""Kernels for depthwise convolution: one channel at a time, copied into a plane with its padding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir import Array
+from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.sums import shape_of, words
+from .convolution import bounds, rescaling
+
+Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
+
+
+def tap_words(taps: int, first: int) -> list[Pair]:
+    """Taps of a row as words when the first one lies at column `first` (0 or 1) of the words."""
+    column = [-1] * first + list(range(taps))
+    column += [-1] * (len(column) % 2)
+    return list(zip(column[::2], column[1::2], strict=True))
+
+
+def multiplies(taps: int, stride: int) -> tuple[list[Pair], list[list[tuple[str, int, int]]]]:
+    """Words of weights of a row, and for each output of a pair its (instruction, word of weights, word of the plane).
+
+    A tap alone in a word is taken from a full word that holds it.
+    """
+    needed = [tap_words(taps, 0), tap_words(taps, stride % 2)]
+    full = list(dict.fromkeys(p for row in needed for p in row if -1 not in p))
+    held: list[Pair] = list(full)
+    outputs: list[list[tuple[str, int, int]]] = []
+    for o, row in enumerate(needed):
+        outputs.append([])
+        for at, pair in enumerate(row):
+            word = at + o * (stride // 2)
+            if -1 not in pair:
+                outputs[o].append(("__smlad", held.index(pair), word))
+                continue
+            tap = max(pair)
+            if not any(tap in p for p in held):
+                held.append((tap, -1))
+            place = next(i for i, p in enumerate(held) if tap in p)
+            half = "b" if held[place][0] == tap else "t"
+            outputs[o].append((f"__smla{half}{'b' if pair[0] == tap else 't'}", place, word))
+    return held, outputs
+
+
+def stream(s: Sums, held: list[Pair]) -> Array:
+    """For each channel start value, words of weights (two in the even and odd bytes of one), rescaling."""
+    k, (fh, _) = s.out[2], s.window
+    w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))  # tap -1 is 0
+    halves = np.stack([w[:, :, [low for low, _ in held]], w[:, :, [high for _, high in held]]], axis=3)
+    halves = np.pad(halves, ((0, 0), (0, 0), (0, len(held) % 2), (0, 0))) & 0xFF  # K, FH, word, half
+    two = halves.reshape(k, fh, -1, 2, 2)
+    packed = two[..., 0, 0] | two[..., 1, 0] << 8 | two[..., 0, 1] << 16 | two[..., 1, 1] << 24
+    tail = rescaling(s) if s.finish != "sums" else np.stack([s.mantissa, -s.right], axis=1)
+    return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
+
+
+CLEAR = 1.3  # instructions for a number of a plane
+
+
+def filling(rows: int, columns: int, wide: int = 1) -> int:
+    """Instructions to copy rows of `wide` neighbouring channels into as many planes."""
+    return rows * (12 + columns * (3 * wide + 2))
+
+
+def planes(s: Sums, form: Form) -> Kernel | None:
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    held, pairs = multiplies(fw, s.stride[1])
+    if c != k or s.dilation[1] != 1 or fh * len(held) > 24 or not s.fits:
+        return None
+    packed = stream(s, held)
+    loads = [1 + max(word for _, _, word in outputs) for outputs in (pairs[0], pairs[0] + pairs[1])]
+    columns = max(
+        s.pad[1] + w, ow // 2 * 2 * s.stride[1] - 2 * s.stride[1] + 2 * loads[1], (ow - 1) * s.stride[1] + 2 * loads[0]
+    )
+    columns += columns % 2
+    reach = (fh - 1) * s.dilation[0] + 1
+    rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
+    shape = shape_of(s, form) | {
+        "finish": s.finish, "stride": columns, "plane": rows * columns, "plane_rows": rows,
+        "pairs": tuple(tuple(p) for p in pairs), "loads": tuple(loads), "names": tuple("abcdefghijklmnop"[: len(held)]),
+        "tap_rows": tuple(fy * s.dilation[0] * columns // 2 for fy in range(fh)),
+        "row_words": (len(held) + 1) // 2, "step": packed.shape[1],
+    }  # fmt: skip
+    printed = pairs[0] + (pairs[1] if ow > 1 else [])
+    shape["used"] = tuple(sorted({shape["names"][i] for _, i, _ in printed}))  # type: ignore[index]
+    shape["pairs"] = tuple(tuple((m, shape["names"][i], t) for m, i, t in p) for p in pairs)  # type: ignore[index]
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    if not s.full_range or s.finish == "sums":
+        scalars |= {"low": s.low, "high": s.high}
+    how, _, clamped = s.finish.partition("_")
+    ends = {"relu": 5, "signed": 6, "once": 5, "sums": 28}[how] + (4 if clamped else 0)
+    two = fh * (len(pairs[0]) + len(pairs[1]) + loads[1]) + 1 + 2 * ends
+    one = fh * (len(pairs[0]) + loads[0]) + 5 + ends
+    fill = filling(reach if form.rolled else h, w)
+    cost = CLEAR * rows * columns + c * (
+        fill + 30 + 3 * fh * len(held) + (1 if form.rolled else oh) * (8 + ow // 2 * two + ow % 2 * one)
+    )
+    return Kernel(
+        "arm_dsp/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
+        scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
+        in_place=s.stride == (1, 1) and (oh, ow) == (h, w), traffic=Traffic(channels_in=1, channels_out=1),
+    )  # fmt: skip
+
+
+TAPS = (9, 25)  # windows for which there is an unrolled kernel
+
+
+def fours(s: Sums) -> Array:
+    """For each four channels start values, a word of two taps' weights for each, the last odd tap, rescaling."""
+    blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]
+    w = s.weights.reshape(blocks, 4, taps).astype(np.int64) & 0xFFFF
+    pairs = w[:, :, 0 : taps - 1 : 2] | w[:, :, 1::2] << 16
+    parts = [s.start.reshape(blocks, 4), pairs.transpose(0, 2, 1).reshape(blocks, -1)]
+    if taps % 2:
+        parts.append(w[:, :2, -1] | w[:, 2:, -1] << 16)
+    if s.finish != "sums":
+        parts.append(rescaling(s).reshape(blocks, 8))
+    return words(np.concatenate(parts, axis=1))
+
+
+def taps(s: Sums, form: Form) -> Kernel | None:
+    """Four channels of a pixel at a time, straight from int8: nothing is copied, so rows of a ring cost no more."""
+    c, (oh, ow, k), taps = s.size[2], s.out, s.window[0] * s.window[1]
+    if c != k or c % 4 or taps not in TAPS or not s.fits:
+        return None
+    packed = fours(s)
+    padded = s.padded_rows or s.padded_columns
+    shape = shape_of(s, form) | {"finish": s.finish, "padded": padded, "step": packed.shape[1]}
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero} if padded else {}
+    scalars |= {"y_zero": s.y_zero, **bounds(s)}
+    constants: tuple[Constant, ...] = (Constant("w", packed.ravel(), "by groups of four channels"),)
+    if s.finish == "sums":
+        scalars |= {"low": s.low, "high": s.high}
+        constants = (*constants, *s.rescaling)
+    how, _, clamped = s.finish.partition("_")
+    ends = {"relu": 27, "signed": 31, "once": 27, "sums": 110}[how] + (4 if clamped else 0)
+    made = ow if form.rolled else oh * ow
+    cost = made * (50 + c // 4 * (14 * (taps // 2) + 9 * (taps % 2) + ends)) + c * (3 if padded else 0)
+    return Kernel(
+        "arm_dsp/depthwise_taps.c.j2", s.stem, shape, constants, scalars,
+        scratch=c if padded else 0, variant="dsp taps", estimate=cost, traffic=Traffic(passes=made),
+    )  # fmt: skip

@@ -1,0 +1,25 @@
+"""Armv8.1-M with MVE (Helium): Cortex-M55 and M85."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
+from . import elements, sums
+
+CORE = frozenset({"mve"})
+ROWS = (
+    Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 0))),
+    Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 4))),
+    Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 2))),
+    Row(DEPTHWISE, CORE, of_sums(sums.depthwise)),
+    Row(DEPTHWISE, CORE, of_sums(sums.depthwise_row)),
+    Row("dense", CORE, elements.dense_rows),
+    Row("add", CORE, elements.elementwise),
+    Row("mul", CORE, elements.elementwise),
+    Row("clamp", CORE, elements.rescaled),
+    Row("requantize", CORE, elements.rescaled),
+    Row("mean", CORE, elements.mean),
+    Row("avg_pool2d", CORE, elements.pool),
+    Row("max_pool2d", CORE, elements.pool),
+)

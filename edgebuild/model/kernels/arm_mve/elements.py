@@ -1,0 +1,54 @@
+"""Ops on elements, pools and means with MVE: the op's own kernel, four to sixteen numbers at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ops.base import Kernel
+from ..row import Layer
+
+
+def elementwise(layer: Layer) -> Kernel | None:
+    k = layer.plain
+    if k.variant != "linear" or not k.shape["flat"]:
+        return None
+    cost = 20.0 + 3.5 * int(str(k.shape["N"]))
+    return replace(k, template="arm_mve/elementwise.c.j2", variant="mve", estimate=cost)
+
+
+def rescaled(layer: Layer) -> Kernel | None:
+    k = layer.plain
+    if not k.shape["linear"] or int(str(k.shape["N"])) < 4:
+        return None  # less than a vector: a call of gcc 12's code was seen to miss what the call before it wrote
+    cost = 4.75 * int(str(k.shape["N"]))
+    return replace(k, template="arm_mve/convert.c.j2", variant="mve", estimate=cost)
+
+
+def mean(layer: Layer) -> Kernel | None:
+    """Where the last dimension is kept: its elements are neighbours."""
+    k, x = layer.plain, layer.graph.operands(layer.op)[0]
+    if k.template != "mean.c.j2" or not k.shape["linear"] or len(x.shape) - 1 in layer.op.attrs["axes"]:
+        return None
+    return replace(k, template="arm_mve/mean.c.j2", variant="mve", estimate=1.4 * x.elements)
+
+
+def pool(layer: Layer) -> Kernel | None:
+    """Neighbouring channels of a window's pixels: sixteen, or as many as sums of int16 or int32 leave room for."""
+    k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
+    average = bool(k.shape["average"])
+    if k.template != "pool2d.c.j2" or x.dtype != "int8" or x.shape[0] != 1 or (average and not k.shape["linear"]):
+        return None
+    taps = layer.op.attrs["window"][0] * layer.op.attrs["window"][1]
+    lanes = 16 if not average else 8 if taps <= 255 else 4
+    reads = (y.shape[2] if layer.form.rolled else y.shape[1] * y.shape[2]) * taps
+    cost = reads * -(-x.shape[3] // lanes) * (4.3 + 15 / taps)
+    return replace(k, template="arm_mve/pool2d.c.j2", shape={**k.shape, "lanes": lanes}, variant="mve", estimate=cost)
+
+
+def dense_rows(layer: Layer) -> Kernel | None:
+    """A dense layer that is fed with a row of its operand at a time."""
+    k = layer.plain
+    if k.template != "dense_rows.c.j2" or not k.shape["folded"]:
+        return None
+    channels, rows, taps = (int(str(k.shape[letter])) for letter in ("K", "rows", "C"))
+    return replace(k, template="arm_mve/dense_rows.c.j2", estimate=channels * (15 + taps / rows * 0.25))

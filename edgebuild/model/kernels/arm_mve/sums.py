@@ -1,0 +1,178 @@
+"""Kernels for Armv8.1-M with MVE (Helium): dot products of sixteen int8 and requantisation of four channels at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...ir import Array
+from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.sums import shape_of
+
+LANES = 16
+
+
+def stream(s: Sums, taps: Array) -> Array:
+    """Weights as eb_mve1 and eb_mve2 read them, K x taps; channels behind K in the last group are 0."""
+    k, n = taps.shape
+    groups = -(-k // 4)
+    missing = 4 * groups - k
+    w = np.pad(taps, ((0, missing), (0, 0))).reshape(groups, 4, n)
+    full = n // LANES * LANES
+    sixteens = w[:, :, :full].reshape(groups, 4, -1, LANES).transpose(0, 2, 1, 3).reshape(groups, -1)
+    numbers = (np.pad(a, (0, missing)).reshape(groups, 4) for a in (s.start, s.mantissa))
+    start, mantissa = (a.astype("<i4").view(np.int8) for a in numbers)
+    shift = np.pad(-s.right, (0, missing)).reshape(groups, 4).astype(np.int8)
+    parts = (start, sixteens.astype(np.int8), w[:, :, full:].reshape(groups, -1).astype(np.int8), mantissa, shift)
+    return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
+
+
+def convolution(lean: int, s: Sums, form: Form) -> Kernel | None:
+    """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
+
+    `lean`: with little scratch, the columns of so many outputs; 0: of a row.
+    """
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
+        return None
+    inside = s.pad == (0, 0) and (ow - 1) * s.stride[1] + fw <= w and (oh - 1) * s.stride[0] < h
+    lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
+    shape: dict[str, Any] = shape_of(s, form)
+    blocks = 1
+    if fh == 1 and inside:
+        if lean:
+            return None
+        shape |= {"gather": "direct", "advance": s.stride[1] * c}
+        scratch, gathering = 0, 0.0
+    else:
+        if lean:
+            blocks, pixels = -(-ow // lean), min(ow, lean)
+        columns = _columns(s, pixels)
+        shape |= {"gather": "columns", "advance": s.stride[1] * fh * c, **columns}
+        scratch = columns["column"] * columns["columns"]
+        each = 10 * c / columns["piece"] if c < LANES else 9 + 0.2 * c
+        copied = columns["columns"] - columns["kept"] * (blocks > 1)
+        gathering = lines * blocks * (40 + fh * (15 + copied * each) + 0.2 * columns["kept"] * fh * c)
+    taps = s.weights.transpose(0, 2, 1, 3).reshape(k, -1)
+    packed = stream(s, taps)
+    how = s.finish
+    shape |= {
+        "finish": how, "taps": taps.shape[1], "lines": lines, "pixels": pixels, "step": packed.shape[1],
+        "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
+    }  # fmt: skip
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero} if shape.get("padded") else {}
+    scalars["y_zero"] = s.y_zero
+    if how == "sums" or how.endswith("_clamped"):
+        scalars |= {"low": s.low, "high": s.high}
+    products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how)
+    return Kernel(
+        "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
+        scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}",
+        estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
+    )  # fmt: skip
+
+
+def _columns(s: Sums, pixels: int) -> dict[str, Any]:
+    """How the columns under the windows of some outputs side by side lie in the scratch: FH x C bytes for each column.
+
+    The next outputs keep `kept` of the columns. `offsets`: where the bytes of one vector go.
+    """
+    (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
+    columns, column = (pixels - 1) * s.stride[1] + fw, fh * c
+    last = (oh - 1) * s.stride[0] - s.pad[0] + (fh - 1) * s.dilation[0]
+    across = next(n for n in range(max(1, LANES // c), 0, -1) if n == 1 or (n - 1) * column + c <= 256)
+    offsets = [i // c * column + i % c for i in range(across * c)] if c < LANES else []
+    padded_rows = s.pad[0] > 0 or last >= h
+    made = -(-ow // pixels) * pixels  # outputs of whole blocks
+    padded_columns = s.pad[1] > 0 or (made - 1) * s.stride[1] - s.pad[1] + fw > w
+    return {
+        "column": column, "columns": columns, "kept": max(0, fw - s.stride[1]),
+        "padded_rows": padded_rows, "padded_columns": padded_columns, "padded": padded_rows or padded_columns,
+        "piece": across * c, "offsets": tuple(offsets + [0] * (LANES - len(offsets))),
+    }  # fmt: skip
+
+
+def _products(pixels: int, groups: int, taps: int, how: str) -> float:
+    """Instructions for a line of pixels."""
+    sixteens, rest = divmod(taps, LANES)
+    scalar = 120 if how == "sums" else 0
+    two = 45 + groups * (27 + scalar * 2 + 15 * sixteens + (20 if rest else 0))
+    one = 35 + groups * (19 + scalar + 10 * sixteens + (14 if rest else 0))
+    return pixels // 2 * two + pixels % 2 * one
+
+
+def depthwise(s: Sums, form: Form) -> Kernel | None:
+    """Four channels at a time through columns of the rows under the window, so that a window is one vector."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    how, taps, advance = s.finish, fh * fw, s.stride[1] * fh
+    total = (ow - 1) * s.stride[1] + fw
+    plane = total * fh
+    used = max(0, min(w, total - s.pad[1]))
+    unfit = taps > LANES or advance > 127 or 4 * (plane + 2 * fh) >= 2**12 or c * 7 >= 2**16 or k >= 2**12
+    if unfit or s.dilation != (1, 1) or not s.fits or how == "sums":
+        return None
+    fours = c == k and c % 4 == 0
+    spread = [pixel * fh + channel * plane for channel in range(4 if fours else 1) for pixel in range(8)]
+    turned = [
+        [lane // fh * fh + (lane - turn) % fh if lane < taps else 0 for lane in range(LANES)] for turn in range(fh)
+    ]
+    columns = 4 * plane + LANES  # the last window is read as sixteen bytes
+    clamped = how.endswith("_clamped")
+    shape: dict[str, Any] = shape_of(s, form) | {
+        "finish": how, "clamped": clamped, "taps": taps, "advance": advance, "plane": plane, "used": used,
+        "fours": fours, "M": k // c, "turned": tuple(map(tuple, turned)),
+        "places": (*(pixel * c for pixel in range(8)), *spread),
+        "ends": -(-columns // 4) * 4,
+    }  # fmt: skip
+    packed = _fours(s)
+    shape["step"] = packed.shape[1] * 4
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    if clamped:
+        scalars |= {"low": s.low, "high": s.high}
+    fill = 25 + (12 if fours else 20) * -(-used // 8)
+    fills = fh if form.rolled else min(s.stride[0], fh)
+    rows = 1 if form.rolled else oh
+    cost = 30 + 0.7 * plane + -(-k // 4) * rows * (40 + fills * fill + ow * (20 + 5 * clamped))
+    constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
+    return Kernel(
+        "arm_mve/depthwise.c.j2", s.stem, shape, (constant,), scalars,
+        scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
+        in_place=s.stride == (1, 1) and (oh, ow) == (h, w) and fours,
+        traffic=Traffic(channels_in=4, channels_out=4),
+    )  # fmt: skip
+
+
+def depthwise_row(s: Sums, form: Form) -> Kernel | None:
+    """The same for a row by itself, all of whose channels one loop makes: no more than it gathers is done anew."""
+    found = depthwise(s, form) if form.rolled else None
+    if found is None or not found.shape["fours"] or found.shape["used"] == 0:
+        return None
+    (_, w, c), (_, ow, k), (fh, fw) = s.size, s.out, s.window
+    total = (ow - 1) * s.stride[1] + fw
+    used = min(w, total - s.pad[1])
+    narrow = used <= 8  # lanes behind the row's end copy its last pixel once more
+    if not narrow and 8 * max(c, fh) >= 2**12:
+        return None
+    pixels = [min(pixel, used - 1) if narrow else pixel for pixel in range(8)]
+    places = (*(pixel * c for pixel in pixels), *((s.pad[1] + pixel) * fh for pixel in pixels))
+    fill = 12 if narrow else 8 + 12 * -(-used // 8)
+    outputs = ow * (19 + 5 * s.finish.endswith("_clamped"))
+    cost = 70 + 15 * fh + 0.7 * total * fh + k // 4 * (34 + fh * fill + outputs)
+    shape = {**found.shape, "narrow": narrow, "places": places}
+    return replace(
+        found, template="arm_mve/depthwise_row.c.j2", shape=shape, variant="mve row of columns", estimate=cost
+    )
+
+
+def _fours(s: Sums) -> Array:
+    """For each four channels start values, multipliers, shifts and weights by columns; the last four end with the last
+    channel, which comes more than once if there are fewer."""
+    k = s.out[2]
+    first = [min(at, max(0, k - 4)) for at in range(0, k, 4)]
+    channels = np.minimum(np.array(first)[:, None] + np.arange(4), k - 1)
+    weights = s.weights[..., 0].transpose(0, 2, 1).reshape(k, -1)[channels].astype(np.int8)
+    numbers = [a[channels].astype("<i4").view(np.int8) for a in (s.start, s.mantissa)]
+    parts = (*numbers, (-s.right)[channels].astype(np.int8), weights.reshape(len(first), -1))
+    return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)

@@ -1,0 +1,44 @@
+"""Plain C in the shape of a core's registers: RV32, Cortex-M0 and M3, and whatever core is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from ...ops.base import PORTABLE, Kernel
+from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
+from . import sums
+
+
+def split(layer: Layer) -> Kernel | None:
+    """Products in halves, for want of a long multiplication."""
+    k = layer.plain
+    return replace(k, shape={**k.shape, "scale": "eb_scale_split"}) if k.variant == "linear" else None
+
+
+def saturated(layer: Layer) -> Kernel | None:
+    """Results kept within int8 by one instruction."""
+    k = layer.plain
+    if k.variant != "linear" or (k.shape["low"], k.shape["high"]) != (-128, 127):
+        return None
+    return replace(k, shape={**k.shape, "clamp": "eb_saturate"})
+
+
+RV32, M3, M0, ANY = (frozenset({word}) for word in ("rv32", "armv7-m", "armv6-m", PORTABLE))
+SATURATING = (M3, frozenset({"dsp"}))
+BLOCKS = {  # (pixels, channels) to try, and registers, so that estimates rank blocks as `edgebuild tune` counts them
+    RV32: (((4, 4), (3, 4), (5, 2)), 18),
+    M3: (((3, 2), (2, 4), (2, 2)), 9),
+    M0: (((2, 2), (1, 4)), 4),
+    ANY: (((2, 4),), 18),
+}
+ROWS = (
+    *(
+        Row(CONVOLUTION, core, of_sums(partial(sums.convolution, *block, registers)))
+        for core, (blocks, registers) in BLOCKS.items()
+        for block in blocks
+    ),
+    *(Row(DEPTHWISE, core, of_sums(sums.depthwise)) for core in BLOCKS),
+    *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
+    Row("add", M0, split),
+)

@@ -1,0 +1,110 @@
+"""Sums of products in register blocks of plain C, for cores without vector or dual multiplies.
+
+A block of P pixels by B channels loads P + B bytes for P * B multiply-accumulates; how large it may be is a question
+of registers. Where a window does not lie in one piece in memory, the pixels under it are copied side by side first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ir import Array
+from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.sums import shape_of
+
+MOST_TAPS = 16  # of a depthwise window that is held in registers
+
+
+def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
+    """How sums become results, with the constants it takes: "relu" in one shift, "general" by eb_requantize.
+
+    relu: (high(4 x M) + rounding) >> shift, with the zero point inside of the rounding. Exact where 4 x stays in int32,
+    the second shift is over at least one bit, and the result is clamped at the zero point or above, or rounded once.
+    """
+    scaled = np.abs(s.y_zero) * 2.0 ** (s.right + 1.0) < 2.0**30
+    how, fits = s.finish.partition("_")[0], bool(scaled.all()) and bool((s.bound < 2**29).all()) and s.right.max() < 30
+    if how in ("relu", "once") and fits:
+        rounding = (how == "relu") + 2**s.right + (s.y_zero * 2 ** (s.right + 1))
+        constants = (("rounding", rounding.astype(np.int32)), ("shift", (s.right + 1).astype(np.int8)))
+        return "relu", (_multiplier(s), *(Constant(name, data) for name, data in constants))
+    return "general", (_multiplier(s), Constant("shift", (-s.right).astype(np.int8), "left if positive"))
+
+
+def _multiplier(s: Sums) -> Constant:
+    return Constant("multiplier", s.mantissa.astype(np.int32), "Q0.31")
+
+
+def packed(weights: Array, block: int) -> Array:
+    """Weights K x taps in the order of reading: for each block of channels, tap by tap, a byte for each channel."""
+    k, taps = weights.shape
+    return np.ascontiguousarray(weights.reshape(k // block, block, taps).transpose(0, 2, 1))
+
+
+def convolution(pixels: int, channels: int, registers: int, s: Sums, form: Form) -> Kernel | None:
+    """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels.
+
+    `registers`: how many the core has for sums and pointers to pixels, of which there is one if they are copied.
+    """
+    pixels, channels, steps = (2, 2, (1,)) if form.small else (pixels, channels, (4, 2, 1))
+    (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    if not s.fits or (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
+        return None
+    count = ow if form.rolled else oh * ow
+    line = count if s.pointwise else ow  # blocks of pixels do not cross rows of a window
+    room = pixels if s.pointwise or form.scratch_limit is None else form.scratch_limit // (fh * fw * c)
+    p = min(
+        range(1, max(1, min(pixels, room)) + 1), key=lambda n: -(-line // n) * n * (2 + (n + channels) / (n * channels))
+    )
+    wanted = channels * 2 if p == 1 else channels
+    block = next(b for b in (8, 4, 2, 1) if b <= wanted and k % b == 0)
+    taps = fh * fw * c
+    ends, rest = finish(s)
+    shape = shape_of(s, form) | {
+        "pixels": p, "block": block, "taps": taps, "unroll": next(u for u in steps if taps % u == 0),
+        "count": count, "pointwise": s.pointwise, "finish": ends, "run": fw * c,
+    }  # fmt: skip
+    constants = (Constant("w", packed(s.weights.reshape(k, -1), block), "by blocks of channels"),
+                 Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
+    scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
+    scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
+    spilled = max(0, p * block + (p if s.pointwise else 1) - registers)
+    per_mac = 2 + (p + block) / (p * block) + 0.15 * spilled
+    cost = count // line * -(-line // p) * p * (k * (taps * per_mac + 14) + (0 if s.pointwise else 5 * taps))
+    return Kernel(
+        "blocks/conv.c.j2", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
+        scratch=0 if s.pointwise else p * taps, variant=f"{p} pixels x {block} channels", estimate=cost,
+    )  # fmt: skip
+
+
+def depthwise(s: Sums, form: Form) -> Kernel | None:
+    """One channel at a time, its weights in registers, from a plane with the padding around it."""
+    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    if not s.fits or c != k or fh * fw > MOST_TAPS:
+        return None
+    step = 1 if form.rolled else s.dilation[0]  # rows of the plane between taps; by rows it has only those under taps
+    rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
+    columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
+    ends, rest = finish(s)
+    together = 1 if form.small else 2 if "armv6-m" in form.core else 3  # outputs side by side
+    reads = tuple(  # columns of the plane under 1, 2, ... outputs
+        tuple(sorted({o * s.stride[1] + fx * s.dilation[1] for o in range(n) for fx in range(fw)}))
+        for n in range(1, together + 1)
+    )
+    copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if w % u == 0)
+    shape: dict[str, Any] = shape_of(s, form) | {
+        "rows": rows, "columns": columns, "finish": ends, "fill": min(h, rows - s.pad[0]),
+        "step": step, "together": together, "reads": reads, "unroll": copied,
+        "low": s.low, "high": s.high,
+    }  # fmt: skip
+    taps = s.weights.reshape(k, -1)
+    constants = (Constant("w", np.ascontiguousarray(taps), "by channel"),
+                 Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
+    scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
+    made = ow if form.rolled else oh * ow
+    cost = c * (2.7 * rows * w + made * (fh * (2 * fw + len(reads[-1]) / together) + 14))
+    return Kernel(
+        "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
+        scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost,
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""The op registry: one module an op, and this list."""
+
+from __future__ import annotations
+
+from ..axes import Nest
+from ..ir import Array, Graph, Op
+from . import (
+    add,
+    batch_matmul,
+    clamp,
+    concat,
+    conv2d,
+    convert,
+    copy,
+    dense,
+    depthwise_conv2d,
+    gather,
+    insert,
+    mean,
+    moves,
+    mul,
+    pad,
+    partial_sum,
+    pointwise,
+    pool2d,
+    reduce,
+    reshape,
+    resize,
+    slice,
+    softmax,
+    svdf,
+    transpose,
+    transpose_conv2d,
+)
+from .base import Spec
+
+SPECS: dict[str, Spec] = {
+    spec.kind: spec
+    for spec in (
+        add.SPEC,
+        batch_matmul.SPEC,
+        clamp.SPEC,
+        concat.SPEC,
+        conv2d.SPEC,
+        convert.CAST,
+        convert.DEQUANTIZE,
+        convert.QUANTIZE,
+        convert.REQUANTIZE,
+        copy.SPEC,
+        dense.SPEC,
+        depthwise_conv2d.SPEC,
+        gather.ND,
+        gather.SPEC,
+        insert.SPEC,
+        mean.SPEC,
+        moves.SPEC,
+        mul.SPEC,
+        pad.SPEC,
+        partial_sum.FINISH,
+        partial_sum.PARTIAL,
+        pointwise.SPEC,
+        pool2d.AVERAGE,
+        pool2d.MAX,
+        *reduce.SPECS,
+        reshape.SPEC,
+        resize.SPEC,
+        slice.SLICE,
+        slice.SPAN,
+        softmax.SPEC,
+        svdf.SPEC,
+        svdf.STATE,
+        transpose.SPEC,
+        transpose_conv2d.SPEC,
+    )
+}
+TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()}
+ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.onnx.items()}
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    """The op's index relation."""
+    return SPECS[op.kind].nest(op, graph)
+
+
+def result_shape(op: Op, graph: Graph) -> tuple[int, ...]:
+    return nest(op, graph).out_shape
+
+
+def macs(graph: Graph) -> int:
+    """Multiply-accumulates of one inference."""
+    return sum(nest(op, graph).mac_count for op in graph.ops)
+
+
+def run(graph: Graph, *inputs: Array) -> dict[str, Array]:
+    """Every tensor's value for these inputs, by the ops' own numpy meanings."""
+    values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
+    values |= {name: x.reshape(graph.tensors[name].shape) for name, x in zip(graph.inputs, inputs, strict=True)}
+    for op in graph.ops:
+        y = SPECS[op.kind].reference(op, graph, *(values[name] for name in op.inputs))
+        values[op.outputs[0]] = y.reshape(graph.result(op).shape)
+    return values

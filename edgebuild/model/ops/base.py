@@ -1,0 +1,334 @@
+"""Declarations of an op module, and the small types that they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import EdgebuildError, fail
+from ..axes import Nest
+from ..ir import Array, Graph, Op, Quant, Tensor
+
+C_TYPES = {
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "float32": "float",
+}
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An array of the weights file: `name` is the parameter's name in the kernel."""
+
+    name: str
+    data: Array
+    note: str = ""  # what it holds, for the comment
+
+
+PORTABLE = "portable"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The user's wishes for kernels: `optimize` as in the request; `calls`: a library that they may call, or none."""
+
+    optimize: str = "balanced"
+    calls: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The use that a kernel is wanted for.
+
+    `core`: words of the target's core, the instruction set and its extensions; PORTABLE alone if only plain C will do.
+    `choice`: pairs of a layer and its variant, where a variant was measured to be the fastest.
+
+    A row is all that shares an index of the second dimension. Row by row, a call computes one row of the output, to
+    which y then points. Activation operand i is a ring of `rings[i]` rows in which row r stands at r modulo rings[i],
+    or there whole if that is 0. `Kernel` says whether a kernel gets the number `row`, or the address of that row.
+    An op that reduces over rows is instead called for each of the `rows` rows of its operand: it
+    starts its sums at row 0 and writes y at the last; its scratch buffer holds them in between.
+    """
+
+    core: frozenset[str] = frozenset()
+    wish: Wish = Wish()
+    choice: frozenset[tuple[str, str]] = frozenset()
+    rings: tuple[int, ...] | None = None
+    rows: int = 0
+    scratch_limit: int | None = None  # bytes; a kernel that wants more gives way to a slower one
+    granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
+    lfo: bool = False  # whether a decoupled kernel gathers at the low clock
+
+    @property
+    def small(self) -> bool:
+        """Few instructions in memory count for more than few executed."""
+        return self.wish.optimize == "size"
+
+    @property
+    def rolled(self) -> bool:
+        return self.rings is not None
+
+
+WHOLE = Form()
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """How a call goes about its operands: what models of time need to know besides the count of instructions.
+
+    The constants are read `passes` times from end to end, in pieces of `piece` bytes (0: all) that are each read
+    `repeats` times in a row. Of each pixel `channels_in` of the input are reached at once and `channels_out` of the
+    output (0: all), so these are gone through once for every such group. A decoupled kernel changes `rounds` times from
+    gathering operands, which takes `gather` of the instructions, to computing with them.
+    """
+
+    passes: int = 1
+    piece: int = 0
+    repeats: int = 1
+    channels_in: int = 0
+    channels_out: int = 0
+    gather: float = 0.0
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How an op is printed as C.
+
+    `shape` holds the compile-time numbers; kernels of equal template and shape are one C function.
+    The function takes the activations (x, or x0, x1, ...), the output y, in row form the number
+    `row`, the constants, the scalars, and the scratch buffer if there is one, in this order.
+    In row form a `placed` kernel gets the address of the operand's row, and no `row` unless it is `counted`.
+    """
+
+    template: str  # a file of ops/ or kernels/
+    stem: str  # readable start of the C function's name
+    shape: Mapping[str, int | str | bool | tuple[int, ...]]
+    constants: tuple[Constant, ...] = ()
+    scalars: Mapping[str, int | float] = field(default_factory=dict)
+    scratch: int = 0  # bytes
+    summary: str = ""  # one line for the function's comment
+    variant: str = "portable"
+    estimate: float = 0.0  # instructions of one call
+    others: tuple[Kernel, ...] = ()  # that would do as well, by estimate
+    placed: bool = False  # row form: operands point to the row, as y does to that of the result
+    counted: bool = False  # row form, placed: the number of the row counts all the same
+    in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
+    traffic: Traffic = Traffic()
+    computes: tuple[str, Mapping[str, Any]] | None = None  # kind and attributes of what it computes, if not its op's
+
+
+Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
+Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
+Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
+Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: nothing is known
+Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
+
+
+@dataclass(frozen=True)
+class Sums:
+    """int8 sums of products as kernels see them: one description for convolutions, depthwise ones, and dense layers.
+
+    H x W x C to OH x OW x K through a window of FH x FW; `weights` are K x FH x FW x (channels of one sum).
+    The input's zero point is folded into the bias: sum of (x - z) * w + b = sum of x * w + (b - z * sum of w). That is
+    exact at borders too as long as padding reads as z. `start` is the folded bias, `mantissa` and `right` the factor
+    M / 2^31 / 2^right; the result is clamped to [low, high] after `y_zero` is added. `stem`: of C functions' names.
+    """
+
+    stem: str
+    size: tuple[int, int, int]
+    out: tuple[int, int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    dilation: tuple[int, int]
+    weights: Array
+    start: Array
+    mantissa: Array
+    right: Array
+    x_zero: int
+    y_zero: int
+    low: int
+    high: int
+    arithmetic: str
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.weights.shape[1], self.weights.shape[2]
+
+    @property
+    def macs(self) -> int:
+        return self.out[0] * self.out[1] * int(self.weights.size)
+
+    @property
+    def depthwise(self) -> bool:
+        """A sum goes over one of several channels."""
+        return self.weights.shape[3] != self.size[2]
+
+    @property
+    def pointwise(self) -> bool:
+        """Output pixel p needs input pixel p and no other."""
+        return self.window == (1, 1) and self.stride == (1, 1) and self.size[:2] == self.out[:2]
+
+    @property
+    def row(self) -> Sums:
+        """One row of what is pointwise, as an image of its own."""
+        return replace(self, size=(1, *self.size[1:]), out=(1, *self.out[1:]))
+
+    @property
+    def padded_rows(self) -> bool:
+        """Some window lies over rows of padding."""
+        reach = (self.window[0] - 1) * self.dilation[0]
+        return self.pad[0] > 0 or (self.out[0] - 1) * self.stride[0] - self.pad[0] + reach >= self.size[0]
+
+    @property
+    def padded_columns(self) -> bool:
+        reach = (self.window[1] - 1) * self.dilation[1]
+        return self.pad[1] > 0 or (self.out[1] - 1) * self.stride[1] - self.pad[1] + reach >= self.size[1]
+
+    @cached_property
+    def bound(self) -> Array:
+        """The largest absolute value that each channel's sum can take, in any order of summing."""
+        weights = np.abs(self.weights.astype(np.int64)).reshape(len(self.start), -1)
+        return np.abs(self.start) + 128 * weights.sum(axis=1)
+
+    @property
+    def fits(self) -> bool:
+        """No partial sum leaves int32."""
+        return bool((self.bound < 2**31).all())
+
+    @property
+    def rectified(self) -> bool:
+        """Values below the zero point are clamped, so how negative halves are rounded does not show."""
+        return self.low >= self.y_zero
+
+    @property
+    def full_range(self) -> bool:
+        return (self.low, self.high) == (-128, 127)
+
+    @property
+    def shifts_right(self) -> bool:
+        """Two roundings, the second over at least one bit, in every channel."""
+        return self.arithmetic == "tflite" and bool(((self.right >= 1) & (self.right <= 31)).all())
+
+    @property
+    def rounds_once(self) -> bool:
+        """ONNX's one rounding, in every channel to the right, and no sum lies halfway between two results.
+
+        x M = 2^(30 + right) mod 2^(31 + right) asks for |x| >= 2^(30 + right - t), where 2^t divides M. So halves
+        need not be rounded to even.
+        """
+        divides = self.mantissa & -self.mantissa
+        between = (self.right >= 1) & (self.right <= 31)
+        return self.arithmetic == "onnx" and bool((between & (self.bound * divides < 2.0 ** (30 + self.right))).all())
+
+    @cached_property
+    def finish(self) -> str:
+        """How sums become results in a few instructions of fixed-point arithmetic; "sums": in none that is equal.
+
+        "relu": rounded twice, halves up, which is right where negative results are clamped. "signed": rounded twice,
+        halves away from zero. "once": rounded down and then once, halves up. "_clamped": bounds other than int8's.
+        """
+        if self.shifts_right:
+            how = "relu" if self.rectified else "signed"
+        elif self.rounds_once:
+            how = "once"
+        else:
+            return "sums"
+        return how if self.full_range else f"{how}_clamped"
+
+    @property
+    def scalars(self) -> dict[str, int | float]:
+        return {"x_zero": self.x_zero, "y_zero": self.y_zero, "low": self.low, "high": self.high}
+
+    @property
+    def rescaling(self) -> tuple[Constant, Constant]:
+        """The factors as eb_requantize takes them."""
+        multiplier = Constant("multiplier", self.mantissa.astype(np.int32), "Q0.31")
+        return multiplier, Constant("shift", (-self.right).astype(np.int8), "left if positive")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that the rest of the house may ask of an op.
+
+    `view` ops only give the bytes of their first operand another shape; they cost nothing and have
+    no kernel. `tflite` and `onnx` map operator names of the files to functions that read one node.
+    `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
+    so that they work on any dtype and keep their operand's quantisation. `part` is asked only for
+    dimensions that the index relation allows to cut. `interval` bounds an int8 result
+    (see intervals.py; `exact` ops need none). `total` are the sums of an op on (x, w, bias) to which it adds the bias
+    before it requantises. `sums` describes an int8 op to kernels that make sums of products, where it is one.
+    """
+
+    kind: str
+    nest: Callable[[Op, Graph], Nest]
+    reference: Callable[..., Array]
+    kernel: Callable[[Op, Graph, Form], Kernel] | None = None
+    tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    view: bool = False
+    rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
+    exact: bool = False
+    part: Part = lambda op, graph, out, x: op.attrs  # attributes of the op that computes only a part of its result
+    start: Callable[[Op, Graph], int] = lambda op, graph: 0  # of a view: its first byte in the operand
+    float_only: bool = False
+    integers: tuple[str, ...] = ("int8",)  # types in which it is quantised; `exact` ops are in all
+    clamps: bool = False  # takes a `clamp` attribute: a fused activation
+    plain: bool = False  # takes int8 without a scale as whole numbers, beside quantised int8; `exact` ops do so anyway
+    interval: Transfer | None = None
+    total: Total | None = None
+    fan_in: Callable[[Op, Graph], bool] = lambda op, graph: True  # of a `total`: it may be added up part by part
+    sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None
+    limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
+
+    def reading(self, tflite: Mapping[str, Any], onnx: Mapping[str, Any]) -> Spec:
+        """The same with readers of the files."""
+        return replace(self, tflite=tflite, onnx=onnx)
+
+
+def check_limits(spec: Spec, op: Op, graph: Graph) -> EdgebuildError | None:
+    """The first limit of the op that this use of it breaks, as a diagnostic."""
+    bare = [t.name for t in (*graph.operands(op)[:1], graph.result(op)) if t.dtype == "int8" and t.quant is None]
+    if bare and not (spec.exact or spec.plain):
+        hints = ["supported: int8 with a scale and a zero point (in ONNX: between QuantizeLinear and DequantizeLinear)"]
+        return fail(f"'{bare[0]}' is int8 without a scale", file=graph.file, node=op.name, kind=op.origin, hints=hints)
+    for t in (*graph.operands(op), graph.result(op)):
+        if t.dtype == "int16" and t.quant is not None and not (t.constant or spec.exact or t.dtype in spec.integers):
+            hints = [f"supported: {', '.join(spec.integers)} and float32"]
+            return fail(f"'{t.name}' is {t.dtype}", file=graph.file, node=op.name, kind=op.origin, hints=hints)
+    for limit in spec.limits:
+        seen = limit(op, graph)
+        if seen:
+            rule = " ".join((limit.__doc__ or "").split())
+            return fail(seen, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=[f"supported: {rule}"])
+    return None
+
+
+def scale_of(t: Tensor) -> float:
+    return quant_of(t).scale[0]
+
+
+def zero_of(t: Tensor) -> int:
+    return t.quant.zero_point[0] if t.quant is not None else 0
+
+
+def quant_of(t: Tensor) -> Quant:
+    """The quantisation of int8; that of int8 without a scale is that of whole numbers."""
+    return t.quant if t.quant is not None else Quant((1.0,), (0,))
+
+
+def is_float(t: Tensor) -> bool:
+    return t.dtype == "float32"
+
+
+def clip_float(y: Array, clamp: Sequence[float | None]) -> Array:
+    low, high = clamp
+    return np.clip(y, low, high).astype(np.float32) if clamp != (None, None) else y.astype(np.float32)

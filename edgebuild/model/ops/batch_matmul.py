@@ -1,0 +1,107 @@
+"""BATCH_MATMUL, MatMul of two activations: out[a, b, n, k] = sum over c of x[a, b, n, c] * w[a, b, c, k].
+
+Both operands have four dimensions; either may have one where the other has several batches. With `turned` the second is
+K x C. Matrices are as they are in the file: a transpose in front of one is an op of its own.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Dim, Fixed, Nest, Same
+from ..ir import Array, Graph, Op, Tensor
+from . import fixedpoint, spatial
+from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+
+
+def from_tflite(node: Any) -> None:
+    options = node.options("BatchMatMulOptions")
+    turn = tuple(range(len(node.tensor(0).shape) - 2))
+    first = node.turned(node.inputs[0], (*turn, len(turn) + 1, len(turn))) if options.AdjX() else node.inputs[0]
+    emit(node, first, node.inputs[1], bool(options.AdjY()), (None, None))
+
+
+def emit(node: Any, first: str, second: str, turned: bool, clamp: tuple[float | None, float | None]) -> None:
+    """The product of two tensors of any ranks by the rules of numpy's matmul."""
+    x, w = node.builder.tensors[first], node.builder.tensors[second]
+    if not x.shape or not w.shape or max(len(x.shape), len(w.shape)) > 4:
+        raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 to 4 dimensions are supported")
+    left = (1,) * (4 - len(x.shape)) + x.shape
+    right = (1,) * (4 - len(w.shape)) + w.shape if len(w.shape) > 1 else (1, 1, *w.shape, 1)
+    batch = tuple(max(m, n) for m, n in zip(left[:2], right[:2], strict=True))
+    front = batch[4 - max(len(x.shape), len(w.shape), 2) :]
+    columns = right[2] if turned else right[3]
+    shape = (*front, *((left[2],) if len(x.shape) > 1 else ()), *((columns,) if len(w.shape) > 1 else ()))
+    operands = [node.reshaped(first, left), node.reshaped(second, right)]
+    node.emit_as("batch_matmul", operands, shape, turned=turned, clamp=clamp)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    x, w = graph.operands(op)
+    k, c = (w.shape[2], w.shape[3]) if op.attrs["turned"] else (w.shape[3], w.shape[2])
+    a, b = (max(m, n) for m, n in zip(x.shape[:2], w.shape[:2], strict=True))
+    extents = {"a": a, "b": b, "n": x.shape[2], "k": k, "c": c}
+
+    def batch(t: Tensor) -> tuple[Dim, ...]:
+        return tuple(Same(axis) if n == extents[axis] else Fixed() for axis, n in zip("ab", t.shape[:2], strict=True))
+
+    matrix = (Same("k"), Same("c")) if op.attrs["turned"] else (Same("c"), Same("k"))
+    return Nest(extents, ("a", "b", "n", "k"), ((*batch(x), Same("n"), Same("c")), (*batch(w), *matrix)), macs=True)
+
+
+def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
+    x, w = (scale_of(t) for t in graph.operands(op))
+    return fixedpoint.quantize_multiplier(x * w / scale_of(graph.result(op)))
+
+
+def reference(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+    (tx, tw), y = graph.operands(op), graph.result(op)
+    right = w.swapaxes(2, 3) if op.attrs["turned"] else w
+    total = (x.astype(np.float64) - zero_of(tx)) @ (right.astype(np.float64) - zero_of(tw))
+    if is_float(y):
+        return clip_float(total, op.attrs["clamp"])
+    m = multiplier(op, graph)
+    scaled = fixedpoint.requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def fitting(op: Op, graph: Graph) -> str | None:
+    """The first operand is computed; both have four dimensions, equal inner sizes, and batches that are equal or 1."""
+    x, w = graph.operands(op)
+    inner = w.shape[3] if op.attrs["turned"] else w.shape[2]
+    batches = all(m == n or 1 in (m, n) for m, n in zip(x.shape[:2], w.shape[:2], strict=True))
+    bad = x.constant or len(x.shape) != 4 or len(w.shape) != 4 or x.shape[3] != inner or not batches
+    return f"operands {x.shape}{' (constant)' if x.constant else ''} and {w.shape}" if bad else None
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Letters: A x B matrices of N x K, sums over C; steps to the next matrix of either operand, 0 for the same."""
+    (x, w), y = graph.operands(op), graph.result(op)
+    (a, b, n, k), c = y.shape, x.shape[3]
+    steps: dict[str, Any] = {}
+    for name, t in (("x", x), ("w", w)):
+        size = prod(t.shape[2:])
+        steps |= {f"{name}a": size * t.shape[1] if t.shape[0] > 1 else 0, f"{name}b": size if t.shape[1] > 1 else 0}
+    shape: dict[str, Any] = {"A": a, "B": b, "N": n, "K": k, "C": c, "float": is_float(y), **steps}
+    shape |= {"at": (c, 1) if op.attrs["turned"] else (1, k)}
+    scalars = spatial.float_bounds(op)
+    if not is_float(y):
+        m, (low, high) = multiplier(op, graph), spatial.bounds(op, y)
+        scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "multiplier": m.mantissa, "shift": m.shift}
+        scalars |= {"y_zero": zero_of(y), "low": low, "high": high}
+    constants = (Constant("x1", w.data, "second operand"),) if w.data is not None else ()
+    return Kernel("batch_matmul.c.j2", f"matmul_{a * b}x{n}x{c}x{k}", shape, constants, scalars)
+
+
+SPEC = Spec(
+    kind="batch_matmul",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"BATCH_MATMUL": from_tflite},
+    clamps=True,
+    limits=(fitting,),
+)

@@ -1,0 +1,95 @@
+"""RELU, RELU6, Relu, Clip: out[i] = min(max(in[i], low), high). Fused into the op before it where that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array, Graph, Op, Tensor
+from . import convert, fixedpoint, intervals, linear, pointwise, spatial
+from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+
+
+def from_tflite(low: float | None, high: float | None) -> Any:
+    def read(node: Any) -> None:
+        node.emit("clamp", node.inputs, clamp=(low, high))
+
+    return read
+
+
+def relu6_from_tflite(node: Any) -> None:
+    """RELU6. TFLM clamps the stored numbers by the operand's scale, whatever scale the result declares."""
+    as_stored = node.tensor(0).dtype == "int8" and node.tensor(0).quant != node.output_quant()
+    node.emit("clamp", node.inputs, clamp=(0.0, 6.0), **({"as_stored": True} if as_stored else {}))
+
+
+def from_onnx_relu(node: Any) -> None:
+    node.emit("clamp", node.inputs, clamp=(0.0, None))
+
+
+def from_onnx_clip(node: Any) -> None:
+    """Bounds are attributes up to opset 10 and operands from 11 on; an infinite one is none."""
+
+    def bound(position: int, name: str) -> float | None:
+        value = node.attr(name, None)
+        if len(node.inputs) > position and node.inputs[position]:
+            value = np.ravel(node.real(node.constant(position, name)))[0]
+        return None if value is None or np.isinf(value) else float(value)
+
+    low, high, x = bound(1, "min"), bound(2, "max"), node.tensor(0)
+    if is_float(x) and (low is None or high is None or low <= high):
+        return node.emit("clamp", node.inputs[:1], clamp=(low, high))
+    name = node.inputs[0]  # integers, and bounds that cross: the upper one counts
+    for function, value in (("maximum", low), ("minimum", high)):
+        if value is not None:
+            name = node.inner("pointwise", [name, node.array(value, like=x)], **pointwise.attributes(function))
+    node.emit("reshape", [name], shape=x.shape)
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    t, y = graph.operands(op)[0], graph.result(op)
+    if is_float(y):
+        return clip_float(x, op.attrs["clamp"])
+    target = _result(op, graph)
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(target))
+    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(target), *spatial.bounds(op, target)).astype(np.int8)
+
+
+def _result(op: Op, graph: Graph) -> Tensor:
+    """The tensor whose quantisation the stored results have: `as_stored`, that of the operand."""
+    return graph.operands(op)[0] if op.attrs.get("as_stored") else graph.result(op)
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    t, y = graph.operands(op)[0], graph.result(op)
+    shape: dict[str, Any] = {"operation": "clamp", "N": t.elements, "x": t.dtype, "y": y.dtype}
+    shape |= {"arithmetic": graph.arithmetic}
+    if form.rolled:
+        shape["N"] = t.elements // t.shape[1]
+    if not is_float(y):
+        target = _result(op, graph)
+        factor = scale_of(t) / scale_of(target)
+        m = fixedpoint.quantize_multiplier(factor)
+        low, high = spatial.bounds(op, target)
+        scalars: convert.Scalars = {"x_zero": zero_of(t), "y_zero": zero_of(target), "multiplier": m.mantissa}
+        scalars |= {"shift": m.shift, "low": low, "high": high}
+        want = reference(op, graph, linear.INT8)
+        return convert.rescaling(op, graph, form, shape, scalars, factor, want, (low, high))
+    shape["linear"] = False
+    return Kernel("convert.c.j2", f"clamp_{shape['N']}", shape, (), spatial.float_bounds(op), placed=form.rolled)
+
+
+SPEC = Spec(
+    kind="clamp",
+    nest=convert.nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"RELU": from_tflite(0.0, None), "RELU6": relu6_from_tflite, "RELU_N1_TO_1": from_tflite(-1.0, 1.0)},
+    onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
+    rows=convert.rows,
+    clamps=True,
+    plain=True,
+    interval=intervals.rising(reference, convert.steady),
+)

@@ -1,0 +1,188 @@
+"""Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same
+from ..ir import Array, Graph, Op, Tensor
+from . import fixedpoint, intervals, linear
+from .base import Form, Kernel, Spec, scale_of, zero_of
+
+INTEGERS = ("int8", "int16", "int32")
+
+Scalars = dict[str, int | float]
+
+
+def cast_from_tflite(node: Any) -> None:
+    node.emit("cast", node.inputs, to=node.output_dtype())
+
+
+def cast_from_onnx(node: Any) -> None:
+    node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1)))
+
+
+def quantize_from_tflite(node: Any) -> None:
+    """QUANTIZE reads float32 or, to change scale or type, integers."""
+    node.emit("quantize" if node.tensor(0).dtype == "float32" else "requantize", node.inputs)
+
+
+def dequantize_from_tflite(node: Any) -> None:
+    """A constant stays as it is stored, float16 as float32: the ops that read it know what it stands for."""
+    x = node.tensor(0)
+    if x.constant and (x.quant is not None or x.dtype == "float32"):
+        node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
+        return
+    node.emit("dequantize", node.inputs)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(Same(name) for name in names),))
+
+
+def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x.astype(graph.result(op).dtype)
+
+
+def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    """TFLM rounds half away from zero, ONNX half to even."""
+    y = graph.result(op)
+    steps = (x / np.float32(scale_of(y))).astype(np.float32)
+    half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
+    steps = half_away if graph.arithmetic == "tflite" else np.rint(steps)
+    return np.clip(steps + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
+
+
+def dequantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t = graph.operands(op)[0]
+    return ((x.astype(np.int64) - zero_of(t)).astype(np.float32) * np.float32(scale_of(t))).astype(np.float32)
+
+
+def requantize_reference(op: Op, graph: Graph, x: Array) -> Array:
+    t, y = graph.operands(op)[0], graph.result(op)
+    m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(y))
+    scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
+
+
+def steady(op: Op, graph: Graph) -> bool:
+    """The factor between two quantisations does not take an int8 out of int32."""
+    return fixedpoint.quantize_multiplier(scale_of(graph.operands(op)[0]) / scale_of(graph.result(op))).holds(255)
+
+
+def known_types(op: Op, graph: Graph) -> str | None:
+    """Types are float32, int32, int16 and int8; quantised tensors have one scale."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    for t in (x, y):
+        if t.dtype not in ("float32", "int32", "int16", "int8"):
+            return f"type {t.dtype}"
+        if op.kind != "cast" and t.dtype != "float32" and (t.quant is None or not t.quant.per_tensor):
+            return f"'{t.name}' is {t.dtype}, {t.quant}"
+    return None
+
+
+def rows(op: Op, graph: Graph) -> str:
+    return "each" if len(graph.result(op).shape) > 1 else ""
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, y = graph.operands(op)[0], graph.result(op)
+    shape: dict[str, Any] = {"operation": op.kind, "N": x.elements, "x": x.dtype, "y": y.dtype}
+    shape |= {"arithmetic": graph.arithmetic}
+    if form.rolled:
+        shape["N"] = x.elements // x.shape[1]
+    scalars: Scalars = {}
+    shape["linear"] = False
+    if op.kind == "quantize":
+        scalars = {"scale": scale_of(y), "y_zero": zero_of(y), **_bounds(y)}
+    elif op.kind == "dequantize":
+        scalars = {"x_zero": zero_of(x), "scale": scale_of(x)}
+    elif op.kind == "requantize":
+        factor = scale_of(x) / scale_of(y)
+        m = fixedpoint.quantize_multiplier(factor)
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        scalars |= _bounds(y)
+        if x.dtype == y.dtype == "int8":
+            want = requantize_reference(op, graph, linear.INT8)
+            return rescaling(op, graph, form, shape, scalars, factor, want, (-128, 127))
+    return Kernel("convert.c.j2", f"{op.kind}_{shape['N']}", shape, (), scalars, placed=form.rolled)
+
+
+def _bounds(y: Tensor) -> Scalars:
+    return dict(zip(("low", "high"), fixedpoint.limits(y.dtype), strict=True))
+
+
+def rescaling(
+    op: Op,
+    graph: Graph,
+    form: Form,
+    shape: dict[str, Any],
+    scalars: Scalars,
+    factor: float,
+    want: Array,
+    bounds: tuple[int, int],
+) -> Kernel:
+    """int8 of one quantisation to another, `factor` times as fine, within bounds; `want`: results for all of int8."""
+    x = graph.operands(op)[0]
+    stem, zero = f"{op.kind}_{shape['N']}", zero_of(x)
+    found = linear.scale(-128 - zero, want, factor, *bounds)
+    shape["linear"] = found is not None
+    if found is None:
+        return Kernel("convert.c.j2", stem, shape, (), scalars, estimate=30.0 * shape["N"], placed=form.rolled)
+    shape |= {"up": found.up, "away": found.away, "shift": found.shift, "taken": zero}
+    shape |= {"low": bounds[0], "high": bounds[1]}
+    scalars = {"y_mul": found.factor, "offset": found.offset}
+    cost = 14.0 * shape["N"]
+    return Kernel("convert.c.j2", stem, shape, (), scalars, variant="linear", estimate=cost, placed=form.rolled)
+
+
+CAST = Spec(
+    "cast",
+    nest,
+    cast_reference,
+    kernel,
+    {"CAST": cast_from_tflite},
+    {"Cast": cast_from_onnx},
+    rows=rows,
+    float_only=True,
+    integers=INTEGERS,
+    plain=True,
+    limits=(known_types,),
+)
+QUANTIZE = Spec(
+    "quantize",
+    nest,
+    quantize_reference,
+    kernel,
+    {"QUANTIZE": quantize_from_tflite},
+    rows=rows,
+    float_only=True,
+    integers=INTEGERS,
+    limits=(known_types,),
+)
+DEQUANTIZE = Spec(
+    "dequantize",
+    nest,
+    dequantize_reference,
+    kernel,
+    {"DEQUANTIZE": dequantize_from_tflite},
+    rows=rows,
+    float_only=True,
+    integers=INTEGERS,
+    limits=(known_types,),
+)
+REQUANTIZE = Spec(
+    "requantize",
+    nest,
+    requantize_reference,
+    kernel,
+    rows=rows,
+    interval=intervals.rising(requantize_reference, steady),
+    integers=INTEGERS,
+    limits=(known_types,),
+)

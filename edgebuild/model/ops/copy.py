@@ -1,0 +1,29 @@
+"""A tensor as it is under another name: outputs of the model that are its inputs or constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..axes import Nest, Same
+from ..ir import Array, Graph, Op
+from .base import Constant, Form, Kernel, Spec
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(Same(name) for name in names),))
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    shape: dict[str, Any] = {"N": x.elements}
+    constants = (Constant("x", x.data),) if x.data is not None else ()
+    return Kernel("copy.c.j2", f"copy_{x.elements}", shape, constants)
+
+
+SPEC = Spec(kind="copy", nest=nest, reference=reference, kernel=kernel, exact=True)

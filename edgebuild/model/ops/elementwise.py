@@ -1,0 +1,108 @@
+"""Code that the ops on two operands of equal or broadcast shape share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..axes import Dim, Fixed, Nest, Same
+from ..ir import Graph, Op, Tensor
+from . import linear, loops, spatial
+from .base import Constant, Form, Kernel, is_float, zero_of
+
+INTEGERS = {"add": "sum", "mul": "product"}  # the function of plain integers
+
+
+def from_tflite(kind: str, options_type: str) -> Any:
+    def read(node: Any) -> None:
+        _emit(node, kind, spatial.tflite_clamp(node, node.options(options_type).FusedActivationFunction()))
+
+    return read
+
+
+def from_onnx(kind: str) -> Any:
+    def read(node: Any) -> None:
+        _emit(node, kind, (None, None))
+
+    return read
+
+
+def _emit(node: Any, kind: str, clamp: Any) -> None:
+    x = node.tensor(0)
+    if is_float(x) or x.quant is not None:
+        node.emit(kind, node.inputs, clamp=clamp)
+    else:
+        node.emit("pointwise", node.inputs, function=INTEGERS[kind], clamp=clamp)
+
+
+def out_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    rank = max(len(a.shape), len(b.shape))
+    left, right = ((1,) * (rank - len(t.shape)) + t.shape for t in (a, b))
+    return tuple(max(m, n) for m, n in zip(left, right, strict=True))
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    a, b = graph.operands(op)
+    shape = out_shape(a, b)
+    names = tuple(f"i{d}" for d in range(len(shape)))
+
+    def dims(t: Tensor) -> tuple[Dim, ...]:
+        skipped = len(shape) - len(t.shape)
+        return tuple(Same(names[skipped + d]) if n == shape[skipped + d] else Fixed() for d, n in enumerate(t.shape))
+
+    return Nest(dict(zip(names, shape, strict=True)), names, (dims(a), dims(b)))
+
+
+def broadcastable(op: Op, graph: Graph) -> str | None:
+    """Operand shapes are equal, or one has size 1 (or no dimension) where they differ; in at most 4 loops."""
+    a, b = graph.operands(op)
+    for m, n in zip(reversed(a.shape), reversed(b.shape), strict=False):
+        if m != n and 1 not in (m, n):
+            return f"shapes {a.shape} and {b.shape}"
+    turns = _turns(a, b, out_shape(a, b))
+    return f"{len(turns)} loops for shapes {a.shape} and {b.shape}" if len(turns) > 4 else None
+
+
+def _turns(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> tuple[loops.Loop, ...]:
+    return loops.collapsed(shape, *(loops.broadcast_steps(t.shape, len(shape)) for t in (a, b)))
+
+
+def rows(op: Op, graph: Graph) -> str:
+    """Rows by themselves, if both operands have all of them."""
+    a, b = graph.operands(op)
+    return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
+
+
+def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: linear.Linear | None = None) -> Kernel:
+    """The loop over all elements; `scaling` are the scalar parameters of the quantised form, which may be linear."""
+    a, b = graph.operands(op)
+    y = graph.result(op)
+    flat = a.shape == b.shape == y.shape
+    shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
+    shape |= {"unroll": False, "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
+    if form.rolled:
+        shape["N"] = y.elements // y.shape[1]
+    if not flat:
+        turns = _turns(a, b, y.shape)
+        turns = ((1, 0, 0),) * (4 - len(turns)) + turns
+        shape["dims"], shape["step0"], shape["step1"] = zip(*turns, strict=True)
+    scalars = spatial.float_bounds(op)
+    if not is_float(y):
+        low, high = spatial.bounds(op, y)
+        zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b), "y_zero": zero_of(y)}
+        scalars = {**zeros, **scaling, "low": low, "high": high}
+    if found is not None:
+        low, high = spatial.bounds(op, y)
+        factors = ("x0_mul", "x1_mul") if op.kind == "add" else ("y_mul",)
+        scalars = {} if op.kind == "add" else {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
+        scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
+        shape |= {"arithmetic": "linear", "shift": found.shift, "low": low, "high": high}
+        shape |= {"scale": "eb_scale", "clamp": "eb_clamp"}  # C functions
+        shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
+    stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
+    constants = (Constant("x1", b.data),) if b.data is not None else ()
+    variant, each = ("linear", 13) if found is not None else ("portable", 60)
+    cost = 20.0 + each * int(shape["N"])
+    return Kernel(
+        "elementwise.c.j2", stem, shape, constants, scalars, variant=variant, estimate=cost, placed=form.rolled
+    )

@@ -1,0 +1,101 @@
+"""MEAN, ReduceMean: the average over some dimensions."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array, Graph, Op
+from . import fixedpoint, intervals, linear, reduction
+from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
+
+
+def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
+    """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y) by n, shifted up as far as it goes."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    count = prod(x.shape[d] for d in op.attrs["axes"])
+    if graph.arithmetic == "onnx":
+        return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y) / count)
+    m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
+    shift = min(count.bit_length() - 1, 32, 31 + m.shift)
+    return fixedpoint.Multiplier((m.mantissa << shift) // count, m.shift - shift)
+
+
+def steady(op: Op, graph: Graph) -> bool:
+    count = prod(graph.operands(op)[0].shape[d] for d in op.attrs["axes"])
+    return multiplier(op, graph).holds(255 * count)
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    y, axes = graph.result(op), tuple(op.attrs["axes"])
+    if is_float(y):
+        return np.asarray(x.astype(np.float64).mean(axis=axes)).astype(np.float32)
+    total = (x.astype(np.int64) - zero_of(graph.operands(op)[0])).sum(axis=axes)
+    return _average(op, graph, total)
+
+
+def _average(op: Op, graph: Graph, total: Array) -> Array:
+    """The result from sums of elements less the zero point."""
+    m = multiplier(op, graph)
+    scaled = fixedpoint.requantize(total, m.mantissa, m.shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(graph.result(op)), -128, 127).astype(np.int8)
+
+
+def _linear(op: Op, graph: Graph, count: int) -> linear.Scaled | None:
+    """The average as one multiplication."""
+    (x,), y = graph.operands(op), graph.result(op)
+    if count * 256 > linear.MOST_VALUES:
+        return None
+    total = np.arange(count * (-128 - zero_of(x)), count * (127 - zero_of(x)) + 1)
+    weight = scale_of(x) / scale_of(y) / count
+    return linear.scale(int(total[0]), _average(op, graph, total), weight, -128, 127)
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Loops over kept and averaged dimensions, each with its extent and step in the input."""
+    (x,) = graph.operands(op)
+    y, axes = graph.result(op), op.attrs["axes"]
+    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
+    kept = [d for d in range(len(x.shape)) if d not in axes]
+    count = prod(x.shape[d] for d in axes)
+    shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
+    shape["kept"] = tuple((x.shape[d], steps[d]) for d in kept)
+    shape["averaged"] = tuple((x.shape[d], steps[d]) for d in axes)
+    stem = f"mean_{count}_of_{'x'.join(map(str, x.shape))}"
+    scalars: dict[str, int | float] = {}
+    if not is_float(x):
+        m = multiplier(op, graph)
+        scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
+        if (found := _linear(op, graph, count)) is not None:
+            shape |= {
+                "linear": True,
+                "up": found.up,
+                "away": found.away,
+                "shift": found.shift,
+                "low": -128,
+                "high": 127,
+            }
+            shape |= {"taken": count * zero_of(x)}
+            scalars = {"y_mul": found.factor, "offset": found.offset}
+    if form.rolled:
+        shape |= {"averaged": tuple((x.shape[d], steps[d]) for d in axes if d != 1), "N": y.elements}
+        shape |= {"rows": form.rows}
+        return Kernel(
+            "mean_rows.c.j2", f"{stem}_by_rows", shape, (), scalars, scratch=4 * y.elements, placed=True, counted=True
+        )
+    variant = "linear" if shape["linear"] else "portable"
+    return Kernel("mean.c.j2", stem, shape, (), scalars, variant=variant, estimate=5.0 * x.elements)
+
+
+SPEC = Spec(
+    kind="mean",
+    nest=reduction.nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"MEAN": reduction.from_tflite("mean")},
+    onnx={"ReduceMean": reduction.from_onnx("mean")},
+    interval=intervals.rising(reference, steady),
+    rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] else "",
+)

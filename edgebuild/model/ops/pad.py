@@ -1,0 +1,108 @@
+"""PAD, PADV2, Pad: a border of one value around the tensor."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Offset, Same
+from ..ir import Array, Graph, Op
+from . import moves
+from .base import Form, Kernel, Spec, zero_of
+
+FLOAT_MAX = float(np.finfo(np.float32).max)
+
+
+def from_tflite(node: Any) -> None:
+    pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
+    if len(node.inputs) > 2:
+        fill = node.constant(2, "value")
+        node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=np.ravel(fill.data)[0].item())
+    else:
+        node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=None)
+
+
+def from_onnx(node: Any) -> None:
+    listed = node.constant(1, "pads").data if len(node.inputs) > 1 else node.attr("pads", [])
+    value = 0.0
+    if len(node.inputs) > 2 and node.inputs[2]:
+        value = float(np.ravel(node.real(node.constant(2, "value")))[0])
+    pads = np.reshape(listed, (2, -1)).T
+    if len(node.inputs) > 3 and node.inputs[3]:
+        rank, axes = len(node.tensor(0).shape), [int(a) for a in np.ravel(node.constant(3, "axes").data)]
+        full = np.zeros((rank, 2), int)
+        full[[moves.axis_of(node, a, rank) for a in axes]] = pads
+        pads = full
+    mode = node.attr("mode", "constant")
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise node.error(f"mode {mode}", "constant, reflect, edge and wrap are supported")
+    if mode != "constant" or np.min(pads) < 0:
+        if mode == "constant" and value:
+            raise node.error("padding that removes elements, and a value", "slice before")
+        return moves.bordered(node, _pairs(pads), mode)
+    node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=value or None)
+
+
+def _pairs(pads: Array) -> tuple[tuple[int, int], ...]:
+    return tuple((int(before), int(after)) for before, after in pads)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    extents = {name: n + sum(p) for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)}
+    kept = any(map(any, op.attrs["pads"]))  # else the border is filled first, so it does not work in place
+    dims = tuple(
+        Same(name) if kept and not any(p) else Offset(name, p[0], n)
+        for name, n, p in zip(names, x.shape, op.attrs["pads"], strict=True)
+    )
+    return Nest(extents, names, (dims,))
+
+
+def fill(op: Op, graph: Graph) -> int | float:
+    """The stored value of the border: real zero by default, the largest number for infinity."""
+    x = graph.operands(op)[0]
+    value = op.attrs["value"]
+    if value is None:
+        return zero_of(x)
+    if x.quant is None or isinstance(value, int):
+        return value if isinstance(value, int) else float(np.clip(value, -FLOAT_MAX, FLOAT_MAX))
+    return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), -128, 127))
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    return np.pad(x, op.attrs["pads"], constant_values=fill(op, graph))
+
+
+def growing(op: Op, graph: Graph) -> str | None:
+    """Padding adds elements at either end of any of at most 4 dimensions; it removes none."""
+    if any(n < 0 for pair in op.attrs["pads"] for n in pair):
+        return f"padding {op.attrs['pads']}"
+    rank = len(graph.operands(op)[0].shape)
+    return f"{rank} dimensions" if rank > 4 else None
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    y = graph.result(op)
+    rank = len(x.shape)
+    row = prod(x.shape[-1:])
+    shape: dict[str, Any] = {"dtype": x.dtype, "N": y.elements, "row": row}
+    shape["dims"] = (1,) * (4 - rank) + x.shape
+    shape["before"] = (0,) * (4 - rank) + tuple(p[0] for p in op.attrs["pads"])
+    shape["out"] = (1,) * (4 - rank) + y.shape
+    return Kernel("pad.c.j2", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
+
+
+SPEC = Spec(
+    kind="pad",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"PAD": from_tflite, "PADV2": from_tflite},
+    onnx={"Pad": from_onnx},
+    exact=True,
+    limits=(growing,),
+)

@@ -1,0 +1,286 @@
+"""Elementwise functions of one to three operands, with broadcasting: the rows of functions.py in every form.
+
+float32 and plain integers are computed by the row's C. int8 of one operand is a table of the 256 results. int8 of
+more operands is computed as TFLM does where `quantised.py` has a form; values of one scale need none to be compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Dim, Fixed, Nest, Same
+from ..ir import Array, Graph, Op, Tensor
+from . import loops, quantised, spatial
+from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float
+from .functions import FUNCTIONS, Function
+
+MOST_DIMENSIONS = 8
+OPEN = (None, None)
+
+
+def row_of(op: Op) -> Function:
+    return FUNCTIONS[op.attrs["function"]]
+
+
+def attributes(function: str, **parameters: Any) -> dict[str, Any]:
+    """The attributes of an op of this function: its parameters, or their defaults."""
+    row = FUNCTIONS[function]
+    numbers = {name: float(parameters.get(name, default)) for name, default in row.parameters.items()}
+    return {"function": function, "clamp": OPEN, **({"to": row.result} if row.result else {}), **numbers}
+
+
+def result_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.broadcast_shapes(*shapes))
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    operands = graph.operands(op)
+    shape = result_shape([t.shape for t in operands])
+    names = tuple(f"i{d}" for d in range(len(shape)))
+
+    def dims(t: Tensor) -> tuple[Dim, ...]:
+        skipped = len(shape) - len(t.shape)
+        return tuple(Same(names[skipped + d]) if n == shape[skipped + d] else Fixed() for d, n in enumerate(t.shape))
+
+    return Nest(dict(zip(names, shape, strict=True)), names, tuple(map(dims, operands)))
+
+
+def reference(op: Op, graph: Graph, *operands: Array) -> Array:
+    y, row = graph.result(op), row_of(op)
+    if is_quantised(op, graph):
+        return quantised.reference(op, graph, *operands)
+    if row.arity == 1 and is_float(graph.operands(op)[0]):
+        operands = (operands[0].astype(np.float64),)
+    with np.errstate(all="ignore"):
+        found = np.asarray(row.meaning(*operands, *(op.attrs[name] for name in row.parameters)))
+        return clip_float(found, op.attrs["clamp"]) if is_float(y) else found.astype(y.dtype)
+
+
+def is_quantised(op: Op, graph: Graph) -> bool:
+    return any(t.quant is not None and t.dtype != "int32" for t in (*graph.operands(op), graph.result(op)))
+
+
+def known_form(op: Op, graph: Graph) -> str | None:
+    """Operands are broadcast to at most 8 dimensions and are of one type, for which the function has a form."""
+    row, operands = row_of(op), graph.operands(op)
+    if len(graph.result(op).shape) > MOST_DIMENSIONS:
+        return f"{len(graph.result(op).shape)} dimensions"
+    values = operands[1:] if row.condition else operands
+    types = sorted({t.dtype for t in values})
+    if len(types) > 1:
+        return f"operands are {' and '.join(types)}"
+    if op.attrs["clamp"] != OPEN and not is_float(graph.result(op)) and not is_quantised(op, graph):
+        return f"an activation after {types[0]}"
+    if is_quantised(op, graph):
+        return quantised.missing(op, graph)
+    form = row.real if types == ["float32"] else row.integer
+    return None if form else f"{op.attrs['function']} of {types[0]}"
+
+
+def rows(op: Op, graph: Graph) -> str:
+    """Rows by themselves, if all computed operands have all of them and constants are the same for each."""
+    y = graph.result(op)
+    computed = [t for t in graph.operands(op) if not t.constant]
+    repeated = [t for t in graph.operands(op) if t.constant and any(n > 1 for n in t.shape[: 2 - len(y.shape) or None])]
+    whole = all(t.shape == y.shape for t in computed)
+    return "each" if whole and not repeated and len(y.shape) > 1 else ""
+
+
+def operand_names(operands: tuple[Tensor, ...]) -> tuple[str, ...]:
+    """Parameters of the kernel: activations are x, or x0, x1, ...; constants c0, c1, ..."""
+    computed = sum(not t.constant for t in operands)
+    activations = iter(["x"] if computed == 1 else [f"x{i}" for i in range(computed)])
+    constants = iter(range(len(operands)))
+    return tuple(f"c{next(constants)}" if t.constant else next(activations) for t in operands)
+
+
+def literal_value(t: Tensor) -> int | float | None:
+    """The number of a constant of one element, if it can be an argument."""
+    if t.data is None or t.elements != 1:
+        return None
+    value = t.data.ravel()[0].item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return int(value) if abs(value) < 2**31 else None
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """One loop, or as many as broadcasting needs."""
+    operands, y, row = graph.operands(op), graph.result(op), row_of(op)
+    names = operand_names(operands)
+    extents = (1, 1, *y.shape[2:]) if form.rolled else y.shape
+    turns = loops.collapsed(extents, *(_steps(t, y, form) for t in operands))
+    flat = len(turns) == 1 and all(step == 1 for step in turns[0][1:])
+    numbers = {name: value for name, t in zip(names, operands, strict=True) if (value := literal_value(t)) is not None}
+    at = [_element(names[i], numbers, i, turns, flat) for i in range(len(operands))]
+    numbers |= {name: float(op.attrs[name]) for name in row.parameters}
+    constants = [
+        Constant(n, t.data) for n, t in zip(names, operands, strict=True) if t.data is not None and n not in numbers
+    ]
+    if is_quantised(op, graph):
+        expression, more, tables = quantised.expression(op, graph, at)
+        numbers |= more
+        constants += tables
+    else:
+        expression = (row.real if is_float(operands[-1]) else row.integer).format(*at, **{n: n for n in row.parameters})
+        if is_float(y) and op.attrs["clamp"] != OPEN:
+            expression, bounds = f"eb_clamp_float({expression}, low, high)", spatial.float_bounds(op)
+            numbers |= bounds
+        elif not is_float(y):
+            expression = f"({C_TYPES[y.dtype]})({expression})"
+    shape: dict[str, Any] = {
+        "expression": expression,
+        "N": turns[0][0] if flat else 0,
+        "loops": () if flat else tuple(turn[0] for turn in turns),
+    }
+    stem = f"{op.attrs['function']}_{'x'.join(map(str, y.shape)) or 1}"
+    count = y.elements // (y.shape[1] if form.rolled else 1)
+    cost = 20.0 + 30.0 * count
+    return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
+
+
+def _steps(t: Tensor, y: Tensor, form: Form) -> list[int]:
+    own = loops.broadcast_steps(t.shape, len(y.shape))
+    return [0, 0, *own[2:]] if form.rolled else own
+
+
+def _element(
+    name: str, numbers: dict[str, int | float], operand: int, turns: tuple[loops.Loop, ...], flat: bool
+) -> str:
+    """C for the operand's element of this turn."""
+    if name in numbers:
+        return name
+    if flat:
+        return f"{name}[i]"
+    terms = [f"i{n} * {turn[1 + operand]}" for n, turn in enumerate(turns) if turn[1 + operand]]
+    return f"{name}[{' + '.join(terms) or 0}]".replace(" * 1]", "]").replace(" * 1 ", " ")
+
+
+TFLITE = {
+    "ABS": "abs", "NEG": "neg", "SIGN": "sign", "FLOOR": "floor", "CEIL": "ceil", "ROUND": "round", "SQUARE": "square",
+    "SQRT": "sqrt", "RSQRT": "rsqrt", "EXP": "exp", "LOG": "log", "SIN": "sin", "COS": "cos", "TANH": "tanh",
+    "LOGISTIC": "sigmoid", "HARD_SWISH": "hard_swish", "ELU": "elu", "LOGICAL_NOT": "not", "MINIMUM": "minimum",
+    "MAXIMUM": "maximum", "SQUARED_DIFFERENCE": "squared_difference", "POW": "power", "FLOOR_DIV": "floor_div",
+    "FLOOR_MOD": "mod", "PRELU": "prelu", "EQUAL": "equal", "NOT_EQUAL": "not_equal", "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "LOGICAL_AND": "and",
+    "LOGICAL_OR": "or", "SELECT_V2": "where", "SELECT": "where",
+}  # fmt: skip
+ONNX = {
+    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Floor": "floor", "Ceil": "ceil", "Round": "round",
+    "Reciprocal": "reciprocal", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Erf": "erf", "Sin": "sin", "Cos": "cos",
+    "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh",
+    "Acosh": "acosh", "Atanh": "atanh", "Tanh": "tanh", "Sigmoid": "sigmoid", "HardSigmoid": "hard_sigmoid",
+    "HardSwish": "hard_swish", "LeakyRelu": "leaky_relu", "ThresholdedRelu": "thresholded_relu", "Elu": "elu",
+    "Selu": "selu", "Celu": "celu", "Softplus": "softplus", "Softsign": "softsign", "Swish": "swish", "Mish": "mish",
+    "Shrink": "shrink", "Not": "not", "IsNaN": "is_nan", "Sub": "difference", "Div": "quotient", "PRelu": "prelu",
+    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
+    "LessOrEqual": "less_equal", "And": "and", "Or": "or", "Xor": "xor", "BitwiseAnd": "bit_and",
+    "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor", "BitwiseNot": "bit_not", "Where": "where",
+}  # fmt: skip
+
+
+def from_tflite(function: str) -> Any:
+    def read(node: Any) -> None:
+        node.emit("pointwise", node.inputs, **attributes(function))
+
+    return read
+
+
+def from_tflite_clamped(function: str, options_type: str) -> Any:
+    def read(node: Any) -> None:
+        clamp = spatial.tflite_clamp(node, node.options(options_type).FusedActivationFunction())
+        node.emit("pointwise", node.inputs, **{**attributes(function), "clamp": clamp})
+
+    return read
+
+
+def from_tflite_leaky(node: Any) -> None:
+    node.emit("pointwise", node.inputs, **attributes("leaky_relu", alpha=node.options("LeakyReluOptions").Alpha()))
+
+
+def from_tflite_gelu(node: Any) -> None:
+    node.emit(
+        "pointwise", node.inputs, **attributes("gelu_tanh" if node.options("GeluOptions").Approximate() else "gelu")
+    )
+
+
+def from_onnx(function: str) -> Any:
+    """Attributes of the node have the names of the parameters."""
+
+    def read(node: Any) -> None:
+        row = FUNCTIONS[function]
+        attrs = attributes(function, **{n: node.attr(n, v) for n, v in row.parameters.items()})
+        if row.condition:
+            attrs["to"] = node.tensor(1).dtype
+        node.emit("pointwise", node.inputs, **attrs)
+
+    return read
+
+
+def from_onnx_gelu(node: Any) -> None:
+    node.emit(
+        "pointwise", node.inputs, **attributes("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu")
+    )
+
+
+def from_onnx_mod(node: Any) -> None:
+    node.emit("pointwise", node.inputs, **attributes("remainder" if node.attr("fmod", 0) else "mod"))
+
+
+def from_onnx_pow(node: Any) -> None:
+    """The result has the type of the base; constant exponents take it on."""
+    base, exponent = node.tensor(0), node.tensor(1)
+    power = node.inputs[1]
+    if exponent.dtype != base.dtype:
+        real = exponent.data is None
+        power = node.inner("cast", [power], to=base.dtype) if real else node.array(exponent.data, like=base)
+    node.emit("pointwise", [node.inputs[0], power], **attributes("power"))
+
+
+def from_onnx_many(function: str) -> Any:
+    """One op for each operand after the first."""
+
+    def read(node: Any) -> None:
+        node.chained(node.inputs, "pointwise", True, **attributes(function))
+
+    return read
+
+
+def from_onnx_mean(node: Any) -> None:
+    """The sum, divided by the number of operands."""
+    total = node.chained(node.inputs, "pointwise", False, **attributes("sum"))
+    count = node.array(np.float32(len(node.inputs)))
+    node.emit("pointwise", [total, count], **attributes("quotient"))
+
+
+SPEC = Spec(
+    kind="pointwise",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={
+        **{name: from_tflite(function) for name, function in TFLITE.items()},
+        "SUB": from_tflite_clamped("difference", "SubOptions"),
+        "DIV": from_tflite_clamped("quotient", "DivOptions"),
+        "LEAKY_RELU": from_tflite_leaky,
+        "GELU": from_tflite_gelu,
+    },
+    onnx={
+        **{name: from_onnx(function) for name, function in ONNX.items()},
+        "Gelu": from_onnx_gelu,
+        "Mod": from_onnx_mod,
+        "Pow": from_onnx_pow,
+        "Min": from_onnx_many("minimum"),
+        "Max": from_onnx_many("maximum"),
+        "Sum": from_onnx_many("sum"),
+        "Mean": from_onnx_mean,
+    },
+    rows=rows,
+    clamps=True,
+    integers=("int8", "int16"),
+    plain=True,
+    interval=quantised.interval,
+    limits=(known_form,),
+)

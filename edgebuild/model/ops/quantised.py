@@ -1,0 +1,339 @@
+"""Quantised forms of the elementwise functions.
+
+One int8 operand: a table of the 256 results. In "tflite" arithmetic these are TFLM's, whose kernels take fixed-point
+steps for some functions (TABLES) and floats for the rest; in "onnx" arithmetic the real function is rounded once, as
+dequantise, function, quantise would. Two operands: forms of TFLM. Values that share one quantisation are compared and
+selected as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import floor, frexp
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array, Graph, Op, Tensor
+from . import fixedpoint, spatial
+from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
+from .fixedpoint import Multiplier, quantize_multiplier, requantize
+from .functions import FUNCTIONS
+
+INT8 = np.arange(-128, 128, dtype=np.int64)
+SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
+SQUARE_BITS, COMPARE_BITS = 7, 8  # headroom of TFLM's SQUARED_DIFFERENCE and comparisons
+DIFFERENCE_BITS = {"int8": 20, "int16": 15}  # of its SUB
+
+
+def missing(op: Op, graph: Graph) -> str | None:
+    """Why there is no quantised form; None if there is one."""
+    function, operands, y = op.attrs["function"], graph.operands(op), graph.result(op)
+    values = operands[1:] if FUNCTIONS[function].condition else operands
+    types = {"int8", "int16"} if function in (*SELECT, "difference", "leaky_relu") else {"int8"}
+    if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
+        return f"quantised operands of types {', '.join(t.dtype for t in values)}"
+    if FUNCTIONS[function].result:
+        known = function in COMPARISONS and graph.arithmetic == "tflite"
+        return None if known else f"{function} of quantised values"
+    if y.dtype != values[0].dtype or y.quant is None:
+        return f"result of type {y.dtype}"
+    if y.dtype == "int16" and graph.arithmetic != "tflite" and function not in SELECT:
+        return f"{function} of int16 in ONNX"
+    if len(operands) == 1 or (function in SELECT and all(t.quant == y.quant for t in values)):
+        return None
+    if function in TWO and graph.arithmetic == "tflite":
+        return None
+    same = "; operands and result of one scale are supported" if function in SELECT else ""
+    return f"{function} of quantised values{same}"
+
+
+# One operand: a table ------------------------------------------------------------------------
+
+
+def table(op: Op, graph: Graph) -> Array:
+    """The results for -128 to 127."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    function = op.attrs["function"]
+    if graph.arithmetic == "tflite" and function in TABLES:
+        steps = TABLES[function](op, x, y)
+    else:
+        steps = _through_floats(op, graph, x, y)
+    return np.clip(steps, *spatial.bounds(op, y)).astype(np.int8)
+
+
+def _through_floats(op: Op, graph: Graph, x: Tensor, y: Tensor) -> Array:
+    row = FUNCTIONS[op.attrs["function"]]
+    real = ((INT8 - zero_of(x)).astype(np.float32) * np.float32(scale_of(x))).astype(np.float64)
+    with np.errstate(all="ignore"):
+        found = np.asarray(row.meaning(real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
+    if graph.arithmetic == "tflite":
+        ratio = found * (np.float32(1) / np.float32(scale_of(y)))
+        steps = np.sign(ratio) * np.floor(np.abs(ratio).astype(np.float64) + 0.5)
+    else:
+        steps = np.rint(found / np.float32(scale_of(y)))
+    return np.nan_to_num(steps, nan=0.0, posinf=1e6, neginf=-1e6) + zero_of(y)
+
+
+def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> Array:
+    """TFLM's LOGISTIC and TANH: Q4.27 inputs, and fixed results beyond the largest of them."""
+    fraction, shift = frexp(scale_of(x) * 2.0**27)
+    mantissa = floor(fraction * 2**31 + 0.5)
+    m = Multiplier(mantissa // 2, shift + 1) if mantissa == 2**31 else Multiplier(mantissa, shift)
+    radius = floor(15 * 2.0 ** (27 - m.shift))
+
+    def result(value: int) -> int:
+        if abs(value) >= radius:
+            return saturated[value > 0]
+        return inside(int(requantize(np.int64(value), m.mantissa, m.shift, "tflite")))
+
+    return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64)
+
+
+def _newton(unit: int) -> int:
+    """2 / (1 + x) in Q2.29 for x = unit / 2^31 (gemmlowp's one_over_one_plus_x_for_x_in_0_1)."""
+    return fixedpoint.newton_reciprocal((unit + fixedpoint.INT32_MAX + 1) // 2)
+
+
+def _logistic(op: Op, x: Tensor, y: Tensor) -> Array:
+    def inside(raw: int) -> int:
+        upper = fixedpoint.saturate(_newton(fixedpoint.exp_on_negative_values(-abs(raw), 4)) << 1)
+        value = upper if raw > 0 else fixedpoint.INT32_MAX - upper if raw < 0 else 1 << 30
+        return int(fixedpoint.rounding_right_shift(np.int64(value), 23)) - 128
+
+    return _q4(x, (-128, 127), inside)
+
+
+def _tanh(op: Op, x: Tensor, y: Tensor) -> Array:
+    def inside(raw: int) -> int:
+        size = fixedpoint.saturate(_newton(fixedpoint.exp_on_negative_values(-abs(raw), 5)) - (1 << 29) << 2)
+        value = size if raw > 0 else -size if raw < 0 else 0
+        return int(fixedpoint.rounding_right_shift(np.int64(value), 24))
+
+    return _q4(x, (-128, 127), inside)
+
+
+def _multiplier16(real: float) -> tuple[int, int]:
+    """Mantissa in 16 bits and exponent."""
+    m = quantize_multiplier(real)
+    large = m.mantissa >= fixedpoint.INT32_MAX - (1 << 15)
+    return 2**15 - 1 if large else (m.mantissa + (1 << 15)) >> 16, m.shift
+
+
+def _int16(value: int) -> int:
+    return max(-(2**15), min(2**15 - 1, value))
+
+
+def _high16(a: int, b: int, rounds: bool = True) -> int:
+    """The upper half of 2ab, saturated: gemmlowp's doubling high multiply of int16, which cuts towards zero."""
+    product = a * b
+    nudged = product + ((1 << 14) if product >= 0 else 1 - (1 << 14)) if rounds else product
+    return _int16(abs(nudged) // 2**15 * (1 if nudged >= 0 else -1))
+
+
+def _hard_swish(op: Op, x: Tensor, y: Tensor) -> Array:
+    """kernels/internal/reference/hard_swish.h."""
+    fine = np.float32(1 / 128) * np.float32(scale_of(x))
+    out, out_shift = _multiplier16(float(fine / np.float32(scale_of(y))))
+    gate, gate_shift = _multiplier16(float(fine / np.float32(3.0 / 32768)))
+
+    def result(value: int) -> int:
+        scaled = _high16(value * 128, out)
+        reluish = value * 128
+        reluish = _int16(reluish << (gate_shift - 1)) if gate_shift > 0 else reluish
+        reluish = _high16(reluish, gate)
+        reluish = _int16(reluish << 1) if gate_shift > 0 else reluish
+        if gate_shift < 0:
+            reluish = int(fixedpoint.rounding_right_shift(np.int64(reluish), -gate_shift))
+        product = _high16((reluish + (1 << 15)) >> 1, scaled, rounds=False)
+        return int(fixedpoint.rounding_right_shift(np.int64(product), max(0, -out_shift)))
+
+    return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64) + zero_of(y)
+
+
+def _leaky_relu(op: Op, x: Tensor, y: Tensor) -> Array:
+    return _leaky(op, x, y, INT8) + zero_of(y)
+
+
+def _slopes(op: Op, x: Tensor, y: Tensor) -> tuple[Multiplier, Multiplier, int]:
+    """Factors of values above and below 0, and the sign of the second."""
+    ratio, alpha = scale_of(x) / scale_of(y), op.attrs["alpha"]
+    slope = scale_of(x) * alpha / scale_of(y)
+    return quantize_multiplier(ratio), quantize_multiplier(abs(slope)), 1 if slope >= 0 else -1
+
+
+def _leaky(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Before the zero point is added."""
+    (up, down, sign), value = _slopes(op, x, y), values.astype(np.int64) - zero_of(x)
+    below = requantize(value, down.mantissa, down.shift, "tflite") * sign
+    return np.where(value >= 0, requantize(value, up.mantissa, up.shift, "tflite"), below)
+
+
+def _wide_leaky(op: Op, graph: Graph, at: str) -> tuple[str, dict[str, int | float]]:
+    """C for an int16 element, which has no table, and the numbers that it names."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    up, down, sign = _slopes(op, x, y)
+    above = f"eb_requantize({at} - x_zero, x0_mul, x0_shift)"
+    below = f"{'-' if sign < 0 else ''}eb_requantize({at} - x_zero, x1_mul, x1_shift)"
+    low, high = spatial.bounds(op, y)
+    numbers = {**_numbers("x0", up), **_numbers("x1", down), "x_zero": zero_of(x), "y_zero": zero_of(y)}
+    text = f"(int16_t)eb_clamp(({at} >= x_zero ? {above} : {below}) + y_zero, low, high)"
+    return text, {**numbers, "low": low, "high": high}
+
+
+def _absolute(op: Op, x: Tensor, y: Tensor) -> Array:
+    value = abs(INT8 - zero_of(x))
+    if scale_of(x) == scale_of(y):
+        return value + zero_of(y)
+    m = quantize_multiplier(float(np.float32(scale_of(x)) / np.float32(scale_of(y))))
+    return requantize(value, m.mantissa, m.shift, "tflite") + zero_of(y)
+
+
+TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
+    "sigmoid": _logistic,
+    "tanh": _tanh,
+    "hard_swish": _hard_swish,
+    "leaky_relu": _leaky_relu,
+    "abs": _absolute,
+}
+
+
+# Two operands --------------------------------------------------------------------------------
+
+Scaling = dict[str, int]
+
+
+def _numbers(prefix: str, m: Multiplier) -> Scaling:
+    return {f"{prefix}_mul": m.mantissa, f"{prefix}_shift": m.shift}
+
+
+def _halved(op: Op, graph: Graph, bits: int, result: float) -> Scaling:
+    """Both operands at half of the larger scale, `bits` up; `result`: the power of twice that scale in the result."""
+    a, b = (scale_of(t) for t in graph.operands(op))
+    twice = 2 * max(a, b)
+    y = quantize_multiplier(twice**result / (2.0 ** (bits * result) * scale_of(graph.result(op))))
+    return (
+        _numbers("x0", quantize_multiplier(a / twice))
+        | _numbers("x1", quantize_multiplier(b / twice))
+        | _numbers("y", y)
+    )
+
+
+def _difference(op: Op, graph: Graph) -> Scaling:
+    return _halved(op, graph, DIFFERENCE_BITS[graph.result(op).dtype], 1)
+
+
+def _squares(op: Op, graph: Graph) -> Scaling:
+    return _halved(op, graph, SQUARE_BITS, 2)
+
+
+def _prelu(op: Op, graph: Graph) -> Scaling:
+    a, b = (np.float32(scale_of(t)) for t in graph.operands(op))
+    y = np.float32(scale_of(graph.result(op)))
+    return _numbers("x0", quantize_multiplier(float(a / y))) | _numbers("y", quantize_multiplier(float(a * b / y)))
+
+
+def _comparison(op: Op, graph: Graph) -> Scaling:
+    a, b = (quantize_multiplier(scale_of(t)) for t in graph.operands(op))
+    return _numbers("x0", a) | _numbers("x1", b)
+
+
+def _scaled(operand: str, bits: int | str) -> str:
+    return f"eb_requantize(({{{operand[1]}}} - {operand}_zero) * (1 << {bits}), {operand}_mul, {operand}_shift)"
+
+
+SQUARED = f"eb_square({_scaled('x0', SQUARE_BITS)} - {_scaled('x1', SQUARE_BITS)})"
+TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], str]] = {
+    "difference": (
+        _difference,
+        f"eb_requantize({_scaled('x0', 'bits')} - {_scaled('x1', 'bits')}, y_mul, y_shift)",
+    ),
+    "squared_difference": (_squares, f"eb_requantize({SQUARED}, y_mul, y_shift)"),
+    "prelu": (
+        _prelu,
+        (
+            "({0} >= x0_zero ? eb_requantize({0} - x0_zero, x0_mul, x0_shift)"
+            " : eb_requantize(({0} - x0_zero) * ({1} - x1_zero), y_mul, y_shift))"
+        ),
+    ),
+}
+COMPARISONS = {
+    "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
+}  # fmt: skip
+
+
+def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    """The arithmetic of the C of TWO and COMPARISONS, before the zero point is added."""
+    function, (s, t) = op.attrs["function"], graph.operands(op)
+    left, right = a.astype(np.int64) - zero_of(s), b.astype(np.int64) - zero_of(t)
+    f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
+
+    def scaled(value: Array, prefix: str, bits: int = 0) -> Array:
+        return requantize(value << bits, f[f"{prefix}_mul"], f[f"{prefix}_shift"], "tflite")
+
+    if function == "prelu":
+        return np.where(left >= 0, scaled(left, "x0"), scaled(left * right, "y"))
+    bits = {"difference": DIFFERENCE_BITS.get(s.dtype, 0), "squared_difference": SQUARE_BITS}.get(
+        function, COMPARE_BITS
+    )
+    one, other = scaled(left, "x0", bits), scaled(right, "x1", bits)
+    if function in COMPARISONS:
+        return np.asarray(FUNCTIONS[function].meaning(one, other))
+    return scaled(one - other if function == "difference" else (one - other) ** 2, "y")
+
+
+# What pointwise.py asks ----------------------------------------------------------------------
+
+
+def reference(op: Op, graph: Graph, *operands: Array) -> Array:
+    y, function = graph.result(op), op.attrs["function"]
+    if len(operands) == 1 and y.dtype == "int16":
+        found = _leaky(op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
+        return np.clip(found, *spatial.bounds(op, y)).astype(np.int16)
+    if len(operands) == 1:
+        return table(op, graph)[operands[0].astype(np.int64) + 128]
+    if function in SELECT:
+        return np.clip(FUNCTIONS[function].meaning(*operands), *spatial.bounds(op, y)).astype(y.dtype)
+    found = _two(op, graph, *operands)
+    if function in COMPARISONS:
+        return found
+    return np.clip(found + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, dict[str, int | float], list[Constant]]:
+    """C for one element, from those of the operands; the numbers and tables that it names."""
+    y, function = graph.result(op), op.attrs["function"]
+    if len(at) == 1 and y.dtype == "int16":
+        return *_wide_leaky(op, graph, at[0]), []
+    if len(at) == 1:
+        return f"table[{at[0]} + 128]", {}, [Constant("table", table(op, graph), f"{function} of -128 to 127")]
+    bounds = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True)) if y.quant is not None else {}
+    if function in SELECT:
+        return f"({C_TYPES[y.dtype]})eb_clamp({FUNCTIONS[function].integer.format(*at)}, low, high)", dict(bounds), []
+    zeros = {f"x{i}_zero": zero_of(t) for i, t in enumerate(graph.operands(op))}
+    if function in COMPARISONS:
+        left, right = (_scaled(f"x{i}", COMPARE_BITS) for i in range(2))
+        text = f"{left} {COMPARISONS[function]} {right}".format(*at)
+        return text, {**zeros, **_comparison(op, graph)}, []
+    scaling, text = TWO[function]
+    numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
+    if function == "difference":
+        text = text.replace("bits", str(DIFFERENCE_BITS[y.dtype]))
+    return f"({C_TYPES[y.dtype]})eb_clamp({text.format(*at)} + y_zero, low, high)", numbers, []
+
+
+def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
+    """Of a table, the least and largest result between two values; of what selects, the results for both ends."""
+    if is_float(graph.result(op)) or missing(op, graph):
+        return None
+    if len(operands) == 1:
+        found, (low, high) = table(op, graph), operands[0]
+        least, most = np.full((256, 256), 127, np.int8), np.full((256, 256), -128, np.int8)
+        for first in range(256):
+            least[first, first:] = np.minimum.accumulate(found[first:])
+            most[first, first:] = np.maximum.accumulate(found[first:])
+        at = low.astype(np.int64) + 128, high.astype(np.int64) + 128
+        return least[at], most[at]
+    if op.attrs["function"] in ("minimum", "maximum"):
+        return reference(op, graph, *(o[0] for o in operands)), reference(op, graph, *(o[1] for o in operands))
+    return None

@@ -1,0 +1,241 @@
+"""Sums, products and extremes over some dimensions, where and how large the extremes are.
+
+`reduce_*` drop the dimensions `axes`. `arg` gives the index of the largest or smallest element along `axis`, `topk` the
+`k` largest or smallest in order, or their indices.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same, Whole
+from ..ir import Array, Graph, Op
+from . import loops, pointwise, reduction
+from .base import Form, Kernel, Spec, is_float
+from .moves import axis_of
+from .reduction import from_onnx, from_onnx_global, from_tflite, kept_shape, onnx_axes
+
+# How a further element joins, and the numpy meaning.
+JOINS = {
+    "reduce_sum": ("result + next", np.sum),
+    "reduce_prod": ("result * next", np.prod),
+    "reduce_max": ("(next > result ? next : result)", np.max),
+    "reduce_min": ("(next < result ? next : result)", np.min),
+}
+EXTREMES = ("reduce_max", "reduce_min")
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    y, meaning = graph.result(op), JOINS[op.kind][1]
+    wide = x.astype(np.float64) if is_float(y) and op.kind not in EXTREMES else x
+    return np.asarray(meaning(wide, axis=tuple(op.attrs["axes"]))).astype(y.dtype)  # type: ignore[operator]
+
+
+def plain_numbers(op: Op, graph: Graph) -> str | None:
+    """Sums and products are of floats and plain integers; extremes of any values, with one scale."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if op.kind in EXTREMES:
+        return None if x.quant == y.quant else f"scales {x.quant} and {y.quant}"
+    return f"{op.kind} of quantised values" if x.quant is not None else None
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    steps, axes = loops.steps(x.shape), op.attrs["axes"]
+    kept = [d for d in range(len(x.shape)) if d not in axes]
+    shape: dict[str, Any] = {
+        "kept": loops.collapsed([x.shape[d] for d in kept], [steps[d] for d in kept]),
+        "reduced": loops.collapsed([x.shape[d] for d in axes], [steps[d] for d in axes]),
+        "join": JOINS[op.kind][0],
+    }
+    stem = f"{op.kind}_{'x'.join(map(str, x.shape)) or 1}"
+    return Kernel("reduce.c.j2", stem, shape, estimate=6.0 * x.elements)
+
+
+def _log_sum_exp(node: Any) -> None:
+    """The largest element is taken out first, so that nothing overflows."""
+    x, axes = node.tensor(0), onnx_axes(node)
+    if axes is None:
+        return node.emit("reshape", node.inputs[:1], shape=x.shape)
+    largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), kept_shape(x, axes, True))
+    less = node.inner("pointwise", [node.inputs[0], largest], **pointwise.attributes("difference"))
+    powers = node.inner("pointwise", [less], **pointwise.attributes("exp"))
+    total = node.inner("pointwise", [node.inner("reduce_sum", [powers], axes=axes)], **pointwise.attributes("log"))
+    shape = kept_shape(x, axes, bool(node.attr("keepdims", 1)))
+    node.emit("pointwise", [node.reshaped(total, shape), node.reshaped(largest, shape)], **pointwise.attributes("sum"))
+
+
+def lp_normalisation(node: Any) -> None:
+    """x / |x| along one axis; 0 where the norm is 0."""
+    x = node.tensor(0)
+    axes, power = (axis_of(node, node.attr("axis", -1), len(x.shape)),), node.attr("p", 2)
+    sizes = node.inner("pointwise", node.inputs[:1], **pointwise.attributes("abs" if power == 1 else "square"))
+    total = node.inner("reduce_sum", [sizes], axes=axes)
+    if power == 2:
+        total = node.inner("pointwise", [total], **pointwise.attributes("sqrt"))
+    least = node.array(np.float32(np.finfo(np.float32).tiny))
+    total = node.inner("pointwise", [total, least], **pointwise.attributes("maximum"))
+    norm = node.reshaped(total, kept_shape(x, axes, True))
+    node.emit("pointwise", [node.inputs[0], norm], **pointwise.attributes("quotient"))
+
+
+def instance_normalisation(node: Any) -> None:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel of each sample."""
+    x = node.tensor(0)
+    axes, shape = tuple(range(2, len(x.shape))), (1, x.shape[1], *(1 for _ in x.shape[2:]))
+    keep = kept_shape(x, axes, True)
+    mean = node.reshaped(node.inner("mean", node.inputs[:1], axes=axes), keep)
+    rest = node.inner("pointwise", [node.inputs[0], mean], **pointwise.attributes("difference"))
+    squares = node.inner("pointwise", [rest], **pointwise.attributes("square"))
+    variance = node.reshaped(node.inner("mean", [squares], axes=axes), keep)
+    safe = node.inner(
+        "pointwise", [variance, node.array(np.float32(node.attr("epsilon", 1e-5)))], **pointwise.attributes("sum")
+    )
+    norm = node.inner("pointwise", [safe], **pointwise.attributes("rsqrt"))
+    scaled = node.inner("mul", [rest, norm], clamp=(None, None))
+    scale, offset = (node.reshaped(node.inputs[i], shape) for i in (1, 2))
+    node.emit("add", [node.inner("mul", [scaled, scale], clamp=(None, None)), offset], clamp=(None, None))
+
+
+# Places of extremes --------------------------------------------------------------------------
+
+
+def line_nest(op: Op, graph: Graph) -> Nest:
+    """Every result may need the whole line along the axis: the first dimension of size 1, or of the k best."""
+    (x,), axis = graph.operands(op), op.attrs["axis"]
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    extents = dict(zip(names, x.shape, strict=True)) | {names[axis]: op.attrs.get("k", 1)}
+    dims = tuple(Whole(n) if d == axis else Same(names[d]) for d, n in enumerate(x.shape))
+    out = names if "k" in op.attrs else (*names[:axis], *names[axis + 1 :])
+    return Nest(extents, out, (dims,))
+
+
+def arg_reference(op: Op, graph: Graph, x: Array) -> Array:
+    axis, last = op.attrs["axis"], op.attrs["last"]
+    line = np.flip(x, axis) if last else x
+    found = (np.argmax if op.attrs["largest"] else np.argmin)(line, axis)
+    return np.asarray(x.shape[axis] - 1 - found if last else found).astype(graph.result(op).dtype)
+
+
+def topk_reference(op: Op, graph: Graph, x: Array) -> Array:
+    axis = op.attrs["axis"]
+    keys = -x.astype(np.float64) if op.attrs["largest"] else x
+    order = np.argsort(keys, axis=axis, kind="stable").take(np.arange(op.attrs["k"]), axis=axis)
+    found = order if op.attrs["indices"] else np.take_along_axis(x, order, axis)
+    return np.asarray(found).astype(graph.result(op).dtype)
+
+
+def line_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Lines of `N` elements, `inner` apart; `before` compares a candidate with the best so far."""
+    (x,), axis = graph.operands(op), op.attrs["axis"]
+    sign = ">" if op.attrs["largest"] else "<"
+    shape: dict[str, Any] = {
+        "N": x.shape[axis],
+        "outer": prod(x.shape[:axis]),
+        "inner": prod(x.shape[axis + 1 :]),
+        "k": op.attrs.get("k", 1),
+        "sign": sign,
+        "last": bool(op.attrs.get("last", False)),
+        "indices": bool(op.attrs.get("indices", True)),
+    }
+    stem = f"{op.kind}_{'x'.join(map(str, x.shape))}"
+    return Kernel(f"{op.kind}.c.j2", stem, shape, estimate=6.0 * x.elements * shape["k"])
+
+
+def onnx_arg(largest: bool) -> Any:
+    def read(node: Any) -> None:
+        x = node.tensor(0)
+        axis = axis_of(node, node.attr("axis", 0), len(x.shape))
+        shape = kept_shape(x, (axis,), bool(node.attr("keepdims", 1)))
+        last = bool(node.attr("select_last_index", 0))
+        node.emit_as("arg", node.inputs[:1], shape, axis=axis, largest=largest, last=last, to="int64")
+
+    return read
+
+
+def tflite_arg(largest: bool) -> Any:
+    def read(node: Any) -> None:
+        x = node.tensor(0)
+        axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(x.shape))
+        node.emit("arg", node.inputs[:1], axis=axis, largest=largest, last=False, to=node.output_dtype())
+
+    return read
+
+
+def onnx_topk(node: Any) -> None:
+    """Values and indices are two ops, each only if something wants it."""
+    x = node.tensor(0)
+    axis = axis_of(node, node.attr("axis", -1), len(x.shape))
+    k = int(np.ravel(node.constant(1, "k").data)[0]) if len(node.inputs) > 1 else node.attr("k", 1)
+    if not 1 <= k <= x.shape[axis]:
+        raise node.error(f"k {k} of {x.shape[axis]}")
+    common = {"axis": axis, "k": k, "largest": bool(node.attr("largest", 1))}
+    for output, indices in enumerate((False, True)):
+        if output < len(node.outputs) and node.outputs[output]:
+            to = "int64" if indices else x.dtype
+            node.emit("topk", node.inputs[:1], output=output, **common, indices=indices, to=to)
+
+
+def _spec(kind: str, tflite: dict[str, Any], onnx: dict[str, Any]) -> Spec:
+    return Spec(
+        kind=kind,
+        nest=reduction.nest,
+        reference=reference,
+        kernel=kernel,
+        tflite=tflite,
+        onnx=onnx,
+        exact=kind in EXTREMES,
+        plain=True,
+        limits=(plain_numbers,),
+    )
+
+
+SPECS = (
+    _spec(
+        "reduce_sum",
+        {"SUM": from_tflite("reduce_sum")},
+        {
+            "ReduceSum": from_onnx("reduce_sum"),
+            "ReduceSumSquare": from_onnx("reduce_sum", "square"),
+            "ReduceL1": from_onnx("reduce_sum", "abs"),
+            "ReduceL2": from_onnx("reduce_sum", "square", "sqrt"),
+            "ReduceLogSum": from_onnx("reduce_sum", "", "log"),
+            "ReduceLogSumExp": _log_sum_exp,
+            "LpNormalization": lp_normalisation,
+            "InstanceNormalization": instance_normalisation,
+        },
+    ),
+    _spec("reduce_prod", {"REDUCE_PROD": from_tflite("reduce_prod")}, {"ReduceProd": from_onnx("reduce_prod")}),
+    _spec(
+        "reduce_max",
+        {"REDUCE_MAX": from_tflite("reduce_max"), "REDUCE_ANY": from_tflite("reduce_max")},
+        {"ReduceMax": from_onnx("reduce_max"), "GlobalMaxPool": from_onnx_global("reduce_max")},
+    ),
+    _spec(
+        "reduce_min",
+        {"REDUCE_MIN": from_tflite("reduce_min"), "REDUCE_ALL": from_tflite("reduce_min")},
+        {"ReduceMin": from_onnx("reduce_min")},
+    ),
+    Spec(
+        kind="arg",
+        nest=line_nest,
+        reference=arg_reference,
+        kernel=line_kernel,
+        tflite={"ARG_MAX": tflite_arg(True), "ARG_MIN": tflite_arg(False)},
+        onnx={"ArgMax": onnx_arg(True), "ArgMin": onnx_arg(False)},
+        float_only=True,
+        plain=True,
+    ),
+    Spec(
+        kind="topk",
+        nest=line_nest,
+        reference=topk_reference,
+        kernel=line_kernel,
+        onnx={"TopK": onnx_topk},
+        float_only=True,
+        plain=True,
+    ),
+)

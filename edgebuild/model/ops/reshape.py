@@ -1,0 +1,99 @@
+"""RESHAPE, Flatten, Squeeze and their like: the same bytes under another shape; free."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Dim, Fixed, Nest, Same, Whole
+from ..ir import Array, Graph, Op
+from .base import Ranges, Spec
+
+
+def from_tflite(node: Any) -> None:
+    node.emit("reshape", node.inputs[:1], shape=node.output_shape())
+
+
+def from_onnx_reshape(node: Any) -> None:
+    x = node.tensor(0)
+    wanted = [int(n) for n in np.ravel(node.constant(1, "shape").data)]
+    if not node.attr("allowzero", 0):
+        wanted = [x.shape[d] if n == 0 else n for d, n in enumerate(wanted)]
+    if -1 in wanted:
+        rest = prod(n for n in wanted if n != -1)
+        wanted[wanted.index(-1)] = x.elements // rest if rest else 0
+    if prod(wanted) != x.elements:
+        raise node.error(f"shape {tuple(wanted)} for an input of shape {x.shape}", "element counts must agree")
+    node.emit("reshape", node.inputs[:1], shape=tuple(wanted))
+
+
+def from_onnx_flatten(node: Any) -> None:
+    x = node.tensor(0)
+    axis = node.attr("axis", 1)
+    axis += len(x.shape) if axis < 0 else 0
+    node.emit("reshape", node.inputs[:1], shape=(prod(x.shape[:axis]), prod(x.shape[axis:])))
+
+
+def from_onnx_squeeze(node: Any) -> None:
+    x, listed = node.tensor(0), _axes(node)
+    axes = [d for d, n in enumerate(x.shape) if n == 1] if listed is None else [a % len(x.shape) for a in listed]
+    node.emit("reshape", node.inputs[:1], shape=tuple(n for d, n in enumerate(x.shape) if d not in axes))
+
+
+def from_onnx_unsqueeze(node: Any) -> None:
+    x, listed = node.tensor(0), _axes(node) or []
+    rank = len(x.shape) + len(listed)
+    axes, rest = {a % rank for a in listed}, iter(x.shape)
+    node.emit("reshape", node.inputs[:1], shape=tuple(1 if d in axes else next(rest) for d in range(rank)))
+
+
+def _axes(node: Any) -> list[int] | None:
+    """Axes are an attribute up to opset 12 and an operand from 13 on."""
+    if len(node.inputs) > 1 and node.inputs[1]:
+        return [int(a) for a in np.ravel(node.constant(1, "axes").data)]
+    listed = node.attr("axes", None)
+    return None if listed is None else [int(a) for a in listed]
+
+
+def from_onnx_identity(node: Any) -> None:
+    node.emit("reshape", node.inputs[:1], shape=node.tensor(0).shape)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    """Dimensions of size 1 that come or go leave all others as they are; else any element may be anywhere."""
+    (x,) = graph.operands(op)
+    names, shape = tuple(f"i{d}" for d in range(len(op.attrs["shape"]))), op.attrs["shape"]
+    dims: tuple[Dim, ...] = tuple(Whole(n) for n in x.shape)
+    if [n for n in x.shape if n > 1] == [n for n in shape if n > 1]:
+        kept = iter(name for name, n in zip(names, shape, strict=True) if n > 1)
+        dims = tuple(Same(next(kept)) if n > 1 else Fixed() for n in x.shape)
+    return Nest(dict(zip(names, shape, strict=True)), names, (dims,))
+
+
+def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    return {**op.attrs, "shape": tuple(past - first for first, past in out)}
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x.reshape(op.attrs["shape"])
+
+
+SPEC = Spec(
+    kind="reshape",
+    nest=nest,
+    reference=reference,
+    tflite={"RESHAPE": from_tflite, "SQUEEZE": from_tflite, "EXPAND_DIMS": from_tflite},
+    onnx={
+        "Reshape": from_onnx_reshape,
+        "Flatten": from_onnx_flatten,
+        "Squeeze": from_onnx_squeeze,
+        "Unsqueeze": from_onnx_unsqueeze,
+        "Identity": from_onnx_identity,
+        "Dropout": from_onnx_identity,
+    },
+    view=True,
+    part=part,
+    exact=True,
+)

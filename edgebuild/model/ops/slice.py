@@ -1,0 +1,77 @@
+"""Parts of a tensor: `slice` copies one, `span` is a view of one whose elements are neighbours.
+
+Tiling makes them; both take `begin` and `size` of every dimension.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ..axes import Nest, Offset, Same
+from ..ir import ITEM_BYTES, Array, Graph, Op
+from .base import Form, Kernel, Ranges, Spec
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    parts = zip(names, op.attrs["begin"], x.shape, op.attrs["size"], strict=True)
+    dims = tuple(Same(name) if size == n else Offset(name, -begin, n) for name, begin, n, size in parts)
+    return Nest(dict(zip(names, op.attrs["size"], strict=True)), names, (dims,))
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    return x[tuple(slice(b, b + n) for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))]
+
+
+def neighbours(shape: tuple[int, ...], ranges: Ranges) -> bool:
+    """The elements of this part of a tensor stand one after the other."""
+    cut = next((d for d, (first, past) in enumerate(ranges) if past - first > 1), len(shape))
+    return all(past - first == n for (first, past), n in list(zip(ranges, shape, strict=True))[cut + 1 :])
+
+
+def inside(op: Op, graph: Graph) -> str | None:
+    """The part lies within the tensor, which has at most 4 dimensions."""
+    (x,) = graph.operands(op)
+    ends = tuple(b + n for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))
+    bad = len(x.shape) > 4 or any(end > n for end, n in zip(ends, x.shape, strict=True))
+    return f"{op.attrs['begin']} to {ends} of {x.shape}" if bad else None
+
+
+def one_run(op: Op, graph: Graph) -> str | None:
+    """The elements of the part stand one after the other."""
+    (x,) = graph.operands(op)
+    ranges = tuple((b, b + n) for b, n in zip(op.attrs["begin"], op.attrs["size"], strict=True))
+    return None if neighbours(x.shape, ranges) else f"{ranges} of {x.shape}"
+
+
+def start(op: Op, graph: Graph) -> int:
+    """Bytes before the part's first element."""
+    (x,) = graph.operands(op)
+    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
+    return sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True)) * ITEM_BYTES[x.dtype]
+
+
+def four(sizes: tuple[int, ...], fill: int = 1) -> tuple[int, ...]:
+    return (fill,) * (4 - len(sizes)) + tuple(sizes)
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Letters: S sizes of the part, X sizes of the whole; of one row where it runs by rows."""
+    (x,) = graph.operands(op)
+    sizes = [(1, 1, *s[2:]) if form.rolled else s for s in (op.attrs["size"], x.shape)]
+    shape: dict[str, Any] = {"S": four(sizes[0]), "X": four(sizes[1]), "item": ITEM_BYTES[x.dtype]}
+    stem = f"slice_{'x'.join(map(str, op.attrs['size']))}"
+    first = {"start": start(op, graph) // ITEM_BYTES[x.dtype]}
+    return Kernel("slice.c.j2", stem, shape, (), first, placed=form.rolled)
+
+
+def rows(op: Op, graph: Graph) -> str:
+    """A part that has all rows is copied row by row."""
+    (x,) = graph.operands(op)
+    return "each" if len(x.shape) > 2 and tuple(op.attrs["size"][:2]) == x.shape[:2] else ""
+
+
+SLICE = Spec(kind="slice", nest=nest, reference=reference, kernel=kernel, rows=rows, exact=True, limits=(inside,))
+SPAN = Spec(kind="span", nest=nest, reference=reference, view=True, start=start, exact=True, limits=(inside, one_run))

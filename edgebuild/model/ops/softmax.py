@@ -1,0 +1,127 @@
+"""SOFTMAX, Softmax over the last dimension: out[i] = exp(b * in[i]) / sum over j of exp(b * in[j]).
+
+The quantised form takes exp() of the distance to the row's largest element, which is one of 256
+values: a table made here with gemmlowp's own fixed-point steps, so that the result is TFLM's.
+"""
+
+from __future__ import annotations
+
+from math import floor, inf, prod
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same, Whole
+from ..ir import Array, Graph, Op
+from . import fixedpoint
+from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
+from .moves import axis_of
+
+INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
+
+
+def from_tflite(node: Any) -> None:
+    beta = float(node.options("SoftmaxOptions").Beta())
+    if not 0 < beta < inf:
+        raise node.error(f"beta {beta}", "it must be positive")
+    node.emit("softmax", node.inputs, beta=beta)
+
+
+def from_onnx(node: Any) -> None:
+    """Any axis is brought to the end. Before opset 13 the dimensions from `axis` on are one."""
+    x = node.tensor(0)
+    rank = len(x.shape)
+    axis = axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), rank)
+    if node.opset < 13:
+        rows = node.reshaped(node.inputs[0], (prod(x.shape[:axis]), prod(x.shape[axis:])))
+        return node.emit_as("softmax", [rows], x.shape, beta=1.0)
+    if axis == rank - 1:
+        return node.emit("softmax", node.inputs, beta=1.0)
+    perm = tuple(rank - 1 if d == axis else axis if d == rank - 1 else d for d in range(rank))
+    turned = node.inner("transpose", node.inputs[:1], perm=perm)
+    node.emit("transpose", [node.inner("softmax", [turned], beta=1.0)], perm=perm)
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    rows = tuple(Same(name) for name in names[:-1])
+    return Nest(dict(zip(names, x.shape, strict=True)), names, ((*rows, Whole(x.shape[-1])),))
+
+
+def exp_table(op: Op, graph: Graph) -> Array:
+    """exp(-d * scale * beta) for d = 0, 1, ... in Q0.31, as far as it counts."""
+    scale = scale_of(graph.operands(op)[0])
+    real = min(op.attrs["beta"] * scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1)
+    m = fixedpoint.quantize_multiplier(real)
+    radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
+    table = []
+    for distance in range(min(radius, 255) + 1):
+        scaled = int(fixedpoint.rounding_high_multiply(np.int64(-distance * 2 ** max(m.shift, 0)), m.mantissa))
+        table.append(fixedpoint.exp_on_negative_values(scaled >> max(-m.shift, 0), INTEGER_BITS))
+    return np.array(table, np.int32)
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    if is_float(graph.result(op)):
+        e = np.exp((x - x.max(axis=-1, keepdims=True)).astype(np.float64) * op.attrs["beta"])
+        return (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    table, rows = exp_table(op, graph), x.reshape(-1, x.shape[-1])
+    return np.stack([_row(op, graph, row, table) for row in rows]).reshape(x.shape)
+
+
+def _row(op: Op, graph: Graph, row: Array, table: Array) -> Array:
+    distance = int(row.max()) - row.astype(np.int64)
+    e = np.where(distance < len(table), table[np.minimum(distance, len(table) - 1)], 0).astype(np.int64)
+    total = int(fixedpoint.rounding_right_shift(e, SUM_BITS)[distance < len(table)].sum())
+    inverse, over = fixedpoint.reciprocal(total, SUM_BITS)
+    share = fixedpoint.rounding_high_multiply(e, inverse)
+    if graph.arithmetic == "tflite":
+        y = fixedpoint.rounding_right_shift(share, over + 23) - 128
+    else:
+        m = output_multiplier(graph.result(op).quant)
+        shift = m.shift - over  # below -31 every share is less than half a step
+        steps = fixedpoint.requantize(share, m.mantissa, shift, "onnx") if shift >= -31 else np.zeros_like(share)
+        y = steps + zero_of(graph.result(op))
+    return np.clip(y, -128, 127).astype(np.int8)
+
+
+def output_multiplier(quant: Any) -> fixedpoint.Multiplier:
+    """From a share in Q0.31 to steps of the output."""
+    return fixedpoint.quantize_multiplier(2.0**-31 / quant.scale[0])
+
+
+def output_quantisation(op: Op, graph: Graph) -> str | None:
+    """A quantised TFLite softmax has output scale 1/256 and zero point -128."""
+    q = graph.result(op).quant
+    if is_float(graph.result(op)) or graph.arithmetic != "tflite" or q is None:
+        return None
+    return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    y = graph.result(op)
+    size = x.shape[-1]
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
+    if is_float(x):
+        return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
+    table = exp_table(op, graph)
+    scalars: dict[str, int | float] = {"table_size": len(table)}
+    if graph.arithmetic == "onnx":
+        assert y.quant is not None
+        m = output_multiplier(y.quant)
+        scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}
+    constants = (Constant("table", table, "exp(-d * scale), Q0.31"),)
+    return Kernel("softmax.c.j2", f"softmax_{size}", shape, constants, scalars)
+
+
+SPEC = Spec(
+    kind="softmax",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"SOFTMAX": from_tflite},
+    onnx={"Softmax": from_onnx},
+    limits=(output_quantisation,),
+)

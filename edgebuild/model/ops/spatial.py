@@ -1,0 +1,351 @@
+"""Code that the windowed ops (convolutions, pools) share: padding rules, window sums, requantisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..axes import Window
+from ..ir import Array, Graph, Op, Quant, Tensor
+from . import fixedpoint
+from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
+
+INTEGERS = ("int8", "int16", "int32")  # of the results of sums
+Pad = tuple[int, int, int, int]  # top, left, bottom, right
+TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+
+
+def tflite_clamp(node: Any, code: int) -> tuple[float | None, float | None]:
+    """The real bounds of a fused activation function of the TFLite schema."""
+    if code not in TFLITE_CLAMPS:
+        raise node.error(f"fused activation {code} is not supported", "use NONE, RELU, RELU_N1_TO_1 or RELU6")
+    return TFLITE_CLAMPS[code]
+
+
+def same_pad(size: Sequence[int], window: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Pad:
+    """TensorFlow's SAME padding: output = ceil(size / stride), the odd row or column at the end."""
+    total = []
+    for n, k, s, d in zip(size, window, stride, dilation, strict=True):
+        out = -(-n // s)
+        total.append(max((out - 1) * s + (k - 1) * d + 1 - n, 0))
+    top, left = total[0] // 2, total[1] // 2
+    return top, left, total[0] - top, total[1] - left
+
+
+def tflite_window(node: Any, options: Any, window: Sequence[int], dilation: Sequence[int] = (1, 1)) -> dict[str, Any]:
+    """Stride, padding and activation of a windowed TFLite node as attributes."""
+    size = node.tensor(0).shape[1:3]
+    stride = (options.StrideH(), options.StrideW())
+    if min(*stride, *dilation, *window) < 1:
+        raise node.error(
+            f"stride {stride}, dilation {tuple(dilation)}, window {tuple(window)}", "all must be at least 1"
+        )
+    same = options.Padding() == 0
+    pad = same_pad(size, window, stride, dilation) if same else (0, 0, 0, 0)
+    clamp = tflite_clamp(node, options.FusedActivationFunction())
+    return {"stride": stride, "pad": pad, "clamp": clamp}
+
+
+def tflite_operands(node: Any, x: int, w: int, bias: int, symmetric: bool = True) -> list[str]:
+    """Input, weights and bias; int16 sums without a bias get one of int64, for TFLM sums these in 64 bits.
+
+    `symmetric`: int8 weights must have zero point 0, since TFLM's kernels leave it out. Legacy uint8 may have one.
+    """
+    weights = node.tensor(w)
+    zeros_of_w = weights.quant.zero_point if weights.quant is not None else ()
+    if symmetric and weights.dtype == "int8" and any(zeros_of_w) and weights.name not in node.legacy:
+        zero = next(z for z in zeros_of_w if z)
+        raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
+    operands = [node.inputs[x], node.inputs[w], *(n for n in node.inputs[bias : bias + 1] if n)]
+    if len(operands) < 3 and node.tensor(x).dtype == "int16":
+        zeros = np.zeros(node.output_shape()[-1], np.int64)
+        operands.append(f"{node.outputs[0]}@bias")
+        node.builder.tensors[operands[-1]] = Tensor(operands[-1], zeros.shape, "int64", None, zeros)
+    return operands
+
+
+def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
+    """An attribute that lists a number for each spatial dimension, as of two dimensions: one is a row of height 1."""
+    listed = [int(n) for n in node.attr(name, [default] * dims * ends)]
+    if len(listed) != dims * ends:
+        raise node.error(f"{name} {listed} for {dims} spatial dimensions", f"give {dims * ends} numbers")
+    return tuple(listed) if dims == 2 else tuple(n for end in listed for n in (default, end))
+
+
+def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation and padding of a windowed ONNX node as attributes (auto_pad resolved)."""
+    dims = len(window)
+    if dims not in (1, 2):
+        raise node.error(f"{dims}-D window", "1-D and 2-D windows are supported")
+    stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
+    auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(0), (1, *window)[-2:]
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        top, left, bottom, right = same_pad(size, window, stride, dilation)
+        pad = (top, left, bottom, right) if auto == "SAME_UPPER" else (bottom, right, top, left)
+    else:
+        top, left, bottom, right = _plane(node, "pads", 0, dims, 2) if auto == "NOTSET" else (0, 0, 0, 0)
+        pad = (top, left, bottom, right)
+        if node.attr("ceil_mode", 0):
+            pad = _ceil_pad(size, window, stride, dilation, pad)
+    return {"stride": stride, "dilation": dilation, "pad": pad, "clamp": (None, None)}
+
+
+def onnx_spread(node: Any, window: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation, padding and output size of a ConvTranspose node, by its specification."""
+    dims = len(window)
+    if dims not in (1, 2):
+        raise node.error(f"{dims}-D window", "1-D and 2-D windows are supported")
+    stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
+    pads, more = _plane(node, "pads", 0, dims, 2), _plane(node, "output_padding", 0, dims)
+    auto, window, size, pad, out = node.attr("auto_pad", "NOTSET"), (1, *window)[-2:], node.image_size(0), [], []
+    wanted = (1, *node.attr("output_shape", []))[-2:] if node.attr("output_shape", []) else None
+    if wanted is None and auto.startswith("SAME"):
+        wanted = tuple(n * s for n, s in zip(size, stride, strict=True))
+    for i in range(2):
+        full = stride[i] * (size[i] - 1) + more[i] + (window[i] - 1) * dilation[i] + 1
+        if wanted is None:
+            before, after = (pads[i], pads[i + 2]) if auto == "NOTSET" else (0, 0)
+            pad.append(before)
+            out.append(full - before - after)
+        else:
+            spare = max(0, full - wanted[i])
+            pad.append(spare // 2 if auto == "SAME_UPPER" else spare - spare // 2)
+            out.append(wanted[i])
+    return {"stride": stride, "dilation": dilation, "pad": tuple(pad), "size": tuple(out)}
+
+
+def _ceil_pad(
+    size: Sequence[int], window: Sequence[int], stride: Sequence[int], dilation: Sequence[int], pad: Sequence[int]
+) -> Pad:
+    """Enough padding at the end that the floor rule gives ONNX's ceil_mode output size."""
+    out = list(pad)
+    for i in range(2):
+        room = size[i] + pad[i] + pad[i + 2] - (window[i] - 1) * dilation[i] - 1
+        steps = -(-room // stride[i])
+        if steps * stride[i] >= size[i] + pad[i]:  # the last window would start in the padding
+            steps -= 1
+        out[i + 2] += max(0, steps * stride[i] - room)
+    return out[0], out[1], out[2], out[3]
+
+
+def window_dims(op: Op, x: Tensor, window: Sequence[int]) -> tuple[dict[str, int], Window, Window]:
+    """Extents of output rows and columns, and the relations of the input's height and width."""
+    stride, pad = op.attrs["stride"], op.attrs["pad"]
+    dilation = op.attrs.get("dilation", (1, 1))
+    height, width = (
+        (x.shape[1 + i] + pad[i] + pad[i + 2] - (window[i] - 1) * dilation[i] - 1) // stride[i] + 1 for i in range(2)
+    )
+    extents = {"y": height, "x": width, "fy": window[0], "fx": window[1]}
+    rows = Window("y", "fy", stride[0], dilation[0], pad[0], x.shape[1])
+    columns = Window("x", "fx", stride[1], dilation[1], pad[1], x.shape[2])
+    return extents, rows, columns
+
+
+def window_limit(op: Op, graph: Graph) -> str | None:
+    """The window lies over at least one element of the input at every output position."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if len(x.shape) != 4:
+        return f"input has {len(x.shape)} dimensions"
+    if min(y.shape) < 1:
+        return f"window is larger than the padded input {x.shape[1]}x{x.shape[2]}"
+    return None
+
+
+def taps(x: Array, op: Op, window: Sequence[int], out: Sequence[int], fill: float) -> Iterator[tuple[int, int, Array]]:
+    """For every tap (fy, fx) of the window the input under it, shaped like the output's rows and columns."""
+    top, left, bottom, right = op.attrs["pad"]
+    stride, dilation = op.attrs["stride"], op.attrs.get("dilation", (1, 1))
+    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+    for fy in range(window[0]):
+        for fx in range(window[1]):
+            y0, x0 = fy * dilation[0], fx * dilation[1]
+            y1, x1 = y0 + (out[0] - 1) * stride[0] + 1, x0 + (out[1] - 1) * stride[1] + 1
+            yield fy, fx, padded[:, y0 : y1 : stride[0], x0 : x1 : stride[1], :]
+
+
+def rows(op: Op, graph: Graph) -> str:
+    """Output rows one by one, each from the input rows under its window; of one image, not of several."""
+    return "each" if graph.result(op).shape[0] == 1 else ""
+
+
+def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Attributes of the op that makes rows and columns `out` from rows and columns `x` of its input.
+
+    Padding is what its windows reach beyond `x`: at the border of the whole input, and nowhere else.
+    """
+    taps = op.attrs["window"] if "window" in op.attrs else graph.operands(op)[1].shape[1:3]
+    _, *relations = window_dims(op, graph.operands(op)[0], taps)
+    pads = [(op.attrs["pad"][i], op.attrs["pad"][i + 2]) for i in range(2)]
+    for i, (r, (first, past), (low, high)) in enumerate(zip(relations, out[1:3], x[1:3], strict=True)):
+        if (first, past) != (0, graph.result(op).shape[1 + i]):
+            end = (past - 1) * r.stride - r.pad + (taps[i] - 1) * r.dilation + 1
+            pads[i] = low - (first * r.stride - r.pad), end - high
+    (top, bottom), (left, right) = pads
+    return {**op.attrs, "pad": (top, left, bottom, right)}
+
+
+def window_shape(op: Op, graph: Graph, window: Sequence[int], form: Form) -> dict[str, Any]:
+    """The letters of the templates: H, W, C in; OH, OW, K out; F window, S stride, P padding before, D dilation."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    letters = ("H", "W", "C", "OH", "OW", "K", "FH", "FW", "SY", "SX", "PY", "PX", "DY", "DX")
+    dilation = op.attrs.get("dilation", (1, 1))
+    sizes = (*x.shape[1:], *y.shape[1:], *window, *op.attrs["stride"], *op.attrs["pad"][:2], *dilation)
+    return {**dict(zip(letters, sizes, strict=True)), "N": x.shape[0], "float": is_float(x), **rolled(form)}
+
+
+def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
+    """Types in the templates of sums: the weights', the sum's, and how it becomes a result."""
+    (x, w), y = graph.operands(op)[:2], graph.result(op)
+    scaled = is_float(x) and not is_float(w)
+    acc = "float" if is_float(y) else "int64_t" if wide(op, graph) else "int32_t"
+    cast = "(float)" if scaled else "(int64_t)" if acc == "int64_t" and w.dtype != "int8" else ""
+    return {"weight": C_TYPES[w.dtype], "acc": acc, "wide": wide(op, graph), "scaled": scaled, "cast": cast}
+
+
+def rolled(form: Form) -> dict[str, Any]:
+    """Values with which a template finds input rows: `at` wraps the expression of a row's number."""
+    return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
+
+
+# Requantisation of a sum of products to the quantised output ------------------------------------
+
+
+def wide(op: Op, graph: Graph) -> bool:
+    """Whether an int16 op sums in 64 bits: TFLM does where the bias is int64, else in 32."""
+    if graph.operands(op)[0].dtype != "int16":
+        return False
+    return graph.arithmetic == "onnx" or (len(op.inputs) > 2 and graph.operands(op)[2].dtype == "int64")
+
+
+def plain(op: Op, graph: Graph) -> bool:
+    """Whether it is one image, and input, weights and result are all int8 or all float32: what most kernels are for.
+
+    A matrix is one image, too; groups of channels are another matter.
+    """
+    (x, w), y = graph.operands(op)[:2], graph.result(op)
+    alike = x.dtype == w.dtype == y.dtype and x.dtype in ("int8", "float32")
+    return alike and (len(x.shape) == 2 or x.shape[0] == 1) and op.attrs.get("groups", 1) == 1
+
+
+def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
+    """Mantissa and shift for each output channel: scale(x) * scale(w) / scale(y).
+
+    The product is formed in double from the file's float32 scales, as TFLM does; a product formed
+    in float32 moves single results. For sums in 64 bits these are fixedpoint.wide's.
+    """
+    x, w = graph.operands(op)[:2]
+    y = graph.result(op)
+    pairs = [fixedpoint.quantize_multiplier(scale_of(x) * s / scale_of(y)) for s in quant_of(w).scale]
+    channels = y.shape[-1]
+    pairs = pairs * channels if len(pairs) == 1 else pairs
+    mantissa, shift = np.array([p.mantissa for p in pairs], np.int32), np.array([p.shift for p in pairs], np.int8)
+    return fixedpoint.wide(mantissa, shift, graph.arithmetic) if wide(op, graph) else (mantissa, shift)
+
+
+def requantize_sum(total: Array, op: Op, graph: Graph) -> Array:
+    """The quantised result of the integer `total` (channels last): scale, add the zero point, clamp."""
+    y = graph.result(op)
+    mantissa, shift = multipliers(op, graph)
+    requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
+    scaled = requantize(total, mantissa.astype(np.int64), shift, graph.arithmetic)
+    return np.clip(scaled + zero_of(y), *bounds(op, y)).astype(y.dtype)
+
+
+def centred(t: Tensor) -> Tensor:
+    """Quantised weights without zero points: in int8 where their differences fit, else in int16."""
+    assert t.data is not None and t.quant is not None
+    shape = [1] * len(t.shape)
+    shape[t.quant.axis or 0] = -1 if t.quant.axis is not None else 1
+    data = t.data.astype(np.int64) - np.reshape(t.quant.zero_point, shape)
+    dtype = next((d for d in ("int8", "int16") if abs(data).max(initial=0) <= np.iinfo(d).max), "int32")
+    return replace(
+        t, dtype=dtype, data=data.astype(dtype), quant=replace(t.quant, zero_point=(0,) * len(t.quant.scale))
+    )
+
+
+def finished(products: Array, bias: Array | None, op: Op, graph: Graph) -> Array:
+    """The op's result from its exact sums of products without bias, in float64 with channels last."""
+    x, w = graph.operands(op)[:2]
+    start = 0 if bias is None else bias.ravel()
+    if x.dtype != "float32":
+        return requantize_sum(products.astype(np.int64) + start, op, graph)
+    scale = np.array(quant_of(w).scale) if w.dtype != "float32" else 1.0
+    return clip_float(np.asarray(products * scale + start), op.attrs["clamp"])
+
+
+def bounds(op: Op, y: Tensor) -> tuple[int, int]:
+    low, high = op.attrs["clamp"]
+    return fixedpoint.clamp_bounds(quant_of(y), low, high, y.dtype)
+
+
+def sum_constants(op: Op, graph: Graph, weights: Array) -> tuple[Constant, ...]:
+    """Weights, bias and, if it is quantised, multipliers and shifts, in the order of the kernels' parameters.
+
+    Integer weights of a float op come with their scales.
+    """
+    y, channels = graph.result(op), graph.result(op).shape[-1]
+    out = [Constant("w", weights, "weights")]
+    bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
+    kind: Any = np.float32 if is_float(y) else np.int64 if wide(op, graph) else np.int32
+    out.append(Constant("bias", np.zeros(channels, kind) if bias is None else bias.astype(kind).ravel(), "bias"))
+    if is_float(y) and weights.dtype != np.float32:
+        scale = np.broadcast_to(np.array(quant_of(graph.operands(op)[1]).scale, np.float32), (channels,))
+        out.append(Constant("scale", np.ascontiguousarray(scale), "of the weights"))
+    if not is_float(y):
+        mantissa, shift = multipliers(op, graph)
+        out += [Constant("multiplier", mantissa, "Q0.31"), Constant("shift", shift, "left if positive")]
+    return tuple(out)
+
+
+def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
+    """Zero points and output bounds as the kernels' scalar parameters."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if y.dtype == "float32":
+        return float_bounds(op)
+    low, high = bounds(op, y)
+    return {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
+
+
+def float_bounds(op: Op) -> dict[str, int | float]:
+    low, high = op.attrs["clamp"]
+    largest = float(np.finfo(np.float32).max)
+    return {"low": -largest if low is None else float(low), "high": largest if high is None else float(high)}
+
+
+def symmetric_weights(op: Op, graph: Graph) -> str | None:
+    """Weights and bias are constants; weights have one scale or one per output channel; the bias has scale(x) *
+    scale(w)."""
+    x, w = graph.operands(op)[:2]
+    if computed := [t.name for t in graph.operands(op)[1:] if t.data is None]:
+        return f"'{computed[0]}' is computed by the graph"
+    if w.dtype == "float32":
+        return None if is_float(x) else f"float32 weights for an input of {x.dtype}"
+    if w.quant is None:
+        return f"{w.dtype} weights without a scale"
+    channels = graph.result(op).shape[-1]
+    if len(w.quant.scale) not in (1, channels):
+        return f"{len(w.quant.scale)} weight scales for {channels} output channels"
+    if is_float(x):
+        return None
+    return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None)
+
+
+def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None) -> str | None:
+    if bias is not None and bias.dtype not in ("int32", "int64"):
+        return f"bias is {bias.dtype}, not int32 or int64"
+    if bias is None or bias.quant is None or not any(bias.quant.scale):
+        return None
+    want = np.array(quant_of(w).scale) * scale_of(x)
+    have = np.array(bias.quant.scale)
+    if len(have) not in (1, len(want)) or not np.allclose(have, want, rtol=1e-2):
+        return f"scale {have[0]:.6g} of the bias, scale(x) * scale(w) is {want[0]:.6g}"
+    return None
+
+
+def bias_quant(x: Tensor, w: Tensor) -> Quant:
+    """The quantisation that a bias must have beside these operands."""
+    scales = tuple(scale_of(x) * s for s in quant_of(w).scale)
+    return Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)

@@ -1,0 +1,167 @@
+"""Constants folded, and pairs of ops that one kernel computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...ir import Array, Op, Tensor
+from ..rewrite import Edit, View, unused
+
+SUMS = ("conv2d", "depthwise_conv2d", "dense", "transpose_conv2d")  # sums of products: weights, then a bias
+OPEN = (None, None)
+
+
+def fold_constant(op: Op, view: View) -> Edit | None:
+    """An op on constants is a constant; moves keep the quantisation, arithmetic needs plain numbers."""
+    operands = [view.tensor(n) for n in op.inputs]
+    if op.kind == "copy":  # an output of the graph, which is computed
+        return None
+    if not operands or not all(t.constant for t in operands):
+        return None
+    spec, first = ops.SPECS[op.kind], operands[0]
+    if any(t.quant is not None for t in operands) and not (
+        spec.exact and first.quant is not None and first.quant.per_tensor
+    ):
+        return None
+    data = np.ascontiguousarray(spec.reference(op, view.graph, *(t.data for t in operands)))
+    y = view.tensor(op.outputs[0])
+    if y.name in view.graph.outputs:
+        source = Tensor(unused(f"{y.name}@constant", view), data.shape, y.dtype, first.quant, data)
+        return Edit((op,), (Op("copy", op.name, (source.name,), op.outputs, {}, op.origin),), (source,))
+    return Edit((op,), (), (Tensor(y.name, data.shape, y.dtype, first.quant, data),))
+
+
+def constant_second(op: Op, view: View) -> Edit | None:
+    """Sums and products have their constant as second operand."""
+    if op.kind in ("add", "mul") and view.tensor(op.inputs[0]).constant and not view.tensor(op.inputs[1]).constant:
+        return Edit((op,), (replace(op, inputs=(op.inputs[1], op.inputs[0])),))
+    return None
+
+
+def _per_channel(op: Op, view: View) -> Array | None:
+    """A float constant second operand as one value per channel of the last dimension, if it is that."""
+    y, c = view.tensor(op.outputs[0]), view.tensor(op.inputs[1])
+    if c.data is None or c.quant is not None or c.dtype != "float32" or not y.shape:
+        return None
+    if c.elements != 1 and (not c.shape or c.elements != c.shape[-1] or c.shape[-1] != y.shape[-1]):
+        return None
+    return np.broadcast_to(c.data.ravel(), (y.shape[-1],))
+
+
+def _sum_before(op: Op, view: View) -> Op | None:
+    """The unclamped float sum of products whose only reader is `op`."""
+    first = view.producers.get(op.inputs[0])
+    if first is None or first.kind not in SUMS or first.attrs["clamp"] != OPEN:
+        return None
+    weights = view.tensor(first.inputs[1])
+    plain = view.tensor(first.outputs[0]).dtype == "float32" and weights.data is not None and weights.quant is None
+    return first if plain and view.only_consumer(first.outputs[0]) is op else None
+
+
+def fold_scale(op: Op, view: View) -> Edit | None:
+    """mul(sum of products, constant per channel): into weights and bias (batch normalisation's scale)."""
+    if op.kind != "mul" or (factor := _per_channel(op, view)) is None or (first := _sum_before(op, view)) is None:
+        return None
+    w = view.tensor(first.inputs[1])
+    assert w.data is not None
+    along = -1 if first.kind == "depthwise_conv2d" else 0
+    shape = [1] * len(w.shape)
+    shape[along] = -1
+    scaled = [_derived(w, w.data * factor.reshape(shape), op)]
+    if len(first.inputs) > 2:
+        bias = view.tensor(first.inputs[2])
+        assert bias.data is not None
+        scaled.append(_derived(bias, bias.data.ravel() * factor, op))
+    joined = replace(
+        first, inputs=(first.inputs[0], *(t.name for t in scaled)), outputs=op.outputs, attrs=_merged(first, op)
+    )
+    return Edit((first, op), (joined,), tuple(scaled))
+
+
+def fold_offset(op: Op, view: View) -> Edit | None:
+    """add(sum of products, constant per channel): into the bias (and batch normalisation's offset)."""
+    if op.kind != "add" or (offset := _per_channel(op, view)) is None or (first := _sum_before(op, view)) is None:
+        return None
+    total = offset
+    if len(first.inputs) > 2:
+        old = view.tensor(first.inputs[2]).data
+        assert old is not None
+        total = offset + old.ravel()
+    bias = _derived(view.tensor(op.inputs[1]), np.ascontiguousarray(total), op)
+    joined = replace(first, inputs=(*first.inputs[:2], bias.name), outputs=op.outputs, attrs=_merged(first, op))
+    return Edit((first, op), (joined,), (bias,))
+
+
+def _derived(t: Tensor, data: Array, op: Op) -> Tensor:
+    return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, "float32", None, data.astype(np.float32))
+
+
+def _merged(first: Op, second: Op) -> dict[str, Any]:
+    """The first op's attributes with both activations: clamp(clamp(x)) as one, where the order allows."""
+    (a, b), (c, d) = first.attrs["clamp"], second.attrs["clamp"]
+    low = max((v for v in (a, c) if v is not None), default=None)
+    high = min((v for v in (b, d) if v is not None), default=None)
+    return {**first.attrs, "clamp": (low, high)}
+
+
+def fuse_clamp(op: Op, view: View) -> Edit | None:
+    """clamp(op(x)) = op with that clamp, for float results and for equal quantisation on both sides."""
+    first = view.producers.get(op.inputs[0]) if op.kind == "clamp" else None
+    if first is None or not ops.SPECS[first.kind].clamps or view.only_consumer(first.outputs[0]) is not op:
+        return None
+    x, y = view.tensor(op.inputs[0]), view.tensor(op.outputs[0])
+    if x.quant != y.quant:
+        return None
+    attrs = _merged(first, op)
+    low, high = attrs["clamp"]
+    if low is not None and high is not None and low > high:
+        return None
+    return Edit((first, op), (replace(first, outputs=op.outputs, attrs=attrs),))
+
+
+def drop_clamp(op: Op, view: View) -> Edit | None:
+    """A clamp without bounds."""
+    if op.kind != "clamp" or op.attrs["clamp"] != OPEN or op.outputs[0] in view.graph.outputs:
+        return None
+    if view.tensor(op.inputs[0]).quant != view.tensor(op.outputs[0]).quant:
+        return None
+    return Edit((op,), rename={op.outputs[0]: op.inputs[0]})
+
+
+def fuse_pad(op: Op, view: View) -> Edit | None:
+    """conv(pad(x)) = conv with that padding, if the border is real zero and lies along rows and columns.
+
+    A transpose from NCHW may stand between, or the reshape that it is where there is one channel.
+    """
+    if op.kind not in ("conv2d", "depthwise_conv2d"):
+        return None
+    turn = view.producer(op.inputs[0], "transpose") or view.producer(op.inputs[0], "reshape")
+    first = view.producer(turn.inputs[0] if turn is not None else op.inputs[0], "pad")
+    if first is None or first.attrs["value"] is not None or len(first.attrs["pads"]) != 4:
+        return None
+    x, pads, source = view.tensor(first.inputs[0]), first.attrs["pads"], first.inputs
+    between: tuple[Op, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    if turn is not None:
+        perm = turn.attrs.get("perm", (0, 2, 3, 1))
+        wide = view.tensor(first.outputs[0]).shape
+        if turn.kind == "reshape" and (wide[1] != 1 or view.tensor(op.inputs[0]).shape != tuple(wide[p] for p in perm)):
+            return None
+        shape, pads = tuple(x.shape[p] for p in perm), tuple(pads[p] for p in perm)
+        inner = replace(x, name=unused(f"{op.outputs[0]}@in", view), shape=shape)
+        attrs = {"shape": shape} if turn.kind == "reshape" else turn.attrs
+        between, tensors = (replace(turn, inputs=source, outputs=(inner.name,), attrs=attrs),), (inner,)
+        source = (inner.name,)
+    if any(pads[0]) or any(pads[3]):
+        return None
+    top, left, bottom, right = op.attrs["pad"]
+    pad = (top + pads[1][0], left + pads[2][0], bottom + pads[1][1], right + pads[2][1])
+    conv = replace(op, inputs=(*source, *op.inputs[1:]), attrs={**op.attrs, "pad": pad})
+    return Edit((op,), (*between, conv), tensors)
+
+
+RULES = (fold_constant, constant_second, fold_scale, fold_offset, fuse_pad, fuse_clamp, drop_clamp)

@@ -1,0 +1,170 @@
+"""Quantised ops from the QDQ form: dequantize -> float op -> quantize becomes one integer op."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ... import ops
+from ...ir import Op, Quant, Tensor, real_values
+from ...ops.fixedpoint import limits
+from ...ops.spatial import bias_quant, centred, symmetric_weights
+from ..rewrite import Edit, View, unused
+from .fuse import SUMS
+
+
+def integer_op(op: Op, view: View) -> Edit | None:
+    """An op between dequantize of all its operands and one quantize of its result works on int8."""
+    spec, y = ops.SPECS[op.kind], op.outputs[0]
+    quantize = view.only_consumer(y)
+    if spec.float_only or quantize is None or quantize.kind != "quantize":
+        return None
+    inputs, constants = [], []
+    for position, name in enumerate(op.inputs):
+        t = view.tensor(name)
+        source = view.producer(name, "dequantize")
+        bias = position == 2 and op.kind in SUMS
+        if source is not None:
+            inputs.append(source.inputs[0])
+        elif bias and t.constant:
+            constants.append(_bias(t, view.tensor(inputs[0]), view.tensor(inputs[1]), op))
+            inputs.append(constants[-1].name)
+        elif t.constant and t.quant is not None:
+            inputs.append(name)
+        elif t.constant and t.quant is None and t.dtype == "float32" and op.kind in ("add", "mul"):
+            constants.append(_quantised(t, op))
+            inputs.append(constants[-1].name)
+        else:
+            return None
+    made = {t.name: t for t in constants}
+    types = [(made.get(n) or view.tensor(n)).dtype for n in (*inputs, *quantize.outputs)]
+    if not _has_form(op, types):
+        return None
+    joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
+    return Edit((op, quantize), (joined,), tuple(constants))
+
+
+def _has_form(op: Op, types: list[str]) -> bool:
+    """Whether the op is quantised in these types of operands and result: one, or what sums of products are."""
+    spec = ops.SPECS[op.kind]
+    if op.kind in SUMS:
+        return {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
+    return len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
+
+
+def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
+    """The bias in steps of scale(x) * scale(w), int64 beside int16, else int32; one that is stored so is kept."""
+    assert t.data is not None
+    if t.dtype == "int32" and t.quant is not None:
+        return t
+    quant, dtype = bias_quant(x, w), "int64" if x.dtype == "int16" else "int32"
+    steps = np.rint(t.data.astype(np.float64).ravel() / np.array(quant.scale))
+    most = 2**46 if dtype == "int64" else 2**31
+    data = np.clip(steps, -most, most - 1).astype(dtype)
+    return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, dtype, quant, data)
+
+
+def _quantised(t: Tensor, op: Op) -> Tensor:
+    """A float constant operand in int8: 255 steps over its own range, zero included."""
+    assert t.data is not None
+    low, high = min(0.0, float(t.data.min())), max(0.0, float(t.data.max()))
+    scale = (high - low) / 255 or 1.0
+    zero = round(-128 - low / scale)
+    data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
+    return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
+
+
+def centred_weights(op: Op, view: View) -> Edit | None:
+    """Quantised weights with a zero point become weights without, in int8 where these fit, else in int16."""
+    w = view.tensor(op.inputs[1]) if op.kind in SUMS else None
+    if w is None or w.data is None or w.quant is None or not any(w.quant.zero_point):
+        return None
+    without = replace(centred(w), name=unused(f"{w.name}@centred", view))
+    return Edit((op,), (replace(op, inputs=(op.inputs[0], without.name, *op.inputs[2:])),), (without,))
+
+
+def requantize_moves(op: Op, view: View) -> Edit | None:
+    """An int8 op that only moves or selects values cannot change their scale: a requantize follows it."""
+    spec, y = ops.SPECS[op.kind], view.tensor(op.outputs[0])
+    if not spec.exact or y.quant is None or op.kind == "gather":
+        return None
+    wrong = [n for n in op.inputs if view.tensor(n).quant != y.quant]
+    if not wrong or any(view.tensor(n).constant for n in wrong):
+        return None
+    if len(op.inputs) == 1:
+        inner = replace(y, name=f"{y.name}@own", quant=view.tensor(op.inputs[0]).quant)
+        after = Op("requantize", op.name, (inner.name,), (y.name,), {}, op.origin)
+        return Edit((op,), (replace(op, outputs=(inner.name,)), after), (inner,))
+    new = {n: replace(view.tensor(n), name=f"{n}@{y.name}", quant=y.quant) for n in dict.fromkeys(wrong)}
+    before = [Op("requantize", op.name, (n,), (t.name,), {}, op.origin) for n, t in new.items()]
+    moved = replace(op, inputs=tuple(new[n].name if n in new else n for n in op.inputs))
+    return Edit((op,), (*before, moved), tuple(new.values()))
+
+
+def quantize_of_dequantize(op: Op, view: View) -> Edit | None:
+    """int8 -> real -> int8: nothing if the scales are equal, else one requantize."""
+    first = view.producer(op.inputs[0], "dequantize") if op.kind == "quantize" else None
+    if first is None:
+        return None
+    if view.tensor(first.inputs[0]).quant == view.tensor(op.outputs[0]).quant:
+        return None if op.outputs[0] in view.graph.outputs else Edit((op,), rename={op.outputs[0]: first.inputs[0]})
+    return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
+
+
+def saturating_clamp(op: Op, view: View) -> Edit | None:
+    """quantize(clamp(x)) = quantize(x) where the int8 range has the same bounds: what a zero point of -128 says."""
+    quantize = view.only_consumer(op.outputs[0]) if op.kind == "clamp" else None
+    if quantize is None or quantize.kind != "quantize":
+        return None
+    quant = view.tensor(quantize.outputs[0]).quant
+    assert quant is not None
+    low, high = op.attrs["clamp"]
+    lowest, highest = (
+        (q - quant.zero_point[0]) * quant.scale[0] for q in limits(view.tensor(quantize.outputs[0]).dtype)
+    )
+    if (low is None or lowest >= low) and (high is None or highest <= high):
+        return Edit((op,), rename={op.outputs[0]: op.inputs[0]})
+    return None
+
+
+def quantised_input(op: Op, view: View) -> Edit | None:
+    """A graph input that is only ever quantised in one way is an int8 input: the application quantises."""
+    if op.kind != "quantize" or op.inputs[0] not in view.graph.inputs or view.only_consumer(op.inputs[0]) is not op:
+        return None
+    x, y = view.tensor(op.inputs[0]), view.tensor(op.outputs[0])
+    if op.outputs[0] in view.graph.outputs:
+        return None
+    return Edit((op,), rename={y.name: x.name}, tensors=(replace(x, dtype=y.dtype, quant=y.quant),))
+
+
+def dequantised_output(op: Op, view: View) -> Edit | None:
+    """A graph output that dequantises an int8 result is that result: the header tells its scale."""
+    if op.kind != "dequantize" or op.outputs[0] not in view.graph.outputs or view.consumers[op.outputs[0]]:
+        return None
+    source = view.producers.get(op.inputs[0])
+    if source is None or op.inputs[0] in view.graph.outputs or len(view.consumers[op.inputs[0]]) > 1:
+        return None
+    y = view.tensor(op.outputs[0])
+    x = view.tensor(op.inputs[0])
+    result = replace(y, dtype=x.dtype, quant=x.quant)
+    return Edit((source, op), (replace(source, outputs=(y.name,)),), (result,))
+
+
+def dequantise_constants(op: Op, view: View) -> Edit | None:
+    """An op that stayed in float reads its quantised constants as real values; weights of sums bring their scales."""
+    if view.tensor(op.outputs[0]).dtype != "float32" or op.kind == "dequantize":
+        return None
+    stay = op.inputs[1:2] if op.kind in SUMS and symmetric_weights(op, view.graph) is None else ()
+    operands = {n: view.tensor(n) for n in op.inputs if n not in stay}
+    new = {n: t for n, t in operands.items() if t.constant and t.quant is not None}
+    if not new:
+        return None
+    real = {n: Tensor(f"{n}@real", t.shape, "float32", None, real_values(t)) for n, t in new.items()}
+    inputs = tuple(real[n].name if n in real else n for n in op.inputs)
+    return Edit((op,), (replace(op, inputs=inputs),), tuple(real.values()))
+
+
+RULES = (saturating_clamp, centred_weights, integer_op, quantize_of_dequantize, requantize_moves)
+SURFACE = (quantised_input, dequantised_output)
+REMAINS = (dequantise_constants,)

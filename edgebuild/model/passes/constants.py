@@ -1,0 +1,340 @@
+"""Channels that no input can make vary are folded into the biases of their readers and not computed.
+
+An interval analysis bounds every element of every int8 tensor from the weights and the quantisation. A channel, an
+index of the last dimension, is *constant* if all its elements have one and the same value. What may be removed is
+decided on *ties*: channels that an op carries from operand to result one by one (depthwise, pool, add, concat,
+reshape) stay or go together, and where a sum reads one of them it must be constant, or have no weight there. Padding
+reads as the zero point: a constant of another value that stands beside padding stays.
+
+Float tensors are left alone: zero times infinity is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from .. import ops
+from ..axes import Dim, Grouped, Nest, Offset, Same, Spread, Window
+from ..ir import Array, Graph, Op, Quant, Removed, Tensor, verify
+from ..ops.base import Interval, zero_of
+from ..ops.spatial import bias_quant, multipliers, requantize_sum
+from .rewrite import View, unused
+from .ties import Ties
+
+BLOCK = 4  # channels that kernels take at once: a count that they do not divide costs more than it saves
+WORD = 2**31
+
+Kept = Mapping[str, Array]  # tensor -> the channels that stay, ascending
+
+
+def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
+    """The graph without constant channels; every output stays bit for bit what it was.
+
+    A tensor keeps a multiple of `block` channels, or all that it has.
+    """
+    small = _settled(graph)
+    while (next_one := _remove(small, block)) is not small:
+        verify(next_one, ops.result_shape)
+        small = next_one
+    never = constants(graph)
+    removed = []
+    for op in graph.ops:
+        name = op.outputs[0]
+        if not ops.SPECS[op.kind].view and graph.tensors[name].shape:
+            total, left = (g.tensors[name].shape[-1] for g in (graph, small))
+            removed.append(Removed(name, len(never.get(name, {})), total - left, total))
+    removed = [r for r in removed if r.constant or r.channels]
+    return replace(small, removed=tuple(removed), removed_macs=ops.macs(graph) - ops.macs(small))
+
+
+def intervals(graph: Graph) -> dict[str, Interval]:
+    """The least and the largest value of every element of every int8 activation."""
+    known = {t.name: _anything(t) for t in graph.tensors.values() if t.dtype == "int8" and not t.constant}
+    for op in graph.ops:
+        spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
+        transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
+        if y.dtype != "int8" or transfer is None or not all(t.constant or t.name in known for t in operands):
+            continue
+        found = transfer(op, graph, *((t.data, t.data) if t.data is not None else known[t.name] for t in operands))
+        if found is not None:
+            known[y.name] = found[0].reshape(y.shape), found[1].reshape(y.shape)
+    return known
+
+
+def _anything(t: Tensor) -> Interval:
+    return np.full(t.shape, -128, np.int8), np.full(t.shape, 127, np.int8)
+
+
+def constants(graph: Graph) -> dict[str, dict[int, int]]:
+    """The constant channels of every int8 activation with their values."""
+    found: dict[str, dict[int, int]] = {}
+    for name, (low, high) in intervals(graph).items():
+        if low.ndim and low.size:
+            least, most = (f(e.reshape(-1, e.shape[-1]), axis=0) for f, e in ((np.min, low), (np.max, high)))
+            found[name] = {int(c): int(least[c]) for c in np.flatnonzero(least == most)}
+    return found
+
+
+# What may go ---------------------------------------------------------------------------------
+
+
+def _remove(graph: Graph, block: int) -> Graph:
+    """One round: the same graph if nothing can go."""
+    known = constants(graph)
+    ties = Ties({t.name: t.shape[-1] if t.shape else 1 for t in graph.tensors.values() if not t.constant})
+    for name in (*graph.inputs, *graph.outputs):
+        ties.pin(name)
+    for op in graph.ops:
+        _tie(op, graph, known, ties)
+    kept = ties.kept(block)
+    if all(len(channels) == ties.sizes[name] for name, channels in kept.items()):
+        return graph
+    return _without(graph, kept, known)
+
+
+def _tie(op: Op, graph: Graph, known: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
+    """Channels of an op's operands and result, by its index relation."""
+    y, relation = graph.result(op), ops.nest(op, graph)
+    if ops.SPECS[op.kind].view:
+        ties.tie_repeated(op.inputs[0], y.name)
+        return
+    last = relation.out[-1] if relation.out else ""
+    covered = np.zeros(ties.sizes[y.name], bool)
+    for position, (t, dims) in enumerate(zip(graph.operands(op), relation.operands, strict=True)):
+        for d, dim in enumerate(dims):
+            covered[_reached(dim, last, len(covered))] = True
+            if not t.constant and d < len(dims) - 1 and _axis(dim) == last:
+                ties.pin(y.name)
+        if not t.constant and dims:
+            _tie_operand(op, graph, position, known, ties)
+    ties.pin(y.name, np.flatnonzero(~covered))
+
+
+def _axis(dim: Dim) -> str:
+    return dim.axis if isinstance(dim, Same | Offset | Grouped | Window | Spread) else ""
+
+
+def _reached(dim: Dim, axis: str, size: int) -> slice:
+    """The indices of `axis` for which this operand is read at a place that follows them."""
+    match dim:
+        case Offset(name, start, length) if name == axis:
+            return slice(start, start + length)
+        case Same(name) | Grouped(name, _) if name == axis:
+            return slice(0, size)
+    return slice(0, 0)
+
+
+def _tie_operand(op: Op, graph: Graph, position: int, known: Mapping[str, Mapping[int, int]], ties: Ties) -> None:
+    x, y, relation = graph.operands(op)[position], graph.result(op), ops.nest(op, graph)
+    last, channels = relation.out[-1] if relation.out else "", np.arange(ties.sizes[x.name])
+    match relation.operands[position][-1]:
+        case Same(axis) if axis == last:
+            ties.tie(x.name, channels, y.name, channels)
+        case Offset(axis, start, _) if axis == last:
+            ties.tie(x.name, channels, y.name, channels + start)
+        case Grouped(axis, group) if axis == last and len(channels) > 1:
+            ties.tie(x.name, np.repeat(channels, group), y.name, np.arange(len(channels) * group))
+        case Same() if position == 0 and _sums_over_channels(op, relation):
+            needed = np.setdiff1d(channels, list(_foldable(op, graph, known.get(x.name, {}))))
+            ties.pin(x.name, needed)
+        case _:
+            ties.pin(x.name)
+
+
+def _sums_over_channels(op: Op, relation: Nest) -> bool:
+    """A sum of products with a bias that takes all channels of its first operand together."""
+    channels = relation.operands[0][-1]
+    return ops.SPECS[op.kind].total is not None and isinstance(channels, Same) and channels.axis not in relation.out
+
+
+def _foldable(op: Op, graph: Graph, known: Mapping[int, int]) -> Iterator[int]:
+    """The channels that a sum need not read: without weights, or constant where it meets no other padding."""
+    x, w = graph.operands(op)[:2]
+    if x.dtype != "int8" or w.data is None:
+        return
+    relation = ops.nest(op, graph)
+    weights = np.moveaxis(w.data, relation.operands[1].index(relation.operands[0][-1]), -1)
+    unread = ~weights.any(axis=tuple(range(weights.ndim - 1)))
+    yield from (int(c) for c in np.flatnonzero(unread))
+    folded = {c: v for c, v in known.items() if v == zero_of(x) or not _padded(relation)}
+    if folded and _fits(op, graph, folded):
+        yield from folded
+
+
+def _padded(relation: Nest) -> bool:
+    """Whether some window reads padding of the first operand."""
+    windows = [d for d in relation.operands[0] if isinstance(d, Window)]
+    if any(isinstance(d, Spread) for d in relation.operands[0]):
+        return True
+    return any(
+        d.pad > 0
+        or (relation.extents[d.axis] - 1) * d.stride + (relation.extents[d.tap] - 1) * d.dilation - d.pad >= d.size
+        for d in windows
+    )
+
+
+def _fits(op: Op, graph: Graph, folded: Mapping[int, int]) -> bool:
+    """Any of these channels may go into the bias without leaving int32."""
+    x, w, *bias = graph.operands(op)
+    assert w.data is not None
+    distances = {c: zero_of(x) + abs(v - zero_of(x)) for c, v in folded.items()}
+    most = _contribution(op, graph, distances, abs(w.data.astype(np.int64)))
+    return bool(
+        (most + (abs(bias[0].data.astype(np.int64).ravel()) if bias and bias[0].data is not None else 0) < WORD).all()
+    )
+
+
+def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Array) -> Array:
+    """Amount that channels with these values add to the sum of each output channel."""
+    x, total = graph.operands(op)[0], ops.SPECS[op.kind].total
+    assert total is not None
+    inputs = np.full(x.shape, zero_of(x), np.int64)
+    inputs[..., list(values)] = list(values.values())
+    sums = total(op, graph, inputs, weights)
+    return np.asarray(sums.reshape(-1, sums.shape[-1])[0])
+
+
+# What stays ----------------------------------------------------------------------------------
+
+
+def _settled(graph: Graph) -> Graph:
+    """The graph whose sums come to their constant results without weights, from the smallest bias that gives them.
+
+    Channels that cannot be removed then need no products of their operands, and a bias near the end of int32, as
+    training leaves it in channels that are never active, does not keep kernels from their faster forms.
+    """
+    known, new, tensors = constants(graph), list[Op](), list[Tensor]()
+    for op in graph.ops:
+        values = known.get(op.outputs[0], {})
+        if ops.SPECS[op.kind].total is not None and values:
+            names = [unused(f"{op.name}/{i}", View(graph)) for i in (1, 2)]
+            still = _at_rest(op, graph, values)
+            tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
+            op = replace(op, inputs=(op.inputs[0], *names))
+        new.append(op)
+    return graph.with_ops(new, tensors) if tensors else graph
+
+
+def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, Tensor]:
+    """Weights and bias of the op with nothing but a bias in these output channels.
+
+    Their scale is the largest of the other channels' where that leads to the values, else their own.
+    """
+    x, w, *bias = graph.operands(op)
+    assert w.data is not None and w.quant is not None
+    axis, still = ops.nest(op, graph).operands[1].index(Same(ops.nest(op, graph).out[-1])), list(values)
+    data, scale = w.data.copy(), np.array(w.quant.scale)
+    np.moveaxis(data, axis, 0)[still] = 0
+    if not w.quant.per_tensor and len(live := np.delete(scale, still)):
+        scale[still] = live.max()
+    wanted = np.zeros(w.shape[axis], np.int64)
+    wanted[still] = list(values.values())
+    for scales in (scale, np.array(w.quant.scale)):
+        weights = replace(w, data=data, quant=replace(w.quant, scale=tuple(scales.tolist())))
+        found, reached = _least_bias(op, replace(graph, tensors={**graph.tensors, w.name: weights}), wanted)
+        if reached[still].all():
+            break
+    assert reached[still].all(), "the op had these values with its own scale"
+    start = bias[0].data.astype(np.int64).ravel() if bias and bias[0].data is not None else np.zeros_like(wanted)
+    start = np.where(np.isin(np.arange(len(wanted)), still), found, start)
+    return weights, Tensor("", start.shape, "int32", bias_quant(x, weights), start.astype(np.int32))
+
+
+def _least_bias(op: Op, graph: Graph, wanted: Array) -> tuple[Array, Array]:
+    """The sum nearest to 0 that requantises to the wanted value, channel by channel; and where there is one."""
+
+    def result(total: Array) -> Array:
+        return requantize_sum(total, op, graph).astype(np.int64)
+
+    shift = multipliers(op, graph)[1].astype(np.int64)
+    direction = np.sign(wanted - result(np.zeros_like(wanted)))
+    low, high = np.full_like(wanted, -1), (WORD - 1) >> np.maximum(shift, 0)
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        enough = direction * (result(direction * middle) - wanted) >= 0
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return direction * high, result(direction * high) == wanted
+
+
+# Doing without -------------------------------------------------------------------------------
+
+
+def _without(graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]) -> Graph:
+    """The graph with the kept channels only."""
+    new: list[Op] = []
+    tensors = {
+        name: replace(graph.tensors[name], shape=(*graph.tensors[name].shape[:-1], len(channels)))
+        for name, channels in kept.items()
+        if graph.tensors[name].shape
+    }
+    for op in graph.ops:
+        parts, changed = _with_operands(op, graph, kept, known)
+        tensors |= {t.name: t for t in changed}
+        attrs = dict(op.attrs)
+        if ops.SPECS[op.kind].view:
+            attrs["shape"] = tensors[op.outputs[0]].shape
+        new.append(replace(op, inputs=parts, attrs=attrs))
+    return graph.with_ops(new, tensors.values())
+
+
+def _with_operands(
+    op: Op, graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]
+) -> tuple[tuple[str, ...], list[Tensor]]:
+    """The op's operands, and new constants for those that become smaller or take up the removed channels."""
+    if ops.SPECS[op.kind].view:
+        return op.inputs, []
+    relation, operands = ops.nest(op, graph), list(graph.operands(op))
+    dims, axes = list(relation.operands), {}
+    if relation.out:
+        axes[relation.out[-1]] = kept[op.outputs[0]]
+    if _sums_over_channels(op, relation):
+        x = operands[0]
+        axes[_axis(dims[0][-1])] = kept[x.name]
+        gone = np.setdiff1d(np.arange(x.shape[-1]), kept[x.name]).tolist()
+        folded = {c: known[x.name][c] for c in gone if c in known.get(x.name, {})}
+        if folded:
+            operands[2:], dims[2:] = [_bias(op, graph, folded)], [(Same(relation.out[-1]),)]
+    operands = [_taken(t, d, axes) if t.constant else t for t, d in zip(operands, dims, strict=True)]
+    before = (*graph.operands(op), None)
+    new = {
+        position: replace(t, name=unused(f"{op.name}/{position}", View(graph)))
+        for position, t in enumerate(operands)
+        if t.constant and t is not before[position]
+    }
+    return tuple(new.get(i, t).name for i, t in enumerate(operands)), list(new.values())
+
+
+def _bias(op: Op, graph: Graph, folded: Mapping[int, int]) -> Tensor:
+    """The bias and what the folded channels add to it."""
+    x, w, *bias = graph.operands(op)
+    assert w.data is not None
+    start = bias[0] if bias else Tensor("", (), "int32", bias_quant(x, w))
+    data = _contribution(op, graph, folded, w.data) + (0 if start.data is None else start.data.astype(np.int64).ravel())
+    return replace(start, shape=data.shape, data=data.astype(np.int32))
+
+
+def _taken(t: Tensor, dims: tuple[Dim, ...], axes: Mapping[str, Array]) -> Tensor:
+    """A constant at the kept indices of its axes; itself if that is all of it."""
+    assert t.data is not None
+    data, quant = t.data, t.quant
+    for d, dim in enumerate(dims):
+        if (channels := axes.get(_axis(dim))) is None:
+            continue
+        if isinstance(dim, Offset):
+            channels = channels[(channels >= dim.start) & (channels < dim.start + dim.size)] - dim.start
+        if len(channels) < data.shape[d]:
+            data, quant = data.take(channels, axis=d), _quant_of(quant, d, channels)
+    return t if data is t.data else replace(t, shape=data.shape, data=np.ascontiguousarray(data), quant=quant)
+
+
+def _quant_of(quant: Quant | None, axis: int, channels: Array) -> Quant | None:
+    if quant is None or quant.axis != axis or quant.per_tensor:
+        return quant
+    return replace(
+        quant,
+        scale=tuple(quant.scale[c] for c in channels),
+        zero_point=tuple(quant.zero_point[c] for c in channels),
+    )

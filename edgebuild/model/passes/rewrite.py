@@ -1,0 +1,101 @@
+"""Pattern rewriting: rules look at one op and its neighbours and answer with an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ..ir import Graph, Op, Tensor, rename, sort_ops
+
+
+@dataclass(frozen=True)
+class View:
+    """A graph with who writes and who reads each tensor."""
+
+    graph: Graph
+
+    @cached_property
+    def producers(self) -> dict[str, Op]:
+        return self.graph.producers()
+
+    @cached_property
+    def consumers(self) -> dict[str, list[Op]]:
+        return self.graph.consumers()
+
+    def tensor(self, name: str) -> Tensor:
+        return self.graph.tensors[name]
+
+    def producer(self, name: str, kind: str) -> Op | None:
+        """The op that writes `name` if it is of this kind."""
+        op = self.producers.get(name)
+        return op if op is not None and op.kind == kind else None
+
+    def only_consumer(self, name: str) -> Op | None:
+        """The one op that reads `name`, if there is exactly one and it is no output of the graph."""
+        readers = self.consumers[name]
+        return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the ops `remove` by the ops `insert`; then read `rename[x]` wherever `x` was read."""
+
+    remove: tuple[Op, ...]
+    insert: tuple[Op, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    rename: dict[str, str] = field(default_factory=dict)
+
+
+def unused(name: str, view: View) -> str:
+    """`name`, or one like it that no tensor has."""
+    while name in view.graph.tensors:
+        name += "'"
+    return name
+
+
+Rule = Callable[[Op, View], Edit | None]
+
+
+def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
+    """Apply the rules until none fits. Edits that touch the same op wait for the next sweep."""
+    while True:
+        edits, touched, view = [], set[str](), View(graph)
+        for op in graph.ops:
+            if op.outputs[0] in touched:
+                continue
+            edit = next((e for rule in rules if (e := rule(op, view)) is not None), None)
+            if edit is None or touched & _reach(edit):
+                continue
+            edits.append(edit)
+            touched |= _reach(edit)
+        if not edits:
+            return graph
+        graph = _apply(graph, edits)
+
+
+def _reach(edit: Edit) -> set[str]:
+    """The tensors whose producers or readers an edit changes."""
+    ops = (*edit.remove, *edit.insert)
+    return {n for op in ops for n in (*op.outputs, *op.inputs)} | edit.rename.keys() | set(edit.rename.values())
+
+
+def _apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
+    removed = {op.outputs[0] for e in edits for op in e.remove}
+    inserted = {e.remove[-1].outputs[0]: e.insert for e in edits}
+    ops: list[Op] = []
+    for op in graph.ops:
+        ops += inserted.get(op.outputs[0], ()) if op.outputs[0] in removed else (op,)
+    names = {old: new for e in edits for old, new in e.rename.items()}
+    pool = {**graph.tensors, **{t.name: t for e in edits for t in e.tensors}}
+    return drop_dead(sort_ops(rename(replace(graph, ops=tuple(ops), tensors=pool), names)))
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Remove ops that no output needs."""
+    needed, kept = set(graph.outputs), list[Op]()
+    for op in reversed(graph.ops):
+        if needed.intersection(op.outputs):
+            kept.append(op)
+            needed.update(op.inputs)
+    return graph.with_ops(reversed(kept))

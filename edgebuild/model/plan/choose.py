@@ -1,0 +1,175 @@
+"""Which of the ways to run a network is taken.
+
+* `--objective ram`: of every op whole, rolling, strips, and each method of cutting ops into parts, what takes least.
+* `--tile auto`: the least memory for which at most KNEE of the instructions of every op whole are executed more.
+* `--ram BYTES`, or a model that does not fit as it is: the fastest that fits.
+* `--tile off`, `rolling`, `fdt`, `ffmt`: that way alone.
+
+If one way fails for a reason that is not the user's, the others are tried, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+from ...base import progress
+from ...base.errors import Diagnostic, EdgebuildError
+from ...base.request import ModelRequest
+from ...base.target import Target
+from .. import ops
+from ..ir import Graph
+from . import interpret
+from .cuts import COUPLED, Decoupled, instructions, untiled
+from .search import METHODS, THOROUGH, Plan, Planner, with_rows
+
+MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
+EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
+KNEE = 1.1
+QUICK = 60_000  # ops of paths that --tile auto looks at: a second or two, and all there are of small networks
+CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
+STRICT = "EDGEBUILD_STRICT"  # environment: failures of ours end the compilation, as they have to in tests
+
+
+def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED) -> Plan:
+    """The plan of a canonical graph that a request asks for. Raises EdgebuildError if it does not fit the target.
+
+    `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
+    """
+    graph = with_rows(graph) if request.stream_input else graph
+    planner = Planner(graph, target, request, decoupled)
+    choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
+    found = choice.made()
+    if found is not None and (interpret.small(found.graph) or os.environ.get(CHECK) == "all"):
+        found = choice.attempt("the plan that was chosen", partial(_interpreted, graph, found))
+    if found is None and choice.bug is not None and request.stream_input is None:
+        found = choice.attempt("every op whole", planner.whole)
+    if found is None:
+        raise choice.bug or choice.refusal  # type: ignore[misc]
+    return found
+
+
+def mac_overhead(request: ModelRequest) -> float:
+    """Percent of the MACs that may be computed twice. Not said: none, but where a method is asked for that needs it."""
+    if request.max_mac_overhead is not None:
+        return request.max_mac_overhead
+    return MACS_TWICE if request.tile in METHODS or _at_any_price(request) else 0.0
+
+
+def _at_any_price(request: ModelRequest) -> bool:
+    return request.objective == "ram" and request.tile in (None, "auto") and request.stream_input is None
+
+
+@dataclass
+class _Choice:
+    """The ways of a planner tried one after the other. `twice`: multiply-accumulates that may be done twice."""
+
+    planner: Planner
+    twice: int
+    refusal: EdgebuildError | None = None  # of the first way that does not fit
+    bug: Exception | None = None  # the first of ours
+
+    def attempt(self, way: str, make: Callable[[], Plan | None]) -> Plan | None:
+        """The plan that a way makes; None if there is none, whatever the reason."""
+        try:
+            return make()
+        except EdgebuildError as reason:
+            self.refusal = self.refusal or reason
+        except Exception as bug:
+            if is_strict():
+                raise
+            self.bug = self.bug or bug
+            warn_of(bug, way, self.planner.graph.file)
+        return None
+
+    def made(self) -> Plan | None:
+        """The plan that is asked for."""
+        planner, request = self.planner, self.planner.request
+        if request.tile == "off":
+            return self.attempt("every op whole", planner.whole)
+        if request.tile in METHODS:
+            return self.attempt(f"--tile {request.tile}", partial(planner.parts, METHODS[request.tile], self.twice))
+        if _at_any_price(request):
+            return self.least()
+        if request.ram is None and request.tile == "auto" and request.stream_input is None:
+            return self.knee() or next(self.fitting(), None)
+        return next(self.fitting(), None)
+
+    def fitting(self) -> Iterator[Plan]:
+        """Plans that fit, the fastest first."""
+        planner, request = self.planner, self.planner.request
+        limits: list[int | None] = [planner.room, planner.room - planner.room // 16, None]
+        if request.tile is None and request.stream_input is None:
+            yield from self._each("every op whole", planner.whole)
+        elif request.ram is None and request.tile != "auto":
+            limits = [None]
+        for limit in limits:
+            yield from self._each("rolling", partial(self._rolled, limit))
+        if request.tile != "rolling" and request.stream_input is None:
+            yield from self._each("strips", partial(planner.strips, self.twice))
+            yield from self._each("parts of ops", partial(planner.parts, EVERY_METHOD, self.twice))
+
+    def least(self) -> Plan | None:
+        """The plan of least memory of all that there are."""
+        planner = self.planner
+        found = [*self._each("every op whole", planner.whole)]
+        for limit in (0, None):
+            found += self._each("rolling", partial(self._rolled, limit))
+        for name, methods in METHODS.items():
+            found += self._each(f"--tile {name}", partial(planner.parts, methods, self.twice))
+        return self._less(found)
+
+    def knee(self) -> Plan | None:
+        """The plan of least memory within KNEE of the instructions of every op whole."""
+        planner = self.planner
+        most = KNEE * instructions(untiled(planner.cutter))
+        found = [*self._each("every op whole", planner.whole)]
+        found += self._each("rolling", lambda: planner.rolled(planner.cutter.knee(most)))
+        return self._less(found, most)
+
+    def _rolled(self, limit: int | None) -> Plan:
+        return self.planner.rolled(self.planner.cutter.cut(limit))
+
+    def _less(self, found: Iterable[Plan], most: float = inf) -> Plan | None:
+        """The least of what was found, and of strips and parts by all methods that execute at most so much."""
+        best = min(found, key=_order, default=None)
+        below = best.arena_bytes if best is not None else None
+        for other in self._each("strips", partial(self.planner.strips, self.twice, below)):
+            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=_order, default=best)
+        below, work = best.arena_bytes if best is not None else None, QUICK if most < inf else THOROUGH
+        for other in self._each("parts of ops", partial(self.planner.parts, EVERY_METHOD, self.twice, below, work)):
+            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=_order, default=best)
+        return best
+
+    def _each(self, way: str, make: Callable[[], Plan | None]) -> Iterator[Plan]:
+        progress.say(f"looking at {way}")
+        found = self.attempt(way, make)
+        if found is not None:
+            yield found
+
+
+def _order(found: Plan) -> tuple[int, float]:
+    return found.arena_bytes, instructions(found.steps)
+
+
+def _interpreted(model: Graph, found: Plan) -> Plan:
+    interpret.interpret(model, found.rolling, found.steps, found.places)
+    return found
+
+
+def is_strict() -> bool:
+    return bool(os.environ.get(STRICT))
+
+
+def warn_of(bug: Exception, way: str, file: str) -> None:
+    """Say that a way failed, and that it should not have."""
+    words = " ".join(str(bug).split())[:200]
+    text = f"internal failure of '{way}': {type(bug).__name__}{': ' if words else ''}{words}"
+    hints = (
+        "the next best way is taken; the result is right, but may take more memory or time than it has to",
+        "please report this with the model: it is a mistake of edgebuild",
+    )
+    progress.warn(Diagnostic(text, file, hints=hints, severity="warning"))

@@ -1,0 +1,86 @@
+"""Clusters from YAML: `devices: [{name, target, flash, ram, share}]`, `source: NAME`, `medium: {kind, bits_per_s}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....base.errors import did_you_mean, fail
+from ....base.facts import read_facts
+from ....base.options import parse_size
+from .problem import Cluster, Device, Medium
+
+KINDS = ("star", "bus", "switch")
+MOST_DEVICES = 16
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """A device as the file describes it. `share`: its part of split work; where none has one, flash decides."""
+
+    name: str
+    target: str
+    flash: str
+    ram: str
+    share: float | None = None
+    macs_per_us: float = Device.macs_per_us
+
+    def __post_init__(self) -> None:
+        if (self.share is not None and self.share <= 0) or self.macs_per_us <= 0:
+            raise ValueError(f"device '{self.name}': share and macs_per_us are above 0")
+
+
+@dataclass(frozen=True)
+class MediumFacts:
+    """The medium that joins the devices. `message_us`: time of each message besides its bytes."""
+
+    kind: str
+    bits_per_s: float
+    message_us: float = 0.0
+    mtu: int = 0
+    broadcast: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(
+                f"medium '{self.kind}' is not known{did_you_mean(self.kind, KINDS)}; known: star, bus, switch"
+            )
+        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0:
+            raise ValueError("a medium has a rate above 0, and no negative times or sizes")
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """The file."""
+
+    devices: tuple[DeviceFacts, ...]
+    source: str
+    medium: MediumFacts
+
+
+def read_cluster(path: Path, count: int | None = None) -> tuple[Cluster, bool]:
+    """The cluster, of its first `count` devices if that is given, and whether the file says the shares.
+
+    Raises EdgebuildError for what is wrong in the file: more than 16 devices, names twice, a source that is none.
+    """
+    facts = read_facts(ClusterFacts, path)
+    names = [d.name for d in facts.devices]
+    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if twice is not None:
+        raise fail(f"two devices are named '{twice}'", file=str(path))
+    if not 1 <= len(names) <= MOST_DEVICES:
+        raise fail(f"{len(names)} devices; a cluster has 1 to {MOST_DEVICES}", file=str(path))
+    if facts.source not in names:
+        raise fail(f"source '{facts.source}' is no device{did_you_mean(facts.source, names)}", file=str(path))
+    if count is not None and not names.index(facts.source) < count <= len(names):
+        hint = f"the file has {len(names)} devices, and the source must be among those that are used"
+        raise fail(f"option 'devices': {count}", file=str(path), hints=[hint])
+    sizes = [(parse_size(f"flash of {d.name}", d.flash), parse_size(f"ram of {d.name}", d.ram)) for d in facts.devices]
+    stated = any(d.share is not None for d in facts.devices)
+    devices = tuple(
+        Device(d.name, d.target, flash, ram, (d.share or 1.0) if stated else float(flash), d.macs_per_us)
+        for d, (flash, ram) in zip(facts.devices, sizes, strict=True)
+    )[:count]
+    m = facts.medium
+    medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast)
+    return Cluster(devices, names.index(facts.source), medium), stated

@@ -1,0 +1,301 @@
+"""The least cost of running a network on a cluster, exactly: a form for each tensor and a method for each layer.
+
+A path through a layered graph: its nodes are the forms of the tensors that are still read, so a tensor with several
+readers is one decision. RAM is a limit that every arc keeps by itself; flash limits the sums over a path. The methods:
+
+whole      the source computes the layer
+copies     every device computes all of it
+fan-out    from all of the input, each device a part of the output channels (A -> P)
+fan-in     from a part of the input channels, each device partial sums of all outputs (P -> Z), which are then sent
+parts      channel by channel (P -> P)
+rows       each device some rows (F -> F); what its windows reach beyond them is sent before (halo exchange) or was
+           computed twice (recomputed halo), which the ranges of the form say
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from .paths import Arc, Constraint, Route, shortest
+from .problem import ALL, SOURCE, SUMS, Cluster, Form, Layer, Network, Ranges, held, split
+from .transfers import Cost, cost, transfers
+
+METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])
+RUN = 4  # most layers in a row whose halos are computed twice
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A tensor is brought from one form into another before a layer (or behind it, for partial sums)."""
+
+    tensor: int
+    have: Form
+    want: Form
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a layer runs: conversions of its inputs, the method, the forms in which it reads and makes its tensors."""
+
+    layer: int
+    method: str
+    before: tuple[Conversion, ...]
+    reads: tuple[Form, ...]
+    makes: Form  # Z for a fan-in
+    keeps: Form  # what the result is held in afterwards
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Decisions of all layers; `gather` brings the results to the source. No plan in the limits is below `bound`."""
+
+    network: Network
+    cluster: Cluster
+    decisions: tuple[Decision, ...]
+    gather: tuple[Conversion, ...]
+    cost: Cost
+    compute_us: float
+    bound: float  # of the objective: bytes, or microseconds
+    proved: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes. `arena(search, layer, forms of live tensors, makes)`: what a step takes of each device's RAM."""
+
+    flash: tuple[float, ...]
+    ram: tuple[float, ...]
+    thesis_arena: bool = False
+
+
+Forms = tuple[tuple[int, Form], ...]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """An arc of the search: a decision, or the gathering of the results behind the last."""
+
+    decision: Decision | None
+    spent: Cost
+    compute_us: float
+    gather: tuple[Conversion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Search:
+    """All forms, methods and costs of a problem. `methods` of each layer may be used; None: all of METHODS.
+
+    `sums_to`: letters of the forms in which a fan-in may leave its result.
+    """
+
+    network: Network
+    cluster: Cluster
+    limits: Limits
+    objective: str = "traffic"
+    methods: tuple[frozenset[str], ...] | None = None
+    sums_to: str = "SAPF"
+    recompute: int = RUN
+    _costs: dict[tuple[int, Form, Form, int], Cost] = field(default_factory=dict)
+
+    # ---- forms
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self.network.tensors]
+        for number, layer in enumerate(self.network.layers):
+            for tensor in dict.fromkeys(layer.inputs):
+                found[tensor].append(number)
+        for tensor in self.network.results:
+            found[tensor].append(len(self.network.layers))
+        return found
+
+    def channels(self, tensor: int) -> Form:
+        return Form("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
+
+    def rows(self, tensor: int) -> Form:
+        return Form("F", split(self.network.tensors[tensor].rows, self.cluster.shares))
+
+    @cached_property
+    def row_forms(self) -> list[tuple[Form, ...]]:
+        """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
+        found: list[tuple[Form, ...]] = [() for _ in self.network.tensors]
+        for tensor in reversed(range(len(self.network.tensors))):
+            forms = [self.rows(tensor)] if self.network.tensors[tensor].rows >= len(self.cluster.devices) else []
+            current, ahead = tensor, list[int]()
+            while len(ahead) < self.recompute and len(self.readers[current]) == 1:
+                number = self.readers[current][0]
+                if number == len(self.network.layers) or self.network.layers[number].window is None:
+                    break
+                ahead.append(number)
+                current = self.network.layers[number].output
+                if self.network.tensors[current].rows >= len(self.cluster.devices):
+                    forms.append(self._back(self.rows(current), ahead, tensor))
+            found[tensor] = tuple(dict.fromkeys(forms))
+        return found
+
+    def _back(self, form: Form, run: Sequence[int], tensor: int) -> Form:
+        ranges = form.ranges
+        for position, number in reversed(list(enumerate(run))):
+            start = tensor if position == 0 else self.network.layers[run[position - 1]].output
+            ranges = self.needed(self.network.layers[number], ranges, start)
+        return Form("F", ranges)
+
+    def needed(self, layer: Layer, ranges: Ranges, tensor: int) -> Ranges:
+        assert layer.window is not None
+        rows = self.network.tensors[tensor].rows
+        return tuple(layer.window.needed(first, past, rows) for first, past in ranges)
+
+    # ---- costs
+
+    def cost(self, tensor: int, have: Form, want: Form, partial: int = 4) -> Cost:
+        key = (tensor, have, want, partial)
+        if key not in self._costs:
+            self._costs[key] = cost(
+                transfers(self.network.tensors[tensor], have, want, self.cluster, partial), self.cluster
+            )
+        return self._costs[key]
+
+    def value(self, spent: Cost, compute_us: float) -> float:
+        return spent.time_us + compute_us if self.objective == "latency" else spent.bytes
+
+    def compute_us(self, layer: Layer, method: str, makes: Form) -> float:
+        """The slowest device's time for its part."""
+        devices, tensor = self.cluster.devices, self.network.tensors[layer.output]
+        if method == "whole":
+            return layer.macs / devices[self.cluster.source].macs_per_us
+        if method == "copies":
+            return max(layer.macs / d.macs_per_us for d in devices)
+        if method == "fan-in":
+            return max(layer.macs * s / d.macs_per_us for d, s in zip(devices, self.cluster.shares, strict=True))
+        total = tensor.channels if makes.letter == "P" else tensor.rows
+        parts = ((past - first) / total for first, past in makes.ranges)
+        return max(layer.macs * part / d.macs_per_us for d, part in zip(devices, parts, strict=True))
+
+    # ---- steps
+
+    def options(self, number: int) -> Iterator[tuple[str, tuple[Form, ...], Form, tuple[Form, ...]]]:
+        """Method, forms of the inputs, form that the layer makes, and forms in which that may be kept."""
+        allowed = METHODS if self.methods is None else self.methods[number]
+        return (option for option in self._options(self.network.layers[number]) if option[0] in allowed)
+
+    def _options(self, layer: Layer) -> Iterator[tuple[str, tuple[Form, ...], Form, tuple[Form, ...]]]:
+        inputs, out = layer.inputs, layer.output
+        yield "whole", (SOURCE,) * len(inputs), SOURCE, (SOURCE,)
+        yield "copies", (ALL,) * len(inputs), ALL, (ALL,)
+        divisible = self.network.tensors[out].channels >= len(self.cluster.devices)
+        if layer.fan_out and divisible:
+            yield "fan-out", (ALL,), self.channels(out), (self.channels(out),)
+        if layer.fan_in and self.network.tensors[inputs[0]].channels >= len(self.cluster.devices):
+            kept = [SOURCE, ALL, *([self.channels(out)] if divisible else []), *self.row_forms[out]]
+            yield "fan-in", (self.channels(inputs[0]),), SUMS, tuple(f for f in kept if f.letter in self.sums_to)
+        if layer.by_channel and divisible:
+            yield "parts", tuple(map(self.channels, inputs)), self.channels(out), (self.channels(out),)
+        if layer.window is not None:
+            for form in self.row_forms[out]:
+                yield "rows", tuple(Form("F", self.needed(layer, form.ranges, t)) for t in inputs), form, (form,)
+
+    def fits(self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form) -> bool:
+        """Whether the RAM of each device holds all tensors of a step: as kept and as read, and the result."""
+        if self.limits.thesis_arena:
+            return self._thesis_arena(layer, makes) <= min(self.limits.ram)
+        for device, room in enumerate(self.limits.ram):
+            if room == float("inf"):
+                continue
+            total = self._held(layer.output, makes, device, layer.partial)
+            for tensor in {*live, *reads}:
+                forms = {live.get(tensor), reads.get(tensor)} - {None}
+                total += max(self._held(tensor, form, device) for form in forms if form is not None)
+            if total > room:
+                return False
+        return True
+
+    def _held(self, tensor: int, form: Form, device: int, partial: int = 4) -> int:
+        return held(self.network.tensors[tensor], form, device, self.cluster.source, partial)
+
+    def _thesis_arena(self, layer: Layer, makes: Form) -> float:
+        """Eq. 5.13: input and output of a layer with weights, divided where rows are split, whole otherwise."""
+        if not layer.fan_out:
+            return 0.0
+        both = sum(self.network.tensors[t].bytes for t in (*layer.inputs, layer.output))
+        return both / len(self.cluster.devices) if makes.letter == "F" else both
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Flash of each device, in weights that the source alone has (first) and that all have (second).
+
+        Device d holds share * (all - first - second) + second, and the source `first` beside it.
+        """
+        found = []
+        for device, (share, flash) in enumerate(zip(self.cluster.shares, self.limits.flash, strict=True)):
+            own = 1 - share if device == self.cluster.source else -share
+            found.append(Constraint(own, 1 - share, flash - share * self.network.weights))
+        return tuple(found)
+
+    def run(self, below: float = float("inf")) -> Plan | None:
+        """The best plan within the limits; None if there is none, or none that costs at most `below`."""
+        nodes: dict[Forms, int] = {tuple((t, SOURCE) for t in self.network.inputs): 0}
+        layers: list[list[Arc]] = []
+        for number in range(len(self.network.layers)):
+            after: dict[Forms, int] = {}
+            best: dict[tuple[int, int, float, float], Arc] = {}
+            for forms, tail in nodes.items():
+                for arc in self._arcs(number, dict(forms), tail, after):
+                    key = (arc.tail, arc.head, arc.first, arc.second)
+                    if key not in best or arc.cost < best[key].cost:
+                        best[key] = arc
+            layers.append(list(best.values()))
+            nodes = after
+        layers.append([self._gathering(dict(forms), tail) for forms, tail in nodes.items()])
+        path = shortest(layers, self.constraints(), below)
+        return self._plan(path) if path is not None else None
+
+    def _plan(self, path: Route) -> Plan:
+        chosen = [arc.choice for arc in path.arcs]
+        spent = sum((c.spent for c in chosen), Cost())
+        decisions = tuple(c.decision for c in chosen[:-1] if c.decision is not None)
+        compute, proved = sum(c.compute_us for c in chosen), path.bound >= path.cost - 1e-6
+        return Plan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute, path.bound, proved)
+
+    def _gathering(self, live: dict[int, Form], tail: int) -> Arc:
+        gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not _has(live[t], SOURCE))
+        spent = sum((self.cost(c.tensor, c.have, c.want) for c in gather), Cost())
+        return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather))
+
+    def _arcs(self, number: int, live: dict[int, Form], tail: int, after: dict[Forms, int]) -> Iterator[Arc]:
+        """All ways to run a layer; the forms that they lead to get numbers in `after`."""
+        layer = self.network.layers[number]
+        remaining = {t: f for t, f in live.items() if self.readers[t][-1] > number}
+        for method, wanted, makes, kept in self.options(number):
+            reads = dict(zip(layer.inputs, wanted, strict=True))
+            if not self.fits(layer, live, reads, makes):
+                continue
+            before = tuple(Conversion(t, live[t], want) for t, want in reads.items() if not _has(live[t], want))
+            spent = sum((self.cost(c.tensor, c.have, c.want) for c in before), Cost())
+            whole = layer.weights if method == "whole" else 0
+            copied = layer.weights if method in ("copies", "rows") else 0
+            compute = self.compute_us(layer, method, makes)
+            for form in kept:
+                total = spent + (self.cost(layer.output, SUMS, form, layer.partial) if makes == SUMS else Cost())
+                choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
+                for stays in self._stays(remaining, reads):
+                    following = {**stays, layer.output: form} if self.readers[layer.output] else stays
+                    key: Forms = tuple(sorted(following.items(), key=lambda item: item[0]))
+                    head = after.setdefault(key, len(after))
+                    yield Arc(tail, head, self.value(total, compute), whole, copied, choice)
+
+    def _stays(self, remaining: dict[int, Form], reads: dict[int, Form]) -> Iterator[dict[int, Form]]:
+        """Forms of tensors that others read later: as they were, or as they were just read."""
+        yield remaining
+        gained = {t: f for t, f in reads.items() if t in remaining and not _has(remaining[t], f) and f.letter == "A"}
+        if gained:
+            yield {**remaining, **gained}
+
+
+def _has(have: Form, want: Form) -> bool:
+    """Whether a tensor in one form can be read as in the other without a transfer."""
+    if have in (want, ALL):
+        return True
+    return have.letter == want.letter == "F" and all(
+        (a <= c and d <= b) or c >= d for (a, b), (c, d) in zip(have.ranges, want.ranges, strict=True)
+    )

@@ -1,0 +1,99 @@
+"""Cost of a mapping, counted copy by copy: the naive form from which every figure of a report is taken.
+
+Cycles are modelled. A layer takes the sum of its computing and of all copies into or out of single buffers; copies by
+double buffers run beside the computing: either the computing counts, with the first fetch and the last store of each,
+or the copies do, with the last call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from .nest import Channel, Layer, Mapped, Move, Operand, Range, Ranges, pieces_of, region_bytes, starts_of
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Sums over the copies of an operand; `tile_bytes`: of a buffer."""
+
+    operand: str
+    depth: int
+    buffers: int
+    tile_bytes: int
+    transfers: int
+    bytes: int
+    pieces: int
+    cycles: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A mapping's figures; cycles of all parts, calls of the kernel."""
+
+    operands: tuple[Moved, ...]
+    calls: int
+    compute: float
+    dma: float
+    total: float
+
+
+def copy_cycles(channel: Channel, starts: int, size: int, pieces: int) -> float:
+    return starts * channel.start_cycles + ceil(size / channel.bytes_per_cycle) + pieces * channel.piece_cycles
+
+
+def fetches(layer: Layer, mapped: Mapped, move: Move, operand: Operand) -> Iterator[Ranges]:
+    """The part of an operand in every copy, in order."""
+    outer, last = mapped.order[: move.depth], None
+    for turn in mapped.turns(layer):
+        now = tuple(turn[a] for a in outer)
+        if now != last:
+            last = now
+            yield layer.region(operand, dict(zip(outer, now, strict=True)))
+
+
+def compute_cycles(layer: Layer, turn: Mapping[str, Range]) -> float:
+    """Cycles of one call, without those of calling."""
+    lengths = {a: (turn[a][1] - turn[a][0]) if a in turn else n for a, n in layer.nest.extents.items()}
+    if layer.compute.rows is None:
+        return float(layer.compute.cycles(lengths))
+    axis, tap = layer.compute.rows
+    rows = layer.taps(turn.get(axis, (0, layer.nest.extents[axis])))
+    return sum(float(layer.compute.cycles({**lengths, axis: n, tap: taps})) for taps, n in rows.items())
+
+
+def cost(layer: Layer, mapped: Mapped) -> Cost:
+    """Count a mapping call by call and copy by copy."""
+    found, exposed, beside, ends = [], 0.0, 0.0, 0.0
+    for move, operand in zip(mapped.moves, layer.operands, strict=True):
+        sizes, cycles, pieces, tile = [], list[float](), 0, 0
+        for region in fetches(layer, mapped, move, operand):
+            size = region_bytes(operand, region)
+            runs = 1 if operand.packed else pieces_of(region, operand.sizes)
+            starts = 1 if operand.packed else starts_of(region, operand.sizes, operand.channel.dimensions)
+            sizes.append(size)
+            cycles.append(copy_cycles(operand.channel, starts, size, runs))
+            pieces, tile = pieces + runs, max(tile, size)
+        total = sum(cycles)
+        found.append(Moved(operand.name, move.depth, move.buffers, tile, len(sizes), sum(sizes), pieces, total))
+        if move.buffers == 2:
+            beside, ends = beside + total, ends + total / len(cycles)
+        else:
+            exposed += total
+    turns = list(mapped.turns(layer))
+    compute = sum(compute_cycles(layer, turn) for turn in turns) + layer.compute.call * len(turns)
+    total = exposed + (max(compute + ends, beside + compute / len(turns)) if beside else compute)
+    return Cost(tuple(found), len(turns), compute, exposed + beside, total)
+
+
+def used(layer: Layer, found: Cost) -> dict[str, int]:
+    """Bytes that the buffers take in each space."""
+    bytes_: dict[str, int] = {}
+    for operand, moved in zip(layer.operands, found.operands, strict=True):
+        bytes_[operand.space] = bytes_.get(operand.space, 0) + moved.buffers * aligned(moved.tile_bytes)
+    return bytes_
+
+
+def aligned(size: int) -> int:
+    return -(-size // 4) * 4

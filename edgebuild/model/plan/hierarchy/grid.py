@@ -1,0 +1,228 @@
+"""Costs of all tile sizes at once: arrays with one dimension for each axis that may be cut.
+
+The tiles along an axis have few distinct lengths (inner ones, those at the borders, a ragged last one). So a sum over
+all tiles is a sum over these, each with the number of times that it occurs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .nest import Layer, Operand, ranges_of
+
+Grid = NDArray[Any]
+ALL_SIZES = 12  # an axis no longer than that is cut in every way
+
+
+def candidates(extent: int, unit: int) -> list[int]:
+    """Tile sizes to try: divisors, multiples of the unit, the least size for each number of tiles; all, if few."""
+    if extent <= ALL_SIZES:
+        return list(range(1, extent + 1))
+    divisors = {d for d in range(1, extent + 1) if extent % d == 0}
+    units = set(range(unit, extent + 1, unit)) if unit > 1 else set()
+    ragged = {-(-extent // n) for n in range(1, extent + 1)}
+    return sorted(divisors | units | ragged)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Of an operand that is moved inside of the loops over some axes: cycles and number of copies, bytes of a buffer.
+
+    `allowed`: alignment and size suit the channel, and a call finds its part of the buffer contiguous.
+    """
+
+    cycles: Grid
+    count: Grid
+    bytes: Grid
+    allowed: Grid
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All that the search asks of a layer."""
+
+    layer: Layer
+    sizes: tuple[tuple[int, ...], ...]  # to try, of each axis that may be cut
+
+    def along(self, axis: int, values: Iterable[float]) -> Grid:
+        shape = [1] * len(self.layer.axes)
+        shape[axis] = -1
+        return np.array(list(values)).reshape(shape)
+
+    @cached_property
+    def counts(self) -> dict[str, Grid]:
+        """The number of tiles along each axis."""
+        extents = self.layer.nest.extents
+        return {a: self.along(i, (-(-extents[a] // t) for t in self.sizes[i])) for i, a in enumerate(self.layer.axes)}
+
+    @cached_property
+    def compute(self) -> Grid:
+        """Cycles of all calls together."""
+        layer, extents = self.layer, self.layer.nest.extents
+        rows = layer.compute.rows[0] if layer.compute.rows else None
+        lengths: dict[str, Grid | int] = dict(extents)
+        times: Grid = np.ones(())
+        width = len(layer.axes)
+        for i, axis in enumerate(layer.axes):
+            kinds = [self._kinds(axis, size, rows) for size in self.sizes[i]]
+            length, taps, number = _padded(kinds, 3)
+            shape = [1] * (2 * width)
+            shape[i], shape[width + i] = length.shape
+            lengths[axis], times = length.reshape(shape), times * number.reshape(shape)
+            if axis == rows and layer.compute.rows:
+                lengths[layer.compute.rows[1]] = taps.reshape(shape)
+        if rows is not None and rows not in layer.axes and layer.compute.rows:
+            found = layer.taps((0, extents[rows])).items()
+            each = [layer.compute.cycles({**lengths, rows: n, layer.compute.rows[1]: t}) * times for t, n in found]
+            total = sum(each[1:], each[0])
+        else:
+            total = layer.compute.cycles(lengths) * times
+        total = np.broadcast_to(total, np.broadcast_shapes(np.shape(total), (1,) * 2 * width))
+        calls = prod(self.counts.values()) if self.counts else np.ones(())
+        return total.sum(axis=tuple(range(width, 2 * width))) + layer.compute.call * calls
+
+    def _kinds(self, axis: str, size: int, rows: str | None) -> list[tuple[int, ...]]:
+        """(length, taps, how often) of the tiles along an axis."""
+        found: Counter[tuple[int, int]] = Counter()
+        for part in ranges_of(self.layer.nest.extents[axis], size):
+            if axis == rows:
+                found.update((n, taps) for taps, n in self.layer.taps(part).items())
+            else:
+                found[part[1] - part[0], 1] += 1
+        return [(*key, n) for key, n in found.items()]
+
+    def copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
+        """Of an operand that is moved inside of the loops over the axes `outer`."""
+        key = (operand.name, outer)
+        if key not in self._known:
+            self._known[key] = self._copies(operand, outer)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, frozenset[str]], Copies]:
+        return {}
+
+    @cached_property
+    def _lengths(self) -> dict[tuple[str, int], list[list[tuple[int, ...]]]]:
+        """(length, how often) of an operand's dimension in the tiles of every size of the axis that indexes it."""
+        layer, found = self.layer, {}
+        for operand in layer.operands:
+            for dim in range(len(operand.dims)):
+                axis = operand.axis(dim)
+                if axis in layer.axes:
+                    found[operand.name, dim] = [
+                        self._along(operand, dim, axis, size) for size in self.sizes[layer.axes.index(axis)]
+                    ]
+        return found
+
+    def _along(self, operand: Operand, dim: int, axis: str, size: int) -> list[tuple[int, ...]]:
+        parts = ranges_of(self.layer.nest.extents[axis], size)
+        regions = (self.layer.region(operand, {axis: part})[dim] for part in parts)
+        return list(Counter(past - first for first, past in regions).items())
+
+    def _copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
+        layer, width = self.layer, len(self.layer.axes)
+        lengths: list[Grid | int] = []
+        most: list[Grid | int] = []  # of a buffer's dimension, in any tile
+        called: list[Grid | int] = []  # of the part of it that a call uses; 0: all, in every tile
+        times: Grid = np.ones((1,) * 2 * width)
+        there: Grid = np.ones((1,) * width, bool)
+        for dim, size in enumerate(operand.sizes):
+            axis = operand.axis(dim)
+            if axis not in layer.axes:
+                lengths, most, called = [*lengths, size], [*most, size], [*called, 0]
+                continue
+            i = layer.axes.index(axis)
+            length, number = _padded(self._lengths[operand.name, dim], 2)
+            largest = self.along(i, length.max(axis=1))
+            called.append(np.where(self.along(i, length.min(axis=1)) == size, 0, largest) if axis not in outer else 0)
+            there = there & self.along(i, length.min(axis=1) > 0)  # windows over nothing but padding
+            if axis not in outer:
+                lengths, most = [*lengths, size], [*most, size]
+                continue
+            shape = [1] * (2 * width)
+            shape[i], shape[width + i] = length.shape
+            lengths.append(length.reshape(shape))
+            most.append(largest)
+            times = times * number.reshape(shape)
+        found = self._priced(operand, lengths, times, most, called)
+        return replace(found, allowed=found.allowed & there)
+
+    def _priced(
+        self,
+        operand: Operand,
+        lengths: Sequence[Grid | int],
+        times: Grid,
+        most: Sequence[Grid | int],
+        called: Sequence[Grid | int],
+    ) -> Copies:
+        channel, width = operand.channel, len(self.layer.axes)
+        size = prod(lengths) * operand.item + (operand.extra * lengths[operand.extra_dim] if operand.extra else 0)
+        runs, starts = (1, 1) if operand.packed else _runs(lengths, operand.sizes, channel.dimensions)
+        each = starts * channel.start_cycles + np.ceil(size / channel.bytes_per_cycle) + runs * channel.piece_cycles
+        inner = tuple(range(width, 2 * width))
+        flat = (1,) * width
+        tile = prod(most) * operand.item + (operand.extra * most[operand.extra_dim] if operand.extra else 0)
+        allowed: Any = np.ones(flat, bool)
+        if channel.largest:
+            allowed = allowed & (np.asarray(tile) <= channel.largest)
+        if channel.align > 1 and not operand.packed:
+            allowed = allowed & (np.asarray(_piece(most, operand.sizes, operand.item)) % channel.align == 0)
+        if self.layer.views and not operand.packed:
+            allowed = allowed & _contiguous(called, most)
+        return Copies(
+            np.broadcast_to(each * times, np.broadcast_shapes(np.shape(each * times), flat * 2)).sum(axis=inner),
+            times.sum(axis=inner),
+            np.broadcast_to(aligned_all(np.asarray(tile)), np.broadcast_shapes(np.shape(tile), flat)),
+            allowed,
+        )
+
+
+def aligned_all(size: Grid) -> Grid:
+    return -(-size // 4) * 4
+
+
+def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tuple[Any, Any]:
+    """`pieces_of` and `starts_of` of all tiles at once."""
+    runs, starts, loops, merged = np.ones(()), np.ones(()), np.zeros(()), np.ones((), bool)
+    for length, size in zip(reversed(lengths), reversed(sizes), strict=True):
+        runs = np.where(merged, runs, runs * length)
+        loops = loops + (~merged & (np.asarray(length) > 1))
+        starts = np.where(~merged & (loops > dimensions - 1), starts * length, starts)
+        merged = merged & (np.asarray(length) == size)
+    return runs, starts
+
+
+def _contiguous(called: Sequence[Any], held: Sequence[Any]) -> Any:
+    """Whether the parts that calls use are in one piece; 0 stands for all of a dimension."""
+    found, merged = np.ones((), bool), np.ones((), bool)
+    for part, whole in zip(reversed(called), reversed(held), strict=True):
+        length = np.where(np.asarray(part) == 0, whole, part)
+        found = found & (merged | (length == 1))
+        merged = merged & (np.asarray(part) == 0)
+    return found
+
+
+def _piece(lengths: Sequence[Any], sizes: Sequence[Any], item: int) -> Any:
+    """Bytes of a contiguous piece."""
+    found, merged = np.full((), item), np.ones((), bool)
+    for length, size in zip(reversed(lengths), reversed(sizes), strict=True):
+        found = np.where(merged, found * length, found)
+        merged = merged & (np.asarray(length) == size)
+    return found
+
+
+def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Grid, ...]:
+    """Lists of kinds as arrays of one shape; those that are not there occur no times, with the size of the first."""
+    longest = max(len(k) for k in kinds)
+    filled = [[*k, *[(*k[0][:-1], 0)] * (longest - len(k))] for k in kinds]
+    found = np.array(filled, dtype=np.float64)
+    return tuple(found[:, :, i] for i in range(width))

@@ -1,0 +1,178 @@
+"""A layer as a loop nest whose operands are moved between two levels, and a mapping of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from math import ceil, prod
+from typing import Any
+
+from ...axes import Dim, Nest, Same, Window, input_range
+
+Range = tuple[int, int]
+Ranges = tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Cycles of a copy: a start, its bytes, and so much for each contiguous piece.
+
+    One start covers `dimensions` nested loops; `overlap`: the core computes meanwhile.
+    """
+
+    bytes_per_cycle: float
+    start_cycles: int = 0
+    piece_cycles: int = 0
+    dimensions: int = 3
+    align: int = 1
+    largest: int = 0  # bytes of a copy; 0: any number
+    overlap: bool = True
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Something that is read (or, the result, written) by tiles, in units of `item` bytes.
+
+    `packed`: it lies in the far memory tile by tile, so that every tile is one piece. `extra`: bytes that every index
+    of dimension `extra_dim` brings along, as the bias does for weights.
+    """
+
+    name: str
+    dims: tuple[Dim, ...]
+    sizes: tuple[int, ...]
+    item: int
+    space: str  # whose capacity its buffers take
+    channel: Channel
+    result: bool = False
+    packed: bool = False
+    extra: int = 0
+    extra_dim: int = 0
+
+    def axis(self, dim: int) -> str | None:
+        """The axis that indexes a dimension, if it can be cut there."""
+        return getattr(self.dims[dim], "axis", None)
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset(a for d in range(len(self.dims)) if (a := self.axis(d)) is not None)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Cycles of a tile by the lengths of its axes (numbers or arrays), and of a call.
+
+    `rows`: an axis and the axis of its window's taps; rows that see fewer taps, because the window reaches into the
+    padding, are counted by themselves with that number of taps.
+    """
+
+    cycles: Callable[[Mapping[str, Any]], Any]
+    call: float = 0.0
+    rows: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A nest, its operands, the axes that may be cut, and how many of an axis the hardware likes at once.
+
+    `views`: a call takes operands as pointers, so its part of a larger buffer must be contiguous.
+    """
+
+    name: str
+    nest: Nest
+    operands: tuple[Operand, ...]
+    axes: tuple[str, ...]
+    compute: Compute
+    units: Mapping[str, int] = field(default_factory=dict)
+    views: bool = False
+
+    def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
+        """The part of an operand that a part of the nest needs; axes without a range are whole."""
+        found = []
+        for dim, size in enumerate(operand.sizes):
+            part = ranges.get(operand.axis(dim) or "")
+            if part is None:
+                found.append((0, size))
+            elif isinstance(operand.dims[dim], Same):
+                found.append(part)
+            else:
+                found.append(_through(self.nest, operand.dims[dim], part))
+        return tuple(found)
+
+    def taps(self, ranges: Range) -> dict[int, int]:
+        """How many rows of a range see how many taps."""
+        assert self.compute.rows is not None
+        axis, tap = self.compute.rows
+        n = self.nest.extents[tap]
+        window = next((d for o in self.operands for d in o.dims if isinstance(d, Window) and d.axis == axis), None)
+        if window is None:
+            return {n: ranges[1] - ranges[0]}
+        found: dict[int, int] = {}
+        for row in range(*ranges):
+            first = row * window.stride - window.pad
+            seen = sum(0 <= first + t * window.dilation < window.size for t in range(n))
+            found[seen] = found.get(seen, 0) + 1
+        return found
+
+
+def _through(nest: Nest, dim: Dim, part: Range) -> Range:
+    return input_range(Nest(nest.extents, nest.out, ((dim,),)), 0, 0, *part)
+
+
+def ranges_of(extent: int, size: int) -> tuple[Range, ...]:
+    """Tiles of `size`; the last may be smaller."""
+    return tuple((at, min(at + size, extent)) for at in range(0, extent, size))
+
+
+@dataclass(frozen=True)
+class Move:
+    """How an operand is moved: inside of so many loops, by so many buffers."""
+
+    operand: str
+    depth: int
+    buffers: int
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Tile sizes of the axes that may be cut, the loops (outermost first), how operands move, and what it all costs."""
+
+    tile: Mapping[str, int]
+    order: tuple[str, ...]
+    moves: tuple[Move, ...]
+    cycles: float = 0.0
+    examined: int = 0
+
+    def counts(self, layer: Layer) -> dict[str, int]:
+        return {a: ceil(layer.nest.extents[a] / self.tile[a]) for a in layer.axes}
+
+    def turns(self, layer: Layer) -> Iterator[dict[str, Range]]:
+        """The ranges of every call, in order."""
+        cuts = [ranges_of(layer.nest.extents[a], self.tile[a]) for a in self.order]
+        for found in product(*cuts):
+            yield dict(zip(self.order, found, strict=True))
+
+
+def pieces_of(region: Ranges, sizes: tuple[int, ...]) -> int:
+    """Contiguous pieces of a part of an array: what is whole merges with the dimension around it."""
+    runs, merged = 1, True
+    for (first, past), size in zip(reversed(region), reversed(sizes), strict=True):
+        runs = runs if merged else runs * (past - first)
+        merged = merged and past - first == size
+    return runs
+
+
+def starts_of(region: Ranges, sizes: tuple[int, ...], dimensions: int) -> int:
+    """How often a copy unit with so many nested loops is started for a part of an array."""
+    starts, loops, merged = 1, 0, True
+    for (first, past), size in zip(reversed(region), reversed(sizes), strict=True):
+        if not merged and past - first > 1:
+            loops += 1
+            starts *= past - first if loops > dimensions - 1 else 1
+        merged = merged and past - first == size
+    return starts
+
+
+def region_bytes(operand: Operand, region: Ranges) -> int:
+    lengths = [past - first for first, past in region]
+    return prod(lengths) * operand.item + operand.extra * (lengths[operand.extra_dim] if lengths else 1)

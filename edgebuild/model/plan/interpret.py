@@ -1,0 +1,235 @@
+"""A plan run on real values, without a compiler: memories as bytes, calls in their order, each kernel by its meaning.
+
+`replay` shows that every call finds the bytes that it needs. This shows that the kernels that were chosen make of them
+what the ops of the model do. Operands are read where the kernel's own form says that they are (`Form.rings`), and what
+it computes is what it states about itself: its kind (`Kernel.computes`) and the numbers that are printed into it. The
+result of every call is compared with the reference of the op, and the outputs with those of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..axes import Same, Window, input_range
+from ..ir import Array, Graph, Op, Tensor
+from ..kernels import kernel_of
+from ..ops.base import Kernel
+from .cuts import Section, scratch_name
+from .memory.problem import Place
+from .replay import Addresses, BrokenPlan, Callee, Relations, calls_of, follows
+from .rolling import RollingGraph
+
+ALWAYS = 3_000_000  # steps of innermost loops up to which every plan is interpreted
+LETTERS = {"H", "W", "C", "SY", "SX", "PY", "PX", "DY", "DX"}  # of a window, among the numbers of a kernel
+CLOSE = 1e-4  # of the largest value: floats may be added up in another order
+
+
+def small(graph: Graph) -> bool:
+    """Whether to interpret plans of this graph costs next to nothing."""
+    return sum(prod(ops.nest(op, graph).extents.values()) for op in graph.ops) <= ALWAYS
+
+
+def interpret(
+    model: Graph, rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str, Place], seed: int = 0
+) -> None:
+    """Raise BrokenPlan unless every call has the values that its op has, and every output those of the `model`.
+
+    The graph that is planned may be another: ops of the model may be cut into parts.
+    """
+    graph, rng = rolling.graph, np.random.default_rng(seed)
+    inputs = [_values(rng, graph.tensors[name]) for name in graph.inputs]
+    with np.errstate(all="ignore"):  # what is not wanted may be anything
+        expected, wanted = ops.run(graph, *inputs), ops.run(model, *inputs)
+        for name in graph.outputs:
+            compare(f"output {name} of the graph in parts", expected[name], wanted[name])
+        try:
+            _Machine(graph, rolling.streamed, places, expected, rng).run(steps, inputs)
+        except (ArithmeticError, LookupError, ValueError) as error:
+            raise BrokenPlan(f"a kernel cannot be run on what it finds: {error}") from error
+
+
+def compare(name: str, got: Array, want: Array) -> None:
+    """Integers are equal; floats are as near as an order of adding up lets them be."""
+    got = got.reshape(want.shape)
+    if want.dtype.kind != "f":
+        same = np.array_equal(got, want)
+    else:
+        largest = float(np.max(np.abs(want), initial=0.0, where=np.isfinite(want)))
+        same = np.allclose(got, want, rtol=CLOSE, atol=CLOSE * largest, equal_nan=True)
+    if not same:
+        far = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
+        raise BrokenPlan(f"{name} has wrong values, off by up to {far:g}")
+
+
+def _values(rng: np.random.Generator, t: Tensor) -> Array:
+    """Values for an input; indices are 0 or 1."""
+    if t.dtype == "float32":
+        return rng.standard_normal(t.shape).astype(np.float32)
+    if t.dtype in ("int8", "uint8"):
+        return np.frombuffer(rng.bytes(t.elements), t.dtype).reshape(t.shape)
+    return rng.integers(0, 2, t.shape).astype(t.dtype)
+
+
+@dataclass
+class _Machine:
+    graph: Graph
+    streamed: str | None
+    places: Mapping[str, Place]
+    expected: Mapping[str, Array]
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        graph = self.graph
+        self.relations = Relations(graph)
+        size = max((p.offset for p in self.places.values()), default=0)
+        size += 4 * max((t.bytes for t in graph.tensors.values()), default=0)
+        memories = {p.memory for p in self.places.values()}
+        self.memories = {name: np.frombuffer(self.rng.bytes(size), np.uint8).copy() for name in sorted(memories)}
+        self.taken_up: dict[str, list[list[Array]]] = {}  # by result: what the calls of a reduction have read
+
+    def run(self, steps: Sequence[Section], inputs: Sequence[Array]) -> None:
+        everywhere = Addresses(self.graph, self.places, {}, {})
+        for name, value in zip(self.graph.inputs, inputs, strict=True):
+            if name != self.streamed:
+                self.write(everywhere, name, None, value)
+        for section in steps:
+            addresses = Addresses.of(self.graph, section, self.places)
+            kernels = [kernel_of(op, self.graph, f) for op, f in zip(section.ops, section.forms, strict=True)]
+            callees = [Callee.of(self.graph, op, f) for op, f in zip(section.ops, section.forms, strict=True)]
+            for number, row in calls_of(self.relations, section):
+                if number < len(section.ops):
+                    self.call(section, addresses, callees[number], kernels[number], row)
+                elif self.streamed is not None and row is not None:
+                    value = self.expected[self.streamed]
+                    self.write(addresses, self.streamed, row, value[:, row : row + 1])
+        for name in self.graph.outputs:
+            stored = self.relations.part(name, 0, self.relations.rows(name))
+            memory, at = everywhere.of_bytes(stored)
+            compare(f"output {name}", self.typed(self.memories[memory][at], name), self.expected[name])
+
+    def typed(self, data: Array, tensor: str) -> Array:
+        return data.view(self.graph.tensors[tensor].dtype)
+
+    def write(self, addresses: Addresses, tensor: str, row: int | None, value: Array) -> None:
+        rows = (0, self.relations.rows(tensor)) if row is None else (row, row + 1)
+        memory, at = addresses.of_bytes(self.relations.part(tensor, *rows))
+        data = np.ascontiguousarray(value.astype(self.graph.tensors[tensor].dtype)).ravel().view(np.uint8)
+        if len(data) != len(at):
+            raise BrokenPlan(f"what is written of {tensor} has {len(data)} B, not {len(at)}")
+        self.memories[memory][at] = data
+
+    def read(self, callee: Callee, position: int, first: int, past: int, count: int) -> Array:
+        """Rows of an operand, of which it has `count`, where the kernel finds them."""
+        name, form = callee.op.inputs[position], callee.form
+        view = self.relations.views[name]
+        size = self.graph.tensors[name].bytes // count
+        rings = form.rings or ()
+        order = callee.operands.index(position)
+        ring = rings[order] if order < len(rings) else 0
+        rows = np.arange(first, past) % ring if ring else np.arange(first, past)
+        place = self.places[self.home(view.storage)]
+        start = place.offset + (0 if ring else view.start)
+        at = (start + rows[:, None] * size + np.arange(size)).ravel()
+        return self.typed(self.memories[place.memory][at], name)
+
+    def home(self, storage: str) -> str:
+        return self.section_inside.get(storage, storage)
+
+    def call(self, section: Section, addresses: Addresses, callee: Callee, kernel: Kernel, row: int | None) -> None:
+        """Make what a kernel makes in one call, and compare it with what its op should."""
+        self.section_inside = section.rolled.inside if section.rolled else {}
+        op, graph = callee.op, self.graph
+        if row is not None and callee.reduces:
+            self.take_up(section, addresses, callee, kernel, row)
+            return
+        small_op, small_graph = _as_stated(op, graph, kernel)
+        out = tuple((0, n) for n in graph.result(op).shape)
+        out = out if row is None else (out[0], (row, row + 1), *out[2:])
+        operands, shapes = [], {}
+        rows = self.rows_read(callee, small_op, row)
+        for position, t in enumerate(graph.operands(op)):
+            if t.data is not None:
+                operands.append(t.data)
+                continue
+            first, past = rows.get(position, (0, self.relations.rows(t.name)))
+            shape = (t.shape[0], past - first, *t.shape[2:]) if len(t.shape) > 1 else t.shape
+            shapes[position] = tuple((0, n) if d != 1 else (first, past) for d, n in enumerate(t.shape))
+            operands.append(self.read(callee, position, first, past, self.relations.rows(t.name)).reshape(shape))
+        if rows:
+            small_op, small_graph = _of_rows(small_op, small_graph, operands, out, shapes)
+        value = ops.SPECS[small_op.kind].reference(small_op, small_graph, *operands)
+        if row is not None and not rows:
+            value = value.reshape(graph.result(op).shape)[:, row : row + 1]
+        self.finish(addresses, op, row, value)
+
+    def rows_read(self, callee: Callee, stated: Op, row: int | None) -> dict[int, tuple[int, int]]:
+        """Of every operand the rows that the kernel reads for a row of the result; none: to read all does no harm."""
+        if row is None or not all(_rowwise(callee, i) for i in callee.operands):
+            return {}
+        nest = ops.nest(stated, self.graph)
+        found = {i: input_range(nest, i, 1, row, row + 1) for i in callee.operands}
+        return found if all(first < past for first, past in found.values()) else {}
+
+    def take_up(self, section: Section, addresses: Addresses, callee: Callee, kernel: Kernel, row: int) -> None:
+        """A call of a reduction. Its sums stand for what it has read, in bytes that nothing else may touch."""
+        op, graph = callee.op, self.graph
+        place, size = self.places[scratch_name(op.outputs[0])], callee.scratch
+        mark = np.full(size, 1 + row % 251, np.uint8)
+        mine = self.memories[place.memory][place.offset : place.offset + size]
+        if row and not np.array_equal(mine, np.full(size, 1 + (row - 1) % 251, np.uint8)):
+            raise BrokenPlan(f"{op.name} finds its sums of row {row} spoilt")
+        mine[:] = mark
+        last = int(kernel.shape["rows"]) - 1  # type: ignore[arg-type]
+        taken = self.taken_up.setdefault(op.outputs[0], [])
+        taken.append([self.read(callee, i, row, row + 1, callee.form.rows) for i in callee.operands])
+        if row != last:
+            return
+        pieces = zip(*self.taken_up.pop(op.outputs[0]), strict=True)
+        whole = iter([np.concatenate(piece) for piece in pieces])
+        operands = [t.data if t.data is not None else next(whole).reshape(t.shape) for t in graph.operands(op)]
+        stated, small_graph = _as_stated(op, graph, kernel)
+        self.finish(addresses, op, None, ops.SPECS[stated.kind].reference(stated, small_graph, *operands))
+
+    def finish(self, addresses: Addresses, op: Op, row: int | None, value: Array) -> None:
+        y, want = op.outputs[0], self.expected[op.outputs[0]]
+        want = want if row is None else want[:, row : row + 1]
+        where = op.name if row is None else f"row {row} of {op.name}"
+        if value.size != want.size:
+            raise BrokenPlan(f"{where}: the kernel makes {value.size} values, not {want.size}")
+        compare(where, value, want)
+        self.write(addresses, y, row, value)
+
+
+def _rowwise(callee: Callee, position: int) -> bool:
+    dims = callee.relation.operands[position]
+    return follows(callee.relation, position) and isinstance(dims[1], Same | Window)
+
+
+def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> tuple[Op, Graph]:
+    """The op that a kernel computes by its own numbers, where it has them in the letters of a window."""
+    kind, attrs = kernel.computes if kernel.computes is not None else (op.kind, dict[str, Any]())
+    s, x = kernel.shape, graph.operands(op)[0]
+    stated = dict(op.attrs)
+    if s.keys() >= LETTERS and (s["H"], s["W"], s["C"]) == x.shape[1:]:
+        numbers = {"stride": (s["SY"], s["SX"]), "dilation": (s["DY"], s["DX"])}
+        numbers |= {"pad": (s["PY"], s["PX"], *tuple(op.attrs.get("pad", ()))[2:])}
+        stated |= {name: value for name, value in numbers.items() if name in op.attrs}
+    return replace(op, kind=kind, attrs={**stated, **attrs}), graph
+
+
+def _of_rows(
+    op: Op, graph: Graph, operands: Sequence[Array], out: tuple[tuple[int, int], ...], read: Mapping[int, object]
+) -> tuple[Op, Graph]:
+    """The op that makes rows `out` of its result from parts of its operands."""
+    first = read.get(0, tuple((0, n) for n in graph.operands(op)[0].shape))
+    attrs = ops.SPECS[op.kind].part(op, graph, out, first)  # type: ignore[arg-type]
+    y = graph.result(op)
+    tensors = {t.name: replace(t, shape=v.shape) for t, v in zip(graph.operands(op), operands, strict=True)}
+    tensors[y.name] = replace(y, shape=tuple(past - start for start, past in out))
+    return replace(op, attrs=attrs), replace(graph, ops=(), tensors=tensors, inputs=(), outputs=())

@@ -1,0 +1,158 @@
+"""Graphs and targets in the terms of `hierarchy/`: ops as loop nests between two memory levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from ...base.errors import fail
+from ...base.levels import Engine
+from ...base.target import Memory, Target
+from .. import ops
+from ..axes import Dim, Grouped, Nest, Same, Whole, Window
+from ..ir import ITEM_BYTES, Graph, Op
+from ..kernels import kernel_of
+from ..ops.base import Form
+from .cuts import CALL
+from .hierarchy.files import Hardware
+from .hierarchy.nest import Channel, Compute, Layer, Operand
+
+MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
+
+
+def check_levels(target: Target) -> None:
+    """Raise EdgebuildError for a target between whose memories nothing can be moved."""
+    if len(target.levels) < 2 or not target.dma:
+        hint = "give its memories `level: 1`, `level: 2`... and add `dma:`, as hal/targets/gap8.yaml does"
+        raise fail(f"target {target.name} has no memory levels", file=target.files[0], hints=[hint])
+
+
+def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None:
+    """The DMA between two memories; its bandwidth is that of the slower one."""
+    dma = next((d for d in target.dma if near.name in d.between and far.name in d.between), None)
+    if dma is None:
+        return None
+    bandwidth = min((m.bytes_per_cycle for m in (near, far) if m.bytes_per_cycle), default=4.0)
+    return Channel(bandwidth, dma.start_cycles, dma.piece_cycles, dma.dimensions, dma.align, dma.largest, dma.overlap)
+
+
+def nearest(target: Target) -> tuple[Memory, Memory]:
+    """The first two levels."""
+    check_levels(target)
+    return target.levels[0], target.levels[1]
+
+
+def way_to(target: Target, near: Memory, far: Memory) -> Channel:
+    """The channel between two levels. Raises EdgebuildError if no DMA reaches both."""
+    found = channel_between(target, near, far)
+    if found is None:
+        raise fail(f"no DMA of target {target.name} reaches both {near.name} and {far.name}", file=target.files[0])
+    return found
+
+
+def engine_hardware(target: Target, engine: Engine) -> Hardware:
+    """An engine between its scratchpads and the second level."""
+    channel = way_to(target, *nearest(target))
+    return Hardware(
+        {"I": "activations", "O": "activations", "W": "weights"},
+        dict.fromkeys("IWO", channel),
+        engine.cycles,
+        engine.cycles,
+        engine.array,
+        channels_first=True,
+    )
+
+
+def core_hardware(target: Target) -> Hardware:
+    """The cores, by the rates that the target states."""
+    near, far = nearest(target)
+    rates = target.macs_per_cycle or (MACS_PER_CYCLE * target.cores,) * 2
+
+    def at(rate: float) -> Any:
+        return lambda lengths: prod(lengths.values()) / rate
+
+    channel = way_to(target, near, far)
+    spaces = dict.fromkeys("IWO", near.name)
+    return Hardware(spaces, dict.fromkeys("IWO", channel), at(rates[0]), at(rates[1]), {}, False, CALL)
+
+
+def rooms(target: Target, engine: Engine | None) -> dict[str, int]:
+    """Bytes of each space that operands are kept in: an engine's scratchpads, or the first level."""
+    if engine is not None:
+        return {"activations": engine.activations, "weights": engine.weights}
+    near = nearest(target)[0]
+    reserved = target.firmware.stack if target.firmware is not None and "stack" in near.roles else 0
+    return {near.name: near.size - reserved}
+
+
+def cut_axes(nest: Nest) -> tuple[str, ...]:
+    """Axes of the result along which an op can be made in parts, the innermost of the result's dimensions last."""
+    found = []
+    for axis in nest.out:
+        relations = [d for dims in nest.operands for d in dims if getattr(d, "axis", None) == axis]
+        fits = all(isinstance(d, Same | Window) or (isinstance(d, Grouped) and d.group == 1) for d in relations)
+        if fits and relations and nest.extents[axis] > 1 and nest.out.count(axis) == 1:
+            found.append(axis)
+    if any(isinstance(d, Whole) for dims in nest.operands for d in dims):
+        found = [a for a in found if any(getattr(d, "axis", None) == a for d in nest.operands[0])]
+    if all({getattr(d, "axis", None) for d in dims} >= set(found) for dims in nest.operands):
+        found = found[:2]  # element by element: cutting inner dimensions only makes more pieces
+    return tuple(found)
+
+
+def layer_of_op(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory, Memory]) -> Layer:
+    """An op that runs by itself as a nest between the first level and where its operands lie.
+
+    `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from.
+    """
+    near, home, store = spaces
+    nest, y = ops.nest(op, graph), graph.result(op)
+    axes = cut_axes(nest)
+    kernel = kernel_of(op, graph, form)
+    activations = [i for i, n in enumerate(op.inputs) if not graph.tensors[n].constant]
+    operands = []
+    for i in activations:
+        x = graph.tensors[op.inputs[i]]
+        way = way_to(target, near, home)
+        operands.append(Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way))
+    if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
+        dims, sizes, item, extra, extra_dim = weights
+        way = channel_between(target, near, store) or way_to(target, near, home)
+        operands.append(Operand("weights", dims, sizes, item, near.name, way, False, True, extra, extra_dim))
+    out = tuple(Same(a) for a in nest.out)
+    operands.append(Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way_to(target, near, home), True))
+    points = prod(nest.extents.values())
+    if target.macs_per_cycle is not None:
+        each = 1 / target.macs_per_cycle[0 if _over_channels(nest) else 1]
+    else:
+        each = max(kernel.estimate or 8.0 * points, 1.0) / points / target.cores
+
+    def cycles(lengths: Mapping[str, Any]) -> Any:
+        return prod(lengths.values()) * each
+
+    return Layer(op.name, nest, tuple(operands), axes, Compute(cycles, CALL), {}, views=True)
+
+
+def _weights(
+    op: Op, graph: Graph, nest: Nest, size: int
+) -> tuple[tuple[Dim, ...], tuple[int, ...], int, int, int] | None:
+    """Relations and sizes of an op's constants as one operand; `size`: bytes of all that its kernel reads."""
+    constant = [(i, graph.tensors[n]) for i, n in enumerate(op.inputs) if graph.tensors[n].constant]
+    if not size:
+        return None
+    if not constant:
+        return (), (), size, 0, 0
+    i, w = max(constant, key=lambda pair: pair[1].bytes)
+    dims, item = nest.operands[i], ITEM_BYTES[w.dtype]
+    by = [d for d, relation in enumerate(dims) if isinstance(relation, Same) and relation.axis in nest.out]
+    if not by or len(dims) != len(w.shape):
+        return (), (), size, 0, 0
+    channel = max(by, key=lambda d: w.shape[d])
+    return dims, w.shape, item, -(-max(0, size - w.bytes) // w.shape[channel]), channel
+
+
+def _over_channels(nest: Nest) -> bool:
+    """Whether the op sums over more than the taps of a window."""
+    taps = {d.tap for dims in nest.operands for d in dims if isinstance(d, Window)}
+    return nest.macs and any(a not in nest.out and a not in taps and n > 1 for a, n in nest.extents.items())

@@ -1,0 +1,86 @@
+"""Proofs that a layout or a schedule is valid: naive on purpose, and sharing nothing with the solvers."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+from edgebuild.model.plan.memory.problem import Layout, Problem, Schedule, TaskGraph
+
+
+class CheckFailed(AssertionError):
+    """A solver has returned something wrong. `verdict` names the broken rule."""
+
+    def __init__(self, verdict: str, text: str) -> None:
+        self.verdict = verdict
+        super().__init__(f"{verdict}: {text}")
+
+
+def _require(condition: bool, verdict: str, text: str) -> None:
+    if not condition:
+        raise CheckFailed(verdict, text)
+
+
+def check_layout(problem: Problem, layout: Layout) -> None:
+    """Raise CheckFailed unless every buffer has its place and no two live buffers share bytes."""
+    capacity = {m.name: m.capacity for m in problem.memories}
+    ends = dict.fromkeys(capacity, 0)
+    _require(set(layout.places) == {b.name for b in problem.buffers}, "missing-place", "not the buffers of the problem")
+    for b in problem.buffers:
+        place = layout.places[b.name]
+        _require(place.memory in (b.memories or capacity), "wrong-memory", f"{b.name} lies in {place.memory}")
+        _require(place.offset >= 0, "negative-offset", f"{b.name} at {place.offset}")
+        _require(place.offset % b.align == 0, "misaligned", f"{b.name} at {place.offset}, alignment {b.align}")
+        ends[place.memory] = max(ends[place.memory], place.offset + b.size)
+    for a, b in combinations(problem.buffers, 2):
+        p, q = layout.places[a.name], layout.places[b.name]
+        if p.memory == q.memory and frozenset((a.name, b.name)) not in problem.may_overlap:
+            for i, j in product(a.extents, b.extents):
+                start, other = p.offset + i.offset, q.offset + j.offset
+                apart = start + i.size <= other or other + j.size <= start or not i.size or not j.size
+                together = i.lower < j.upper and j.lower < i.upper
+                _require(
+                    apart or not together, "overlap", f"{a.name} at {p.offset} and {b.name} at {q.offset} are both live"
+                )
+    _require(dict(layout.heights) == ends, "wrong-height", f"heights {dict(layout.heights)}, buffers end at {ends}")
+    for name, limit in capacity.items():
+        _require(limit is None or ends[name] <= limit, "over-capacity", f"{name}: {ends[name]} B of {limit} B")
+    _require(layout.bound <= layout.height, "wrong-bound", f"bound {layout.bound}, height {layout.height}")
+
+
+def check_schedule(graph: TaskGraph, schedule: Schedule) -> None:
+    """Raise CheckFailed unless the order respects every dependency and its bytes are as stated."""
+    n = len(graph.tasks)
+    _require(sorted(schedule.order) == list(range(n)), "not-a-permutation", f"{schedule.order}")
+    step_of = {task: step for step, task in enumerate(schedule.order)}
+    for i, j in combinations(range(n), 2):
+        a, b = graph.tasks[i], graph.tasks[j]
+        ordered = set(a.writes) & set(b.reads) or set(a.reads) & set(b.writes)
+        _require(not ordered or step_of[i] < step_of[j], "broken-dependency", f"{b.name} runs before {a.name}")
+    lives = {s: _lifetime(graph, s, step_of) for s in graph.sizes}
+    saved = [0] * n
+    pairs = [(task, pair) for task in schedule.order for pair in graph.tasks[task].in_place]
+    for pair in schedule.in_place:
+        read, written = pair
+        at = [step_of[task] for task, known in pairs if known == pair]
+        step = lives[read][1]
+        writers = sum(written in task.writes for task in graph.tasks)
+        good = at == [step] and lives[written][0] == step and writers == 1
+        _require(good and written not in graph.inputs, "wrong-in-place", f"{pair}")
+        saved[step] += min(graph.sizes[read], graph.sizes[written])
+    used = [s for pair in schedule.in_place for s in pair]
+    twice = {(p[0], "read") for p in schedule.in_place} | {(p[1], "written") for p in schedule.in_place}
+    _require(len(twice) == len(used), "wrong-in-place", "a storage is read, or written, by two pairs")
+    live = [sum(graph.sizes[s] for s, (a, b) in lives.items() if a <= step <= b) for step in range(n)]
+    profile = tuple(total - less for total, less in zip(live, saved, strict=True))
+    _require(schedule.profile == profile, "wrong-profile", f"{schedule.profile}, should be {profile}")
+    _require(schedule.peak == max(profile, default=0), "wrong-peak", f"{schedule.peak}")
+    _require(schedule.bound <= schedule.peak, "wrong-bound", f"bound {schedule.bound}, peak {schedule.peak}")
+    _require(not schedule.optimal or schedule.bound == schedule.peak, "not-optimal", f"bound {schedule.bound}")
+
+
+def _lifetime(graph: TaskGraph, storage: str, step_of: dict[int, int]) -> tuple[int, int]:
+    """First and last step at which the storage is live, both inclusive; (0, -1) for one never used."""
+    uses = [step_of[i] for i, task in enumerate(graph.tasks) if storage in task.reads + task.writes]
+    forever = storage in graph.outputs or (storage in graph.inputs and not uses)
+    first = 0 if storage in graph.inputs else min(uses, default=0)
+    return first, len(graph.tasks) if forever else max(uses, default=-1)

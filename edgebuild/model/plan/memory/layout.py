@@ -1,0 +1,150 @@
+"""Offsets of least height.
+
+Buffers that share no moment of time are independent; within each component several greedy rules
+run first, and most networks need no more. What stays above the bound is searched exactly, at
+the bound first and then by bisection (never ask the solver to minimise: decide). With several
+memories, buffers that do not fit into the preferred one are moved to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edgebuild.model.plan.memory import exact, greedy
+from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem
+from edgebuild.model.plan.memory.sections import Sections, split
+
+EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
+_LEAST_SHARE = 1.0  # of it for one height
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """The layout of one memory."""
+
+    offsets: Mapping[str, int]
+    height: int
+    bound: int
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The layout of one component: offsets in the order of its buffers."""
+
+    offsets: list[int]
+    method: str
+    bound: int
+
+
+def layout(
+    problem: Problem, capacity: int | None = None, effort: float = EFFORT, time_limit: float | None = None
+) -> Layout:
+    """A layout of least height, or the best found within `effort` units of deterministic time.
+
+    With `capacity` (bytes, of the first memory) a layout within it is enough and the search ends
+    there. `time_limit` in seconds stops the search early, and only then does the result depend
+    on the machine. Raises DoesNotFit.
+    """
+    budget = exact.Budget(effort, time_limit)
+    first, *others = problem.memories
+    if capacity is not None:
+        first = Memory(first.name, capacity if first.capacity is None else min(capacity, first.capacity))
+    waiting, stacks, spilled = list(problem.buffers), dict[str, _Stack](), False
+    for memory in (first, *others):
+        mine = [b for b in waiting if not b.memories or memory.name in b.memories]
+        later = frozenset(m.name for m in problem.memories if m.name not in stacks and m.name != memory.name)
+        enough = memory is first and capacity is not None
+        stacks[memory.name], moved = _fill(memory, mine, later, problem, budget, enough)
+        waiting = [b for b in waiting if b not in mine or b in moved]
+        spilled = spilled or bool(moved)
+    places = {name: Place(memory, at) for memory, s in stacks.items() for name, at in s.offsets.items()}
+    heights = {name: s.height for name, s in stacks.items()}
+    bound = sum(s.bound for s in stacks.values())
+    methods = dict.fromkeys(method for s in stacks.values() for method in s.methods)
+    optimal = not spilled and bound == sum(heights.values())
+    return Layout(
+        {b.name: places[b.name] for b in problem.buffers}, heights, bound, optimal, " and ".join(methods) or "none"
+    )
+
+
+def _fill(
+    memory: Memory,
+    buffers: Sequence[Buffer],
+    later: frozenset[str],
+    problem: Problem,
+    budget: exact.Budget,
+    enough: bool,
+) -> tuple[_Stack, list[Buffer]]:
+    """Lay out as many of `buffers` as fit into `memory`; the rest, which may lie in `later` memories, is returned.
+
+    While it is too high, one buffer at a time leaves: the one that takes most off the sections
+    that are too high, and among equals the smallest.
+    """
+    stay, moved = list(buffers), list[Buffer]()
+    while True:
+        parts = split(stay, problem.may_overlap)
+        movable = [b for b in stay if (later & set(b.memories) if b.memories else later)]
+        bound, capacity = max((part.bound for part in parts), default=0), memory.capacity
+        if capacity is None or bound <= capacity:
+            stack = _stack(parts, capacity, enough, budget)
+            if capacity is None or stack.height <= capacity:
+                return stack, moved
+            bound = stack.bound
+        needed = stack.height if bound <= capacity else bound
+        if not movable:
+            tightest = max(parts, key=lambda part: max(part.sums))
+            live = tightest.live[tightest.sums.index(max(tightest.sums))]
+            names = tuple(tightest.buffers[i].name for i in live)
+            raise DoesNotFit(memory.name, needed, capacity, names, proven=bound > capacity)
+        moved.append(_to_move(parts, capacity, movable))
+        stay.remove(moved[-1])
+
+
+def _to_move(parts: Sequence[Sections], capacity: int, movable: Sequence[Buffer]) -> Buffer:
+    """The movable buffer that takes most off the sections above the capacity, or else off the highest ones."""
+    limit = min(capacity, max(max(part.sums) for part in parts) - 1)
+    gains = dict.fromkeys(movable, 0)
+    for part in parts:
+        for live, total in zip(part.live, part.sums, strict=True):
+            for b in (part.buffers[i] for i in live if total > limit):
+                if b in gains:
+                    gains[b] += min(b.size, total - limit)
+    return max(movable, key=lambda b: (gains[b], -b.size))
+
+
+def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget: exact.Budget) -> _Stack:
+    """The layout of one memory whose components are `parts`; with `enough`, to meet the capacity will do."""
+    bound = height = max((part.bound for part in parts), default=0)
+    if enough and capacity is not None:
+        height = max(bound, capacity)
+    offsets, methods, ends = dict[str, int](), dict[str, None](), [0]
+    # The component with the highest bound first: what it cannot avoid, the others need not go below.
+    for part in sorted(parts, key=lambda part: -part.bound):
+        found = _lay_out(part, max(height, *ends), capacity, enough, budget)
+        ends.append(greedy.height(part, found.offsets))
+        bound = max(bound, found.bound)
+        methods[found.method] = None
+        offsets.update((b.name, at) for b, at in zip(part.buffers, found.offsets, strict=True))
+    return _Stack(offsets, max(ends), bound, tuple(methods))
+
+
+def _lay_out(part: Sections, target: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Found:
+    """Lay out one component; no need to go below `target`. With `enough`, nothing above it is of use."""
+    found = _Found(greedy.best(part, target), "greedy", part.bound)
+    low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
+    while low < greedy.height(part, found.offsets) and budget:
+        answer = exact.decide(part, limit, budget, share)
+        if answer.offsets is not None:
+            found = _Found(answer.offsets, "exact search", found.bound)
+        else:
+            low = limit + 1
+            if answer.refuted and limit >= found.bound:
+                found = _Found(found.offsets, found.method, limit + 1)
+            if enough:
+                break
+        high = greedy.height(part, found.offsets)
+        limit = capacity if capacity is not None and low <= capacity < high else (low + high) // 2
+        limit, share = min(limit, high - 1), max(budget.left / 3, _LEAST_SHARE)
+    return found

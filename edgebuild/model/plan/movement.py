@@ -1,0 +1,83 @@
+"""A plan whose ops run tile by tile between memory levels: the network level of `--map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...base.errors import fail
+from ...base.request import ModelRequest
+from ...base.target import Target
+from ..kernels import kernel_of
+from .hierarchy.baselines import dory
+from .hierarchy.nest import Layer, Mapped
+from .hierarchy.search import NoMapping
+from .levels import channel_between, check_levels, layer_of_op, nearest, rooms
+from .moves import MovedLayer, moved_layer
+from .replay import BrokenPlan, replay
+from .search import Plan, form_of
+
+MOST_OPERANDS = 16  # of an op: two channels each, and a mask of channels has 32 bits
+MOST_COPIES = 65535  # of an op: the tables count them in 16 bits
+
+
+def check_request(target: Target, request: ModelRequest) -> None:
+    """Raise EdgebuildError for what does not go together with `--map`."""
+    check_levels(target)
+    other = request.tile not in (None, "off") or request.objective == "energy"
+    if other or request.arena == "caller" or request.stream_input is not None:
+        raise fail("--map goes with --tile off and --arena static, not with --stream-input or --objective energy")
+    near, store = target.levels[0], target.memory("weights")
+    if store.level != 2 and channel_between(target, near, store) is None:
+        text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
+        raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
+
+
+def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> Plan:
+    """The plan with every op tile by tile that fits so; the others reach the second level themselves.
+
+    `choose` maps a layer; not given: the best mapping, or the rule that the request names.
+
+    Raises EdgebuildError where an op does not fit and the core cannot reach its operands.
+    """
+    target, request = plan.target, plan.request
+    near, _ = nearest(target)
+    room = rooms(target, None)[near.name]
+    form, moved, used = form_of(target, request), dict[str, MovedLayer](), 0
+    for section in plan.steps:
+        (op,) = section.ops
+        home = next(m for m in target.memories if m.name == plan.places[plan.rolling.storage[op.outputs[0]]].memory)
+        store = next(m for m in target.memories if m.name == plan.weights_memory)
+        try:
+            layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
+            if len(layer.operands) > MOST_OPERANDS:
+                continue
+            free = room - (-(-kernel_of(op, plan.graph, form).scratch // 8) * 8)
+            mapped = choose(layer) if choose else None
+            if request.map == "dory":
+                mapped = dory(layer, {near.name: max(1, free)}, True)[0]
+            found = moved_layer(op, plan.graph, layer, form, room, mapped)
+        except NoMapping as reason:
+            if home.access == "dma" or store.access == "dma":
+                text = f"does not fit: its smallest tile needs {reason.needed} B of {near.name}, which has {room} B"
+                raise fail(text, file=plan.graph.file, node=op.name, kind=op.origin or op.kind) from None
+            continue
+        if len(found.copies) <= MOST_COPIES:
+            moved[op.outputs[0]] = found
+            used = max(used, found.near_bytes)
+    heights = {**plan.layout.heights, near.name: used}
+    order = [m.name for m in target.memories if m.name in heights]
+    layout = replace(plan.layout, heights={name: heights[name] for name in order})
+    moved = _sound(plan, moved)
+    return replace(plan, moved=moved, layout=layout)
+
+
+def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> dict[str, MovedLayer]:
+    """Without those ops whose result grows over an operand that later tiles still want."""
+    try:
+        replay(plan.rolling, plan.steps, plan.places, moved)
+    except BrokenPlan:
+        in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
+        moved = {name: m for name, m in moved.items() if name not in in_place}
+        replay(plan.rolling, plan.steps, plan.places, moved)
+    return moved

@@ -1,0 +1,324 @@
+"""Ops whose operands move by DMA: which copies are started when, which call waits for what, and where tiles lie.
+
+Every operand and the result have one or two buffers in the first level. Double buffers are filled ahead: when a tile is
+taken into use, the copy of the next is started. A call waits for the copies that it needs, and for a result's buffer to
+have been stored. The `replay` of a plan runs exactly these events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from .. import ops
+from ..ir import Graph, Op, Quant, Tensor
+from ..kernels import kernel_of
+from ..ops.base import Constant, Form, Kernel, Ranges
+from .hierarchy.costs import Cost, cost
+from .hierarchy.nest import Layer, Mapped, Range
+from .hierarchy.search import NoMapping, best
+from .tiling.paths import needed
+
+ALIGN = 8  # bytes, of buffers in the first level
+WEIGHTS = "weights"
+TRIES = 6  # searches with less room, until the kernels of the tiles fit
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy between a tensor, or a block of constants, and the first level: planes x rows pieces of `bytes`.
+
+    `far` counts from the tensor's or the block's first byte, `near` from that of the layer's buffers. Steps in bytes.
+    """
+
+    channel: int
+    fetch: bool
+    tensor: str  # empty: constants
+    block: int
+    far: int
+    near: int
+    bytes: int
+    rows: int = 1
+    planes: int = 1
+    far_row: int = 0
+    far_plane: int = 0
+    near_row: int = 0
+    near_plane: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.bytes * self.rows * self.planes
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A call: copies up to number `fetched` are started, `waits` (channels) awaited, then copies up to `stored`.
+
+    `at`: where each operand that is an activation, the result, and each constant of the kernel lie, from the first byte
+    of the layer's buffers.
+    """
+
+    fetched: int
+    waits: tuple[int, ...]
+    kernel: int
+    at: tuple[int, ...]
+    stored: int
+    ranges: Mapping[str, Range]
+
+
+@dataclass(frozen=True)
+class MovedLayer:
+    """An op that runs tile by tile. `blocks` are runs of constants that are fetched together."""
+
+    op: Op
+    layer: Layer
+    mapped: Mapped
+    cost: Cost
+    kernels: tuple[Kernel, ...]
+    blocks: tuple[Constant, ...]
+    copies: tuple[Copy, ...]
+    turns: tuple[Turn, ...]
+    near_bytes: int
+    scratch: int  # where the kernels' scratch lies
+    form: Form  # of the kernels
+    last_waits: tuple[int, ...]  # channels to wait for at the end
+
+
+def moved_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, mapped: Mapped | None = None) -> MovedLayer:
+    """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
+
+    Raises NoMapping where no tile fits.
+    """
+    (space,) = {o.space for o in layer.operands}
+    allowed, found = room, None
+    for _ in range(TRIES):
+        chosen = mapped or best(layer, {space: allowed})[0]
+        found = _Tiles(op, graph, layer, chosen, form).build()
+        if found.near_bytes <= room:
+            return found
+        allowed -= max(found.near_bytes - room, room // 16)
+        mapped = None
+    assert found is not None
+    raise NoMapping(layer.name, {space: found.near_bytes})
+
+
+class _Tiles:
+    """The tiles of an op, with their kernels and copies, as they are made."""
+
+    def __init__(self, op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form) -> None:
+        self.op, self.graph, self.layer, self.mapped, self.form = op, graph, layer, mapped, form
+        self.turns = list(mapped.turns(layer))
+        self.known: dict[object, Kernel] = {}
+        self.kernels: dict[object, int] = {}
+        self.chosen: list[Kernel] = []
+        self.copies: list[Copy] = []
+
+    def build(self) -> MovedLayer:
+        layer, mapped = self.layer, self.mapped
+        made = [self.kernel(turn) for turn in self.turns]
+        self.instances = [_instances(mapped, self.turns, m.depth) for m in mapped.moves]
+        blocks = self.blocks(made)
+        sizes = []
+        for i, operand in enumerate(layer.operands):
+            if operand.name == WEIGHTS and operand.packed:
+                sizes.append(max((b.data.nbytes for b, _ in blocks), default=0))
+            else:
+                sizes.append(max(_bytes(layer, i, self.region(i, turn)) for turn in self.turns))
+        starts, at = [], 0
+        for size, move in zip(sizes, mapped.moves, strict=True):
+            step = -(-size // ALIGN) * ALIGN
+            starts.append([at + b * step for b in range(move.buffers)])
+            at += step * move.buffers
+        turns = list(self.run(starts, blocks, made))
+        scratch = max((k.scratch for k in made), default=0)
+        return MovedLayer(
+            self.op, layer, mapped, cost(layer, mapped), tuple(self.chosen), tuple(b for b, _ in blocks),
+            tuple(self.copies), tuple(turns), at + -(-scratch // ALIGN) * ALIGN, at, self.form,
+            tuple(sorted({c.channel for c in self.copies})),
+        )  # fmt: skip
+
+    def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:
+        """Content of the buffer of an operand in a turn."""
+        outer = self.mapped.order[: self.mapped.moves[operand].depth]
+        return self.layer.region(self.layer.operands[operand], {a: turn[a] for a in outer})
+
+    def kernel(self, turn: Mapping[str, Range]) -> Kernel:
+        return tile_kernel(self.op, self.graph, turn, self.form, self.known)
+
+    def number(self, kernel: Kernel) -> int:
+        types = tuple(str(c.data.dtype) for c in kernel.constants)
+        key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
+        if key not in self.kernels:
+            self.kernels[key] = len(self.chosen)
+            self.chosen.append(kernel)
+        return self.kernels[key]
+
+    def blocks(self, made: Sequence[Kernel]) -> list[tuple[Constant, dict[object, int]]]:
+        """Constants that are fetched at a time, and where each lies in the buffer."""
+        weights = [i for i, o in enumerate(self.layer.operands) if o.packed]
+        if not weights:
+            return []
+        found: list[tuple[bytearray, dict[object, int]]] = []
+        for instance, kernel in zip(self.instances[weights[0]], made, strict=True):
+            if instance == len(found):
+                found.append((bytearray(), {}))
+            data, where = found[instance]
+            for constant in kernel.constants:
+                if (key := _content(constant)) not in where:
+                    data += bytes(-len(data) % max(4, constant.data.itemsize))
+                    where[key] = len(data)
+                    data += np.ascontiguousarray(constant.data).tobytes()
+        return [(Constant("tile", np.frombuffer(bytes(d), np.uint8), "constants of tiles"), w) for d, w in found]
+
+    def run(
+        self,
+        starts: Sequence[Sequence[int]],
+        blocks: Sequence[tuple[Constant, dict[object, int]]],
+        made: Sequence[Kernel],
+    ) -> Iterator[Turn]:
+        """The turns; appends their copies."""
+        moves, operands = self.mapped.moves, self.layer.operands
+        for t, turn in enumerate(self.turns):
+            new = [t == 0 or self.instances[i][t] != self.instances[i][t - 1] for i in range(len(operands))]
+            waits = []
+            for ahead in (0, 1):
+                for i, operand in enumerate(operands):
+                    number = self.instances[i][t] + ahead
+                    due = moves[i].buffers == 2 if ahead else moves[i].buffers == 1 or number == 0
+                    if new[i] and not operand.result and due and number <= self.instances[i][-1]:
+                        self.fetch(i, number, starts[i][number % moves[i].buffers], blocks)
+            fetched = len(self.copies)
+            for i, operand in enumerate(operands):
+                number = self.instances[i][t]
+                if new[i] and (not operand.result or number >= moves[i].buffers):
+                    waits.append(self.channel(i, number))
+            at = [self.place(i, turn, starts[i][self.instances[i][t] % moves[i].buffers])
+                  for i, o in enumerate(operands) if not o.packed]  # fmt: skip
+            at += self.constants(t, starts, blocks, made[t])
+            result = len(operands) - 1
+            if t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]:
+                number = self.instances[result][t]
+                near = starts[result][number % moves[result].buffers]
+                self.move(result, number, self.region(result, turn), near)
+            yield Turn(fetched, tuple(waits), self.number(made[t]), tuple(at), len(self.copies), turn)
+
+    def channel(self, operand: int, number: int) -> int:
+        return 2 * operand + number % self.mapped.moves[operand].buffers
+
+    def place(self, operand: int, turn: Mapping[str, Range], start: int) -> int:
+        """Where a call finds its part of a buffer: contiguous, as the search asked for."""
+        o, held = self.layer.operands[operand], self.region(operand, turn)
+        part = self.layer.region(o, turn)
+        at, size = 0, o.item
+        for (first, past), (begin, _) in zip(reversed(held), reversed(part), strict=True):
+            at += (begin - first) * size
+            size *= past - first
+        return start + at
+
+    def constants(
+        self,
+        t: int,
+        starts: Sequence[Sequence[int]],
+        blocks: Sequence[tuple[Constant, dict[object, int]]],
+        kernel: Kernel,
+    ) -> list[int]:
+        for i, operand in enumerate(self.layer.operands):
+            if operand.packed:
+                number = self.instances[i][t]
+                base = starts[i][number % self.mapped.moves[i].buffers]
+                return [base + blocks[number][1][_content(c)] for c in kernel.constants]
+        return []
+
+    def fetch(self, operand: int, number: int, near: int, blocks: Sequence[tuple[Constant, dict[object, int]]]) -> None:
+        if self.layer.operands[operand].packed:
+            size = blocks[number][0].data.nbytes
+            if size:
+                self.copies.append(Copy(self.channel(operand, number), True, "", number, 0, near, size))
+            return
+        turn = self.turns[self.instances[operand].index(number)]
+        self.move(operand, number, self.region(operand, turn), near)
+
+    def move(self, operand: int, number: int, region: Ranges, near: int) -> None:
+        """The copies of a tile: one, or several if it has more than two dimensions of pieces."""
+        o = self.layer.operands[operand]
+        sizes, steps = list(o.sizes), [o.item] if o.sizes else []
+        for size in reversed(sizes[1:]):
+            steps.insert(0, steps[0] * size)
+        far = sum(first * step for (first, _), step in zip(region, steps, strict=True))
+        piece, loops = o.item, list[tuple[int, int, int]]()  # of the loops: count, step far and near, inmost first
+        merged, dense = True, o.item
+        for (first, past), size, step in zip(reversed(region), reversed(sizes), reversed(steps), strict=True):
+            n = past - first
+            if merged:
+                piece *= n
+            elif n > 1:
+                loops.append((n, step, dense))
+            merged, dense = merged and n == size, dense * n
+        inner = [*loops, (1, 0, 0), (1, 0, 0)][:2]
+        for far_more, near_more in _offsets(loops[2:]):
+            (rows, far_row, near_row), (planes, far_plane, near_plane) = inner
+            self.copies.append(
+                Copy(self.channel(operand, number), not o.result, o.name, 0, far + far_more, near + near_more, piece,
+                     rows, planes, far_row, far_plane, near_row, near_plane)
+            )  # fmt: skip
+
+
+def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
+    """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
+    nest, y = ops.nest(op, graph), graph.result(op)
+    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
+    out = tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
+    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
+    sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
+    constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
+    key = (sizes, constant, repr(sorted(attrs.items())))
+    if key not in known:
+        tensors = dict(graph.tensors)
+        for name, ranges in zip((*op.inputs, y.name), (*wanted, out), strict=True):
+            tensors[name] = part_of(graph.tensors[name], ranges)
+        small = replace(graph, ops=(op,), tensors=tensors)
+        known[key] = kernel_of(replace(op, attrs=attrs), small, form)
+    return known[key]
+
+
+def part_of(t: Tensor, ranges: Ranges) -> Tensor:
+    """A part of a tensor under its own name."""
+    shape = tuple(past - first for first, past in ranges)
+    quant = t.quant
+    if quant is not None and quant.axis is not None and not quant.per_tensor:
+        first, past = ranges[quant.axis]
+        quant = Quant(quant.scale[first:past], quant.zero_point[first:past], quant.axis)
+    data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
+    return replace(t, shape=shape, quant=quant, data=data)
+
+
+def _offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    if not loops:
+        yield 0, 0
+        return
+    n, far, near = loops[-1]
+    for i in range(n):
+        for more in _offsets(loops[:-1]):
+            yield i * far + more[0], i * near + more[1]
+
+
+def _bytes(layer: Layer, operand: int, region: Ranges) -> int:
+    return prod(past - first for first, past in region) * layer.operands[operand].item
+
+
+def _instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) -> list[int]:
+    """How many tiles came before the one that is in use, for each turn."""
+    found, last, number = [], None, -1
+    for turn in turns:
+        now = tuple(turn[a] for a in mapped.order[:depth])
+        number += now != last
+        last = now
+        found.append(number)
+    return found
+
+
+def _content(constant: Constant) -> object:
+    return str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()

@@ -1,0 +1,365 @@
+"""Rolling execution: a run of ops computed row by row, each row when it is first wanted.
+
+A row is all that shares an index of a tensor's second dimension. Tensors inside of the run are
+never whole: each is a ring of as many rows as lie between the oldest that a reader still wants and
+the newest made. Nothing is computed twice. Operands from outside are there whole; a result may grow
+into one of them, behind the rows that have been read (Blacker, Bridges, Hadfield 2020 call this
+diagonal memory optimisation; here it holds for a whole run instead of one op).
+
+All follows from the ops' index relations: which rows of an operand an output row needs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .. import ops
+from ..axes import Same, Spread, Window, elementwise, input_range
+from ..ir import Graph, Op
+
+Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call: op number `op` of the run makes row `row` (or takes it up, if it reduces over rows).
+
+    `writes` is None while a reduction is not complete; then it writes all rows at once. The number
+    one past the last op stands for the application, which brings the next row of a streamed input.
+    """
+
+    op: int
+    row: int
+    reads: Reads
+    writes: tuple[str, int, int] | None  # storage, first row, one past the last
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A run of ops that is executed row by row.
+
+    `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors that need no ring of
+    their own, because their one reader takes each row up element by element as soon as it is made:
+    row r is made where row r of the reader's result will stand. `spans`: for every ring the numbers
+    of the first and the last op during whose calls it may hold rows that are still wanted, and for
+    every op that reduces those between its first call and its last; rings whose spans do not meet
+    may lie in the same place.
+    """
+
+    rolling: RollingGraph
+    ops: tuple[Op, ...]
+    rings: Mapping[str, int]
+    inside: Mapping[str, str]
+    results: tuple[str, ...]  # storages that are wanted outside, whole
+    operands: tuple[str, ...]  # storages from outside
+    spans: Mapping[str, tuple[int, int]]
+    counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The order of the calls."""
+        return simulate(self.rolling, self.ops).events
+
+
+def rows_of(graph: Graph, tensor: str) -> int:
+    shape = graph.tensors[tensor].shape
+    return shape[1] if len(shape) > 1 else 1
+
+
+def row_bytes(graph: Graph, tensor: str) -> int:
+    return graph.tensors[tensor].bytes // rows_of(graph, tensor)
+
+
+@dataclass(frozen=True)
+class RollingGraph:
+    """A graph with what rolling asks of it again and again. `storage` maps tensors to what they are views of.
+
+    `streamed`: the storage of an input that the application brings row by row, in order.
+    """
+
+    graph: Graph
+    storage: Mapping[str, str]
+    streamed: str | None = None
+
+    @cached_property
+    def readers(self) -> dict[str, list[Op]]:
+        found: dict[str, list[Op]] = {}
+        for op in self.graph.ops:
+            if not ops.SPECS[op.kind].view:
+                for name in dict.fromkeys(self.storage[n] for n in op.inputs if n in self.storage):
+                    found.setdefault(name, []).append(op)
+        return found
+
+    @cached_property
+    def outputs(self) -> set[str]:
+        return {self.storage[n] for n in self.graph.outputs}
+
+    @cached_property
+    def modes(self) -> dict[str, str]:
+        return {op.outputs[0]: self._mode(op) for op in self.graph.ops}
+
+    def _mode(self, op: Op) -> str:
+        """How the op runs by rows. The rows of several samples do not stand one after the other."""
+        tensors = (self.graph.tensors[n] for n in (*op.inputs, *op.outputs))
+        if any(t.shape[:1] > (1,) and len(t.shape) > 1 for t in tensors if not t.constant):
+            return ""
+        return ops.SPECS[op.kind].rows(op, self.graph)
+
+    @cached_property
+    def row_bytes(self) -> dict[str, int]:
+        return {root: row_bytes(self.graph, root) for root in self.storage.values()}
+
+    @cached_property
+    def operands(self) -> dict[str, list[tuple[str, int]]]:
+        """For each op the storages of its activation operands, and their rows."""
+        return {y: [(root, rows_of(self.graph, root)) for _, root, _ in needs] for y, needs in self.needs.items()}
+
+    @cached_property
+    def needs(self) -> dict[str, list[tuple[str, str, list[tuple[int, int]]]]]:
+        """For each op its activation operands: tensor, storage, and the rows that each output row needs."""
+        return {op.outputs[0]: self._needs(op) for op in self.graph.ops}
+
+    @cached_property
+    def taken_up(self) -> dict[str, list[str]]:
+        """For each op the operands of its rows' size that it alone reads, and element by element."""
+        found: dict[str, list[str]] = {}
+        for op in self.graph.ops:
+            y, relation = op.outputs[0], ops.nest(op, self.graph)
+            found[y] = []
+            for position, name in enumerate(op.inputs):
+                root = self.storage.get(name)
+                alone = root is not None and len(self.readers.get(root, [])) == 1
+                if root is not None and alone and elementwise(relation, position):
+                    found[y] += [root] if row_bytes(self.graph, root) == row_bytes(self.graph, y) else []
+        return found
+
+    def _needs(self, op: Op) -> list[tuple[str, str, list[tuple[int, int]]]]:
+        relation, found = ops.nest(op, self.graph), []
+        count = rows_of(self.graph, op.outputs[0])
+        for position, name in enumerate(op.inputs):
+            if name not in self.storage:
+                continue
+            whole = (0, rows_of(self.graph, name))
+            dims = relation.operands[position]
+            along = dims[1] if len(dims) > 1 and len(relation.out) > 1 else None
+            follows = isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]
+            ranges = [input_range(relation, position, 1, r, r + 1) if follows else whole for r in range(count)]
+            found.append((name, self.storage[name], [self._of_storage(name, *rows) for rows in ranges]))
+        return found
+
+    def _of_storage(self, view: str, first: int, past: int) -> tuple[int, int]:
+        """The rows of the storage that hold the rows [first, past) of a view of it."""
+        small, large = row_bytes(self.graph, view), row_bytes(self.graph, self.storage[view])
+        return first * small // large, -(-past * small // large)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A run of ops executed by rows on demand of its results, and what follows for every tail of the run.
+
+    The ops of a tail are called in the same order for the same rows, whether the ops before them are
+    rolled as well or have run whole: rows are pulled from behind.
+    """
+
+    rolling: RollingGraph
+    run: tuple[Op, ...]
+    events: tuple[Event, ...]
+    rings: Mapping[str, int]  # rows of all inner storages
+    results: tuple[str, ...]
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The number of the op that makes a storage; that of the application for a streamed input."""
+        found = {op.outputs[0]: number for number, op in enumerate(self.run)}
+        return found | {n: len(self.run) for n in self.rings if n == self.rolling.streamed}
+
+    def tail(self, start: int) -> Rolled:
+        """The ops from number `start` on by themselves; they have to be `possible`."""
+        streamed = self.rolling.streamed
+        brought = streamed in self.rings and all(reader >= start for _, reader, _ in self._reads[str(streamed)])
+        end = len(self.run) if brought else len(self.run) - 1
+        rings = {n: rows for n, rows in self.rings.items() if start <= self.index[n] <= end}
+        inside = self._inside(start, rings)
+        kept = {name: rows for name, rows in rings.items() if name not in inside}
+        spans: dict[str, tuple[int, int]] = {}
+        for name in (*rings, *(n for n in self._sums if self.index[n] >= start)):
+            low, high = self._spans[name]
+            home = inside.get(name, name)
+            if home in kept or name in self._sums:
+                before = spans.get(home, (end, 0))
+                spans[home] = min(before[0], max(low - start, 0)), max(before[1], min(high, end) - start)
+        here = {op.outputs[0] for op in self.run[start:]}
+        roots = (root for op in self.run[start:] for root, _ in self.rolling.operands[op.outputs[0]])
+        operands = tuple(dict.fromkeys(r for r in roots if r not in rings and r not in here))
+        results = tuple(name for name in self.results if name in here)
+        counts = tuple(self._counts[start : end + 1])
+        return Rolled(self.rolling, self.run[start:], kept, inside, results, operands, spans, counts)
+
+    def shift(self, found: Rolled, operand: str, result: str) -> int:
+        """The least distance in bytes by which `operand` must start above `result` so that they may overlap.
+
+        Writing a row of the result must stay below every row of the operand that is read in the
+        same call or later.
+        """
+        graph, start = self.rolling.graph, len(self.run) - len(found.ops)
+        step_in, step_out = row_bytes(graph, operand), row_bytes(graph, result)
+        reads = np.array([(at, first) for at, reader, first in self._reads[operand] if reader >= start])
+        wanted = np.append(np.minimum.accumulate(reads[::-1, 1])[::-1], 2**31)  # no row after the last reading
+        homes = [result, *(name for name, home in found.inside.items() if home == result)]
+        writes = np.array([w for name in homes for w in self._writes[name]])
+        later = wanted[np.searchsorted(reads[:, 0], writes[:, 0])]
+        return max(0, int(np.max(writes[:, 1] * step_out - later * step_in)))
+
+    @cached_property
+    def _reads(self) -> dict[str, list[tuple[int, int, int]]]:
+        """For each storage the events that read it: number, reader, first row."""
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        for at, event in enumerate(self.events):
+            for name, first, _ in event.reads:
+                found.setdefault(name, []).append((at, event.op, first))
+        return found
+
+    @cached_property
+    def _writes(self) -> dict[str, list[tuple[int, int]]]:
+        """For each storage the events that write it: number, one past the last row."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for at, event in enumerate(self.events):
+            if event.writes is not None:
+                found.setdefault(event.writes[0], []).append((at, event.writes[2]))
+        return found
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        counted = Counter(event.op for event in self.events)
+        return [counted[number] for number in range(len(self.run) + 1)]
+
+    @cached_property
+    def _sums(self) -> list[str]:
+        return [op.outputs[0] for op in self.run if self.rolling.modes[op.outputs[0]] == "reduce"]
+
+    @cached_property
+    def _spans(self) -> dict[str, tuple[int, int]]:
+        """Of every inner storage, and the sums of every reduction: numbers of the ops called while it is in use."""
+        numbers = [event.op for event in self.events]
+        most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
+        until: dict[tuple[str, int], int] = {}
+        for at, event in enumerate(self.events):
+            for name, first, past in event.reads:
+                if name in self.rings:
+                    until.update(dict.fromkeys(((name, row) for row in range(first, past)), at))
+        for name in self.rings:
+            low, high = most[1], most[0]
+            for at, past in self._writes.get(name, []):
+                during = numbers[at : until.get((name, past - 1), at) + 1]
+                low, high = min(low, *during), max(high, *during)
+                if (low, high) == most:
+                    break
+            found[name] = (low, high) if low <= high else (self.index[name], self.index[name])
+        for name in self._sums:
+            mine = [at for at, number in enumerate(numbers) if number == self.index[name]]
+            during = numbers[mine[0] : mine[-1] + 1]
+            found[name] = min(during), max(during)
+        return found
+
+    def _inside(self, start: int, rings: Mapping[str, int]) -> dict[str, str]:
+        """Inner tensors of one row that can be made in the place of their reader's result, and that place.
+
+        It is free: the reader makes row r at once, and the row that stood there before is older than
+        any that is still wanted, or the ring of the result would have to be larger.
+        """
+        found: dict[str, str] = {}
+        for op in reversed(self.run[start:]):
+            y = op.outputs[0]
+            root = next((r for r in self.rolling.taken_up[y] if rings.get(r) == 1), None)
+            if root is not None:
+                found[root] = found.get(y, y)
+        return found
+
+
+def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
+    """The numbers of the ops from which on the run can be rolled."""
+    index = {op.outputs[0]: number for number, op in enumerate(run)}
+    low, high = 0, len(run) - 1
+    found = []
+    for number in reversed(range(len(run))):
+        y = run[number].outputs[0]
+        roots = [(name, index.get(root, -1), root) for name, root, _ in rolling.needs[y]]
+        if rolling.modes[y] == "reduce":  # it ends the run, and begins none
+            last = any(r.outputs[0] in index for r in rolling.readers.get(y, []))
+            low = number + 1 if last else low
+            high = min(high, *(at for _, at, _ in roots), high)
+        elif rolling.modes[y] == "each":  # what it reads in other rows has to be there whole
+            other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
+            low = max(low, 0, *(at + 1 for at in other))
+        else:
+            low = max(low, number + 1)
+        if number < low:
+            break
+        if number <= high:
+            found.append(number)
+    return found
+
+
+def simulate(rolling: RollingGraph, run: Sequence[Op]) -> Trace:
+    """Execute the run of ops by rows, on demand of its results."""
+    graph = rolling.graph
+    index = {op.outputs[0]: i for i, op in enumerate(run)}
+    members = set(index)
+    results = tuple(
+        op.outputs[0]
+        for op in run
+        if op.outputs[0] in rolling.outputs
+        or any(r.outputs[0] not in members for r in rolling.readers.get(op.outputs[0], []))
+    )
+    made = [0] * (len(run) + 1)
+    rings = {op.outputs[0]: 0 for op in run if op.outputs[0] not in results}
+    if rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed]):
+        rings[rolling.streamed], index[rolling.streamed] = 0, len(run)
+    events: list[Event] = []
+
+    def take(rows: int) -> None:
+        assert rolling.streamed is not None
+        while made[-1] < rows:
+            made[-1] += 1
+            events.append(Event(len(run), made[-1] - 1, (), (rolling.streamed, made[-1] - 1, made[-1])))
+
+    def pull(number: int, rows: int) -> None:
+        y = run[number].outputs[0]
+        reduces = rolling.modes[y] == "reduce"
+        while made[number] < rows:
+            row, reads = made[number], list[tuple[str, int, int]]()
+            for _, root, ranges in rolling.needs[y]:
+                first, past = (
+                    ranges[row] if not reduces else (row, row + 1) if root in rings else (0, rows_of(graph, root))
+                )
+                if root in index:
+                    pull(index[root], past) if root in members else take(past)
+                reads.append((root, first, past))
+            for root, first, _ in reads:  # now: what one operand took may have made more rows of another
+                if root in rings:
+                    rings[root] = max(rings[root], made[index[root]] - first)
+            made[number] = row + 1
+            writes: tuple[str, int, int] | None = (y, row, row + 1)
+            if reduces:
+                complete = row + 1 == calls(rolling, run[number])
+                writes = (y, 0, rows_of(graph, y)) if complete else None
+            events.append(Event(number, row, tuple(reads), writes))
+
+    for name in sorted(results, key=lambda name: -index[name]):
+        pull(index[name], calls(rolling, run[index[name]]))
+    if rolling.streamed in rings:
+        take(rows_of(graph, str(rolling.streamed)))
+    return Trace(rolling, tuple(run), tuple(events), rings, results)
+
+
+def calls(rolling: RollingGraph, op: Op) -> int:
+    """How often an op is called: for each row of its result, or of the ring that it reduces."""
+    if rolling.modes[op.outputs[0]] != "reduce":
+        return rows_of(rolling.graph, op.outputs[0])
+    root = next(root for _, root, _ in rolling.needs[op.outputs[0]])
+    return rows_of(rolling.graph, root)

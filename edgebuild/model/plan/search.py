@@ -1,0 +1,337 @@
+"""From a canonical graph to plans, one for every way to run it: schedule, sections, layout, check."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ...base.errors import EdgebuildError, fail
+from ...base.request import ModelRequest
+from ...base.target import Target
+from .. import ops
+from ..energy.schedule import ClockSchedule
+from ..ir import Graph, rename
+from ..ops.base import PORTABLE, Form, Wish
+from .cuts import COUPLED, Cutter, Decoupled, Section, frugal, untiled
+from .memory.check import check_layout, check_schedule
+from .memory.layout import layout
+from .memory.problem import DoesNotFit, Layout, Memory, Place, Schedule
+from .memory.schedule import EFFORT, as_given, schedule
+from .moves import MovedLayer
+from .pareto import Point, front, point_of
+from .replay import replay
+from .rolling import RollingGraph, rows_of
+from .storage import Placed, layout_problem, placed_buffers, storages, task_graph
+from .strips import in_strips
+from .tiling.critical import Piece
+from .tiling.search import Evaluated, Limits, Outcome, explore
+
+METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
+LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
+THOROUGH = 2_000_000  # ops of paths that are looked at, where nothing less is asked for: a minute or two
+EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that code generation needs. `steps` run in order; views do not run."""
+
+    name: str
+    graph: Graph
+    rolling: RollingGraph
+    cutter: Cutter  # which knows all other ways to cut the same order of ops
+    target: Target
+    request: ModelRequest
+    steps: tuple[Section, ...]
+    places: Mapping[str, Place]  # of storages, and of what a step needs for itself
+    buffers: tuple[Placed, ...]
+    schedule: Schedule
+    layout: Layout
+    weights_memory: str
+    untiled_bytes: int  # arena of the ops of the model run whole
+    decoupled: Decoupled = field(default_factory=dict)
+    clocks: ClockSchedule | None = None  # where least energy was asked for
+    fused: Outcome | None = None  # how ops were cut into parts
+    moved: Mapping[str, MovedLayer] = field(default_factory=dict)  # by result: ops that run in tiles moved by DMA
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.layout.height
+
+    @property
+    def tiled(self) -> bool:
+        return any(s.rolled for s in self.steps) or bool(self.fused and self.fused.tilings)
+
+    @property
+    def extra_macs(self) -> int:
+        """Multiply-accumulates that parts do again because they overlap."""
+        return self.fused.extra_macs if self.fused else 0
+
+    @cached_property
+    def trade_off(self) -> tuple[Point, ...]:
+        """All ways to run this order of ops that none betters in both memory and instructions, least memory first.
+
+        Parts of ops run as they are: the graph of parts is one way of many already.
+        """
+        return front(self.cutter) if self.fused is None else (point_of(self.cutter, self.steps),)
+
+
+def form_of(target: Target, request: ModelRequest | None = None) -> Form:
+    """The instruction set and extensions that kernels may use, and the user's wishes."""
+    core = frozenset((target.core.isa, *target.core.features))
+    if request is None:
+        return Form(core)
+    wish = Wish(request.optimize, "" if request.backend == "edgebuild" else request.backend)
+    measured = (word.rpartition("=") for word in request.choices)
+    choice = frozenset((layer, variant) for layer, _, variant in measured)
+    return Form(frozenset({PORTABLE}) if request.portable else core, wish, choice)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """The ways to run a graph on a target, each as a plan that was checked. They may raise EdgebuildError.
+
+    `decoupled` says which ops that run whole gather their operands first, and how many channels or columns at once.
+    """
+
+    graph: Graph
+    target: Target
+    request: ModelRequest
+    decoupled: Decoupled = field(default_factory=dict)
+
+    @cached_property
+    def scheduled(self) -> tuple[Cutter, Schedule]:
+        return _scheduled(self.graph, self.target, self.request, self.decoupled)
+
+    @property
+    def cutter(self) -> Cutter:
+        return self.scheduled[0]
+
+    @cached_property
+    def memories(self) -> tuple[Memory, ...]:
+        return arena_memories(self.target, self.request)
+
+    @cached_property
+    def room(self) -> int:
+        """Bytes of all memories that activations may lie in."""
+        return sum(m.capacity or 0 for m in self.memories)
+
+    @cached_property
+    def untiled_bytes(self) -> int:
+        """The arena of every op whole: of `whole`, if that fits."""
+        steps = untiled(self.cutter)
+        try:
+            return _place(self.cutter, steps, self.memories, self.request)[1].height
+        except DoesNotFit:
+            return _place(self.cutter, steps, (Memory("arena"),), self.request)[1].height
+
+    def whole(self) -> Plan:
+        """Every op whole, with its fastest kernel."""
+        return self._plan(*self.scheduled, untiled(self.cutter))
+
+    def rolled(self, steps: tuple[Section, ...]) -> Plan:
+        """A cut of the order of ops into sections."""
+        return self._plan(*self.scheduled, steps)
+
+    def strips(self, budget: int, below: int | None = None) -> Plan | None:
+        """Rolled runs in strips of columns; None if these are of no use, or not `below` so many bytes.
+
+        At most `budget` multiply-accumulates are done twice.
+        """
+        fused = self._in_strips(budget)
+        if not fused.tilings:
+            return None
+        cutter, order = _scheduled_strips(fused.graph, self.target, self.request, self.decoupled)
+        if below is not None and cutter.least_peak >= below:
+            return None
+        for limit in (self.room, None) if self.request.ram is not None else (None,):
+            with contextlib.suppress(EdgebuildError):
+                return self._plan(cutter, order, cutter.cut(limit), fused)
+        return self._plan(cutter, order, cutter.cut(0), fused)
+
+    def parts(self, methods: frozenset[str], budget: int, below: int | None = None, work: int = THOROUGH) -> Plan:
+        """Ops cut into parts, which run whole. Only what takes less than `below` is of use.
+
+        `work`: how many ops of paths are looked at, all paths together.
+        """
+        fused = self._fused(methods, budget, below, work)
+        cutter, order = _scheduled(fused.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
+        return self._plan(cutter, order, _parts(cutter, self.request), fused)
+
+    def _plan(self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: Outcome | None = None) -> Plan:
+        try:
+            steps, placed, places = _place(cutter, steps, self.memories, self.request)
+        except DoesNotFit as reason:
+            raise _does_not_fit(reason, cutter, steps, self.cutter) from None
+        profile = cutter.profile(steps)
+        peak = max(profile, default=0)
+        if any(s.rolled for s in steps):
+            order = Schedule((), profile, peak, peak, False, "rolling sections", ())
+        replay(cutter.rolling, steps, places)
+        return Plan(
+            name=self.request.name,
+            graph=cutter.graph,
+            rolling=cutter.rolling,
+            cutter=cutter,
+            target=self.target,
+            request=self.request,
+            steps=steps,
+            places=places,
+            buffers=placed_buffers(cutter, steps, places),
+            schedule=replace(order, order=tuple(range(len(steps))), profile=profile, peak=peak),
+            layout=placed,
+            weights_memory=next(m.name for m in self.target.memories if "weights" in m.roles),
+            untiled_bytes=self.untiled_bytes,
+            decoupled=self.decoupled,
+            fused=fused,
+        )
+
+    @property
+    def _deadline(self) -> float | None:
+        return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
+
+    def _in_strips(self, budget: int) -> Outcome:
+        """The graph with rolled runs cut into strips of columns."""
+
+        def again(other: Graph) -> Cutter:
+            return _scheduled_strips(other, self.target, self.request)[0]
+
+        return in_strips(self.graph, self.cutter, again, budget, self._deadline)
+
+    def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> Outcome:
+        """The graph with runs of ops cut into parts, as `--ram` asks; an arena `below` that."""
+
+        def evaluate(candidate: Graph) -> Evaluated:
+            cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
+            steps = _parts(cutter, self.request)
+            _, placed, places = _place(cutter, steps, (Memory("arena"),), self.request)
+            sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
+            for step, section in enumerate(steps):
+                sizes |= section.inner
+                lives |= dict.fromkeys(section.inner, (step, step))
+            pieces = [Piece(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items()]
+            profile = cutter.profile(steps)
+            storage = cutter.rolling.storage
+            return Evaluated(
+                candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, tuple(pieces)
+            )
+
+        constants = sum(t.bytes for t in self.graph.tensors.values() if t.constant)
+        code = max(LEAST_CODE, round(constants * CODE_SHARE))
+        limits = Limits(budget, code, self.request.ram, below, self._deadline, work)
+        return explore(self.graph, evaluate, methods, limits)
+
+
+def _scheduled(
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED, effort: int | None = EFFORT
+) -> tuple[Cutter, Schedule]:
+    """The ops of a graph in an order of least memory; no effort: as they are."""
+    rolling = RollingGraph(graph, storages(graph), streamed_input(graph, request))
+    running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
+    tasks = task_graph(rolling, running)
+    order = as_given(tasks) if effort is None else schedule(tasks, effort)
+    check_schedule(tasks, order)
+    cutter = Cutter(rolling, tuple(running[i] for i in order.order), form_of(target, request), decoupled=decoupled)
+    return cutter, order
+
+
+def _scheduled_strips(
+    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED
+) -> tuple[Cutter, Schedule]:
+    """Strip after strip, or in an order of least memory of whole ops: what takes less once it is rolled."""
+    orders = (_scheduled(graph, target, request, decoupled, effort) for effort in (None, EFFORT_OF_PARTS))
+    return min(orders, key=lambda found: found[0].least_peak)
+
+
+def with_rows(graph: Graph) -> Graph:
+    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
+    x = graph.inputs[0]
+    readers = graph.consumers()[x]
+    if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
+        return graph
+    shape = graph.result(readers[0]).shape
+    kept = [op for op in graph.ops if op is not readers[0]]
+    tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
+    return rename(replace(graph, ops=tuple(kept), tensors=tensors), {readers[0].outputs[0]: x})
+
+
+def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
+    """The input that the application brings row by row, if that is asked for."""
+    if request.stream_input is None:
+        return None
+    rows = rows_of(graph, graph.inputs[0])
+    if len(graph.inputs) != 1 or rows < 2:
+        text = f"cannot stream: {len(graph.inputs)} inputs, the first has {rows} rows"
+        hint = "--stream-input needs one input whose second dimension are the rows; NCHW files: transpose the input"
+        raise fail(text, file=graph.file, hints=[hint])
+    if request.arena == "caller" or request.tile in ("off", *METHODS):
+        raise fail("--stream-input needs --arena static and tiling", file=graph.file)
+    return graph.inputs[0]
+
+
+def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
+    """Where activations may go, best first, less the stack; `--ram` limits what the first may give."""
+    stack = target.firmware.stack if target.firmware is not None else 0
+    home = next((m.name for m in target.memories if "stack" in m.roles), "")
+    memories = [
+        Memory(m.name, m.size - (stack if m.name == home else 0))
+        for m in target.memories
+        if "arena" in m.roles and (request.map == "off" or m.level != 1)
+    ]
+    if request.ram is not None:
+        return (Memory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)
+    return tuple(memories[:1] if request.arena == "caller" else memories)
+
+
+def _parts(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
+    """Every op whole; with slower kernels if those save memory, unless `--ram` says how much there is."""
+    return frugal(cutter) if request.ram is None else untiled(cutter)
+
+
+def _place(
+    cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
+) -> tuple[tuple[Section, ...], Layout, dict[str, Place]]:
+    problem, inside = layout_problem(cutter, steps, memories)
+    found = layout(problem, time_limit=request.time_limit)
+    check_layout(problem, found)
+    places = {}
+    for name, (group, offset) in inside.items():
+        base = found.places[group]
+        places[name] = Place(base.memory, base.offset + offset)
+    return steps, found, places
+
+
+def _streamed_peak(cutter: Cutter) -> int | None:
+    """Bytes that would be live if the application pushed rows; None where it cannot."""
+    graph = with_rows(cutter.graph)
+    if len(graph.inputs) != 1 or rows_of(graph, graph.inputs[0]) < 2:
+        return None
+    same = {op.outputs[0]: op for op in graph.ops}
+    order = tuple(same[op.outputs[0]] for op in cutter.order)
+    streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, cutter.form)
+    try:
+        return max(streamed.profile(streamed.cut()))
+    except EdgebuildError:
+        return None
+
+
+def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter) -> EdgebuildError:
+    """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways."""
+    graph, profile = cutter.graph, cutter.profile(steps)
+    op = steps[max(range(len(steps)), key=lambda i: profile[i])].ops[-1]
+    least = "at least " if reason.proven else ""
+    text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
+    live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
+    shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
+    hints = [f"live at this step: {shown}"] if shown else []
+    ways = {"--tile auto": max(others.profile(others.cut())), "--stream-input rows": _streamed_peak(others)}
+    known = [f"{way} ({size} B)" for way, size in ways.items() if size is not None]
+    if any(size is not None and size <= reason.capacity for size in ways.values()):
+        hints.append(f"try: {', or '.join(known)}")
+    else:
+        over = reason.needed - reason.capacity
+        hints.append(f"over by {over} B, and so with {' and '.join(known)}; use a target with more RAM")
+    return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)

@@ -1,0 +1,156 @@
+"""Graphs and plans in the terms of `memory/`: tasks to schedule, buffers to place, and where every tensor then lies.
+
+`memory/` knows no networks and `ops/` knows no memory; this module puts the one in terms of the other. A *storage* is a
+run of bytes that a tensor and its views share; it is named after the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from .. import ops
+from ..axes import elementwise
+from ..ir import ITEM_BYTES, Graph, Op
+from .cuts import ALIGN, Cutter, Section, narrows, scratch_name
+from .memory.problem import Buffer, Memory, Phase, Place, Problem, Task, TaskGraph
+from .rolling import RollingGraph
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a tensor, or what its kernel works on, lies while it lives: steps `first` to `last`, both inclusive."""
+
+    tensor: str
+    bytes: int
+    place: Place
+    first: int
+    last: int
+    view_of: str | None = None  # the tensor whose bytes these are
+    overlaps: str | None = None  # the tensor whose bytes it grows into
+    rows: int = 0  # of a ring; 0: the tensor is there whole
+    calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that find it in use
+    scratch: bool = False  # bytes that the kernel which makes the tensor works on
+
+
+def storages(graph: Graph) -> dict[str, str]:
+    """The storage of every activation: the tensor itself, or what it is a view of."""
+    root = {t.name: t.name for t in graph.tensors.values() if not t.constant}
+    for op in graph.ops:
+        if ops.SPECS[op.kind].view:
+            root[op.outputs[0]] = root[op.inputs[0]]
+    return root
+
+
+def view_starts(graph: Graph) -> dict[str, int]:
+    """Of every view that does not begin where its storage does: the bytes before it."""
+    found: dict[str, int] = {}
+    for op in graph.ops:
+        spec = ops.SPECS[op.kind]
+        if spec.view and (start := found.get(op.inputs[0], 0) + spec.start(op, graph)):
+            found[op.outputs[0]] = start
+    return found
+
+
+def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
+    """The ops as tasks on storages. A result may overwrite an operand that it reads element by element."""
+    graph, storage = rolling.graph, rolling.storage
+    sizes = {root: aligned_bytes(graph, root) for root in dict.fromkeys(storage.values())}
+    tasks = []
+    for op in running:
+        y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
+        relation = ops.nest(op, graph)
+        pairs = [
+            (storage[n], y)
+            for position, n in enumerate(op.inputs)
+            if n in storage and elementwise(relation, position) and narrows(graph, n, y)
+        ]
+        tasks.append(Task(op.name, tuple(reads), (y,), tuple(dict.fromkeys(pairs))))
+    inputs = tuple(dict.fromkeys(storage[n] for n in graph.inputs if n in storage))
+    outputs = tuple(dict.fromkeys(storage[n] for n in graph.outputs))
+    return TaskGraph(tuple(tasks), sizes, inputs, outputs)
+
+
+def aligned_bytes(graph: Graph, tensor: str) -> int:
+    return -(-graph.tensors[tensor].bytes // ALIGN) * ALIGN
+
+
+def layout_problem(
+    cutter: Cutter, steps: Sequence[Section], memories: Sequence[Memory]
+) -> tuple[Problem, dict[str, tuple[str, int]]]:
+    """Buffers with their lifetimes, and for every storage its buffer and the offset in it.
+
+    Time goes on by a unit for each op, also inside of a rolled run.
+    Storages that overlap on purpose are one buffer whose extent changes over time: the operand,
+    then both, then the result.
+    """
+    begins = list(accumulate((section.callers for section in steps), initial=0)) if steps else [0, 1]
+    ends = begins[1:] or [1]  # a graph without ops still has its inputs
+    life = {n: (begins[first], ends[last] - 1) for n, (first, last) in cutter.steps_of(steps).items()}
+    sizes = {n: cutter.sizes[n] for n in life if n in cutter.sizes}
+    for begin, section in zip(begins, steps, strict=False):
+        for name, size in section.inner.items():
+            first, last = section.spans[name]
+            life[name], sizes[name] = (begin + first, begin + last), size
+    group, shift = {n: n for n in life}, dict.fromkeys(life, 0)
+    for section in steps:
+        if (best := cutter.best_overlap(section)) is not None:
+            group[best.result] = group[best.operand]
+            shift[best.result] = shift[best.operand] - best.distance
+    members: dict[str, list[str]] = {}
+    for name, buffer in group.items():
+        members.setdefault(buffer, []).append(name)
+    buffers: list[Buffer] = []
+    inside: dict[str, tuple[str, int]] = {}
+    for buffer, names in members.items():
+        low = min(shift[n] for n in names)
+        inside |= {n: (buffer, shift[n] - low) for n in names}
+        wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
+        members_of = {n: (*life[n], shift[n] - low, sizes[n]) for n in names}
+        buffers.append(_buffer(buffer, members_of, 2 * ALIGN if wide else ALIGN))
+    return Problem(tuple(buffers), tuple(memories)), inside
+
+
+def _buffer(name: str, members: Mapping[str, tuple[int, int, int, int]], align: int) -> Buffer:
+    """One buffer from members (first step, last step, offset, size): its extent at every step."""
+    times = sorted({t for first, last, _, _ in members.values() for t in (first, last + 1)})
+    phases = []
+    for lower, upper in pairwise(times):
+        live = [(at, at + size) for first, last, at, size in members.values() if first <= lower <= last]
+        if live:
+            low = min(a for a, _ in live)
+            phases.append(Phase(lower, upper, low, max(b for _, b in live) - low))
+    extent = max(p.offset + p.size for p in phases)
+    return Buffer(name, extent, times[0], times[-1], align, (), tuple(phases) if len(phases) > 1 else ())
+
+
+def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:
+    """Every activation and all scratch with its place and life, in the order of first use."""
+    graph, storage, starts = cutter.graph, cutter.rolling.storage, view_starts(cutter.graph)
+    life, found = cutter.steps_of(steps), []
+    over = {o.result: o.operand for s in steps if (o := cutter.best_overlap(s)) is not None}
+    for step, section in enumerate(steps):
+        if section.rolled is not None:
+            for name, rows in section.rolled.rings.items():
+                size = section.inner[name]
+                found.append(Placed(name, size, places[name], step, step, rows=rows, calls=section.spans[name]))
+            for name, home in section.rolled.inside.items():
+                size, rows = graph.tensors[name].bytes // max(1, graph.tensors[name].shape[1]), 1
+                place = places[home]
+                found.append(Placed(name, size, place, step, step, overlaps=home, rows=rows))
+        for op in section.ops:
+            if (name := scratch_name(op.outputs[0])) in section.inner:
+                calls = section.spans[name] if section.rolled is not None else None
+                size = section.inner[name]
+                found.append(Placed(op.outputs[0], size, places[name], step, step, calls=calls, scratch=True))
+    inner = {b.tensor for b in found if not b.scratch}
+    for name, root in storage.items():
+        if root in inner or root not in places:
+            continue
+        first, last = life[root]
+        view = root if root != name else None
+        size = graph.tensors[name].bytes
+        place = replace(places[root], offset=places[root].offset + starts.get(name, 0))
+        found.append(Placed(name, size, place, first, last, view, over.get(name)))
+    return tuple(sorted(found, key=lambda b: (b.first, b.last)))

@@ -1,0 +1,94 @@
+"""Rolling in two dimensions: a rolled run is cut into strips of columns, each of which is rolled by itself.
+
+The rows that a run keeps are then as long as a strip is wide. What the windows of neighbouring strips share is computed
+twice, so the columns that are cut and their number are a choice between memory and work: the one dimension rolls
+without any, and FFMT (see `tiling`) pays for both. Parts, halos and the way back into one tensor are those of `tiling`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from ...base import progress
+from ..ir import Graph
+from .cuts import Cutter, untiled
+from .tiling.cost import Estimate, Tiling, cuts
+from .tiling.paths import Network, paths
+from .tiling.search import Choice, Outcome
+from .tiling.transform import tiled
+
+COUNTS = (2, 3, 4)
+ROWS = 1  # the dimension that is rolled
+WORTH = 32  # a step saves at least one part in so many of the peak
+
+
+def in_strips(
+    graph: Graph,
+    cutter: Cutter,
+    cut_again: Callable[[Graph], Cutter],
+    budget: int,
+    deadline: float | None = None,
+) -> Outcome:
+    """The graph with runs in strips whose rolled plan takes least, with at most `budget` multiply-accumulates twice.
+
+    `cutter` is that of the graph, `cut_again` makes one of a graph in strips. The search ends at `deadline` (monotonic
+    seconds) with what it has. Outcome: no tilings where none helps.
+    """
+    began, whole, tried = time.monotonic(), max(cutter.profile(untiled(cutter)), default=0), 0
+    chosen: list[Choice] = []
+    while True:
+        options: list[tuple[int, int, int, Graph, Cutter, Choice]] = []
+        spent = sum(c.extra_macs for c in chosen)
+        for choice in _around_the_peak(graph, cutter):
+            if progress.stopped() or (deadline is not None and time.monotonic() > deadline):
+                break
+            if choice.extra_macs <= budget - spent and choice.tiling is not None:
+                tried += 1
+                other = tiled(graph, choice.tiling)
+                there = cut_again(other)
+                options.append((there.least_peak, choice.extra_macs, len(options), other, there, choice))
+        best = min(options, key=lambda option: option[:3], default=None)
+        if best is None or best[0] > cutter.least_peak - cutter.least_peak // WORTH:
+            break
+        _, _, _, graph, cutter, choice = best
+        chosen.append(choice)
+        progress.say(f"{cutter.least_peak} B with {len(chosen)} runs in strips")
+    return Outcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
+
+
+def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[Choice]:
+    """Strips of the runs that begin where the section of the peak does and could save something.
+
+    They may be longer than the section: what follows it may be what makes the result small.
+    """
+    sections = cutter.cut()
+    profile = cutter.profile(sections)
+    at = max(range(len(sections)), key=lambda i: profile[i], default=0)
+    section = sections[at] if sections else None
+    if section is None or section.rolled is None:
+        return
+    start = list(accumulate((len(s.ops) for s in sections), initial=0))[at]
+    network, members = Network(graph), [op.outputs[0] for op in cutter.order[start:]]
+    seen = set()
+    for path in paths(network, members[0], frozenset(["ffmt"])):
+        names = [op.outputs[0] for op in path.ops]
+        key = (len(names), path.cut)
+        if names != members[: len(names)] or len(names) < 2 or path.fan_in or ROWS in path.cut or key in seen:
+            continue
+        seen.add(key)
+        if _at_least(cutter, start, names[-1]) > cutter.least_peak - cutter.least_peak // WORTH:
+            continue
+        for count in COUNTS:
+            tiling = Tiling(path, (count,) * len(path.cut))
+            found = cuts(network, tiling)
+            if found is not None:
+                extra = Estimate(network, tiling, found).cost.extra_macs
+                yield Choice(start, start + len(names), 0, extra, tiling)
+
+
+def _at_least(cutter: Cutter, start: int, result: str) -> int:
+    """Bytes live while all strips but the last are made: what was there before, and the whole result."""
+    before = (cutter.sizes[n] for n, (first, last) in cutter.life.items() if first < start <= last)
+    return sum(before) + cutter.sizes[result]

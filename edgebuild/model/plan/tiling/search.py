@@ -1,0 +1,305 @@
+"""The exploration: which paths to cut, and into how many parts (Stahl 2024, figure 4.1).
+
+Critical buffers of the layout are taken the largest first, paths around them are found and estimated, and the set of
+disjoint paths of least memory is chosen among all estimates at once, exactly, as a shortest path over the schedule.
+Only what is chosen is scheduled and laid out. This is repeated on the tiled graph until nothing improves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ....base import progress
+from ...ir import Graph, Op
+from .cost import Estimate, Tiling, counts, cuts, result_bytes
+from .critical import Piece, critical
+from .paths import Network, paths
+from .transform import tiled
+
+UNLIMITED = 1 << 40
+TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A graph, scheduled and laid out. `order`: the ops that run; `life`: positions in it of first write and last read
+    of every storage (-1: an input; the number of ops: an output); `live`: bytes live at every position."""
+
+    graph: Graph
+    arena: int
+    order: tuple[Op, ...]
+    storage: Mapping[str, str]
+    life: Mapping[str, tuple[int, int]]
+    sizes: Mapping[str, int]
+    live: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+
+Evaluate = Callable[[Graph], Evaluated]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Wishes and limits: `ram` bytes if that is enough, at most `extra_macs`, an end of the search (monotonic).
+
+    Only less than `below` is of use. `code` are bytes of flash that calls and kernels of parts may take, unless less
+    would not do for `ram`.
+    """
+
+    extra_macs: int
+    code: int
+    ram: int | None = None
+    below: int | None = None  # bytes that are reached already by other means
+    deadline: float | None = None
+    work: int = UNLIMITED  # ops of all paths together that may be looked at
+
+    @property
+    def over(self) -> bool:
+        return progress.stopped() or (self.deadline is not None and time.monotonic() > self.deadline)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An op that runs whole, or a tiling: the positions [start, stop) of the order, and what it takes."""
+
+    start: int
+    stop: int
+    bytes: int
+    extra_macs: int = 0
+    tiling: Tiling | None = None
+    code: int = 0  # bytes of flash, more or less
+    saved: int = 0  # bytes by which the tensors between the ops become smaller
+
+    @property
+    def weight(self) -> tuple[int, int, int]:
+        """Order of choices once the bytes fit: work done twice, code, ops that are cut."""
+        return max(0, self.extra_macs), self.code, self.stop - self.start if self.tiling else 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best graph found, the choices that made it (all tilings), and how much was looked at."""
+
+    graph: Graph
+    tilings: tuple[Choice, ...]
+    peak: int  # bytes live at most before
+    estimated: int
+    evaluated: int
+    seconds: float
+
+    @property
+    def extra_macs(self) -> int:
+        """Multiply-accumulates done again; negative where parts leave out what is never read."""
+        return sum(c.extra_macs for c in self.tilings)
+
+
+@dataclass
+class _Search:
+    """One exploration. `best` is valid at any time, so it may be interrupted."""
+
+    evaluate: Evaluate
+    methods: frozenset[str]
+    limits: Limits
+    best: Evaluated
+    tilings: tuple[Choice, ...] = ()
+    estimated: int = 0
+    evaluated: int = 0
+    work: int = 0  # ops of the paths that were looked at
+    parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
+    known: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
+
+    def run(self) -> None:
+        while self.best.order and not self.enough and not self.limits.over and self.improve():
+            pass
+
+    @property
+    def spent(self) -> int:
+        """Multiply-accumulates done again until now."""
+        return sum(c.extra_macs for c in self.tilings)
+
+    @property
+    def enough(self) -> bool:
+        return self.limits.ram is not None and self.best.arena <= self.limits.ram
+
+    def improve(self) -> bool:
+        """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
+        base, before, network = self.best, self.tilings, Network(self.best.graph)
+        self.known = set()
+        left = replace(
+            self.limits,
+            extra_macs=self.limits.extra_macs - self.spent,
+            code=self.limits.code - sum(c.code for c in self.tilings),
+        )
+        choices = [Choice(i, i + 1, live) for i, live in enumerate(base.live)]
+        roof = base.arena if self.limits.below is None else min(base.arena, self.limits.below)
+        looked_at: set[str] = set()
+        wanted = [name for name in critical(base.pieces) if name in base.life]
+        while wanted and not self.limits.over:
+            looked_at.update(wanted)
+            for name in wanted:
+                choices += self.around(base, network, name, roof, left)
+            level, plan = least(choices, len(base.order), left)
+            top = [c for c in plan if c.bytes == level and c.tiling is None]
+            wanted = [n for n in _live_at(base, top) if n not in looked_at]
+        found: tuple[Choice, ...] | None = None
+        for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
+            if self.limits.over or self.enough or (found and max(c.bytes for c in chosen) > self.best.arena):
+                break
+            as_good = found is not None and weight(chosen) < weight(found)
+            if self.try_out(base, before, chosen, self.best.arena if as_good else self.best.arena - 1):
+                found = chosen
+        return found is not None
+
+    def plans(self, choices: Sequence[Choice], count: int, roof: int, left: Limits) -> Iterator[tuple[Choice, ...]]:
+        """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
+        if left.ram is not None:
+            freely = replace(left, code=UNLIMITED)
+            for limits in (left, freely):
+                level, plan = least(choices, count, limits)
+                if level <= left.ram or limits is freely:
+                    yield within(choices, count, max(level, left.ram)) or plan
+        first, _ = least(choices, count, left)
+        for level in sorted({c.bytes for c in choices if first <= c.bytes < roof}):
+            found = within(choices, count, level)
+            if found is not None and affordable(found, left):
+                yield found
+
+    def around(self, base: Evaluated, network: Network, name: str, roof: int, left: Limits) -> list[Choice]:
+        """All tilings of paths around a critical buffer whose ops follow each other in the schedule.
+
+        Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
+        """
+        found = []
+        position = {op.outputs[0]: i for i, op in enumerate(base.order)}
+        for path in paths(network, name, self.methods):
+            if not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
+                continue
+            at = [position[op.outputs[0]] for op in path.ops if op.outputs[0] in position]
+            if at != list(range(at[0], at[0] + len(at))):
+                continue
+            self.work += 1
+            if self.work > self.limits.work:
+                break
+            alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
+            if alive + result_bytes(network, path) >= roof:
+                continue
+            for n in counts(network, path):
+                tiling = Tiling(path, n)
+                key = (path.ops[0].outputs[0], path.ops[-1].outputs[0], path.operands, path.cut, path.fan_in, n)
+                if key in self.known or self.limits.over:
+                    continue
+                self.known.add(key)
+                self.work += len(path.ops)
+                cut = cuts(network, tiling)
+                if cut is None:
+                    continue
+                self.estimated += 1
+                estimate = Estimate(network, tiling, cut)
+                cost = estimate.cost
+                if cost.extra_macs > left.extra_macs:
+                    break  # more parts overlap more
+                if alive + cost.bytes < roof:
+                    choice = Choice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code)
+                    found.append(replace(choice, saved=estimate.saved))
+        return found
+
+    def try_out(self, base: Evaluated, before: tuple[Choice, ...], plan: Iterable[Choice], most: int) -> bool:
+        """Schedule and lay out the graph with these tilings and those before; keep it if it takes `most` bytes."""
+        graph, tilings = base.graph, tuple(c for c in plan if c.tiling is not None)
+        for choice in tilings:
+            graph = tiled(graph, choice.tiling) if choice.tiling else graph
+        self.evaluated += 1
+        result = self.evaluate(graph)
+        if result.arena > most:
+            return False
+        self.best, self.tilings = result, (*before, *tilings)
+        self.parts |= graph.tensors.keys() - base.graph.tensors.keys()
+        progress.say(f"{result.arena} B with {len(self.tilings)} paths, {self.spent} MACs done twice")
+        return True
+
+
+def explore(
+    graph: Graph,
+    evaluate: Evaluate,
+    methods: frozenset[str],
+    limits: Limits,
+) -> Outcome:
+    """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
+
+    Interrupted by the user or the clock, it is the best found until then.
+    """
+    began = time.monotonic()
+    untiled = evaluate(graph)
+    search = _Search(evaluate, methods, limits, untiled)
+    search.run()
+    seconds = time.monotonic() - began
+    return Outcome(
+        search.best.graph,
+        search.tilings,
+        max(untiled.live, default=0),
+        search.estimated,
+        search.evaluated,
+        seconds,
+    )
+
+
+def affordable(plan: Iterable[Choice], limits: Limits) -> bool:
+    """Whether a plan stays within the work and the code that it may take."""
+    chosen = tuple(plan)
+    return sum(c.extra_macs for c in chosen) <= limits.extra_macs and sum(c.code for c in chosen) <= limits.code
+
+
+def weight(plan: Iterable[Choice]) -> tuple[int, int, int]:
+    """The weights of all choices together."""
+    work, code, cut = map(sum, zip(*(c.weight for c in plan), strict=True))
+    return work, code, cut
+
+
+def least(choices: Sequence[Choice], count: int, limits: Limits) -> tuple[int, tuple[Choice, ...]]:
+    """The least bytes for which the lightest plan of all `count` positions is affordable, and that plan."""
+    levels = sorted({c.bytes for c in choices})
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        plan = within(choices, count, levels[middle])
+        if plan is not None and affordable(plan, limits):
+            high = middle
+        else:
+            low = middle + 1
+    plan = within(choices, count, levels[low])
+    assert plan is not None
+    return levels[low], plan
+
+
+def within(choices: Sequence[Choice], count: int, level: int) -> tuple[Choice, ...] | None:
+    """The plan of least weight that takes at most `level` bytes anywhere; None if there is none."""
+    by_start: dict[int, list[Choice]] = {}
+    for c in choices:
+        if c.bytes <= level:
+            by_start.setdefault(c.start, []).append(c)
+    best: list[tuple[tuple[int, int, int], Choice | None] | None] = [((0, 0, 0), None)] + [None] * count
+    for start in range(count):
+        before = best[start]
+        for c in by_start.get(start, ()) if before is not None else ():
+            weight = tuple(a + b for a, b in zip(before[0], c.weight, strict=True))  # type: ignore[index]
+            there = best[c.stop]
+            if there is None or weight < there[0]:
+                best[c.stop] = (weight, c)
+    plan: list[Choice] = []
+    at = count
+    while at > 0:
+        there = best[at]
+        if there is None or there[1] is None:
+            return None
+        plan.append(there[1])
+        at = there[1].start
+    return tuple(reversed(plan))
+
+
+def _live_at(base: Evaluated, choices: Iterable[Choice]) -> list[str]:
+    """Storages live while these run, the largest first."""
+    names = {n for c in choices for n, (first, last) in base.life.items() if first <= c.start <= last}
+    return sorted(names, key=lambda n: (-base.sizes[n], n))

@@ -1,0 +1,182 @@
+"""The part of `replay` for ops whose tiles are copied: starts and waits, and bytes that are under way.
+
+From the start of a copy to the wait for it, its destination holds nothing and may not be touched, and its source may
+not be written. What calls read is derived from the op's index relation and compared byte by byte with what the copies
+brought; the tables of copies and turns are only what is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import ops
+from ..ir import ITEM_BYTES, Array
+from ..ops.base import Kernel
+from .hierarchy.nest import Range
+from .memory.problem import Place
+from .moves import Copy, MovedLayer, Turn, tile_kernel
+from .rolling import RollingGraph
+from .storage import view_starts
+from .tiling.paths import needed
+
+NOTHING = -1
+BYTE = 1 << 62  # marks owners of single bytes
+CONSTANT = 1 << 61
+
+
+class BrokenPlan(Exception):
+    """A plan that would compute something else than its graph. Always a bug of the planner."""
+
+
+@dataclass
+class _Pending:
+    copy: Copy
+    far: Array  # indices of bytes
+    near: Array
+    owners: Array
+
+
+class Transfers:
+    """Runs the copies and calls of one op on bytes that know whose they are."""
+
+    def __init__(
+        self,
+        far: Mapping[str, Array],
+        owner: Callable[[str, int], int],
+        rolling: RollingGraph,
+        places: Mapping[str, Place],
+    ) -> None:
+        self.far, self.owner, self.rolling, self.places = far, owner, rolling, places
+        self.graph, self.starts = rolling.graph, view_starts(rolling.graph)
+        self.pending: list[_Pending] = []
+        self.known: dict[object, Kernel] = {}
+
+    def run(self, moved: MovedLayer) -> None:
+        """Raise BrokenPlan unless every call finds its operands and the whole result arrives."""
+        self.moved, self.name = moved, moved.op.name
+        self.near = np.full(moved.near_bytes, NOTHING, np.int64)
+        self.values = np.zeros(moved.near_bytes, np.uint8)  # of constants
+        started = 0
+        for turn in moved.turns:
+            for copy in moved.copies[started : turn.fetched]:
+                self.start(copy)
+            for channel in turn.waits:
+                self.wait(channel)
+            self.call(turn)
+            for copy in moved.copies[turn.fetched : turn.stored]:
+                self.start(copy)
+            started = turn.stored
+        for channel in moved.last_waits:
+            self.wait(channel)
+        y = moved.op.outputs[0]
+        if self.pending or started != len(moved.copies):
+            raise BrokenPlan(f"{self.name} leaves copies that nobody waits for")
+        if not np.array_equal(self.far[self.places[y].memory][self.at_far(y, self.all_of(y))], self.bytes_of(y)):
+            raise BrokenPlan(f"{self.name} does not store its whole result")
+
+    def all_of(self, tensor: str) -> Array:
+        return np.arange(self.graph.tensors[tensor].bytes)
+
+    def bytes_of(self, tensor: str) -> Array:
+        """Owners of the single bytes of a tensor."""
+        return self.all_of(tensor) + self.starts.get(tensor, 0) + (self.owner(self.rolling.storage[tensor], 0) | BYTE)
+
+    def at_far(self, tensor: str, offsets: Array) -> Array:
+        return offsets + self.places[self.rolling.storage[tensor]].offset + self.starts.get(tensor, 0)
+
+    def start(self, copy: Copy) -> None:
+        grid = np.arange(copy.bytes), np.arange(copy.rows)[:, None], np.arange(copy.planes)[:, None, None]
+        far = (copy.far + grid[0] + grid[1] * copy.far_row + grid[2] * copy.far_plane).ravel()
+        near = (copy.near + grid[0] + grid[1] * copy.near_row + grid[2] * copy.near_plane).ravel()
+        if near.min() < 0 or near.max() >= len(self.near):
+            raise BrokenPlan(f"{self.name}: a copy leaves the first level")
+        size = self.graph.tensors[copy.tensor].bytes if copy.tensor else self.moved.blocks[copy.block].data.nbytes
+        if far.min() < 0 or far.max() >= size:
+            raise BrokenPlan(f"{self.name}: a copy leaves {copy.tensor or 'its constants'}")
+        for other in self.pending:
+            same = other.copy.tensor and copy.tensor and self.memory(copy) == self.memory(other.copy)
+            if (copy.fetch or other.copy.fetch) and np.intersect1d(near, other.near).size:
+                raise BrokenPlan(f"{self.name}: two copies under way meet in the first level")
+            written = same and not (copy.fetch and other.copy.fetch)
+            if (
+                written
+                and np.intersect1d(self.at_far(copy.tensor, far), self.at_far(other.copy.tensor, other.far)).size
+            ):
+                raise BrokenPlan(f"{self.name}: two copies under way meet at {copy.tensor}")
+        self.pending.append(_Pending(copy, far, near, self.taken(copy, far, near)))
+        if copy.fetch:
+            self.near[near] = NOTHING
+        else:
+            self.far[self.memory(copy)][self.at_far(copy.tensor, far)] = NOTHING
+
+    def memory(self, copy: Copy) -> str:
+        return self.places[self.rolling.storage[copy.tensor]].memory
+
+    def taken(self, copy: Copy, far: Array, near: Array) -> Array:
+        """Owners of what a copy takes with it. Raises BrokenPlan where a fetch does not find its tensor."""
+        if not copy.fetch:
+            return self.near[near].copy()
+        if not copy.tensor:
+            return far | CONSTANT
+        root = self.rolling.storage[copy.tensor]
+        offsets = far + self.starts.get(copy.tensor, 0)
+        found = self.far[self.memory(copy)][self.at_far(copy.tensor, far)]
+        if not np.array_equal(found, self.owner(root, 0) + offsets):
+            raise BrokenPlan(f"{self.name} fetches bytes of {copy.tensor} that are not there any more")
+        return offsets + (self.owner(root, 0) | BYTE)
+
+    def wait(self, channel: int) -> None:
+        for p in [p for p in self.pending if p.copy.channel == channel]:
+            self.pending.remove(p)
+            if not p.copy.fetch:
+                if not np.array_equal(self.near[p.near], p.owners):
+                    raise BrokenPlan(f"{self.name}: a tile of {p.copy.tensor} is written while it is stored")
+                self.far[self.memory(p.copy)][self.at_far(p.copy.tensor, p.far)] = p.owners
+                continue
+            self.near[p.near] = p.owners
+            if not p.copy.tensor:
+                data = np.frombuffer(self.moved.blocks[p.copy.block].data.tobytes(), np.uint8)
+                self.values[p.near] = data[p.far]
+
+    def call(self, turn: Turn) -> None:
+        op, nest = self.moved.op, ops.nest(self.moved.op, self.graph)
+        at, read = iter(turn.at), list[Array]()
+        for i, name in enumerate(op.inputs):
+            if not self.graph.tensors[name].constant:
+                wanted = self.part(name, needed(nest, i, turn.ranges, self.graph.tensors[name].shape))
+                read.append(self.find(next(at), wanted, name))
+        y = self.graph.result(op)
+        made = self.part(y.name, tuple(turn.ranges.get(a, (0, n)) for a, n in zip(nest.out, y.shape, strict=True)))
+        written = next(at) + np.arange(len(made))
+        kernel = tile_kernel(op, self.graph, turn.ranges, self.moved.form, self.known)
+        for constant, place in zip(kernel.constants, at, strict=True):
+            data = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
+            held = place + np.arange(len(data))
+            read.append(held)
+            inside = held.size == 0 or held[-1] < len(self.near)
+            if not inside or not np.array_equal(self.values[held], data) or not np.all(self.near[held] & CONSTANT):
+                raise BrokenPlan(f"{self.name} does not find its {constant.name} in the first level")
+        scratch = self.moved.scratch + np.arange(kernel.scratch)
+        touched = np.concatenate([written, scratch])
+        if np.intersect1d(touched, np.concatenate([*read, np.zeros(0, np.int64)])).size or touched.max() >= len(
+            self.near
+        ):
+            raise BrokenPlan(f"{self.name} writes over what it reads in the first level")
+        if any(np.intersect1d(touched, p.near).size for p in self.pending):
+            raise BrokenPlan(f"{self.name} writes bytes that are being copied")
+        self.near[scratch] = NOTHING
+        self.near[written] = made
+
+    def part(self, tensor: str, ranges: tuple[Range, ...]) -> Array:
+        """Owners of the bytes of a part of a tensor."""
+        t = self.graph.tensors[tensor]
+        return self.bytes_of(tensor).reshape(*t.shape, ITEM_BYTES[t.dtype])[tuple(slice(*r) for r in ranges)].ravel()
+
+    def find(self, place: int, wanted: Array, name: str) -> Array:
+        held = place + np.arange(len(wanted))
+        if held[-1] >= len(self.near) or not np.array_equal(self.near[held], wanted):
+            raise BrokenPlan(f"{self.name} does not find its part of {name} in the first level")
+        return held

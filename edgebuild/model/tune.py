@@ -1,0 +1,97 @@
+"""`edgebuild tune`: try the variants of the heaviest layers in the simulator and remember the fastest.
+
+One firmware counts all layers at once, so there are as many runs as the layer with the most variants has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..base.cache import folder
+from ..base.errors import EdgebuildError, fail
+from ..base.request import ModelRequest
+from ..base.target import load_target
+from . import choices
+from .compile import compile_model, plan_model
+from .kernels import kernel_of, layer_name
+from .verify import verify
+
+WORTH = 0.01  # of all instructions: what a layer has to take for its variants to be tried
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A layer's variants, the one that the estimates chose first, and the instructions that each took."""
+
+    layer: str
+    variants: tuple[str, ...]
+    taken: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def best(self) -> str:
+        return min(self.taken, key=lambda v: (self.taken[v], self.variants.index(v)), default=self.variants[0])
+
+
+def tune(request: ModelRequest, say: Callable[[str], None] = print) -> dict[str, str]:
+    """Measure, store the choices that differ from the estimates', and return them.
+
+    Raises EdgebuildError if the target has no simulator or the cache is off.
+    """
+    if folder() is None:
+        raise fail("the cache is off, and there the choices are kept", hints=["set EDGEBUILD_CACHE to a folder"])
+    request = replace(request, choices=())
+    counted, total = _count(request)
+    trials = [t for t in _trials(request) if counted.get(t.layer, 0) >= WORTH * total]
+    for turn in range(max((len(t.variants) for t in trials), default=0)):
+        wanted = {t.layer: t.variants[min(turn, len(t.variants) - 1)] for t in trials}
+        try:
+            counted, _ = _count(_choosing(request, wanted))
+        except EdgebuildError:
+            continue  # a variant wants more scratch than there is room for
+        for t in trials:
+            if t.layer in counted:  # with another scratch it may have become part of a rolled run
+                t.taken[wanted[t.layer]] = counted[t.layer]
+    found = {t.layer: t.best for t in trials if t.best != t.variants[0]}
+    _, better = _count(_choosing(request, found))
+    for t in trials:
+        shown = ", ".join(f"{v}{' *' if v == t.best else ''} {t.taken[v]:,}" for v in t.variants if v in t.taken)
+        say(f"{t.layer}: {shown}")
+    say(f"{total:,} instructions by the estimates' choice, {better:,} by the measured one")
+    if found and better < total:
+        choices.store(request, found)
+        return found
+    return {}
+
+
+def _choosing(request: ModelRequest, wanted: dict[str, str]) -> ModelRequest:
+    return replace(request, choices=tuple(f"{layer}={variant}" for layer, variant in sorted(wanted.items())))
+
+
+def _trials(request: ModelRequest) -> list[Trial]:
+    """The layers that run whole and have more than one variant."""
+    decided, found = plan_model(request, load_target(request.target)), dict[str, Trial]()
+    for section in decided.steps:
+        if section.rolled is None:
+            (op,), (form,) = section.ops, section.forms
+            kernel = kernel_of(op, decided.graph, form)
+            if kernel.others:
+                name = layer_name(kernel, op, decided.graph)
+                found[name] = Trial(name, tuple(dict.fromkeys((kernel.variant, *(k.variant for k in kernel.others)))))
+    return list(found.values())
+
+
+def _count(request: ModelRequest) -> tuple[dict[str, int], int]:
+    """Instructions of each layer that runs whole, equal ones together, and of all steps."""
+    target = load_target(request.target)
+    decided = plan_model(request, target)
+    result = verify(request.source, target, compile_model(request), by_layer=True, library=request.called_library)
+    if not result["equal"]:
+        raise fail(f"differs from the reference by up to {result['max_abs_diff']}", file=str(request.source))
+    found: dict[str, int] = {}
+    for section, step in zip(decided.steps, result["layers"], strict=True):
+        if section.rolled is None:
+            (op,), (form,) = section.ops, section.forms
+            name = layer_name(kernel_of(op, decided.graph, form), op, decided.graph)
+            found[name] = found.get(name, 0) + step["instructions"]
+    return found, sum(step["instructions"] for step in result["layers"])

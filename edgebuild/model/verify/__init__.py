@@ -1,0 +1,268 @@
+"""`verify`: build a test firmware around a compiled model, run it, compare with the oracle, measure."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...base.artifacts import Artifact
+from ...base.errors import fail, from_os
+from ...base.target import Target, hal_dir, load_target, target_names
+from ..compile import prepare
+from ..importers import Shapes
+from .build import NAME, SANITIZERS, Builder, sources, write_sources
+from .cycles import cycles
+from .elf import Sizes, read_sizes
+from .layers import layers
+from .oracles import Array, Port, Reference, fit, random_inputs, reference
+from .run import Outcome, run_harness
+from .stepwise import stepwise
+
+VECTORS = 5
+RELATIVE = 1e-5  # allowed difference of floats, relative to the largest value of the tensor
+
+
+def verify(
+    model_path: Path,
+    target: Target,
+    artifacts: Sequence[Artifact],
+    inputs: Array | None = None,
+    keep: Path | None = None,
+    by_layer: bool = False,
+    by_cycles: bool = False,
+    library: Path | None = None,
+    dma: str | None = None,
+    reading: tuple[Shapes, tuple[str, ...]] = ((), ()),
+) -> dict[str, Any]:
+    """Does the firmware compute what the oracle computes, and what does it cost?
+
+    `artifacts` are those of `compile_model` under the name "model" for this target. `inputs`: [vectors, ...] in the
+    dtype of the C interface, every row the elements of all inputs one after another; by default seeded random ones.
+    `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
+    `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
+    `by_cycles`: model the cycles of the first invoke (see cycles.py).
+    `library`: the folder of CMSIS-NN, if the model was compiled to call it. `reading`: the shapes and outputs with
+    which it was read (see `read_model`).
+
+    Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
+    of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
+    invoke), `stack_bytes`, `arena_touched_bytes`, `layers` if wanted, and the sizes of `measure`. Build machine:
+    sanitizers on, and None for what cannot be measured there.
+    Raises MissingTool without compiler, simulator or oracle, EdgebuildError where the program does not build or run.
+    """
+    report = _report(artifacts)
+    _check_runnable(target)
+    vectors = _vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
+    expected = reference(model_path, vectors, report)
+    with _folder(keep) as folder:
+        write_sources(folder, target, artifacts, report, len(vectors))
+        builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
+        sizes = _sizes(builder, report)
+        outcome = _run(builder, vectors, report, dma)
+        modelled: dict[str, Any] = {}
+        if by_cycles:
+            modelled["cycles"], modelled["cycles_model"] = cycles(folder / "minimal.elf", target)
+        counted = {"layers": layers(model_path, artifacts, report, builder)} if by_layer else {}
+    compared = _compare(outcome, expected, report)
+    if not compared["equal"] and expected.slack and not report.get("state_bytes"):
+        exact = stepwise(prepare(model_path, *reading), vectors, expected)
+        compared = _compare(outcome, exact, report) if exact is not None else compared
+    return {
+        "model": model_path.name,
+        "target": target.name,
+        **compared,
+        "inputs_tried": len(vectors),
+        "instructions": outcome.instructions,
+        **modelled,
+        "stack_bytes": outcome.stack_bytes,
+        "arena_touched_bytes": outcome.arena_touched,
+        "macs": report["macs"]["model"],
+        **({"dma": outcome.dma} if outcome.dma else {}),
+        **_figures(sizes, report, target.firmware is not None),
+        **counted,
+    }
+
+
+def _check_runnable(target: Target) -> None:
+    if target.firmware is not None and target.runner is None:
+        runnable = [name for name in target_names() if load_target(name).runner or name == "host"]
+        raise fail(f"target {target.name} names no `runner:`, so nothing can run its programs",
+                   hints=["can run: " + ", ".join(runnable)])  # fmt: skip
+
+
+def _run(builder: Builder, vectors: list[list[Array]], report: dict[str, Any], dma: str | None) -> Outcome:
+    """Build the test program and run it; on the build machine with sanitizers."""
+    target = builder.target
+    harness = replace(builder, extra=() if target.firmware is not None else SANITIZERS)
+    io = target.runner.sources if target.runner else ("src/semihost_host.c",)
+    hal = [hal_dir() / name for name in ("harness/harness.c", "src/counter.c", *io)]
+    elf = harness.program("harness", [*sources(target, report), *hal])
+    return run_harness(elf, target, vectors, report, {"EB_DMA": dma} if dma else {})
+
+
+def measure(target: Target, artifacts: Sequence[Artifact], keep: Path | None = None) -> dict[str, Any]:
+    """Link the smallest program with the model in it and read its sizes; needs the compiler, runs nothing.
+
+    `flash_bytes` (code, constants, image of the data), `code_bytes` (the same without the weights), `ram_bytes`
+    (data, bss and arena, no stack), `arena_bytes`, `weights_bytes`, `forbidden_symbols` (heap, libm, soft double).
+    """
+    report = _report(artifacts)
+    with _folder(keep) as folder:
+        write_sources(folder, target, artifacts, report, 1)
+        sizes = _sizes(Builder(target, folder, bool(report.get("needs_libm"))), report)
+    return _figures(sizes, report, target.firmware is not None)
+
+
+def _sizes(builder: Builder, report: dict[str, Any]) -> Sizes:
+    elf = builder.program("minimal", [*sources(builder.target, report), hal_dir() / "harness/minimal.c"])
+    return read_sizes(elf, NAME, allow_libm=builder.needs_libm)
+
+
+def _figures(sizes: Sizes, report: dict[str, Any], bare: bool) -> dict[str, Any]:
+    """A program of the build machine carries its C library, so its sizes say nothing of the model."""
+    return {
+        "flash_bytes": sizes.flash if bare else None,
+        "code_bytes": sizes.flash - sizes.weights if bare else None,
+        "weights_bytes": sizes.weights,
+        "ram_bytes": sizes.ram if bare else None,
+        "arena_bytes": sizes.arena,
+        "forbidden_symbols": list(sizes.forbidden) if bare else [],
+    }
+
+
+def _compare(outcome: Outcome, expected: Reference, report: dict[str, Any]) -> dict[str, Any]:
+    """All outputs of all vectors, and the intermediate results that still stand in the arena."""
+    differences: dict[str, float] = {}
+    differs = []
+    for name, pairs in _pairs(outcome, expected, report).items():
+        difference, is_equal = 0.0, True
+        for mine, theirs in pairs:
+            distance = float(np.max(np.abs(mine.astype(np.float64) - theirs.astype(np.float64)), initial=0.0))
+            scale = float(np.max(np.abs(theirs), initial=0.0)) * RELATIVE
+            limit = scale if mine.dtype.kind == "f" else expected.slack
+            is_equal = is_equal and distance <= limit  # false for NaN
+            difference = max(difference, distance)
+        differences[name] = difference if difference % 1 else int(difference)
+        differs += [] if is_equal else [name]
+    output = np.concatenate([x.ravel() for x in outcome.outputs[0]])
+    return {
+        "equal": not differs,
+        "max_abs_diff": max(differences.values(), default=0),
+        "output": output.tolist(),
+        "compared": list(differences),
+        "differences": differences,
+        "differs": differs,
+    }
+
+
+def _pairs(outcome: Outcome, expected: Reference, report: dict[str, Any]) -> dict[str, list[tuple[Array, Array]]]:
+    """Tensor name -> (ours, the oracle's) per vector, in one layout and dtype."""
+    pairs: dict[str, list[tuple[Array, Array]]] = {}
+    for o, port in enumerate(report["outputs"]):
+        pairs[port["name"]] = [
+            (mine[o], _fitted(theirs[o], port)) for mine, theirs in zip(outcome.outputs, expected.outputs, strict=True)
+        ]
+    for buffer in _standing(report):
+        at, dtype = buffer["offset"], np.dtype(buffer["dtype"])
+        oracle = [fit(t[buffer["name"]], buffer["shape"]) for t in expected.tensors if buffer["name"] in t]
+        known = [value for value in oracle if value is not None and value.dtype == dtype]
+        if buffer["name"] in pairs or len(known) != len(outcome.arenas):
+            continue  # a tile, or a tensor of our own making
+        count = int(np.prod(buffer["shape"]))
+        if buffer["bytes"] != count * dtype.itemsize:
+            continue  # rows on demand: not the whole tensor
+        dumps = [arenas[buffer["memory"]] for arenas in outcome.arenas]
+        mine = [np.frombuffer(dump, dtype, count, at).reshape(buffer["shape"]) for dump in dumps]
+        pairs[buffer["name"]] = list(zip(mine, known, strict=True))
+    return pairs
+
+
+def _standing(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Buffers of the arena that nothing has written over when the run function returns."""
+    buffers: list[dict[str, Any]] = report["layout"]["buffers"]
+    if not buffers:
+        return []
+    by_name = {b["name"]: b for b in buffers}
+    end = max(b["last"] for b in buffers)
+
+    def storage(b: dict[str, Any]) -> str:
+        """The buffer whose bytes these are: views lead to what they view."""
+        viewed = b.get("view_of")
+        return storage(by_name[viewed]) if viewed in by_name else str(b["name"])
+
+    def spoils(later: dict[str, Any], b: dict[str, Any]) -> bool:
+        overlaps = later["offset"] < b["offset"] + b["bytes"] and b["offset"] < later["offset"] + later["bytes"]
+        shares = overlaps and later["memory"] == b["memory"]
+        return shares and later["first"] >= b["first"] and storage(later) != storage(b)
+
+    values = (b for b in buffers if "scratch_of" not in b)
+    return [b for b in values if b["last"] == end and not any(spoils(later, b) for later in buffers)]
+
+
+def _fitted(value: Array, port: Port) -> Array:
+    fitted = fit(value, port["shape"])
+    if fitted is None:
+        raise fail(f"output '{port['name']}' has shape {port['shape']}, the oracle's is {list(value.shape)}")
+    return fitted
+
+
+def read_inputs(file: Path) -> Array:
+    """The array of a .npy file. Raises EdgebuildError for what is none, or not one of numbers."""
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise from_os(error, "cannot read the inputs", str(file)) from None
+    except (ValueError, EOFError) as error:
+        raise fail(f"not a .npy file: {error}", file=str(file), hints=["write it with numpy.save"]) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
+        kind = "several arrays" if not isinstance(array, np.ndarray) else f"values of type {array.dtype}"
+        raise fail(
+            f"it holds {kind}", file=str(file), hints=["one array of numbers is expected, as numpy.save writes it"]
+        )
+    return np.asarray(array)
+
+
+def _vectors(inputs: Array, report: dict[str, Any]) -> list[list[Array]]:
+    """Rows of the user's array, cut into the model's inputs."""
+    ports = report["inputs"]
+    total = sum(int(np.prod(port["shape"])) for port in ports)
+    if inputs.size == 0 or inputs.size % total:
+        raise fail(f"the inputs have {inputs.size} elements", hints=[f"the model takes {total} for each vector"])
+    vectors = []
+    for row in inputs.reshape(-1, total):
+        arrays, at = [], 0
+        for port in ports:
+            count = int(np.prod(port["shape"]))
+            if inputs.dtype != np.dtype(port["dtype"]):
+                raise fail(f"the inputs are {inputs.dtype}, input '{port['name']}' is {port['dtype']}",
+                           hints=[f"quantised: round(x / {port['scale']}) + {port['zero_point']}"]
+                           if port.get("scale") else [])  # fmt: skip
+            arrays.append(np.ascontiguousarray(row[at : at + count]).reshape(port["shape"]))
+            at += count
+        vectors.append(arrays)
+    return vectors
+
+
+def _report(artifacts: Sequence[Artifact]) -> dict[str, Any]:
+    data = next(a.data for a in artifacts if a.name == f"{NAME}_report.json")
+    report: dict[str, Any] = json.loads(data)
+    return report
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        for stale in keep.glob("*.o"):  # objects of an earlier run, perhaps of other sources
+            stale.unlink()
+        yield keep.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="edgebuild-verify-") as name:
+        yield Path(name)

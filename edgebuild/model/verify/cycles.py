@@ -1,0 +1,251 @@
+"""Modelled cycles of one inference: the instructions that a simulator executed, times a table of the core.
+
+QEMU prints each block that it executes, and the instructions of each. A block costs what its instructions cost in the
+order in which they stand; a branch that is taken costs the refill of the pipeline. `hal/cycles` has the tables, each
+with its source. Flash wait states, caches and contention are not part of the model.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.facts import read_facts
+from ...base.target import Target, hal_dir
+
+STOP = b"eb_exit"  # where the test program ends
+TRACE = ("-d", "exec,nochain,in_asm", "-D", "/dev/stdout")
+REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
+ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")
+BLOCKS = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop", "ldrd", "strd")
+MULTIPLIES = ("mul", "mla", "mls", "sml", "smu", "smm", "uml", "umu", "vml", "vmul", "vfm")
+BRANCHES = ("b", "bl", "bx", "blx", "cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp")
+
+
+@dataclass(frozen=True)
+class Class:
+    """Instructions by their names without suffixes, and the cycles of each."""
+
+    names: tuple[str, ...]
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Core:
+    """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit."""
+
+    core: str
+    source: str
+    load: int
+    load_after_access: int
+    store: int
+    block: int
+    block_word: int
+    taken: int
+    classes: tuple[Class, ...] = ()
+    width: int = 1
+    latency: int = 0
+    vector: int = 1
+    pair_words: int = 1
+    free_branches: tuple[str, ...] = ()  # that cost no refill when they are taken
+
+    @cached_property
+    def by_name(self) -> dict[str, int]:
+        return {name: c.cycles for c in self.classes for name in c.names}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An executed instruction, as QEMU's disassembler prints it."""
+
+    name: str
+    operands: str
+
+    @property
+    def stem(self) -> str:
+        return self.name.split(".")[0]
+
+    @property
+    def vector(self) -> bool:
+        return self.stem.startswith("v") and "q" in self.operands
+
+    @property
+    def accesses(self) -> bool:
+        return self.stem.startswith(ACCESS)
+
+    @property
+    def moves_block(self) -> bool:
+        return self.stem.startswith(BLOCKS) and not self.stem.startswith(("vld2", "vld4", "vst2", "vst4"))
+
+    @property
+    def multiplies(self) -> bool:
+        return self.stem.startswith(MULTIPLIES)
+
+    @property
+    def branches(self) -> bool:
+        stem = self.stem
+        return stem in BRANCHES or (stem.startswith("b") and len(stem) == 3 and stem[1:] in CONDITIONS)
+
+    @cached_property
+    def registers(self) -> list[str]:
+        return REGISTER.findall(self.operands)
+
+    @property
+    def writes(self) -> set[str]:
+        if self.stem.startswith(("str", "stm", "push", "cmp", "tst", "cmn", "vst", "vcmp")) or self.branches:
+            return set()
+        return set(self.registers[:2] if self.stem.startswith(("ldrd", "smlal", "umlal", "smull", "umull")) else
+                   self.registers[:1])  # fmt: skip
+
+    @property
+    def reads(self) -> set[str]:
+        return set(self.registers) if not self.writes else set(self.registers[1:])
+
+
+CONDITIONS = {"eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le"}
+
+
+def model_of(target: Target) -> Core:
+    """The table of the target's core, by its compiler's -mcpu. Raises EdgebuildError where there is none."""
+    names = [f.removeprefix("-mcpu=").split("+")[0] for f in target.toolchain.cflags if f.startswith("-mcpu=")]
+    file = hal_dir() / "cycles" / f"{names[-1] if names else 'none'}.yaml"
+    if not file.is_file():
+        known = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
+        hints = [f"known: {known}"]
+        raise fail(f"target {target.name}: no table of cycles for its core", hints=hints)
+    return read_facts(Core, file)
+
+
+def cycles(elf: Path, target: Target) -> tuple[int, str]:
+    """Modelled cycles of the model's function in this program, which runs it once; and the model's source.
+
+    Raises EdgebuildError for a core without a table, MissingTool without the simulator.
+    """
+    core = model_of(target)
+    assert target.runner is not None
+    command = [word.replace("{elf}", elf.name) for word in target.runner.command if word not in ("-icount", "shift=0")]
+    try:
+        with subprocess.Popen([*command, *TRACE], cwd=elf.parent, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:  # fmt: skip
+            assert process.stdout is not None
+            blocks, pairs = read_trace(process.stdout)
+            process.kill()
+    except FileNotFoundError:
+        hint = (f"it is in the package {target.runner.package}",)
+        raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hint)) from None
+    total = 0
+    for (here, there), count in pairs.items():
+        block = blocks[here]
+        free = block.end == there or block.code[-1].stem in core.free_branches
+        total += count * (block_cycles(core, block.code) + (0 if free else core.taken))
+    return total, f"{core.core}: {core.source}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A translated block: its instructions, and the address behind it."""
+
+    code: tuple[Instruction, ...]
+    end: int
+
+
+LINE = re.compile(rb"0x([0-9a-f]+):  ([0-9a-f ]+?)  +(\S+)\s*(.*)")
+
+
+def read_trace(stream: Iterable[bytes]) -> tuple[dict[int, Block], Counter[tuple[int, int]]]:
+    """The blocks by address, and how often each was followed by which, from the entry of `main` on to its end."""
+    blocks: dict[int, Block] = {}
+    pairs: Counter[tuple[int, int]] = Counter()
+    listing: list[tuple[int, int, Instruction]] = []
+    before, inside = -1, False
+    addresses: dict[bytes, int] = {}
+    for line in stream:
+        if line.startswith(b"Trace"):
+            if listing:
+                first, (last, size, _) = listing[0][0], listing[-1]
+                blocks[first] = Block(tuple(i for *_, i in listing), last + size)
+                listing = []
+            if not inside:
+                inside = line.rstrip().endswith(b" main")
+                before = -1
+                if not inside:
+                    continue
+            if line.rstrip().endswith(STOP):
+                break
+            address = addresses.get(line)
+            if address is None:
+                address = addresses[line] = int(line.split(b"/")[1], 16)
+            if before >= 0:
+                pairs[before, address] += 1
+            before = address
+        elif line.startswith(b"0x"):
+            match = LINE.match(line)
+            if match:
+                code = Instruction(match[3].decode(), match[4].decode().strip())
+                listing.append((int(match[1], 16), len(match[2].replace(b" ", b"")) // 2, code))
+    return blocks, pairs
+
+
+def block_cycles(core: Core, code: Sequence[Instruction]) -> int:
+    """Cycles from the first instruction of a block to the first of the next, without the refill of a taken branch."""
+    return _wide(core, code) if core.width > 1 or core.vector > 1 else _single(core, code)
+
+
+def _single(core: Core, code: Sequence[Instruction]) -> int:
+    total, after_access = 0, False
+    for i in code:
+        total += _cycles(core, i, after_access)
+        after_access = i.accesses and not i.moves_block
+    return total
+
+
+def _cycles(core: Core, i: Instruction, after_access: bool) -> int:
+    if i.stem in core.by_name:
+        return core.by_name[i.stem]
+    if i.moves_block:
+        words = 2 if i.stem in ("ldrd", "strd") else _words(i.operands)
+        return core.block + -(-words * core.block_word // core.pair_words)
+    if i.accesses:
+        if i.stem.startswith(("str", "vstr")):
+            return core.store
+        return core.load_after_access if after_access else core.load
+    return 1
+
+
+def _words(operands: str) -> int:
+    """Registers of a list such as {r4, r5, lr} or {d8-d9}; a double counts twice."""
+    inside = operands[operands.find("{") + 1 : operands.find("}")]
+    count = 0
+    for part in inside.split(","):
+        ends = [int(n) for n in re.findall(r"\d+", part)]
+        size = 2 if part.strip().startswith("d") else 1
+        count += size * (ends[1] - ends[0] + 1 if len(ends) == 2 else 1)
+    return max(count, 1)
+
+
+def _wide(core: Core, code: Sequence[Instruction]) -> int:
+    """In order, up to `width` a cycle: each unit once a cycle, operands ready; vector units are taken for longer."""
+    ready: dict[str, int] = {}
+    free: dict[str, int] = {}
+    now, issued = 0, 0
+    for i in code:
+        unit = "memory" if i.accesses or i.moves_block else "multiply" if i.multiplies else ""
+        unit = f"vector {unit}" if i.vector else unit
+        busy = core.vector if i.vector else _cycles(core, i, False)
+        operands = [ready.get(r, 0) for r in i.reads]
+        start = max([now + (issued >= core.width), free.get(unit, 0) if unit else 0, *operands])
+        issued = issued + 1 if start == now else 1
+        now = start
+        if busy > 1 and not i.vector:
+            now, issued = start + busy - 1, core.width
+        if unit:
+            free[unit] = start + busy
+        late = core.latency if i.accesses or i.multiplies else 1
+        ready.update(dict.fromkeys(i.writes, start + max(busy if not i.vector else 1, late)))
+    return now + 1

@@ -1,0 +1,261 @@
+"""Outputs of a model according to somebody else: TFLite Micro's interpreter, onnxruntime.
+
+Both get the very bytes that the firmware gets, and both tell their intermediate results by tensor name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
+from .build import run_tool
+
+Array = NDArray[Any]
+Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
+NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+OFF_STEP = 1e-3  # steps by which a real number may miss the int8 step that it stands for
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Per input vector: the outputs, and all results of operators by name. `slack`: allowed integer difference."""
+
+    outputs: list[list[Array]]
+    tensors: list[dict[str, Array]]
+    slack: int
+
+
+def reference(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
+    """Run the model on `inputs` (per vector, one array per input) with the interpreter for its format."""
+    if report["model"]["format"] == "onnx":
+        return _onnx(model, inputs, report)
+    return _tflite(model, inputs, report)
+
+
+def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:
+    """`count` seeded vectors: integers over their full range, floats N(0, 1), indices of tables inside of the table."""
+    rng = np.random.default_rng(seed)
+    rows = _table_rows(model, report["model"]["format"])
+    return [[_draw(rng, port, rows) for port in report["inputs"]] for _ in range(count)]
+
+
+def _draw(rng: np.random.Generator, port: Port, rows: int | None) -> Array:
+    dtype, shape = np.dtype(port["dtype"]), tuple(port["shape"])
+    if dtype.itemsize >= 4 and (rows is not None or dtype.kind == "i"):
+        return np.asarray(rng.integers(0, rows or 10, shape)).astype(dtype)
+    if dtype.kind == "f":
+        return np.asarray(rng.standard_normal(shape)).astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+    return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
+
+
+def fit(value: Array, shape: Sequence[int]) -> Array | None:
+    """`value` in the layout that generated code has for `shape`: as it is, or from NCHW; None where sizes differ."""
+    target = tuple(shape)
+    if value.shape != target and value.ndim == 4 and value.transpose(NHWC).shape == target:
+        return value.transpose(NHWC)
+    return value.reshape(target) if value.size == int(np.prod(target)) else None
+
+
+def _needs(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise MissingTool(
+            Diagnostic(f"Python package '{module}' is not installed", hints=("pip install edgebuild[verify]",))
+        )
+
+
+# ---- TFLite
+
+
+def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
+    """TFLite Micro's interpreter. The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there."""
+    _needs("tflite_micro")
+    script = Path(__file__).with_name("tflm.py")
+    types = _tflite_input_types(model)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        given = [[_as_file(*x) for x in zip(row, report["inputs"], types, strict=True)] for row in inputs]
+        arrays: dict[str, Any] = {f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)}
+        np.savez(folder / "in.npz", **arrays)
+        command = [sys.executable, "-P", str(script), str(model.resolve()), "in.npz", "out.npz"]
+        try:
+            run_tool(command, folder, "")
+        except EdgebuildError as error:
+            lines = error.diagnostics[0].hints[:-1]
+            raise fail(
+                "the TFLite Micro interpreter cannot run this model", file=str(model), hints=lines[-5:]
+            ) from None
+        with np.load(folder / "out.npz") as file:
+            results = {key: file[key] for key in file.files}
+    outputs: list[list[Array]] = []
+    tensors: list[dict[str, Array]] = []
+    for v in range(len(inputs)):
+        mine = {key.split("_", 1)[1]: value for key, value in results.items() if key.startswith(f"v{v}_")}
+        own = [mine[f"o{o}"] for o in range(sum(key.startswith("o") for key in mine))]
+        results_of = [
+            mine.get(f"t_{port['name']}", own[min(o, len(own) - 1)]) for o, port in enumerate(report["outputs"])
+        ]
+        outputs.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
+        tensors.append({key[2:]: value for key, value in mine.items() if key.startswith("t_")})
+    return Reference(outputs, tensors, slack=0)
+
+
+def _tflite_input_types(model: Path) -> list[str]:
+    """Of every input of the file: its type, as far as it differs from that of a firmware's input; else ''."""
+    import tflite
+
+    names = {tflite.TensorType.FLOAT32: "float32", tflite.TensorType.UINT8: "uint8"}
+    try:
+        graph = tflite.Model.GetRootAsModel(model.read_bytes(), 0).Subgraphs(0)
+        return [names.get(graph.Tensors(graph.Inputs(i)).Type(), "") for i in range(graph.InputsLength())]
+    except (struct.error, AttributeError, IndexError, TypeError, ValueError):
+        raise fail("the TFLite Micro interpreter cannot run this model", file=str(model)) from None
+
+
+# ---- from the firmware's types to the file's and back
+
+
+def _as_file(x: Array, port: Port, kind: str) -> Array:
+    """The firmware's int8 input as a file wants it whose own inputs are `kind`: real numbers or uint8."""
+    if x.dtype in (np.int8, np.int16) and kind == "float32":
+        return ((x.astype(np.float32) - np.float32(port["zero_point"])) * np.float32(port["scale"])).astype(np.float32)
+    if x.dtype == np.int8 and kind == "uint8":
+        return (x.astype(np.int16) + 128).astype(np.uint8)
+    return x
+
+
+def _as_firmware(value: Array, port: Port) -> Array:
+    """The file's output as the firmware has it. Real numbers must be int8 steps of the scale that the report tells."""
+    if port["dtype"] != "int8" or value.dtype == np.int8:
+        return value
+    if value.dtype == np.uint8:
+        return _signed(value)
+    steps = value.astype(np.float64) / port["scale"]
+    if float(np.max(np.abs(steps - np.rint(steps)), initial=0.0)) > OFF_STEP:
+        raise fail(f"output '{port['name']}': the oracle's values are no multiples of the scale {port['scale']}")
+    return np.clip(np.rint(steps) + port["zero_point"], -128, 127).astype(np.int8)
+
+
+# ---- ONNX
+
+
+def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
+    """onnxruntime without graph optimisation, every result of a node added to the graph's outputs."""
+    _needs("onnxruntime")
+    import onnx
+
+    proto = onnx.load(str(model))
+    outputs = [port["name"] for port in report["outputs"]]
+    session, names = _session(proto)
+    surface = session.get_inputs()
+    rows: list[list[Array]] = []
+    tensors: list[dict[str, Array]] = []
+    for vector in inputs:
+        feeds = {i.name: _feed(x, port, i) for i, x, port in zip(surface, vector, report["inputs"], strict=True)}
+        values = dict(zip(names, session.run(names, feeds), strict=True))
+        integers = _integers(proto.graph, values)
+        row = []
+        for name, port in zip(outputs, report["outputs"], strict=True):
+            name = name.split("@output")[0]  # an output that is an input is computed under a name of its own
+            value = values[name] if port["dtype"].startswith("float") else integers.get(name)
+            if value is None:
+                raise fail(f"output '{name}' has no quantised value to compare with", file=str(model))
+            row.append(value)
+        rows.append(row)
+        tensors.append({**values, **integers})
+    return Reference(rows, tensors, slack=1)
+
+
+def _session(proto: Any) -> tuple[Any, list[str]]:
+    """A session without graph optimisation that tells the result of every node, and their names."""
+    import onnx
+    import onnxruntime
+
+    results = [name for node in proto.graph.node for name in node.output if name]
+    names = list(dict.fromkeys([*(value.name for value in proto.graph.output), *results]))
+    declared = {value.name: value for value in proto.graph.output}
+    values = [declared.get(name, onnx.ValueInfoProto(name=name)) for name in names]
+    del proto.graph.output[:]
+    proto.graph.output.extend(values)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]), names
+
+
+def _feed(x: Array, port: Port, surface: Any) -> Array:
+    """The firmware's input as onnxruntime wants it: its own layout, real numbers or uint8 where the file has those."""
+    shape = [d if isinstance(d, int) else own for d, own in zip(surface.shape, x.shape, strict=True)]
+    if list(x.shape) != shape and x.ndim == 4:
+        x = np.ascontiguousarray(x.transpose(NCHW))
+    kind = "float32" if surface.type == "tensor(float)" else "uint8" if surface.type == "tensor(uint8)" else ""
+    return _as_file(x, port, kind)
+
+
+def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
+    """Integer values by name: a real tensor between QuantizeLinear and DequantizeLinear stands for its integer twin.
+
+    uint8 becomes int8, as in the importer.
+    """
+    found = {name: _signed(value) for name, value in values.items() if value.dtype.kind in "iub"}
+    for node in graph.node:
+        source, result = node.input[0] if node.input else "", node.output[0]
+        if node.op_type == "QuantizeLinear" and result in found:
+            found.setdefault(source, found[result])
+    for node in graph.node:  # in front of what feeds it: the value that the DequantizeLinear reads is nearer
+        if node.op_type == "DequantizeLinear" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
+    return found
+
+
+def _signed(value: Array) -> Array:
+    return (value.astype(np.int16) - 128).astype(np.int8) if value.dtype == np.uint8 else value
+
+
+# ---- tables, whose indices must be in range
+
+
+def _table_rows(model: Path, form: str) -> int | None:
+    """Rows of the smallest constant table that a computed index looks into; None where there is none."""
+    rows = _onnx_tables(model) if form == "onnx" else _tflite_tables(model)
+    return min(rows, default=None)
+
+
+def _onnx_tables(model: Path) -> list[int]:
+    import onnx
+
+    graph = onnx.load(str(model), load_external_data=False).graph
+    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
+    return [
+        tables[node.input[0]][0]
+        for node in graph.node
+        if node.op_type == "Gather" and node.input[0] in tables and node.input[1] not in tables
+    ]
+
+
+def _tflite_tables(model: Path) -> list[int]:
+    import tflite
+
+    file = tflite.Model.GetRootAsModel(model.read_bytes(), 0)
+    graph = file.Subgraphs(0)
+    rows = []
+    for n in range(graph.OperatorsLength()):
+        op = graph.Operators(n)
+        code = file.OperatorCodes(op.OpcodeIndex())
+        kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if kind in (tflite.BuiltinOperator.GATHER, tflite.BuiltinOperator.EMBEDDING_LOOKUP):
+            table, index = (0, 1) if kind == tflite.BuiltinOperator.GATHER else (1, 0)
+            if file.Buffers(graph.Tensors(op.Inputs(index)).Buffer()).DataLength() == 0:
+                rows.append(int(graph.Tensors(op.Inputs(table)).Shape(0)))
+    return rows

@@ -1,0 +1,53 @@
+"""The TFLite Micro interpreter in a process of its own: MODEL INPUTS.npz OUTPUTS.npz.
+
+Run as a script. It shares nothing with edgebuild, so that no mistake of ours can be in both results. One process per
+model: several in one process have been seen to corrupt the heap.
+
+INPUTS.npz has `v<vector>_i<input>`; OUTPUTS.npz gets `v<vector>_o<output>` and `v<vector>_t_<tensor name>` for every
+result of an operator. Vectors run one after another on one interpreter, so variable tensors carry over.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import tflite
+from tflite_micro.python.tflite_micro import runtime
+
+ARENA_BYTES = 256 << 20  # the host's memory is not what is tested
+
+
+def main(model: str, inputs: str, outputs: str) -> None:
+    with open(model, "rb") as file:
+        data = file.read()
+    graph = tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)
+    vectors = np.load(inputs)
+    count = len({name.split("_")[0] for name in vectors.files})
+    results: dict[str, Any] = {}
+    keep = runtime.InterpreterConfig.kPreserveAllTensors
+    plain = runtime.Interpreter.from_bytes(data, arena_size=ARENA_BYTES)
+    traced = runtime.Interpreter.from_bytes(data, arena_size=ARENA_BYTES, intrepreter_config=keep)
+    produced = [
+        graph.Operators(op).Outputs(i)
+        for op in range(graph.OperatorsLength())
+        for i in range(graph.Operators(op).OutputsLength())
+        if graph.Tensors(graph.Operators(op).Outputs(i)).Type() != tflite.TensorType.RESOURCE
+    ]
+    for v in range(count):
+        for interpreter in (plain, traced):
+            for i in range(graph.InputsLength()):
+                interpreter.set_input(vectors[f"v{v}_i{i}"].reshape(interpreter.get_input_details(i)["shape"]), i)
+            interpreter.invoke()
+        for o in range(graph.OutputsLength()):
+            results[f"v{v}_o{o}"] = np.array(plain.get_output(o))
+        for tensor in produced:
+            name = (graph.Tensors(tensor).Name() or f"tensor_{tensor}".encode()).decode("utf-8", "replace")
+            results[f"v{v}_t_{name}"] = np.array(traced.GetTensor(tensor, 0)["tensor_data"])
+    with open(outputs, "wb") as file:
+        np.savez(file, **results)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

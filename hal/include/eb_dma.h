@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT-0
+ * What generated code asks of a DMA unit. A port to a chip is these functions; hal/src/dma_copy.c is one without a DMA.
+ */
+#ifndef EB_DMA_H
+#define EB_DMA_H
+
+#include <stdint.h>
+
+/* Planes of rows of pieces of `bytes`. Steps are in bytes, from one piece or plane to the next, on both sides. */
+typedef struct {
+    void *to;
+    const void *from;
+    uint32_t bytes, rows, planes;
+    int32_t to_row, from_row, to_plane, from_plane;
+} eb_copy;
+
+/* Begins a copy; may return before it is done. A channel does its copies one after the other. The copy itself is read
+ * until it is done. */
+void eb_dma_start(int32_t channel, const eb_copy *copy);
+
+/* Returns when all copies of the channel are done, and what they wrote can be read. */
+void eb_dma_wait(int32_t channel);
+
+#endif

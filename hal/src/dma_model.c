@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT-0
+ * eb_dma.h as a model that catches wrong programs, for the build machine.
+ *
+ * From start to wait nobody may touch the destination, nor write the source. So the destination is poisoned for
+ * AddressSanitizer and holds garbage, and the source is compared when the copy is waited for. Copies that meet each
+ * other are errors, and so are copies that nobody waited for. EB_DMA in the environment says when bytes arrive:
+ * `eager` (at once), `lazy` (at the wait), or `random:SEED`. EB_DMA_COUNT names a file for the number of copies, bytes
+ * and pieces.
+ */
+#include "eb_dma.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define __asan_poison_memory_region(at, size) ((void)(at), (void)(size))
+#define __asan_unpoison_memory_region(at, size) ((void)(at), (void)(size))
+#endif
+
+enum { CHANNELS = 64, PENDING = 256, GARBAGE = 0xA5 };
+
+typedef struct {
+    const eb_copy *copy;
+    int32_t channel;
+    uint32_t size, done; /* bytes, and pieces that have arrived */
+    uint8_t *taken;      /* what the source held at the start */
+} transfer;
+
+static transfer pending[PENDING];
+static uint32_t waiting;
+static uint64_t copies, bytes, pieces, random_state;
+static int mode; /* 0 not known, 1 eager, 2 lazy, 3 random */
+
+static void wrong(const char *what, int32_t channel)
+{
+    fprintf(stderr, "DMA model: %s (channel %d, after %llu copies)\n", what, (int)channel, (unsigned long long)copies);
+    abort();
+}
+
+static uint32_t piece_count(const eb_copy *c)
+{
+    return c->rows * c->planes;
+}
+
+static uint8_t *to_piece(const eb_copy *c, uint32_t i)
+{
+    return (uint8_t *)c->to + (int32_t)(i / c->rows) * c->to_plane + (int32_t)(i % c->rows) * c->to_row;
+}
+
+static const uint8_t *from_piece(const eb_copy *c, uint32_t i)
+{
+    return (const uint8_t *)c->from + (int32_t)(i / c->rows) * c->from_plane + (int32_t)(i % c->rows) * c->from_row;
+}
+
+static int meet(const uint8_t *a, uint32_t n, const uint8_t *b, uint32_t m)
+{
+    return a < b + m && b < a + n;
+}
+
+static void finish(void)
+{
+    if (waiting) {
+        wrong("a copy that nobody waited for", pending[0].channel);
+    }
+    const char *const file = getenv("EB_DMA_COUNT");
+    FILE *const f = file ? fopen(file, "w") : NULL;
+    if (f) {
+        fprintf(f, "%llu %llu %llu\n", (unsigned long long)copies, (unsigned long long)bytes, (unsigned long long)pieces);
+        fclose(f);
+    }
+}
+
+static void begin(void)
+{
+    const char *const word = getenv("EB_DMA");
+    mode = !word || strcmp(word, "lazy") == 0 ? 2 : strcmp(word, "eager") == 0 ? 1 : 3;
+    random_state = mode == 3 ? strtoull(word + strcspn(word, ":") + (strchr(word, ':') != NULL), NULL, 0) * 2 + 1 : 1;
+    atexit(finish);
+}
+
+static uint32_t chance(uint32_t below)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(random_state >> 33) % below;
+}
+
+/* Both ends of all copies under way are apart, but for two that only read. */
+static void check_apart(const eb_copy *c, int32_t channel)
+{
+    for (uint32_t t = 0; t < waiting; ++t) {
+        const eb_copy *const o = pending[t].copy;
+        for (uint32_t i = 0; i < piece_count(c); ++i) {
+            for (uint32_t j = 0; j < piece_count(o); ++j) {
+                if (meet(to_piece(c, i), c->bytes, to_piece(o, j), o->bytes) ||
+                    meet(to_piece(c, i), c->bytes, from_piece(o, j), o->bytes) ||
+                    meet(from_piece(c, i), c->bytes, to_piece(o, j), o->bytes)) {
+                    wrong("a copy meets one that is under way", channel);
+                }
+            }
+        }
+    }
+}
+
+/* Pieces arrive, as if nobody's accesses were checked. */
+static void arrive(transfer *t, uint32_t until)
+{
+    for (; t->done < until; ++t->done) {
+        uint8_t *const to = to_piece(t->copy, t->done);
+        __asan_unpoison_memory_region(to, t->copy->bytes);
+        memcpy(to, t->taken + (size_t)t->done * t->copy->bytes, t->copy->bytes);
+    }
+    for (uint32_t i = 0; i < piece_count(t->copy); ++i) {
+        __asan_poison_memory_region(to_piece(t->copy, i), t->copy->bytes);
+    }
+}
+
+static void some_arrive(void)
+{
+    for (uint32_t t = 0; mode == 3 && t < waiting; ++t) {
+        const uint32_t left = piece_count(pending[t].copy) - pending[t].done;
+        arrive(&pending[t], pending[t].done + chance(left + 1));
+    }
+}
+
+void eb_dma_start(int32_t channel, const eb_copy *copy)
+{
+    if (!mode) {
+        begin();
+    }
+    if (channel < 0 || channel >= CHANNELS || waiting == PENDING) {
+        wrong("no such channel, or too many copies under way", channel);
+    }
+    check_apart(copy, channel);
+    transfer *const t = &pending[waiting++];
+    *t = (transfer){copy, channel, copy->bytes * piece_count(copy), 0, NULL};
+    t->taken = malloc(t->size ? t->size : 1);
+    for (uint32_t i = 0; i < piece_count(copy); ++i) {
+        memcpy(t->taken + (size_t)i * copy->bytes, from_piece(copy, i), copy->bytes);
+    }
+    for (uint32_t i = 0; i < piece_count(copy); ++i) {
+        memset(to_piece(copy, i), GARBAGE, copy->bytes);
+        __asan_poison_memory_region(to_piece(copy, i), copy->bytes);
+    }
+    copies += 1;
+    bytes += t->size;
+    pieces += piece_count(copy);
+    if (mode == 1) {
+        arrive(t, piece_count(copy));
+    }
+    some_arrive();
+}
+
+void eb_dma_wait(int32_t channel)
+{
+    uint32_t kept = 0;
+    some_arrive();
+    for (uint32_t k = 0; k < waiting; ++k) {
+        transfer *const t = &pending[k];
+        if (t->channel != channel) {
+            pending[kept++] = *t;
+            continue;
+        }
+        arrive(t, piece_count(t->copy));
+        for (uint32_t i = 0; i < piece_count(t->copy); ++i) {
+            __asan_unpoison_memory_region(to_piece(t->copy, i), t->copy->bytes);
+            if (memcmp(t->taken + (size_t)i * t->copy->bytes, from_piece(t->copy, i), t->copy->bytes) != 0) {
+                wrong("the source of a copy was written before the wait", channel);
+            }
+        }
+        free(t->taken);
+    }
+    waiting = kept;
+}
