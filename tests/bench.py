@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from edgebuild.compile import compile_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import model_request
-from edgebuild.target import load_target
-from edgebuild.verify import verify
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
 from tests.zoo.builders import ZOO, quantized
 
 ROOT = Path(__file__).parents[1]

@@ -18,17 +18,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from edgebuild.dvfs import Choices, choices, power_model
-from edgebuild.energy.compare import SLACKS, Comparison, compare
-from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.cost import require_timing
-from edgebuild.energy.select import select
-from edgebuild.energy.tree import load_clock_tree
-from edgebuild.explore import features_of
-from edgebuild.ir import Graph
-from edgebuild.request import ModelRequest
-from edgebuild.sections import kernel_of, layer_name, whole_form
-from edgebuild.target import Target, load_target
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import Target, load_target
+from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.tree import load_clock_tree
+from edgebuild.model.clocked import Choices, choices, power_model
+from edgebuild.model.energy.compare import SLACKS, Comparison, compare
+from edgebuild.model.energy.cost import require_timing
+from edgebuild.model.energy.select import select
+from edgebuild.model.ir import Graph
+from edgebuild.model.kernels import kernel_of, layer_name
+from edgebuild.model.plan.cuts import whole_form
+from edgebuild.model.plan.search import form_of
 from tests.clocks.instances import random_problem
 from tests.clocks.networks import NETWORKS
 
@@ -94,7 +95,7 @@ def sensitivity() -> list[dict[str, Any]]:
 
 @cache
 def choices_of(name: str, setting: Setting, stalls: float = 1.0) -> Choices:
-    """What the steps of a network can cost; `stalls`: the assumed stall cycles times this."""
+    """All costs of a network's steps; `stalls`: the assumed stall cycles times this."""
     graph, target = NETWORKS[name](), setting.target
     wanted = channel_by_channel(graph, target) if setting.channelwise else ()
     request = ModelRequest(Path("x"), "x", target.name, objective="energy", hse=setting.hse_hz, choices=wanted)
@@ -108,9 +109,9 @@ def choices_of(name: str, setting: Setting, stalls: float = 1.0) -> Choices:
 
 def channel_by_channel(graph: Graph, target: Target) -> tuple[str, ...]:
     """The choice of the kernel that takes its input so, for all depthwise layers."""
-    features = features_of(target)
+    form = form_of(target)
     layers = [op for op in graph.ops if op.kind == "depthwise_conv2d"]
-    names = [layer_name(kernel_of(op, graph, whole_form(op, features)), op, graph) for op in layers]
+    names = [layer_name(kernel_of(op, graph, whole_form(op, form)), op, graph) for op in layers]
     return tuple(f"{name}=dsp plane" for name in names)
 
 

@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from edgebuild import ops
-from edgebuild.compile import compile_model, plan_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import model_request
-from edgebuild.sections import kernel_of
-from edgebuild.target import load_target
-from edgebuild.verify import verify
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.verify import verify
 from tests.bench import ROOT, models
 
 LAYERS = ("mps2-an386", "mps3-an547", "riscv-virt")
@@ -39,7 +39,7 @@ def measure(model: Path, target: str) -> dict[str, Any] | None:
 
 
 def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any]]:
-    """What each op got, what it was expected to cost, and what it did; per MAC, or in all where there are none."""
+    """Kernel, estimate and count of each op; per MAC, or in all where there are none."""
     target = load_target(name)
     plan = plan_model(model_request(model, "model", name, {"tile": "off"}), target)
     rows = []

@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgebuild.compile import compile_model, plan_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import model_request
-from edgebuild.target import load_target
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model, plan_model
 from tests.bench import ROOT, models
 from tests.zoo.builders import ZOO, quantized
 from tests.zoo.pictures import PICTURES
@@ -38,6 +38,7 @@ MODES: dict[str, dict[str, Any]] = {
     "fdt": {"tile": "fdt"},
     "rolling": {"tile": "rolling"},
     "auto": {"tile": "auto", "max_mac_overhead": 50},
+    "ram": {"objective": "ram", "max_mac_overhead": 50},
 }
 STREAMED = {"stream_input": "rows"}
 PUBLISHED = {  # percent saved by FFMT, MACs again; by FDT

@@ -1,4 +1,4 @@
-"""What all tests share: where the checkout is, and running programs."""
+"""Helpers that all tests share: where the checkout is, and running programs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+os.environ["EDGEBUILD_STRICT"] = "1"  # a plan that fails is a mistake to mend, not to go around
 os.environ["EDGEBUILD_CACHE"] = ""  # tests look at what is made, not at what was made before
 
 

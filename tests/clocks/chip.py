@@ -9,8 +9,8 @@ import unicorn
 from elftools.elf.elffile import ELFFile
 from unicorn import arm_const as arm
 
-from edgebuild.energy.configs import ClockPlan
-from edgebuild.target import Target
+from edgebuild.base.target import Target
+from edgebuild.clock.configs import ClockPlan
 from tests.clocks.register_model import RegisterModel, Violation
 
 CYCCNT = 0x1004  # of the private peripheral bus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from edgebuild.energy.values import IdleMode, Layer, Point, Problem, SwitchCost
+from edgebuild.model.energy.values import IdleMode, Layer, Point, Problem, SwitchCost
 
 
 def random_problem(

@@ -12,9 +12,9 @@ import unicorn
 from elftools.elf.elffile import ELFFile
 from unicorn import arm_const as arm
 
-from edgebuild.emit.clock import clock_files
-from edgebuild.energy.configs import ClockPlan
-from edgebuild.request import CLOCK_OUTPUTS
+from edgebuild.base.request import CLOCK_OUTPUTS
+from edgebuild.clock.configs import ClockPlan
+from edgebuild.clock.emit import clock_files
 from tests.clocks.register_model import RegisterModel, Violation
 
 SOURCE, HEADER = CLOCK_OUTPUTS

@@ -12,7 +12,7 @@ from typing import Any
 
 from ortools.linear_solver import pywraplp
 
-from edgebuild.energy.values import IdleMode, Problem
+from edgebuild.model.energy.values import IdleMode, Problem
 
 
 def optimum(problem: Problem, gap: float = 1e-5) -> float:

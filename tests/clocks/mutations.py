@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.tree import load_clock_tree
+from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.tree import load_clock_tree
 from tests.clocks.machine import REGULATORS_US, Machine, build, exercise
 from tests.clocks.register_model import Violation
 
@@ -171,7 +171,7 @@ SEEDED = [(kind, seed) for k, kind in enumerate(MUTATIONS) for seed in range(3 i
 
 
 def caught(kind: str, seed: int) -> Violation | None:
-    """What the register model has to say about the F767's C with this mistake in it; None: nothing."""
+    """The register model's complaint about the F767's C with this mistake in it; None if it has none."""
     plan = clock_plan(load_clock_tree("stm32f767"), 8_000_000)
     with tempfile.TemporaryDirectory() as folder:
         elf = build(

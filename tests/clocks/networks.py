@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
-from edgebuild import ops
-from edgebuild.ir import Graph, Op, Quant, Tensor, verify
-from edgebuild.ops.spatial import same_pad
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
+from edgebuild.model.ops.spatial import same_pad
 
 ACTIVATION = Quant((6 / 255,), (-128,))  # of what comes out of a ReLU6
 SIGNED = Quant((0.05,), (3,))

@@ -6,7 +6,7 @@ register access, so that flags come up late, as they do in the chip: a program t
 
 from __future__ import annotations
 
-from edgebuild.energy.tree import ClockTree, Scale
+from edgebuild.clock.tree import ClockTree, Scale
 
 ACCESS_CYCLES = 8  # of SYSCLK, from one register access to the next: a poll loop
 MUX_US = 0.3  # until SWS follows SW, longer than one access at any clock

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
-from edgebuild.energy.calibrate import calibrated, calibration_text, calibration_words, fit, read_calibration
-from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.cost import Phase, Work, layer_points, point, require_timing
-from edgebuild.energy.measurements import COLUMNS, Measurement, read_measurements
-from edgebuild.energy.power import PowerModel
-from edgebuild.energy.tree import ClockTree, load_clock_tree
-from edgebuild.errors import EdgebuildError
+from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.power import PowerModel
+from edgebuild.clock.tree import ClockTree, load_clock_tree
+from edgebuild.model.energy.cost import Phase, Work, layer_points, point, require_timing
+from edgebuild.model.energy.fit import calibrated, calibration_text, calibration_words, fit, read_calibration
+from edgebuild.model.energy.measurements import COLUMNS, Measurement, read_measurements
 
 TREE = load_clock_tree("stm32f767")
 CONSTANTS = {"cycles_per_instruction": 1.37, "flash_line_cycles": 7.5, "sram_line_cycles": 17.0}
@@ -43,7 +43,7 @@ def steps(seed: int, count: int = 12) -> list[Work]:
 
 
 def chip(works: Sequence[Work], seed: int, noise: float) -> list[Measurement]:
-    """What a chip with CONSTANTS, 1.1 times the sheet's current and 4 mA more of it, shows."""
+    """Measurements of a chip with CONSTANTS, 1.1 times the sheet's current, and 4 mA more."""
     rng = random.Random(seed)
     assert TREE.timing
     timing = replace(TREE.timing, **CONSTANTS)

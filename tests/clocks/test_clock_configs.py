@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from edgebuild.energy.configs import check_hse, clock_plan, explain, preferred, settings, violation
-from edgebuild.energy.power import PowerModel
-from edgebuild.energy.tree import load_clock_tree
-from edgebuild.errors import EdgebuildError
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.clock.configs import check_hse, clock_plan, explain, preferred, settings, violation
+from edgebuild.clock.power import PowerModel
+from edgebuild.clock.tree import load_clock_tree
 
 F767 = load_clock_tree("stm32f767")
 HSE = 50_000_000

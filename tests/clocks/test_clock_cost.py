@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from edgebuild.energy.compare import compare, problem_of, section
-from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.cost import (
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.power import PowerModel
+from edgebuild.clock.tree import Timing, load_clock_tree
+from edgebuild.model.energy.compare import compare, problem_of, section
+from edgebuild.model.energy.cost import (
     GRANULARITIES,
     Operand,
     Phase,
@@ -20,13 +23,10 @@ from edgebuild.energy.cost import (
     require_timing,
     work,
 )
-from edgebuild.energy.power import PowerModel
-from edgebuild.energy.select import select
-from edgebuild.energy.tree import Timing, load_clock_tree
-from edgebuild.errors import EdgebuildError
-from edgebuild.ir import Graph
-from edgebuild.ops.base import Form
-from edgebuild.sections import kernel_of
+from edgebuild.model.energy.select import select
+from edgebuild.model.ir import Graph
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.ops.base import Form
 from tests.bench_clocks import compare_network, settings
 from tests.clocks.networks import NETWORKS, Net
 

@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from edgebuild.emit.clock_picture import HEIGHT, LEFT, RIGHT, WIDTH, clock_picture, stretches
-from edgebuild.energy.compare import problem_of
-from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.cost import Phase, Work, layer_points
-from edgebuild.energy.power import PowerModel
-from edgebuild.energy.schedule import ClockSchedule
-from edgebuild.energy.select import select
-from edgebuild.energy.tree import load_clock_tree
+from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.power import PowerModel
+from edgebuild.clock.tree import load_clock_tree
+from edgebuild.model.emit.clock_picture import HEIGHT, LEFT, RIGHT, WIDTH, clock_picture, stretches
+from edgebuild.model.energy.compare import problem_of
+from edgebuild.model.energy.cost import Phase, Work, layer_points
+from edgebuild.model.energy.schedule import ClockSchedule
+from edgebuild.model.energy.select import select
 
 MODEL = PowerModel(clock_plan(load_clock_tree("stm32f767"), 50_000_000), "flash")
 

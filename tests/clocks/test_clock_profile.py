@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.calibrate import fitted, profile
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
 from edgebuild.cli import main
-from edgebuild.compile import compile_model, plan_model
-from edgebuild.dvfs import power_model, works
-from edgebuild.energy.calibrate import read_calibration
-from edgebuild.energy.cost import require_timing
-from edgebuild.energy.measurements import read_measurements
-from edgebuild.energy.tree import load_clock_tree
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import ModelRequest
-from edgebuild.target import load_target
+from edgebuild.clock.tree import load_clock_tree
+from edgebuild.model.calibrate import fitted, profile
+from edgebuild.model.clocked import power_model, works
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.energy.cost import require_timing
+from edgebuild.model.energy.fit import read_calibration
+from edgebuild.model.energy.measurements import read_measurements
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"

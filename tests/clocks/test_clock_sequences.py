@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.energy.configs import ClockPlan, clock_plan
-from edgebuild.energy.power import MUX_CYCLES, SWITCH_CYCLES, PowerModel
-from edgebuild.energy.tree import load_clock_tree
+from edgebuild.clock.configs import ClockPlan, clock_plan
+from edgebuild.clock.power import MUX_CYCLES, SWITCH_CYCLES, PowerModel
+from edgebuild.clock.tree import load_clock_tree
 
 pytest.importorskip("unicorn", reason="the register model runs under unicorn")
 from tests.clocks import register_model

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.emit.clock import clock_files
-from edgebuild.energy.configs import clock_plan
-from edgebuild.energy.power import PowerModel
-from edgebuild.energy.tree import clock_names, load_clock_tree
-from edgebuild.errors import EdgebuildError
-from edgebuild.target import clock_tree_file, load_target
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.target import clock_tree_file, load_target
+from edgebuild.clock.configs import clock_plan
+from edgebuild.clock.emit import clock_files
+from edgebuild.clock.power import PowerModel
+from edgebuild.clock.tree import clock_names, load_clock_tree
 
 COMPLETE = {"stm32f767", "stm32f429", "stm32f411"}
 

@@ -13,21 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild import ops
-from edgebuild.artifacts import publish
-from edgebuild.compile import prepare
-from edgebuild.dvfs import clocked_plan
-from edgebuild.emit import emit
-from edgebuild.emit.clock import clock_files
-from edgebuild.emit.clocked import energy_words
-from edgebuild.energy.select import TOLERANCE
-from edgebuild.errors import EdgebuildError
-from edgebuild.explore import Plan, plan
-from edgebuild.firmware import firmware_support, link_flags
-from edgebuild.ir import Graph
-from edgebuild.request import ModelRequest
-from edgebuild.sections import kernel_of
-from edgebuild.target import Target, hal_dir, load_target
+from edgebuild.base.artifacts import publish
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.firmware import firmware_support, link_flags
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.clock.emit import clock_files
+from edgebuild.model import ops
+from edgebuild.model.clocked import clocked_plan
+from edgebuild.model.compile import prepare
+from edgebuild.model.emit import emit
+from edgebuild.model.emit.clocked import energy_words
+from edgebuild.model.energy.select import TOLERANCE
+from edgebuild.model.ir import Graph
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.search import Plan
 from tests.clocks.networks import Net
 from tests.conftest import ROOT
 from tests.graphs import examples, random_inputs, small_graphs

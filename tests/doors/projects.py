@@ -36,7 +36,7 @@ target_link_libraries(app PRIVATE digits)
 
 @dataclass(frozen=True)
 class Built:
-    """What one build did: starts of edgebuild, compiled files, links of the program."""
+    """Record of one build: starts of edgebuild, compiled files, links of the program."""
 
     starts: int
     compiles: int
@@ -64,7 +64,7 @@ class Project:
     def write(self, **options: str) -> None:
         """The build scripts; options as both doors spell them."""
         if self.tool == "scons":
-            toolpath = str(ROOT / "edgebuild" / "scons" / "site_tools")
+            toolpath = str(ROOT / "edgebuild" / "build" / "scons" / "site_tools")
             (self.folder / "SConstruct").write_text(SCONSTRUCT.format(toolpath=toolpath, python=str(self.python)))
             words = "".join(f", {key}={value!r}" for key, value in options.items())
             (self.folder / "SConscript").write_text(SCONSCRIPT.format(options=words))
@@ -88,7 +88,7 @@ class Project:
         )
 
     def configure(self, *arguments: str, status: int = 0) -> str:
-        config = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'cmake'}"
+        config = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
         command = ["cmake", "-Werror=dev", "-G", self.tool, "-B", "build", f"-DEDGEBUILD_PYTHON={self.python}", config]
         return run(*command, *arguments, cwd=self.folder, status=status)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from edgebuild import cache
-from edgebuild.artifacts import Artifact
-from edgebuild.request import ModelRequest, model_outputs, model_request
+from edgebuild.base import cache
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.installation import code_files
+from edgebuild.base.request import ModelRequest, model_outputs, model_request
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -27,7 +30,8 @@ def compiled(made: list[ModelRequest], source: Path, **options: Any) -> tuple[Ar
         made.append(request)
         return tuple(Artifact(name, f"{len(made)} {name}".encode()) for name in model_outputs(request.name))
 
-    return cache.compiled(model_request(source, "digits", "host", options), compile_model)
+    request = model_request(source, "digits", "host", options)
+    return cache.compiled(request, [str(f) for f in request.files], compile_model)
 
 
 def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) -> None:
@@ -74,3 +78,71 @@ def test_what_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPa
 def test_clear(made: list[ModelRequest]) -> None:
     compiled(made, DIGITS)
     assert cache.clear() == 1 and cache.clear() == 0
+
+
+def test_a_corrupted_entry_is_never_taken(made: list[ModelRequest], tmp_path: Path) -> None:
+    """500 entries, each damaged in one place: cut, changed, exchanged, of another key, or without a file."""
+    random = Random(0)
+    right = compiled(made, DIGITS)
+    (entry,) = cache.entries()
+    whole = tmp_path / "whole"
+    shutil.copytree(entry, whole)
+    right_by_name = {a.name: a.data for a in right}
+    for _ in range(500):
+        shutil.rmtree(entry, ignore_errors=True)
+        shutil.copytree(whole, entry)
+        damage(entry, random)
+        seen: list[ModelRequest] = []
+        for artifact in compiled(seen, DIGITS):
+            if not seen:
+                assert artifact.data == right_by_name[artifact.name]
+        assert seen, "the damage was not seen"
+
+
+def damage(entry: Path, random: Random) -> None:
+    """Change something in the folder of an entry."""
+    files = sorted(entry.iterdir())
+    file, other = random.sample(files, 2)
+    data = bytearray(file.read_bytes())
+    match random.randrange(6):
+        case 0:
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+            file.write_bytes(data)
+        case 1:
+            file.write_bytes(data[: random.randrange(len(data))])
+        case 2:
+            file.write_bytes(data + b"\0")
+        case 3:
+            file.unlink()
+        case 4:
+            file.write_bytes(other.read_bytes())
+        case 5:
+            listed = (entry / cache.LIST).read_bytes()
+            (entry / cache.LIST).write_bytes(listed.replace(listed[:64], listed[:63] + b"x"))
+
+
+def test_all_code_and_hal_files_are_in_the_key(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in an installed package: its templates may have been replaced by others of the same version."""
+    names = {Path(file).name for file in code_files()}
+    assert {"request.py", "weights.S.j2", "model.c.j2", "cortex_m.c", "firmware.ld", "mps2-an386.yaml"} <= names
+    changed = tempfile.NamedTemporaryFile(suffix=".j2")  # noqa: SIM115
+    compiled(made, DIGITS)
+    monkeypatch.setattr(cache, "code_files", lambda: (*code_files(), changed.name))
+    compiled(made, DIGITS)
+    changed.write(b"another template")
+    changed.flush()
+    compiled(made, DIGITS)
+    assert len(made) == 3
+
+
+def test_a_model_that_changes_meanwhile_is_not_kept(made: list[ModelRequest], tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"one")
+    request = model_request(model, "m", "host", {})
+
+    def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
+        model.write_bytes(b"two")
+        return tuple(Artifact(name, b"two") for name in model_outputs("m"))
+
+    cache.compiled(request, [str(model)], compile_model)
+    assert not list(cache.entries())

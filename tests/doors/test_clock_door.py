@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.request import CLOCK_OUTPUTS
-from edgebuild.target import hal_dir
+from edgebuild.base.request import CLOCK_OUTPUTS
+from edgebuild.base.target import hal_dir
 from tests.conftest import ROOT, run
 
 SAMPLE = ROOT / "sample_projects" / "clocks"
-HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'cmake'}"
+HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
 SCONSTRUCT = """\
-import edgebuild.scons
-env = Environment(tools=["default", edgebuild.scons.generate])
+import edgebuild.build.scons
+env = Environment(tools=["default", edgebuild.build.scons.generate])
 target = {target!r}
 SConscript("SConscript", ["env", "target"], variant_dir="build", duplicate=False)
 """
@@ -40,7 +40,7 @@ class Project:
         if tool == "scons":
             (folder / "SConstruct").write_text(SCONSTRUCT.format(target=str(folder / "board.yaml")))
         else:
-            chain = ROOT / "edgebuild" / "cmake" / "toolchain-arm-none-eabi.cmake"
+            chain = ROOT / "edgebuild" / "build" / "cmake" / "toolchain-arm-none-eabi.cmake"
             arguments = [HERE, f"-DCMAKE_TOOLCHAIN_FILE={chain}", f"-DEDGEBUILD_TARGET={folder / 'board.yaml'}"]
             run("cmake", "-G", tool, "-B", "build", "-Werror=dev", *arguments, cwd=folder)
 
@@ -112,7 +112,7 @@ def test_both_doors_and_the_command_make_the_same(tmp_path: Path) -> None:
 )
 def test_wrong_sconscripts(tmp_path: Path, call: str, message: str) -> None:
     (tmp_path / "SConstruct").write_text(
-        f"import edgebuild.scons\nenv = Environment(tools=['default', edgebuild.scons.generate])\n{call}\n"
+        f"import edgebuild.build.scons\nenv = Environment(tools=['default', edgebuild.build.scons.generate])\n{call}\n"
     )
     output = run(sys.executable, "-m", "SCons", "-Q", cwd=tmp_path, status=2)
     assert message in output
@@ -140,7 +140,7 @@ def test_wrong_cmake_lists(tmp_path: Path, call: str, message: str) -> None:
 @pytest.mark.needs("gcc")
 def test_a_clock_that_cannot_be_made_is_told_by_the_build(tmp_path: Path) -> None:
     (tmp_path / "SConstruct").write_text(
-        "import edgebuild.scons\nenv = Environment(tools=['default', edgebuild.scons.generate])\n"
+        "import edgebuild.build.scons\nenv = Environment(tools=['default', edgebuild.build.scons.generate])\n"
         "env.ClockConfig('c', TARGET='stm32f767', HSE='8MHz', SYSCLK=['300MHz'])\n"
     )
     output = run(sys.executable, "-m", "SCons", "-Q", cwd=tmp_path, status=2)
@@ -185,7 +185,7 @@ def test_a_calibration_is_an_input_of_a_model(tmp_path: Path) -> None:
                 "cmake_minimum_required(VERSION 3.20)\nproject(p C ASM)\nfind_package(EdgeBuild REQUIRED)\n"
                 f"edgebuild_add_model(digits MODEL digits.onnx{words})\n"
             )
-            chain = ROOT / "edgebuild" / "cmake" / "toolchain-arm-none-eabi.cmake"
+            chain = ROOT / "edgebuild" / "build" / "cmake" / "toolchain-arm-none-eabi.cmake"
             arguments = [HERE, f"-DCMAKE_TOOLCHAIN_FILE={chain}", "-DEDGEBUILD_TARGET=stm32f767"]
             run("cmake", "-G", tool, "-B", "build", *arguments, cwd=folder)
             command = ["cmake", "--build", "build"]

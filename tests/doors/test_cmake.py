@@ -29,7 +29,7 @@ def configure(folder: Path, *arguments: str, status: int = 0, env: dict[str, str
     return " ".join(run(*command, cwd=folder, status=status, env=env).split())
 
 
-HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'cmake'}"
+HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_sample_runs_on_bare_processors(tmp_path: Path, toolchain: str, programs
 
 def test_found_in_spite_of_a_find_root(tmp_path: Path) -> None:
     """A toolchain file that lets packages come from the target's root only, and a module that the project keeps."""
-    text = CMAKELISTS.format(options="")
+    text = CMAKELISTS.format(options=" TARGET host")
     text = text.replace("find_package", "list(APPEND CMAKE_MODULE_PATH ${CMAKE_SOURCE_DIR})\nfind_package", 1)
     toolchain = """
         set(CMAKE_SYSTEM_NAME Generic)

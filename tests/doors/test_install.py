@@ -1,4 +1,4 @@
-"""What `pip install` leaves behind is enough: command, targets, SCons tool, CMake package."""
+"""An installed package is enough: command, targets, SCons tool, CMake package."""
 
 from __future__ import annotations
 

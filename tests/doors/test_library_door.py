@@ -14,7 +14,7 @@ from tests.doors.projects import CMAKELISTS, MAIN_C, SCONSCRIPT, SCONSTRUCT
 from tests.graphs import tiny_tflite
 
 STAND_IN = ROOT / "tests" / "kernels" / "cmsis_nn"
-HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'cmake'}"
+HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
 TOOLS = {
     "scons": ', OPTIMIZE="size", BACKEND="cmsis-nn", CMSIS_NN="nn"',
     "cmake": " OPTIMIZE size BACKEND cmsis-nn CMSIS_NN nn",
@@ -42,7 +42,9 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_library_is_compiled_and_linked(tool: str, folder: Path) -> None:
     if tool == "scons":
-        text = SCONSTRUCT.format(toolpath=str(ROOT / "edgebuild" / "scons" / "site_tools"), python=sys.executable)
+        text = SCONSTRUCT.format(
+            toolpath=str(ROOT / "edgebuild" / "build" / "scons" / "site_tools"), python=sys.executable
+        )
         (folder / "SConstruct").write_text(text)
         (folder / "SConscript").write_text(SCONSCRIPT.format(options=TOOLS[tool]).replace(".onnx", ".tflite"))
         run(sys.executable, "-m", "SCons", "-Q", cwd=folder)

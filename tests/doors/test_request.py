@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import (
-    CLOCK_OPTIONS,
-    CLOCK_OUTPUTS,
-    MODEL_OPTIONS,
-    PATH_OPTIONS,
-    ClockRequest,
-    ModelRequest,
-    driver_outputs,
-    model_outputs,
-    model_request,
-    parse_hz,
-    parse_size,
-    read_request,
-)
-from tests.conftest import ROOT
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.options import options_of, parse_hz, parse_size
+from edgebuild.base.request import KINDS, ClockRequest, ModelRequest, model_request, read_request
+from edgebuild.build.cmake.__main__ import OPTIONS_FILE, options_text
 
 GOOD: dict[str, Any] = {
     "schema": 1, "kind": "model", "name": "kws", "source": "../m/kws.tflite", "target": "host", "output": ".",
@@ -40,12 +29,12 @@ def write(folder: Path, **changes: Any) -> Path:
 def test_good_request(tmp_path: Path) -> None:
     request = read_request(write(tmp_path))
     source = tmp_path.parent / "m" / "kws.tflite"
-    assert request.model == ModelRequest(source, "kws", "host", objective="latency", ram=16384, qos=12.5)
+    assert request.request == ModelRequest(source, "kws", "host", objective="latency", ram=16384, qos=12.5)
     assert request.output == tmp_path
 
 
 def test_target_file_is_relative_to_the_request(tmp_path: Path) -> None:
-    assert read_request(write(tmp_path, target="../board.yaml")).model.target == str(tmp_path.parent / "board.yaml")
+    assert read_request(write(tmp_path, target="../board.yaml")).request.target == str(tmp_path.parent / "board.yaml")
 
 
 @pytest.mark.parametrize(
@@ -100,24 +89,26 @@ def test_not_a_request(tmp_path: Path, text: str) -> None:
 
 def test_paths_of_options_are_relative_to_the_request(tmp_path: Path) -> None:
     request = read_request(write(tmp_path, options={"calibration": "../c.yaml", "cmsis_nn": "nn"}))
-    assert request.model.calibration == tmp_path.parent / "c.yaml" and request.model.cmsis_nn == tmp_path / "nn"
-    assert request.model.files == (tmp_path.parent / "m" / "kws.tflite", tmp_path.parent / "c.yaml")
+    assert request.request.calibration == tmp_path.parent / "c.yaml" and request.request.cmsis_nn == tmp_path / "nn"
+    assert request.request.files == (tmp_path.parent / "m" / "kws.tflite", tmp_path.parent / "c.yaml")
 
 
 def test_options_left_out_keep_their_default() -> None:
-    given = dict.fromkeys(MODEL_OPTIONS)
+    given = dict.fromkeys(options_of(ModelRequest))
     assert model_request(Path("m"), "m", "host", given) == ModelRequest(Path("m"), "m", "host")
 
 
-def test_cmake_knows_the_same_options_and_outputs() -> None:
-    text = (ROOT / "edgebuild" / "cmake" / "EdgeBuildConfig.cmake").read_text()
-    assert f"EDGEBUILD_MODEL_OPTIONS {' '.join(o.upper() for o in MODEL_OPTIONS)})" in text
-    assert f'MATCHES "^({"|".join(o.upper() for o in PATH_OPTIONS)})$"' in text
-    for outputs in (model_outputs(""), driver_outputs("")):
-        assert f"IN ITEMS {' '.join(outputs)})" in text
-    assert f"set(options {' '.join(o.upper() for o in CLOCK_OPTIONS)})" in text
-    for name in CLOCK_OUTPUTS:
-        assert f'"${{folder}}/{name}"' in text
+def test_cmake_has_the_same_table() -> None:
+    """After a change: python -m edgebuild.build.cmake --options"""
+    assert OPTIONS_FILE.read_text() == options_text()
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_default_is_of_the_type_that_its_reader_makes(kind: type) -> None:
+    for field in dataclasses.fields(kind):
+        if "option" in field.metadata and field.default is not None and field.default != ():
+            o = field.metadata["option"]
+            assert o.kind.read(field.name, str(field.default)) == field.default
 
 
 CLOCK = {"kind": "clock", "name": "board", "source": [], "target": "stm32f767"}
@@ -125,8 +116,8 @@ CLOCK = {"kind": "clock", "name": "board", "source": [], "target": "stm32f767"}
 
 def test_clock_request(tmp_path: Path) -> None:
     request = read_request(write(tmp_path, **CLOCK, options={"hse": "8MHz", "sysclk": "144MHz,216000000"}))
-    assert request.clock == ClockRequest("board", "stm32f767", 8_000_000, (144_000_000, 216_000_000))
-    assert read_request(write(tmp_path, **CLOCK, options={})).clock == ClockRequest("board", "stm32f767")
+    assert request.request == ClockRequest("board", "stm32f767", 8_000_000, (144_000_000, 216_000_000))
+    assert read_request(write(tmp_path, **CLOCK, options={})).request == ClockRequest("board", "stm32f767")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from tests.doors.projects import DIGITS, Project
 pytestmark = pytest.mark.needs("gcc")
 
 FIRMWARE = """\
-import edgebuild.scons
-env = Environment(tools=["default", edgebuild.scons.generate])
+import edgebuild.build.scons
+env = Environment(tools=["default", edgebuild.build.scons.generate])
 for target in ("mps2-an386", "riscv-virt"):
     SConscript(DIR + "/SConscript", ["env", "target"], variant_dir="build/" + target, duplicate=False)
 """
@@ -31,8 +31,12 @@ def test_sample_for_two_processors(tmp_path: Path) -> None:
     assert "is up to date" in scons(tmp_path)
     for target in ("mps2-an386", "riscv-virt"):
         assert (tmp_path / "build" / target / "digits.elf").exists()
+        products = tmp_path / "build" / target / "edgebuild"
+        fragment = products / "digits" / "digits_memory.ld"
+        fragment.write_text("/* edited */\n")
+        assert " -o " not in scons(tmp_path) and "INSERT" in fragment.read_text()  # made again, equal to before
         # Linker scripts count: a change of one means a new link, and nothing else.
-        script = tmp_path / "build" / target / "edgebuild" / "digits" / "digits_memory.ld"
+        script = products / target / f"{target}_regions.ld"
         script.write_text(script.read_text() + "/* edited */\n")
         output = scons(tmp_path)
         assert "-o build/" + target + "/digits.elf" in output
@@ -77,6 +81,6 @@ def test_wrong_scripts(tmp_path: Path, call: str, message: str) -> None:
 
 
 def test_tool_of_the_checkout_is_that_of_the_package() -> None:
-    names = ("site_scons/site_tools/edgebuild.py", "edgebuild/scons/site_tools/edgebuild.py")
+    names = ("site_scons/site_tools/edgebuild.py", "edgebuild/build/scons/site_tools/edgebuild.py")
     one, two = ((ROOT / name).read_text() for name in names)
     assert one == two

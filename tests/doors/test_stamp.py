@@ -8,15 +8,18 @@ import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
-from edgebuild import entry
-from edgebuild.artifacts import Artifact
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import ModelRequest, model_outputs
-from edgebuild.run import depfile, run
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest, model_outputs
+from edgebuild.build import entry
+from edgebuild.build.run import depfile, run
 from tests.conftest import ROOT
 from tests.conftest import run as execute
+from tests.graphs.onnx_models import OnnxFile
 
 
 @pytest.fixture
@@ -26,8 +29,8 @@ def request_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         return tuple(Artifact(name, request.source.read_bytes()) for name in model_outputs(request.name))
 
-    monkeypatch.setattr("edgebuild.compile.compile_model", compile_model)
-    monkeypatch.setattr("edgebuild.run.summary", lambda artifacts: "")
+    monkeypatch.setattr("edgebuild.model.compile.compile_model", compile_model)
+    monkeypatch.setattr("edgebuild.build.run.summary", lambda artifacts: "")
     (tmp_path / "net.onnx").write_text("one")
     file = tmp_path / "out" / "net.req.json"
     file.parent.mkdir()
@@ -81,8 +84,60 @@ def test_changed_request_is_a_change(request_file: Path) -> None:
 def test_stamp_of_another_version_does_not_count(request_file: Path) -> None:
     run(request_file)
     stamp = request_file.with_name("net.stamp")
-    stamp.write_text(stamp.read_text().replace("stamp 1", "stamp 0"))
+    stamp.write_text(stamp.read_text().replace("stamp 2", "stamp 1"))
     assert not entry.is_current(str(request_file))
+
+
+def test_cut_stamp_does_not_count(request_file: Path) -> None:
+    run(request_file)
+    stamp = request_file.with_name("net.stamp")
+    whole = stamp.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == 10]
+    for cut in [0, *ends[:-1], len(whole) - 1]:
+        stamp.write_bytes(whole[:cut])
+        assert not entry.is_current(str(request_file)), f"cut at {cut}"
+    stamp.write_bytes(whole)
+    assert entry.is_current(str(request_file))
+
+
+def test_killed_while_writing_leaves_no_stamp(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that is killed between two products, and a model that is then as before."""
+    run(request_file)
+    model = request_file.parent.parent / "net.onnx"
+    model.write_text("two")
+    monkeypatch.setattr("edgebuild.build.run.publish", lambda artifacts, folder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(request_file)
+    model.write_text("one")
+    assert not request_file.with_name("net.stamp").exists() and not entry.is_current(str(request_file))
+
+
+def test_external_weights_are_read_and_count(tmp_path: Path) -> None:
+    """ONNX keeps large tensors in files beside the model: they are in the depfile, the stamp and the cache key."""
+    model = save_with_external_weights(tmp_path)
+    file = tmp_path / "out" / "m.req.json"
+    file.parent.mkdir()
+    members = {"schema": 1, "kind": "model", "name": "m", "source": "../m.onnx", "target": "host", "output": "."}
+    file.write_text(json.dumps({**members, "options": {}}))
+    assert run(file) == 0
+    assert str(model.with_name("w.bin")) in shlex.split(file.with_name("m.d").read_text().replace("\\\n", " "))
+    weights = file.with_name("m_weights.bin").read_bytes()
+    data = bytearray(model.with_name("w.bin").read_bytes())
+    data[2] ^= 0x40
+    model.with_name("w.bin").write_bytes(data)
+    assert not entry.is_current(str(file))
+    assert run(file) == 0
+    assert file.with_name("m_weights.bin").read_bytes() != weights
+
+
+def save_with_external_weights(folder: Path) -> Path:
+    """A float network of one dense layer whose weights lie in w.bin."""
+    made = OnnxFile(np.random.default_rng(0))
+    x = made.input((1, 4))
+    w = made.constant(np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32))
+    model = made.model([made.node("MatMul", [x, w], (1, 8))])
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    return folder / "m.onnx"
 
 
 def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +148,7 @@ def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypat
         model.write_text("two")
         return tuple(Artifact(name, data) for name in model_outputs(request.name))
 
-    monkeypatch.setattr("edgebuild.compile.compile_model", compile_slowly)
+    monkeypatch.setattr("edgebuild.model.compile.compile_model", compile_slowly)
     run(request_file)
     assert not entry.is_current(str(request_file))
     assert request_file.with_name("net.stamp").stat().st_mtime_ns < model.stat().st_mtime_ns
@@ -116,7 +171,7 @@ def test_depfile_names_what_was_read(request_file: Path) -> None:
     assert target == f"{request_file.with_name('net.stamp')}:"
     assert str(request_file.parent.parent / "net.onnx") in prerequisites
     assert str(ROOT / "hal" / "targets" / "host.yaml") in prerequisites
-    assert str(ROOT / "edgebuild" / "request.py") in prerequisites  # a checkout: any module may change
+    assert str(ROOT / "edgebuild" / "base" / "request.py") in prerequisites  # a checkout: any module may change
     assert all(Path(p).is_absolute() and Path(p).exists() for p in prerequisites)
 
 
@@ -131,10 +186,9 @@ def test_depfile_escapes_as_make_reads(tmp_path: Path) -> None:
 def test_no_change_imports_next_to_nothing(request_file: Path) -> None:
     run(request_file)
     program = (
-        "import sys; before = set(sys.modules); from edgebuild.entry import main; "
+        "import sys; before = set(sys.modules); from edgebuild.build.entry import main; "
         f"assert main(['run', {str(request_file)!r}]) == 0; print(*sorted(set(sys.modules) - before))"
     )
     added = set(execute(sys.executable, "-P", "-c", program).split())
-    assert {m for m in added if not m.startswith("_")} == {"edgebuild", "edgebuild.entry", "hashlib"} | (
-        added & {"time"}
-    )
+    allowed = {"edgebuild", "edgebuild.build", "edgebuild.build.entry", "hashlib"}
+    assert {m for m in added if not m.startswith("_")} - {"time"} == allowed

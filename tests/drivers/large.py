@@ -1,4 +1,4 @@
-"""What a large driver costs: the command beside a bare parse by libclang, as processes, in seconds of the processor."""
+"""Cost of a large driver: the command beside a bare parse by libclang, as processes, in seconds of the processor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edgebuild.target import hal_dir
+from edgebuild.base.target import hal_dir
 from tests.conftest import ROOT
 
 LINES, RUNS = 500, 7

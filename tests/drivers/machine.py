@@ -25,10 +25,10 @@ from unicorn.riscv_const import (
     UC_RISCV_REG_SP,
 )
 
-from edgebuild.drivers.export import register_map
-from edgebuild.drivers.pipeline import Driver, compile_driver
-from edgebuild.drivers.regmap import Block, FieldInfo, RegisterInfo
-from edgebuild.request import DriverRequest
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.emit.export import register_map
+from edgebuild.driver.pipeline import Driver, compile_driver
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
 
 CODE, RAM, STOP = 0x1000, 0x0080_0000, 0x0090_0000
 RISCV = ("riscv64-unknown-elf-gcc", "-mabi=ilp32", "-msmall-data-limit=0")
@@ -275,7 +275,7 @@ def fixed_map(driver: Driver) -> dict[str, Block]:
     way, _, file = driver.request.layout.partition(":")
     if way != "fixed":
         return {}
-    from edgebuild.drivers.fixed import read_map
+    from edgebuild.driver.registers.fixed import read_map
 
     blocks = {b.base: b for b in read_map(Path(file)).blocks}
     return {d.name: blocks[d.address] for d in driver.dialect.devices.values() if d.address in blocks}

@@ -67,6 +67,7 @@ class Program:
     number: int
     fields: tuple[F, ...]
     body: tuple[Statement, ...]
+    helpers: tuple[tuple[Statement, ...], ...] = ()  # static functions; each calls only those before it
 
     def c(self) -> str:
         n = self.number
@@ -78,21 +79,42 @@ class Program:
             "};",
             f"bfGroup D{n} {{ bfGroup G{n} pads[2]; }};",
             f"make_device(D{n}, d{n}, {address(n):#x});",
-            f"unsigned t{n}(bfGroup G{n} *p, bfGroup G{n} *q, unsigned x, unsigned y)",
-            "{",
-            "    unsigned z = 0;",
+            f"static atomic_uint a{n};",
         ]
-        lines += _statements(self.body, 1)
-        return "\n".join([*lines, "    return x * 31 + y * 7 + z;", "}", ""])
+        for k, body in enumerate(self.helpers):
+            lines += self._function(f"static unsigned h{n}_{k}", body)
+        lines += [f"void reset{n}(void) {{ atomic_store(&a{n}, 0u); }}", *self._function(f"unsigned t{n}", self.body)]
+        return "\n".join([*lines, ""])
 
-    def run(self, device: Device, p: int, q: int, x: int, y: int) -> int:
-        interpreter = Interpreter(device, {"p": p, "q": q}, {"x": x, "y": y, "z": 0})
-        try:
-            interpreter.block(self.body)
-        except Return as done:
-            return done.value
-        v = interpreter.variables
-        return (v["x"] * 31 + v["y"] * 7 + v["z"]) & MASK
+    def _function(self, head: str, body: tuple[Statement, ...]) -> list[str]:
+        group = f"bfGroup G{self.number}"
+        lines = [f"{head}({group} *p, {group} *q, unsigned x, unsigned y)", "{", "    unsigned z = 0;"]
+        text = "\n".join(_statements(body, 1)).replace("@", str(self.number))
+        return [*lines, text, "    return x * 31 + y * 7 + z;", "}"]
+
+    def run(self, device: Device, p: int, q: int, x: int, y: int, offsets: dict[str, int]) -> int:
+        """`offsets`: of the fields' registers, as the layout has them."""
+        return _called(self, self.body, device, p, q, x, y, offsets, [0])
+
+
+def _called(
+    program: Program,
+    body: tuple[Statement, ...],
+    device: Device,
+    p: int,
+    q: int,
+    x: int,
+    y: int,
+    offsets: dict[str, int],
+    counter: list[int],
+) -> int:
+    interpreter = Interpreter(device, {"p": p, "q": q}, {"x": x, "y": y, "z": 0}, program, offsets, counter)
+    try:
+        interpreter.block(body)
+    except Return as done:
+        return done.value
+    v = interpreter.variables
+    return (v["x"] * 31 + v["y"] * 7 + v["z"]) & MASK
 
 
 def address(number: int) -> int:
@@ -109,6 +131,9 @@ class Interpreter:
     device: Device
     pointers: dict[str, int]
     variables: dict[str, int]
+    program: Program
+    offsets: dict[str, int]
+    counter: list[int]  # the atomic variable of the program
 
     def block(self, body: tuple[Statement, ...]) -> None:
         for s in body:
@@ -166,6 +191,17 @@ class Interpreter:
             case ("comma", a, b):
                 self.value(a)
                 return self.value(b)
+            case ("call", k, first, second, a):
+                x = self.value(a)
+                p, q = self.pointers[first], self.pointers[second]
+                args = (self.device, p, q, x, 1, self.offsets, self.counter)
+                return _called(self.program, self.program.helpers[k], *args)
+            case ("atomic", op, inner):
+                value, old = self.value(inner), self.counter[0]
+                self.counter[0] = binary("+", old, value) if op == "fetch_add" else value
+                return old
+            case ("offset", name):
+                return self.offsets[name]
             case ("bin", op, a, b):
                 left = self.value(a)
                 return binary(op, left, self.value(b))
@@ -220,6 +256,12 @@ def _expression(e: Expression) -> str:
             return f"({_expression(c)} ? {_expression(a)} : {_expression(b)})"
         case ("comma", a, b):
             return f"((void)({_expression(a)}), {_expression(b)})"
+        case ("call", k, first, second, a):
+            return f"h@_{k}({first}, {second}, {_expression(a)}, 1u)"
+        case ("atomic", op, inner):
+            return f"atomic_{op}(&a@, {_expression(inner)})"
+        case ("offset", name):
+            return f"(unsigned)offsetof(bfGroup G@, {name})"
         case ("bin", op, a, b):
             return f"(unsigned)({_expression(a)} {op} {_expression(b)})"
     raise AssertionError(e)
@@ -274,8 +316,12 @@ class Generator:
     def program(self, number: int) -> Program:
         self.fields = self._fields()
         self.plain = [f for f in self.fields if not f.rse and not f.wse]
-        self.loops = 0
-        return Program(number, self.fields, self.block(self.random.randint(5, 15), 0))
+        self.helpers = 0
+        helpers = []
+        for _ in range(self.random.choice([0, 1, 2, 3])):
+            helpers.append(self.block(self.random.randint(1, 4), 1))
+            self.helpers += 1
+        return Program(number, self.fields, self.block(self.random.randint(5, 15), 0), tuple(helpers))
 
     def _fields(self) -> tuple[F, ...]:
         r = self.random
@@ -321,8 +367,15 @@ class Generator:
     def one(self) -> Expression:
         """At most one access, of any kind."""
         r = self.random
-        leaf = r.choice([("var", "x"), ("const", r.randrange(300))])
+        leaf: Expression = r.choice([("var", "x"), ("const", r.randrange(300))])
         kind = r.random()
+        if self.helpers and kind < 0.15:
+            return ("call", r.randrange(self.helpers), r.choice("pq"), r.choice("pq"), leaf)
+        if kind < 0.2:
+            inner = self.simple() if r.random() < 0.7 else leaf
+            return ("atomic", r.choice(["fetch_add", "exchange"]), inner)
+        if kind < 0.24:
+            return ("offset", r.choice(self.fields).name)
         if kind < 0.5:
             return ("bin", r.choice("+-^"), ("read", self.place(self.fields)), leaf)
         if kind < 0.7:
@@ -352,6 +405,8 @@ class Generator:
                 "expr",
                 ("assign", self.place(self.plain or self.fields if r.random() < 0.7 else self.fields), self.simple()),
             )
+        if self.helpers and kind < 0.48:
+            return ("expr", ("call", r.randrange(self.helpers), r.choice("pq"), r.choice("pq"), ("var", "x")))
         if kind < 0.55:
             return ("set", r.choice("xyz"), self.expression())
         if kind < 0.65:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from itertools import zip_longest
 from pathlib import Path
 
-from edgebuild.drivers.svd import read_svd
+from edgebuild.driver.registers.svd import read_svd
 from tests.drivers.machine import Access, Machine, Model
 
 DEPTH, IDLE, READ, RESET = 8, 1, 1, 16

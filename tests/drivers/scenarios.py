@@ -11,10 +11,10 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from edgebuild.drivers.pipeline import Driver, compile_driver
-from edgebuild.drivers.regmap import Block, FieldInfo, RegisterInfo
-from edgebuild.request import DriverRequest
-from edgebuild.target import hal_dir
+from edgebuild.base.request import DriverRequest
+from edgebuild.base.target import hal_dir
+from edgebuild.driver.pipeline import Driver, compile_driver
+from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
 from tests.drivers.machine import Machine, Model, link, models
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.errors import EdgebuildError
+from edgebuild.base.errors import EdgebuildError
 from tests.drivers.cases import Case, svd
 from tests.drivers.machine import Bench, build
 from tests.drivers.more_cases import CASES

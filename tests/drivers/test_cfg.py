@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.drivers.cdfg import Function, Node
-from edgebuild.drivers.sources import read_sources
-from edgebuild.drivers.walk import read_functions
-from edgebuild.target import hal_dir
+from edgebuild.base.target import hal_dir
+from edgebuild.driver.analysis.cdfg import Function, Node
+from edgebuild.driver.analysis.walk import read_functions
+from edgebuild.driver.source.sources import read_sources
 from tests.conftest import run
 
 GROUP = "bfGroup G { " + " ".join(f"uint8 f{i};" for i in range(12)) + " };\nmake_device(G, g, 0x40000000);\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.target import hal_dir
+from edgebuild.base.target import hal_dir
 from tests.conftest import ROOT, run
 from tests.drivers.scenarios import DRIVERS, GPIO, SPI
 

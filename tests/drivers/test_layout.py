@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
-from edgebuild.drivers import pareto
-from edgebuild.drivers.exact import solve_exactly
-from edgebuild.drivers.layout import Bus
-from edgebuild.drivers.optimize import solve
-from edgebuild.drivers.pipeline import Driver, analyse
-from edgebuild.drivers.problem import Bins, Problem, heuristic, singles
-from edgebuild.drivers.settled import settled
-from edgebuild.drivers.simplify import Leaf
-from edgebuild.request import DriverRequest
+from edgebuild.driver.analysis.simplify import Leaf
+from edgebuild.driver.layout import pareto
+from edgebuild.driver.layout.exact import solve_exactly
+from edgebuild.driver.layout.optimize import solve
+from edgebuild.driver.layout.problem import Bins, Problem, heuristic, singles
+from edgebuild.driver.layout.registers import Bus
+from edgebuild.driver.layout.settled import settled
+from edgebuild.driver.pipeline import Driver, analyse
 from tests.drivers.scenarios import GPIO
 
 HEURISTIC = (

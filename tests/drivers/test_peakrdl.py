@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.drivers.export import register_map
-from edgebuild.drivers.pipeline import Driver, compile_driver
-from edgebuild.request import DriverRequest
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.emit.export import register_map
+from edgebuild.driver.pipeline import Driver, compile_driver
 from tests.conftest import run
 from tests.drivers.scenarios import GPIO, SPI
 
@@ -50,7 +50,9 @@ def test_ip_xact_has_every_field_at_its_place(source: Path, target: str, tmp_pat
             if kind == "field":
                 found.add((base, text(child, "name"), number(child, "bitOffset"), number(child, "bitWidth")))
             else:
-                walk(child, base + (at if kind in ("addressBlock", "registerFile", "register") else 0))
+                places = kind in ("addressBlock", "registerFile", "register")
+                for i in range(number(child, "dim") or 1):  # of an array; its elements follow each other
+                    walk(child, base + (at + i * number(child, "range") if places else 0))
 
     def text(element: ET.Element, tag: str) -> str:
         return next((c.text or "" for c in element if c.tag.endswith("}" + tag)), "")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.drivers.pipeline import compile_driver
-from edgebuild.request import DriverRequest
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.pipeline import compile_driver
 from tests.conftest import ROOT, run
 from tests.drivers import prototype
 from tests.drivers.machine import link

@@ -21,7 +21,8 @@ FILES = {
     "calls.yaml": "functions: {off: 5}\n",
     "main.c": "void on(void); void off(void);\nint main(void) { on(); off(); return 0; }\n",
     "SConstruct": """import os
-env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=["../package/edgebuild/scons/site_tools"])
+tools = "../package/edgebuild/build/scons/site_tools"
+env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=[tools])
 env.EdgeBuildTarget("pulpino")
 SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 """,
@@ -43,7 +44,7 @@ edgebuild_firmware(app)
 
 @dataclass(frozen=True)
 class Built:
-    """What one build did: the drivers that were generated, the C files that were compiled."""
+    """Record of one build: the drivers that were generated, the C files that were compiled."""
 
     drivers: set[str]
     compiled: set[str]
@@ -70,8 +71,8 @@ class Project:
             output = run(sys.executable, "-m", "SCons", "-Q", cwd=self.folder, env=env, status=status)
         else:
             if not (self.folder / "build").exists():
-                toolchain = f"-DCMAKE_TOOLCHAIN_FILE={package}/edgebuild/cmake/toolchain-riscv.cmake"
-                places = [f"-DEdgeBuild_DIR={package}/edgebuild/cmake", f"-DEDGEBUILD_PYTHON={sys.executable}"]
+                toolchain = f"-DCMAKE_TOOLCHAIN_FILE={package}/edgebuild/build/cmake/toolchain-riscv.cmake"
+                places = [f"-DEdgeBuild_DIR={package}/edgebuild/build/cmake", f"-DEDGEBUILD_PYTHON={sys.executable}"]
                 command = ["cmake", "-G", self.tool, "-B", "build", toolchain, "-DEDGEBUILD_TARGET=pulpino", *places]
                 run(*command, cwd=self.folder, env=env)
             output = run("cmake", "--build", "build", cwd=self.folder, env=env, status=status)

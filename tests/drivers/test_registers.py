@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.drivers.pipeline import compile_driver
-from edgebuild.drivers.rdl import read_rdl, write_rdl
-from edgebuild.drivers.svd import read_svd, write_svd
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import DriverRequest
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.pipeline import compile_driver
+from edgebuild.driver.registers.rdl import read_rdl, write_rdl
+from edgebuild.driver.registers.svd import read_svd, write_svd
 from tests.conftest import ROOT
 from tests.drivers.cases import svd
 from tests.drivers.machine import build, link
@@ -162,7 +162,7 @@ def test_overlay_says_what_is_ordered(tmp_path: Path) -> None:
     traces = []
     for target in ("", 'wse: [self, "C.R0.*"], '):
         (tmp_path / "chip.overlay.yaml").write_text(
-            f'fields: {{"C.*": {{plain: true}}, C.R1.go: {{{target}plain: true}}}}\n'
+            f'fields: {{"C.*": {{memory: true}}, C.R1.go: {{{target}plain: true}}}}\n'
         )
         b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}")
         b.call("t")

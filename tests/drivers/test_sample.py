@@ -36,8 +36,8 @@ def test_cmake_makes_the_bytes_of_the_command(
     sample: str, tools: str, target: str, drivers: dict[str, Path], options: list[str], program: str, tmp_path: Path
 ) -> None:
     build = tmp_path / "cmake"
-    places = [f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'cmake'}", f"-DEDGEBUILD_PYTHON={sys.executable}"]
-    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'edgebuild' / 'cmake' / f'toolchain-{tools}.cmake'}"
+    places = [f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}", f"-DEDGEBUILD_PYTHON={sys.executable}"]
+    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'edgebuild' / 'build' / 'cmake' / f'toolchain-{tools}.cmake'}"
     env = {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = ["cmake", "-G", "Ninja", "-B", build, "-S", SAMPLES / sample, toolchain, f"-DEDGEBUILD_TARGET={target}"]
     run(*command, *places, env=env)

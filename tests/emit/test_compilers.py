@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 import pytest
 
-from edgebuild import ops
-from edgebuild.compile import compile_model, prepare
-from edgebuild.ir import Graph, Op, Quant, Tensor
-from edgebuild.request import ModelRequest
+from edgebuild.base.request import ModelRequest
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from tests.conftest import ROOT, run
 from tests.graphs import random_inputs, tiny_tflite
 from tests.ops.host import run_on_host
@@ -31,7 +31,14 @@ memories:
 """
 COMPILERS = {  # target: the compilers of its code
     "m0": ["arm-none-eabi-gcc -mcpu=cortex-m0 -mthumb"],
-    "mps2-an386": ["arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard"],
+    "mps2-an386": [
+        "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard",
+        "clang --target=arm-none-eabi -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard",
+    ],
+    "mps3-an547": [
+        "arm-none-eabi-gcc -mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
+        "clang --target=arm-none-eabi -mcpu=cortex-m55 -mthumb -mfloat-abi=hard",
+    ],
     "riscv-virt": ["riscv64-unknown-elf-gcc -march=rv32imc -mabi=ilp32"],
     "host": ["gcc", "clang"],
 }
@@ -39,7 +46,7 @@ VARIANTS = {"plain": {}, "weights in C": {"weights": "c"}, "arena of the caller"
 MODELS = ("tiny", "digits", "resnet8", "ds_cnn", "ds_cnn float")
 # What gcc itself may call in freestanding code, and its own arithmetic (of which int8 code may use the 64-bit part).
 ALLOWED = re.compile(
-    r"memcpy|memset|memmove|__aeabi_(lmul|lasr|llsl|llsr|[u]?idiv|[u]?idivmod|[u]?ldivmod)|__(muldi3|ashrdi3|ashldi3|lshrdi3|divsi3|modsi3|udivsi3|clzsi2|clzdi2)|__gnu_thumb1_case_\w+"
+    r"memcpy|memset|memmove|__aeabi_(mem(cpy|set|move|clr)\d?|lmul|lasr|llsl|llsr|[u]?idiv|[u]?idivmod|[u]?ldivmod)|__(muldi3|ashrdi3|ashldi3|lshrdi3|divsi3|modsi3|udivsi3|clzsi2|clzdi2)|__gnu_thumb1_case_\w+"
 )
 
 
@@ -82,10 +89,21 @@ def test_no_warning_and_no_library(name: str, target: str, variant: str, models:
         command = [*compiler.split(), *WARNINGS]
         for source in sources:
             run(*command, "-c", source, "-o", f"{source}.o", cwd=tmp_path)
-        run(*command, "-nostdlib", "-r", *(f"{source}.o" for source in sources), "-o", "all.o", cwd=tmp_path)
+        linker = COMPILERS[target][0].split()  # of the target's own tools: clang has none
+        run(*linker, "-nostdlib", "-r", *(f"{source}.o" for source in sources), "-o", "all.o", cwd=tmp_path)
         listed = run("nm", "-u", "all.o", cwd=tmp_path).split()[1::2]
         if "float" not in name:
             assert not [symbol for symbol in listed if not ALLOWED.fullmatch(symbol)]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_code_for_another_core_is_an_error(models: Path, tmp_path: Path) -> None:
+    """Kernels for DSP instructions under the flags of a core without them: one message, of ours."""
+    generate(models, "tiny", "mps2-an386", tmp_path)
+    command = ["arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-c", "n.c", "-o", "n.o"]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert "#error" in done.stderr and "-mcpu=cortex-m4" in done.stderr
 
 
 INTERLEAVED = """\

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.compile import compile_model
-from edgebuild.request import ModelRequest
+from edgebuild.base.request import ModelRequest
+from edgebuild.model.compile import compile_model
 from tests.conftest import ROOT
 from tests.graphs import tiny_tflite
 
@@ -28,6 +28,33 @@ def test_golden(suffix: str, tmp_path: Path, update_golden: bool) -> None:
     have, golden = files[f"tiny{suffix}"].decode(), GOLDEN / f"tiny{suffix}"
     if update_golden:
         GOLDEN.mkdir(exist_ok=True)
+        golden.write_text(have)
+    want = golden.read_text()
+    assert have == want, "".join(difflib.unified_diff(want.splitlines(True), have.splitlines(True), "golden", "now"))
+
+
+VARIANTS: dict[str, tuple[str, dict[str, str]]] = {  # file: target and options
+    "whole_m4": ("mps2-an386", {}),
+    "whole_m55": ("mps3-an547", {}),
+    "whole_rv32": ("riscv-virt", {}),
+    "rolled_host": ("host", {"tile": "rolling"}),
+    "rolled_m55": ("mps3-an547", {"tile": "rolling"}),
+    "streamed_m4": ("mps2-an386", {"stream_input": "rows"}),
+    "caller_m3": ("mps2-an385", {"arena": "caller"}),
+    "shared_rv32": ("riscv-virt", {"optimize": "size"}),
+    "parts_host": ("host", {"tile": "ffmt"}),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_golden_forms(name: str, tmp_path: Path, update_golden: bool) -> None:
+    """The source of the same model for other cores and in other forms, so that a review shows what a change does."""
+    model = tmp_path / "tiny.tflite"
+    model.write_bytes(tiny_tflite())
+    target, options = VARIANTS[name]
+    have = compile_model(ModelRequest(model, "tiny", target, **options))[0].data.decode()  # type: ignore[arg-type]
+    golden = GOLDEN / f"{name}.c"
+    if update_golden:
         golden.write_text(have)
     want = golden.read_text()
     assert have == want, "".join(difflib.unified_diff(want.splitlines(True), have.splitlines(True), "golden", "now"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from edgebuild.artifacts import Artifact
-from edgebuild.target import Target
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.target import Target
 
 SIZE, STACK = 64, 512
 
@@ -54,7 +54,7 @@ ASM = f"""\
 model_weights:
     .incbin "model_weights.bin"
     .size model_weights, . - model_weights
-    .section .edgebuild.model.arena, "aw", %nobits
+    .section .bss.edgebuild.model.arena, "aw", %nobits
     .balign 16
     .global model_arena
     .type model_arena, %object
@@ -65,7 +65,7 @@ model_arena:
 DATA_C = f"""\
 #include <stdint.h>
 __attribute__((section(".rodata.edgebuild.model.weights"))) const int8_t model_weights[{SIZE}] = {{{"1, " * SIZE}}};
-__attribute__((section(".edgebuild.model.arena"))) int8_t model_arena[{3 * SIZE}];
+__attribute__((section(".bss.edgebuild.model.arena"))) int8_t model_arena[{3 * SIZE}];
 """
 
 
@@ -79,9 +79,9 @@ SECTIONS
 INSERT AFTER .text;
 SECTIONS
 {{
-  .edgebuild.model.arena (NOLOAD) : {{ *(.edgebuild.model.arena) }} > {arena}
+  .edgebuild.model.arena (NOLOAD) : {{ *(.bss.edgebuild.model.arena) }} > {arena}
 }}
-INSERT AFTER .bss;
+INSERT BEFORE .bss;
 ASSERT(ADDR(.edgebuild.model.arena) + SIZEOF(.edgebuild.model.arena) <= ORIGIN({arena}) + LENGTH({arena}),
        "edgebuild: model model: its arena of {3 * SIZE} bytes does not fit into what is left of memory {arena}")
 """

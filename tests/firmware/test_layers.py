@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.compile import compile_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import model_request
-from edgebuild.target import load_target
-from edgebuild.verify import verify
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 

@@ -11,9 +11,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgebuild.errors import EdgebuildError
-from edgebuild.verify import _standing
-from edgebuild.verify.oracles import fit, random_inputs, reference
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.ir import Quant
+from edgebuild.model.verify import _standing, verify
+from edgebuild.model.verify.oracles import fit, random_inputs, reference
+from tests.graphs.tflite_models import File
 
 pytest.importorskip("onnxruntime")
 schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
@@ -59,7 +64,8 @@ def onnx_file(
 def test_tflite_micro_tells_outputs_and_intermediate_results(tmp_path: Path) -> None:
     tflite_relus(tmp_path / "m.tflite")
     inputs = [[np.array([row], np.int8)] for row in ([-128, -10, 0, 127], [1, 2, 3, -50])]
-    found = reference(tmp_path / "m.tflite", inputs, {"model": {"format": "tflite"}})
+    report = {"model": {"format": "tflite"}, "inputs": [INT8], "outputs": [{**INT8, "name": "y"}]}
+    found = reference(tmp_path / "m.tflite", inputs, report)
     assert found.slack == 0
     assert [o[0].tolist() for o in found.outputs] == [[[5, 5, 15, 127]], [[16, 17, 18, 5]]]
     assert [t["mid"].tolist() for t in found.tensors] == [[[-10, -10, 0, 127]], [[1, 2, 3, -10]]]
@@ -68,7 +74,30 @@ def test_tflite_micro_tells_outputs_and_intermediate_results(tmp_path: Path) -> 
 def test_a_model_that_tflite_micro_refuses_is_a_diagnostic(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(b"\0" * 64)
     with pytest.raises(EdgebuildError, match="the TFLite Micro interpreter cannot run this model"):
-        reference(tmp_path / "m.tflite", [[np.zeros(4, np.int8)]], {"model": {"format": "tflite"}})
+        report = {"model": {"format": "tflite"}, "inputs": [INT8], "outputs": [{**INT8, "name": "y"}]}
+        reference(tmp_path / "m.tflite", [[np.zeros(4, np.int8)]], report)
+
+
+def test_tflite_with_a_real_surface_is_compared_as_integers(tmp_path: Path) -> None:
+    """QUANTIZE and DEQUANTIZE at the ends, as the converter writes them: the firmware works on int8."""
+    file = File()
+    ports = [Quant((0.1,), (3,)), Quant((0.037,), (-20,))]
+    x = file.tensor("x", (1, 6), "float32")
+    q = file.tensor("q", (1, 6), "int8", ports[0])
+    p = file.tensor("p", (1, 6), "int8", ports[1])
+    y = file.tensor("y", (1, 6), "float32")
+    for name, a, b in [("QUANTIZE", x, q), ("RELU", q, p), ("DEQUANTIZE", p, y)]:
+        file.operator(name, [a], [b])
+    model = tmp_path / "m.tflite"
+    model.write_bytes(file.pack([x], [y]))
+    target = load_target("host")
+    vectors = np.array([[-128, -10, 3, 4, 60, 127], [5, 6, 7, 8, 9, 10]], np.int8)
+    result = verify(model, target, compile_model(ModelRequest(model, "model", "host")), vectors)
+    assert result["equal"] and result["output"] == [-20, -20, -20, -17, 127, 127]
+    wrong = {"dtype": "int8", "name": "y", "scale": 0.03, "zero_point": -20}
+    report = {"model": {"format": "tflite"}, "inputs": [{**INT8, "scale": 0.1}], "outputs": [wrong]}
+    with pytest.raises(EdgebuildError, match="no multiples of the scale"):
+        reference(model, [[vectors[:1]]], report)
 
 
 @pytest.mark.parametrize("stored", [np.int8, np.uint8])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from edgebuild.compile import compile_model, prepare
-from edgebuild.request import model_request
-from edgebuild.verify.oracles import random_inputs, reference
-from edgebuild.verify.stepwise import stepwise
+from edgebuild.base.request import model_request
+from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.verify.oracles import random_inputs, reference
+from edgebuild.model.verify.stepwise import stepwise
 from tests.zoo.builders import ZOO, quantized
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild import cache, choices
-from edgebuild.compile import compile_model, plan_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import ModelRequest, model_request
-from edgebuild.sections import kernel_of, layer_name
-from edgebuild.target import load_target
-from edgebuild.tune import tune
+from edgebuild.base import cache
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest, model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import choices
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.kernels import kernel_of, layer_name
+from edgebuild.model.tune import tune
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -51,7 +52,7 @@ def test_a_choice_is_taken_where_it_was_made() -> None:
     assert choices.store(request(), {layer: variant}) is not None
     tuned = choices.with_choices(request())
     assert tuned.choices == (f"{layer}={variant}",)
-    assert source(tuned) != source(request()) and cache.key(tuned) != cache.key(request())
+    assert source(tuned) != source(request()) and cache.key(tuned, [str(DIGITS)]) != cache.key(request(), [str(DIGITS)])
     assert source(replace(tuned, choices=(f"{layer}=no such variant",))) == source(request())
     for other in (request("mps2-an386"), request(optimize="size")):
         assert choices.with_choices(other) == other

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import edgebuild.verify
-from edgebuild.artifacts import Artifact
-from edgebuild.errors import EdgebuildError, MissingTool
-from edgebuild.target import Target, hal_dir, load_target, target_names
-from edgebuild.verify import measure, verify
-from edgebuild.verify.oracles import Array, Reference
+import edgebuild.model.verify
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.errors import EdgebuildError, MissingTool
+from edgebuild.base.target import Target, hal_dir, load_target, target_names
+from edgebuild.model.verify import measure, verify
+from edgebuild.model.verify.oracles import Array, Reference
 from tests.conftest import run
 from tests.firmware import fake
 from tests.firmware.fake import STRICT
@@ -43,7 +43,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
         results = [np.clip(row[0].astype(int) + 1, -128, 127).astype(np.int8) for row in inputs]
         return Reference([[y] for y in results], [{"sum": y, "unknown": y} for y in results], slack=0)
 
-    monkeypatch.setattr(edgebuild.verify, "reference", reference)
+    monkeypatch.setattr(edgebuild.model.verify, "reference", reference)
 
 
 def vectors(count: int = 3) -> Array:

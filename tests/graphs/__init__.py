@@ -16,18 +16,24 @@ from .onnx_models import LAYERS, feeds, onnx_layers, onnx_models, powers_of_two,
 from .single import KINDS, single_ops
 from .source import described, examples, random_inputs
 from .tflite_models import OPERATORS, tflite_files
+from .tflite_reductions import extreme
+from .tflite_tables import APPROXIMATE
 from .tiny import Tiny, tiny_tflite
+from .wide import plain_pointwise
 
 __all__ = [
+    "APPROXIMATE",
     "KINDS",
     "LAYERS",
     "OPERATORS",
     "Tiny",
     "described",
     "examples",
+    "extreme",
     "feeds",
     "onnx_layers",
     "onnx_models",
+    "plain_pointwise",
     "powers_of_two",
     "quantised",
     "random_inputs",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from edgebuild import ops
-from edgebuild.ir import Graph, Op, Quant, Tensor, verify
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 
 from .source import Source, sources
 

@@ -14,7 +14,7 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-from edgebuild.ir import Array
+from edgebuild.model.ir import Array
 
 from .source import Source, sources
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from edgebuild import ops
-from edgebuild.ir import Graph, Op, Quant, Tensor
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
 
 from .source import Source, sources
 
@@ -20,7 +20,7 @@ FORMS = (("tflite", False), ("onnx", False), ("tflite", True))
 
 def single(s: Source, kind: str, operands: Sequence[Tensor], y: Quant | None, dtype: str = "", **attrs: Any) -> Graph:
     """A graph of one op on `operands`; the op itself says which shape its result has."""
-    dtype = dtype or ("float32" if s.real else "int8")
+    dtype = dtype or ("float32" if s.real else s.integer)
     op = Op(kind, kind, tuple(t.name for t in operands), ("y",), attrs)
     draft = s.graph([op], [*operands, Tensor("y", (), dtype, y)], ["y"])
     return s.graph([op], [*operands, Tensor("y", ops.result_shape(op, draft), dtype, y)], ["y"])
@@ -31,6 +31,8 @@ def sum_result(s: Source, x: Tensor, w: Tensor, terms: int) -> Quant | None:
     if x.quant is None or w.quant is None:
         return None
     largest = x.quant.scale[0] * max(w.quant.scale)
+    if s.integer == "int16":
+        return s.quant(float(np.float32(largest * 74 * sqrt(terms) * 2.0 ** s.pick(0, 0, 0, -2, 9, 30))))
     return s.quant(float(np.float32(largest / s.multiplier(60 / (74 * 74 * sqrt(terms))))))
 
 
@@ -62,19 +64,33 @@ def within(taps: int, dilation: int) -> int:
     return taps - 1
 
 
-def conv2d(s: Source) -> Graph:
+def conv2d(s: Source, plain: bool = False) -> Graph:
+    """`plain`: one image, one group."""
     attrs, taps, size = window(s, beyond)
-    channels, out = s.pair(1, 5)
-    x = s.tensor("x", (1, *size, channels), s.quant())
-    w = s.weights("w", (out, *taps, channels), 0)
-    return sum_graph(s, "conv2d", x, w, out, prod(taps) * channels, **attrs)
+    (channels, out), batch, groups = s.pair(1, 5), 1 if plain else s.pick(1, 1, 2), 1 if plain else s.pick(1, 1, 2, 3)
+    x = s.tensor("x", (batch, *size, channels * groups), s.quant())
+    w = s.weights("w", (out * groups, *taps, channels), 0)
+    return sum_graph(s, "conv2d", x, w, out * groups, prod(taps) * channels, groups=groups, **attrs)
+
+
+def transpose_conv2d(s: Source) -> Graph:
+    """Padding reaches from cutting off taps to adding rows, as it does for parts of a result."""
+    (channels, out), groups, size, taps = s.pair(1, 4), s.pick(1, 1, 2), s.pair(1, 5), s.pair(1, 4)
+    stride, dilation, batch = s.pair(1, 3), s.pair(1, 2), s.pick(1, 1, 2)
+    pad, more = s.pair(-1, 3), s.pair(0, 2)
+    full = [(n - 1) * t + (k - 1) * d + 1 for n, t, k, d in zip(size, stride, taps, dilation, strict=True)]
+    own = tuple(max(1, n - p + m) for n, p, m in zip(full, pad, more, strict=True))
+    x = s.tensor("x", (batch, *size, channels * groups), s.quant())
+    w = s.weights("w", (out * groups, *taps, channels), 0)
+    attrs = {"stride": stride, "dilation": dilation, "pad": pad, "size": own, "groups": groups}
+    return sum_graph(s, "transpose_conv2d", x, w, out * groups, prod(taps) * channels, **attrs)
 
 
 def depthwise_conv2d(s: Source) -> Graph:
     usual = s.pick(None, (3, 3), (5, 5))
     attrs, taps, size = window(s, beyond, usual)
     channels, multiplier = (s.pick(4, 8), 1) if usual else (s.between(1, 5), s.between(1, 3))
-    x = s.tensor("x", (1, *size, channels), s.quant())
+    x = s.tensor("x", (s.pick(1, 1, 2), *size, channels), s.quant())
     w = s.weights("w", (1, *taps, channels * multiplier), 3)
     return sum_graph(s, "depthwise_conv2d", x, w, channels * multiplier, prod(taps), **attrs)
 
@@ -85,11 +101,20 @@ def dense(s: Source) -> Graph:
     return sum_graph(s, "dense", x, s.weights("w", (out, columns), 0), out, columns)
 
 
+def batch_matmul(s: Source) -> Graph:
+    """Equal batches, or 1 of either operand; the second may be a constant."""
+    batch, (n, k), c, turned = s.pair(1, 3), s.pair(1, 5), s.between(1, 12), s.pick(False, True)
+    fronts = [tuple(s.pick(1, size, size) for size in batch) for _ in range(2)]
+    x = s.tensor("x", (*fronts[0], n, c), s.quant())
+    w = s.pick(s.tensor, s.constant)("w", (*fronts[1], *((k, c) if turned else (c, k))), s.quant())
+    return single(s, "batch_matmul", [x, w], sum_result(s, x, w, c), clamp=s.clamp(), turned=turned)
+
+
 def pool(kind: str) -> Callable[[Source], Graph]:
     def make(s: Source) -> Graph:
         attrs, taps, size = window(s, within)
         attrs["dilation"] = (1, 1)
-        x = s.tensor("x", (1, *size, s.between(1, 5)), s.quant())
+        x = s.tensor("x", (s.pick(1, 1, 2), *size, s.between(1, 5)), s.quant())
         y = x.quant
         if kind == "avg_pool2d" and s.arithmetic == "onnx" and y is not None:
             y = s.quant(float(np.float32(y.scale[0] / s.multiplier(1.0))))
@@ -128,7 +153,8 @@ def elementwise(kind: str) -> Callable[[Source], Graph]:
 def clamp(s: Source) -> Graph:
     x = s.tensor("x", s.shape(1, 4), s.quant())
     y = s.pick(x.quant, _rescaled(s, x))
-    return single(s, "clamp", [x], y, clamp=s.clamp())
+    as_stored = {"as_stored": True} if y != x.quant and s.pick(True, False) else {}
+    return single(s, "clamp", [x], y, clamp=s.clamp(), **as_stored)
 
 
 def _rescaled(s: Source, x: Tensor) -> Quant | None:
@@ -193,16 +219,18 @@ def cast(s: Source) -> Graph:
 
 
 def quantize(s: Source) -> Graph:
-    return single(s, "quantize", [Tensor("x", s.shape(1, 4), "float32")], s.quant(), "int8")
+    return single(s, "quantize", [Tensor("x", s.shape(1, 4), "float32")], s.quant(), s.integer)
 
 
 def dequantize(s: Source) -> Graph:
-    return single(s, "dequantize", [Tensor("x", s.shape(1, 4), "int8", s.quant())], None, "float32")
+    return single(s, "dequantize", [Tensor("x", s.shape(1, 4), s.integer, s.quant())], None, "float32")
 
 
 def requantize(s: Source) -> Graph:
-    x = s.tensor("x", s.shape(1, 4), s.quant())
-    return single(s, "requantize", [x], _rescaled(s, x))
+    """From one integer type to the same or another one."""
+    x, to = s.tensor("x", s.shape(1, 4), s.quant()), s.pick(s.integer, "int8", "int16", "int32")
+    y = _rescaled(s, x)
+    return single(s, "requantize", [x], y if to == "int8" or y is None else Quant(y.scale, (0,)), to)
 
 
 def _part(s: Source) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -240,7 +268,7 @@ def insert(s: Source) -> Graph:
 
 def partial_sum(s: Source) -> Graph:
     """The sums of a convolution or a dense layer, from a bias or from sums so far."""
-    layer = s.pick(conv2d, dense)(s)
+    layer = conv2d(s, plain=True) if s.pick(True, False) else dense(s)
     (op,) = layer.ops
     x, w = layer.operands(op)[:2]
     dtype = "float32" if s.real else "int32"
@@ -261,9 +289,35 @@ def finish_sum(s: Source) -> Graph:
     return single(s, "finish_sum", [x], s.quant(1.0), "int8", clamp=s.clamp())
 
 
+def _state_quant(s: Source, dtype: str) -> Quant | None:
+    return None if s.real else Quant((0.004 if dtype == "int16" else 0.3,), (0,))
+
+
+def svdf_state(s: Source) -> Graph:
+    """The state is int8 or int16 beside int8."""
+    features, filters, memory = s.between(1, 12), s.between(1, 5), s.between(1, 5)
+    dtype = "float32" if s.real else s.pick("int8", "int16")
+    x, w = s.tensor("x", (1, features), s.quant()), s.weights("w", (filters, features), 0)
+    if w.quant is not None:
+        w = replace(w, quant=Quant(w.quant.scale[:1], (0,)))
+    state = Tensor("state", (1, filters * memory), dtype, _state_quant(s, dtype))
+    return single(s, "svdf_state", [state, x, w], state.quant, dtype, memory=memory)
+
+
+def svdf(s: Source) -> Graph:
+    units, rank, memory = s.between(1, 4), s.between(1, 3), s.between(1, 5)
+    dtype = "float32" if s.real else s.pick("int8", "int16")
+    state = Tensor("state", (1, units * rank * memory), dtype, _state_quant(s, dtype))
+    data = s.rng.standard_normal((units * rank, memory)) * (1 if s.real else 40)
+    w = Tensor("w", data.shape, dtype, None if s.real else Quant((0.01,), (0,)), data.astype(dtype))
+    bias = [s.bias("bias", state, w, units)] if s.pick(True, False) else []
+    return single(s, "svdf", [state, w, *bias], s.quant(), rank=rank, clamp=s.clamp())
+
+
 KINDS: dict[str, Callable[[Source], Graph]] = {
     "add": elementwise("add"),
     "avg_pool2d": pool("avg_pool2d"),
+    "batch_matmul": batch_matmul,
     "cast": cast,
     "clamp": clamp,
     "concat": concat,
@@ -285,8 +339,26 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "slice": slice_,
     "span": span,
     "softmax": softmax,
+    "svdf": svdf,
+    "svdf_state": svdf_state,
     "transpose": transpose,
+    "transpose_conv2d": transpose_conv2d,
 }
+WIDE = (
+    "add",
+    "avg_pool2d",
+    "concat",
+    "conv2d",
+    "dense",
+    "depthwise_conv2d",
+    "dequantize",
+    "max_pool2d",
+    "mul",
+    "quantize",
+    "requantize",
+    "transpose",
+    "transpose_conv2d",
+)  # exist in int16, too
 INTEGER_ONLY = (
     "cast",
     "dequantize",
@@ -296,9 +368,10 @@ INTEGER_ONLY = (
 )  # their float side, if any, is part of them
 
 
-def forms(kind: str) -> tuple[tuple[str, bool], ...]:
-    """The (arithmetic, real) in which a kind exists."""
-    return FORMS[:2] if kind in INTEGER_ONLY else FORMS
+def forms(kind: str) -> tuple[tuple[Any, ...], ...]:
+    """The (arithmetic, real, integer type) in which a kind exists."""
+    wide = (("tflite", False, "int16"), ("onnx", False, "int16")) if kind in WIDE else ()
+    return (*(FORMS[:2] if kind in INTEGER_ONLY else FORMS), *wide)
 
 
 @st.composite

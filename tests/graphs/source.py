@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from edgebuild.ir import Array, Graph, Quant, Tensor, dump
-from edgebuild.ops.base import is_float
+from edgebuild.model.ir import Array, Graph, Quant, Tensor, dump
+from edgebuild.model.ops.base import is_float
+from edgebuild.model.ops.fixedpoint import limits
 
 T = TypeVar("T")
 LARGEST_MULTIPLIER = 2.0**8  # beyond it a sum of products may leave int32, in TFLM as well as in ours
@@ -42,15 +43,22 @@ def random_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
     rng = np.random.default_rng(seed)
     vectors = [[_random(rng, graph.tensors[name]) for name in graph.inputs] for _ in range(count)]
     for vector, end in zip(vectors[1:], (-128, 127), strict=False):
-        vector[:] = [np.full_like(x, end) if x.dtype == np.int8 else x for x in vector]
+        vector[:] = [_end(x, end) for x in vector]
     return vectors
+
+
+def _end(x: Array, end: int) -> Array:
+    """All elements at the end of int8 or int16 that lies where `end` is; others as they are."""
+    if x.dtype not in (np.int8, np.int16):
+        return x
+    return np.full_like(x, limits(str(x.dtype))[end > 0])
 
 
 def _random(rng: np.random.Generator, t: Tensor) -> Array:
     if is_float(t):
         return (3 * rng.standard_normal(t.shape)).astype(np.float32)
-    low, high = (-128, 128) if t.dtype == "int8" else (-3, 12)
-    return rng.integers(low, high, t.shape).astype(t.dtype)
+    low, high = limits(t.dtype) if t.dtype in ("int8", "int16") else (-3, 11)
+    return rng.integers(low, high + 1, t.shape).astype(t.dtype)
 
 
 def described(graph: Graph) -> str:
@@ -61,12 +69,13 @@ def described(graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a strategy takes its choices from. `real`: float tensors, else int8 in `arithmetic`."""
+    """Where a strategy takes its choices from. `real`: float tensors, else those of type `integer` in `arithmetic`."""
 
     draw: st.DrawFn
     rng: np.random.Generator
     arithmetic: str
     real: bool
+    integer: str = "int8"
 
     def pick(self, *choices: T) -> T:
         return self.draw(st.sampled_from(choices))
@@ -87,13 +96,15 @@ class Source:
         return float(np.float32(2.0**exponent * self.pick(1.0, 1.0, float(self.rng.uniform(1, 2)))))
 
     def quant(self, scale: float | None = None) -> Quant | None:
-        """One scale, and a zero point that may be at either end of int8."""
+        """One scale, and a zero point that may be at either end of int8; that of int16 is 0."""
         if self.real:
             return None
+        if self.integer == "int16":
+            return Quant((scale or self.scale(),), (0,))
         return Quant((scale or self.scale(),), (self.pick(0, -128, 127, self.between(-128, 127)),))
 
     def multiplier(self, typical: float) -> float:
-        """What scale(x) * scale(w) / scale(y) shall be: mostly `typical`, or a left shift, or as good as zero."""
+        """Draw scale(x) * scale(w) / scale(y): mostly `typical`, or a left shift, or as good as zero."""
         return self.pick(
             typical,
             typical,
@@ -108,14 +119,15 @@ class Source:
 
     def tensor(self, name: str, shape: Sequence[int], quant: Quant | None = None) -> Tensor:
         """An activation."""
-        return Tensor(name, tuple(shape), "float32" if self.real else "int8", quant)
+        return Tensor(name, tuple(shape), "float32" if self.real else self.integer, quant)
 
     def constant(self, name: str, shape: Sequence[int], quant: Quant | None = None) -> Tensor:
         """A constant of the same type as the activations, full range."""
         if self.real:
             data = self.rng.standard_normal(tuple(shape)).astype(np.float32)
         else:
-            data = self.rng.integers(-128, 128, tuple(shape)).astype(np.int8)
+            low, high = limits(self.integer)
+            data = self.rng.integers(low, high + 1, tuple(shape)).astype(self.integer)
         return Tensor(name, data.shape, str(data.dtype), quant, data)
 
     def weights(self, name: str, shape: Sequence[int], axis: int, bound: int = 127) -> Tensor:
@@ -135,10 +147,11 @@ class Source:
     def bias(self, name: str, x: Tensor, w: Tensor, channels: int) -> Tensor:
         if self.real:
             return self.constant(name, (channels,))
-        reach = 2 ** self.between(0, 18)
-        data = self.rng.integers(-reach, reach + 1, channels).astype(np.int32)
+        wide = self.integer == "int16"
+        reach = 2 ** self.between(0, 34 if wide else 18)
+        data = self.rng.integers(-reach, reach + 1, channels).astype(np.int64 if wide else np.int32)
         quant = product_quant(x, w)
-        return Tensor(name, data.shape, "int32", quant, data)
+        return Tensor(name, data.shape, str(data.dtype), quant, data)
 
     def graph(self, ops: Sequence[Any], tensors: Sequence[Tensor], outputs: Sequence[str]) -> Graph:
         """The graph of these ops; its inputs are the activations that no op writes."""
@@ -156,7 +169,7 @@ def product_quant(x: Tensor, w: Tensor) -> Quant:
 
 
 @st.composite
-def sources(draw: st.DrawFn, forms: Sequence[tuple[str, bool]]) -> Source:
-    """A source of one of these (arithmetic, real)."""
-    arithmetic, real = draw(st.sampled_from(list(forms)))
-    return Source(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), arithmetic, real)
+def sources(draw: st.DrawFn, forms: Sequence[tuple[Any, ...]]) -> Source:
+    """A source of one of these (arithmetic, real) or (arithmetic, real, integer type)."""
+    arithmetic, real, *integer = draw(st.sampled_from(list(forms)))
+    return Source(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), arithmetic, real, *integer)

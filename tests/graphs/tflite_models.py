@@ -11,11 +11,12 @@ import numpy as np
 from hypothesis import strategies as st
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
-from edgebuild.ir import Array, Quant
+from edgebuild.model.ir import Array, Quant
+from edgebuild.model.ops.fixedpoint import limits
 
 from .source import Source, sources
 
-TYPES = {"float32": 0, "int32": 2, "int8": 9}
+TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9, "resource": 13}
 SAME, VALID = 0, 1
 ACTIVATIONS = (0, 0, 1, 2, 3)  # NONE, RELU, RELU_N1_TO_1, RELU6
 
@@ -60,19 +61,26 @@ class File:
         self.codes.append(code)
         self.operators.append(op)
 
-    def pack(self, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
-        graph = schema.SubGraphT()
-        graph.name, graph.tensors, graph.operators = b"main", self.tensors, self.operators
-        graph.inputs, graph.outputs = list(inputs), list(outputs)
+    def pack(self, inputs: Sequence[int], outputs: Sequence[int], more: Sequence[File] = ()) -> bytes:
+        """The file's bytes. `more`: further subgraphs, which share the buffers of this one."""
+        graphs, codes = [], list[Any]()
+        for file, surface in ((self, (inputs, outputs)), *((other, ((), ())) for other in more)):
+            graph = schema.SubGraphT()
+            graph.name, graph.tensors, graph.operators = b"main", file.tensors, file.operators
+            graph.inputs, graph.outputs = list(surface[0]), list(surface[1])
+            for op in file.operators:
+                op.opcodeIndex += len(codes)
+            codes += file.codes
+            graphs.append(graph)
         model = schema.ModelT()
-        model.version, model.subgraphs, model.buffers, model.operatorCodes = 3, [graph], self.buffers, self.codes
+        model.version, model.subgraphs, model.buffers, model.operatorCodes = 3, graphs, self.buffers, codes
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
 
 class Draft(File):
-    """A file whose choices come from a source, in int8."""
+    """A file whose choices come from a source, in its type of integers."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -88,8 +96,8 @@ class Draft(File):
         """1 to 4 dimensions, the first of which is the batch."""
         return self.s.pick((self.s.between(1, most),), (1, *self.s.shape(1, 3, most)))
 
-    def input(self, shape: Sequence[int], quant: Quant | None = None, dtype: str = "int8") -> int:
-        return self.tensor(f"x{len(self.tensors)}", shape, dtype, quant)
+    def input(self, shape: Sequence[int], quant: Quant | None = None, dtype: str = "") -> int:
+        return self.tensor(f"x{len(self.tensors)}", shape, dtype or self.s.integer, quant)
 
     def list_of(self, values: Sequence[int]) -> int:
         """A constant vector or matrix of int32."""
@@ -103,10 +111,10 @@ class Draft(File):
         shape: Sequence[int],
         quant: Quant | None,
         options: Any = None,
-        dtype: str = "int8",
+        dtype: str = "",
     ) -> bytes:
         """The file of this operator with its result behind it. Operands without data are the graph's inputs."""
-        y = self.tensor("y", shape, dtype, quant)
+        y = self.tensor("y", shape, dtype or self.s.integer, quant)
         self.operator(name, inputs, [y], options)
         return self.pack([i for i in dict.fromkeys(inputs) if i >= 0 and self.tensors[i].buffer == 0], [y])
 
@@ -116,13 +124,18 @@ class Draft(File):
         scale, operands = self.tensors[x].quantization.scale[0], [x, weights]
         products = Quant(tuple(scale * s for s in w.quant.scale), (0,) * len(w.quant.scale), 0)
         if self.s.pick(True, False):
-            reach = 2 ** self.s.between(0, 18)
-            bias = self.s.rng.integers(-reach, reach + 1, shape[-1]).astype(np.int32)
-            operands.append(self.tensor("bias", bias.shape, "int32", products, bias))
+            wide = self.s.integer == "int16"
+            reach = 2 ** self.s.between(0, 30 if wide else 18)
+            bias = self.s.rng.integers(-reach, reach + 1, shape[-1]).astype(np.int64 if wide else np.int32)
+            operands.append(self.tensor("bias", bias.shape, str(bias.dtype), products, bias))
         elif name == "FULLY_CONNECTED" and w.quant.per_tensor and self.s.pick(True, False):  # TFLM dies of it elsewhere
             operands.append(-1)
         factor = self.s.multiplier(60 / (74 * 74 * sqrt(terms)))
+        if self.s.integer == "int16":
+            factor = 2.0 ** self.s.pick(0, 0, 2, -9, -30) / (74 * sqrt(terms))
         y = self.quant(float(np.float32(max(products.scale) / factor)))
+        if name == "TRANSPOSE_CONV":
+            operands = [self.list_of(list(shape)), operands[1], operands[0], *operands[2:]]
         return self.done(name, operands, shape, y, options)
 
 
@@ -168,6 +181,26 @@ def depthwise(f: Draft) -> bytes:
     return f.sum("DEPTHWISE_CONV_2D", x, w, prod(taps), shape, options)
 
 
+def transpose_conv(f: Draft) -> bytes:
+    taps, stride, (*size, channels), out = f.s.pair(1, 4), f.s.pair(1, 3), (*f.s.pair(1, 5), f.s.between(1, 5)), 4
+    options = schema.TransposeConvOptionsT()
+    options.padding, options.strideH, options.strideW = f.s.pick(SAME, VALID), *stride
+    own = [n * s if options.padding == SAME else (n - 1) * s + k for n, s, k in zip(size, stride, taps, strict=True)]
+    x, w = f.input((1, *size, channels), f.quant()), f.s.weights("w", (out, *taps, channels), 0)
+    return f.sum("TRANSPOSE_CONV", x, w, prod(taps) * channels, (1, *own, out), options)
+
+
+def batch_matmul(f: Draft) -> bytes:
+    front, (n, k), c = f.s.shape(0, 1, most=3), f.s.pair(1, 4), f.s.between(1, 20)
+    options = schema.BatchMatMulOptionsT()
+    options.adjX, options.adjY = f.s.pick(False, True), f.s.pick(False, True)
+    x, w = (f.input((1, *front, *((b, a) if turn else (a, b))), f.quant())
+            for turn, a, b in ((options.adjX, n, c), (options.adjY, c, k)))  # fmt: skip
+    scale = f.tensors[x].quantization.scale[0] * f.tensors[w].quantization.scale[0]
+    y = f.quant(float(np.float32(scale / f.s.multiplier(60 / (74 * 74 * sqrt(c))))))
+    return f.done("BATCH_MATMUL", [x, w], (1, *front, n, k), y, options)
+
+
 def fully_connected(f: Draft) -> bytes:
     columns, out = f.s.between(1, 60), f.s.between(1, 8)
     options = schema.FullyConnectedOptionsT()
@@ -183,13 +216,14 @@ def elementwise(name: str, options_type: Any) -> Callable[[Draft], bytes]:
         shape = f.shape()
         other = f.s.pick(shape, shape, tuple(f.s.pick(1, n) for n in shape))
         scales = [f.s.scale(), f.s.scale() * f.s.pick(1.0, 2.0**-12, 2.0**8)]
-        own = max(scales) if name == "ADD" else prod(scales)
-        y = f.quant(float(np.float32(own / f.s.multiplier(1.0 if name == "ADD" else 1 / 80))))
+        own = max(scales) if name in ("ADD", "SUB") else prod(scales)
+        y = f.quant(float(np.float32(own / f.s.multiplier(1.0 if name in ("ADD", "SUB") else 1 / 80))))
         x0 = f.input(shape, f.quant(float(np.float32(scales[0]))))
         q1 = f.quant(float(np.float32(scales[1])))
         if f.s.between(0, 3) == 0:
-            data = f.s.rng.integers(-128, 128, other).astype(np.int8)
-            x1 = f.tensor("constant", other, "int8", q1, data)
+            low, high = limits(f.s.integer)
+            data = f.s.rng.integers(low, high + 1, other).astype(f.s.integer)
+            x1 = f.tensor("constant", other, f.s.integer, q1, data)
         else:
             x1 = f.input(other, q1)
         options = options_type()
@@ -197,6 +231,13 @@ def elementwise(name: str, options_type: Any) -> Callable[[Draft], bytes]:
         return f.done(name, [x0, x1], shape, y, options)
 
     return make
+
+
+def leaky_relu(f: Draft) -> bytes:
+    shape, q, options = f.shape(), f.quant(), schema.LeakyReluOptionsT()
+    options.alpha = f.s.pick(0.1, 0.3, 0.01, 1.5)
+    y = f.quant(float(np.float32(q.scale[0] / f.s.multiplier(1.0))))
+    return f.done("LEAKY_RELU", [f.input(shape, q)], shape, y, options)
 
 
 def mean(f: Draft) -> bytes:
@@ -234,14 +275,18 @@ def softmax(f: Draft) -> bytes:
     return f.done("SOFTMAX", [f.input(shape, f.quant())], shape, Quant((1 / 256,), (-128,)), options)
 
 
-def pad(f: Draft) -> bytes:
+def pad(name: str) -> Callable[[Draft], bytes]:
+    return lambda f: _pad(f, name)
+
+
+def _pad(f: Draft, name: str) -> bytes:
     shape, q = f.shape(), f.quant()
     pads = [f.s.pair(0, 3) if d or len(shape) == 1 else (0, 0) for d in range(len(shape))]
     out = [n + sum(p) for n, p in zip(shape, pads, strict=True)]
     operands = [f.input(shape, q), f.list_of(pads)]
-    if f.s.pick(True, False):
+    if name == "PADV2":
         operands.append(f.tensor("value", (1,), "int8", q, np.array([f.s.between(-128, 127)], np.int8)))
-    return f.done("PADV2" if len(operands) > 2 else "PAD", operands, out, q)
+    return f.done(name, operands, out, q)
 
 
 def concatenation(f: Draft) -> bytes:
@@ -262,6 +307,23 @@ def reshape(f: Draft) -> bytes:
     return f.done("RESHAPE", [f.input(shape, q), f.list_of(out)], out, q, options)
 
 
+def expand_dims(f: Draft) -> bytes:
+    shape, q = (1, *f.s.shape(0, 2)), f.quant()
+    axis = f.s.between(1, len(shape))
+    operands = [f.input(shape, q), f.list_of([f.s.pick(axis, axis - len(shape) - 1)])]
+    return f.done("EXPAND_DIMS", operands, (*shape[:axis], 1, *shape[axis:]), q)
+
+
+def squeeze(f: Draft) -> bytes:
+    """All dimensions of size 1 behind the batch."""
+    shape, q = (1, *(f.s.pick(1, n) for n in f.s.shape(0, 2)), 1), f.quant()
+    ones = [d for d, n in enumerate(shape) if n == 1 and d]
+    options = schema.SqueezeOptionsT()
+    options.squeezeDims = ones
+    out = [n for d, n in enumerate(shape) if d not in options.squeezeDims]
+    return f.done("SQUEEZE", [f.input(shape, q)], out, q, options)
+
+
 def transpose(f: Draft) -> bytes:
     shape, q = f.shape(), f.quant()
     perm = [0, *f.s.draw(st.permutations(range(1, len(shape))))]
@@ -270,9 +332,9 @@ def transpose(f: Draft) -> bytes:
 
 def activation(name: str) -> Callable[[Draft], bytes]:
     def make(f: Draft) -> bytes:
-        """TFLM's RELU rescales, its RELU6 only clamps."""
+        """With another scale than the operand's, too: TFLM's RELU rescales, its RELU6 only clamps."""
         shape, q = f.shape(), f.quant()
-        y = f.s.pick(q, f.quant(float(np.float32(q.scale[0] / f.s.multiplier(1.0))))) if name == "RELU" else q
+        y = f.s.pick(q, f.quant(float(np.float32(q.scale[0] / f.s.multiplier(1.0)))))
         return f.done(name, [f.input(shape, q)], shape, y)
 
     return make
@@ -314,29 +376,48 @@ def gather(f: Draft) -> bytes:
 INDEX_ROWS = 12
 OPERATORS: dict[str, Callable[[Draft], bytes]] = {
     "ADD": elementwise("ADD", schema.AddOptionsT),
+    "ADD int16": elementwise("ADD", schema.AddOptionsT),
     "AVERAGE_POOL_2D": pool("AVERAGE_POOL_2D"),
+    "BATCH_MATMUL": batch_matmul,
     "CAST": cast,
     "CONCATENATION": concatenation,
+    "AVERAGE_POOL_2D int16": pool("AVERAGE_POOL_2D"),
     "CONV_2D": conv,
+    "CONV_2D int16": conv,
     "DEPTHWISE_CONV_2D": depthwise,
+    "DEPTHWISE_CONV_2D int16": depthwise,
     "DEQUANTIZE": dequantize,
+    "DEQUANTIZE int16": dequantize,
+    "EXPAND_DIMS": expand_dims,
     "FULLY_CONNECTED": fully_connected,
+    "FULLY_CONNECTED int16": fully_connected,
     "GATHER": gather,
     "MAX_POOL_2D": pool("MAX_POOL_2D"),
+    "MAX_POOL_2D int16": pool("MAX_POOL_2D"),
+    "LEAKY_RELU int16": leaky_relu,
     "MEAN": mean,
     "MUL": elementwise("MUL", schema.MulOptionsT),
-    "PAD": pad,
+    "MUL int16": elementwise("MUL", schema.MulOptionsT),
+    "PAD": pad("PAD"),
+    "PADV2": pad("PADV2"),
     "QUANTIZE": quantize,
+    "QUANTIZE from float int16": quantize,
     "QUANTIZE int8": requantize,
+    "QUANTIZE int16": requantize,
     "RELU": activation("RELU"),
     "RELU6": activation("RELU6"),
     "RESHAPE": reshape,
     "SOFTMAX": softmax,
+    "SQUEEZE": squeeze,
+    "SUB int16": elementwise("SUB", schema.SubOptionsT),
     "TRANSPOSE": transpose,
+    "TRANSPOSE_CONV": transpose_conv,
+    "TRANSPOSE_CONV int16": transpose_conv,
 }
 
 
 @st.composite
 def tflite_files(draw: st.DrawFn, operator: str) -> bytes:
     """A file of this one of OPERATORS."""
-    return OPERATORS[operator](Draft(draw(sources((("tflite", False),)))))
+    integer = "int16" if operator.endswith("int16") else "int8"
+    return OPERATORS[operator](Draft(draw(sources((("tflite", False, integer),)))))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
-from edgebuild.ir import Array, Quant
+from edgebuild.model.ir import Array, Quant
 
 from .tflite_models import SAME, VALID, File
 

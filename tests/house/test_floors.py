@@ -1,56 +1,36 @@
-"""Rooms and floors: an import may only point down, and peers on one floor do not import each other.
+"""How the parts of the house may import each other.
 
-The table is the rule. A room is a module or a package directly below `edgebuild`; within a package anything goes.
+Wings stand in the order of WINGS: a wing imports those before it, and `model` and `driver` do not know each other.
+Within a wing, rooms (modules and packages directly below it) import each other in one direction, type hints included.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "edgebuild"
-
-FLOORS = [
-    # what everything stands on: words for mistakes, files, graphs, targets, requests
-    {"errors", "progress"},
-    {"artifacts", "axes", "entry", "facts", "ir", "request", "target"},
-    # facts by op; where the parts of an installation are
-    {"ops", "doors", "summary"},
-    # what was compiled before
-    {"cache"},
-    {"choices"},
-    # algorithms: each sees values of the floors below, and no other algorithm
-    {"cost", "distribute", "energy", "hierarchy", "importers", "memory", "passes", "rolling"},
-    {"sections", "tiling"},
-    {"pareto", "replay", "storage", "strips"},
-    {"explore"},
-    {"dvfs"},  # a plan with its clocks
-    {"emit"},
-    {"drivers", "firmware"},
-    {"compile"},
-    {"verify"},
-    # what people and build systems call
-    {"calibrate", "cmake", "run", "scons", "tune"},
-    {"cli"},
-]
-FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-# The command starts on the lowest floor, because its short way out must not import anything, and takes the lift.
-LIFTS = {("entry", "cli"), ("__main__", "entry")}
+WINGS = [{"base"}, {"doors", "clock"}, {"model", "driver"}, {"build"}, {"cli"}]
+FLOOR = {wing: number for number, wings in enumerate(WINGS) for wing in wings}
+# The command starts in `build.entry`, whose short way out imports nothing; the rest of it is `cli`.
+LIFTS = {("build", "cli"), ("__main__", "build")}
 
 
 def files() -> list[Path]:
     return sorted(f for f in PACKAGE.rglob("*.py") if "__pycache__" not in f.parts and "site_tools" not in f.parts)
 
 
-def room(file: Path) -> str:
-    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def module(file: Path) -> tuple[str, ...]:
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
 
 
-def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """(line, room) of all imports from this package, those inside of functions too."""
+def imports(file: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(line, module) of all imports from this package, those inside of functions too."""
     here = ["edgebuild", *file.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(ast.parse(file.read_text())):
         names: list[str] = []
@@ -58,25 +38,41 @@ def imports(file: Path) -> Iterator[tuple[int, str]]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = here[: len(here) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names = [f"{module}.{alias.name}" if module == "edgebuild" else module for alias in node.names]
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{origin}.{alias.name}" for alias in node.names]
         for name in dict.fromkeys(names):
             first, *rest = name.split(".")
-            if first == "edgebuild" and rest:
-                yield node.lineno, rest[0]
+            if first == "edgebuild" and rest and rest != ["__version__"]:
+                yield node.lineno, tuple(rest)
 
 
 @pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(PACKAGE)))
-def test_imports_point_down(file: Path) -> None:
-    here = room(file)
+def test_wings_import_those_before_them(file: Path) -> None:
+    here = module(file)[0]
     if here == "__init__":
         assert not list(imports(file)), "the package itself stays empty: the no-change path imports it"
         return
-    assert here in FLOOR or here == "__main__", f"{here} has no floor yet: put it into FLOORS"
-    for line, there in imports(file):
-        if there == here or (here, there) in LIFTS or there == "__version__":
+    for line, (there, *_) in imports(file):
+        if there == here or (here, there) in LIFTS:
             continue
-        assert there in FLOOR, f"{file}:{line}: {there} has no floor yet: put it into FLOORS"
-        assert FLOOR[there] < FLOOR[here], (
-            f"{file}:{line}: {here} (floor {FLOOR[here]}) imports {there} ({FLOOR[there]})"
-        )
+        assert FLOOR[there] < FLOOR[here], f"{file}:{line}: {here} imports {there}"
+
+
+@pytest.mark.parametrize("wing", sorted(FLOOR))
+def test_rooms_of_a_wing_import_in_one_direction(wing: str) -> None:
+    graph: dict[str, set[str]] = {}
+    for file in files():
+        mine = module(file)
+        if mine[0] == wing and len(mine) > 1:
+            rooms = (there[1] for _, there in imports(file) if there[0] == wing and len(there) > 1)
+            graph.setdefault(mine[1], set()).update(room for room in rooms if room != mine[1])
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"rooms of {wing} import each other in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_there_are_few_doors() -> None:
+    """A newcomer sees at one look what there is."""
+    entries = {f.stem for f in PACKAGE.iterdir() if not f.name.startswith("_") and f.name != "py.typed"}
+    assert entries == set(FLOOR)

@@ -1,6 +1,7 @@
-"""Damage a model in many ways and compile each: FOLDER MODEL COUNT. Prints what ends in anything but a diagnostic.
+"""Damage a model in many ways and compile each: FOLDER MODEL COUNT [SEED].
 
-Run as a script, because it limits its own memory and time, so that a hang or a blow-up is an exception too.
+Prints what ends in anything but a diagnostic or the whole list of products. Run as a script, because it limits its own
+memory and time, so that a hang or a blow-up is an exception too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from edgebuild.compile import compile_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import ModelRequest
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest, model_outputs
+from edgebuild.model.compile import compile_model
 
 MEMORY = 3 << 30  # bytes; the libraries alone map more than one
 SECONDS = 5
@@ -31,15 +32,16 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def main(folder: str, model: str, count: str) -> int:
+def main(folder: str, model: str, count: str, first: str = "0") -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     data, bad, refused = Path(model).read_bytes(), 0, 0
-    for seed in range(int(count)):
+    for seed in range(int(first), int(first) + int(count)):
         file = Path(folder, f"{seed}{Path(model).suffix}")
         file.write_bytes(damaged(data, random.Random(seed)))
         signal.alarm(SECONDS)
         try:
-            compile_model(ModelRequest(file, "n", "host"))
+            made = [artifact.name for artifact in compile_model(ModelRequest(file, "n", "host"))]
+            assert sorted(made) == sorted(model_outputs("n")), made
         except EdgebuildError:
             refused += 1
         except BaseException:

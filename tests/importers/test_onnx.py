@@ -1,4 +1,4 @@
-"""What ONNX models compute, imported and canonical, against onnxruntime without its optimisations."""
+"""ONNX models, imported and canonical, against onnxruntime without its optimisations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import onnx
 import onnxruntime
 import pytest
 
-from edgebuild import ops
-from edgebuild.importers import read_model
-from edgebuild.ir import Array, Graph, dump
-from edgebuild.passes.canonicalize import canonicalize
+from edgebuild.model import ops
+from edgebuild.model.importers import read_model
+from edgebuild.model.ir import Array, Graph, dump
+from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import (
     LAYERS,
     described,

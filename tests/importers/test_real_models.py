@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgebuild import ops
-from edgebuild.importers import read_model
-from edgebuild.passes.canonicalize import canonicalize
+from edgebuild.model import ops
+from edgebuild.model.importers import read_model
+from edgebuild.model.passes.canonicalize import canonicalize
 from tests.conftest import ROOT
 from tests.graphs import random_inputs
 from tests.ops.test_tflm import interpreted
@@ -23,7 +23,7 @@ def test_outputs_equal(model: Path, tmp_path: Path) -> None:
     graph = canonicalize(read_model(model))
     inputs = [[x if x.dtype == np.int8 else abs(x) for x in vector] for vector in random_inputs(graph, 2)]  # indices
     (wanted,) = interpreted([model.read_bytes()], [inputs], tmp_path)
-    for vector, want in zip(inputs, wanted, strict=True):
+    for vector, (want, *_) in zip(inputs, wanted, strict=True):
         have = ops.run(graph, *vector)[graph.outputs[0]].ravel()
         if want.dtype == np.float32:
             np.testing.assert_allclose(have, want.ravel(), rtol=1e-4, atol=1e-5)

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.artifacts import publish
-from edgebuild.emit import emit
-from edgebuild.emit.names import access_functions
-from edgebuild.explore import Plan, plan
-from edgebuild.firmware import firmware_support, link_flags
-from edgebuild.ir import Array, Graph
-from edgebuild.request import ModelRequest
-from edgebuild.target import Target, hal_dir
+from edgebuild.base.artifacts import publish
+from edgebuild.base.firmware import firmware_support, link_flags
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import Target, hal_dir
+from edgebuild.model.emit import emit
+from edgebuild.model.emit.names import access_functions
+from edgebuild.model.ir import Array, Graph
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.search import Plan
 from tests.ops.host import checked
 
 MAIN = """\

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.compile import compile_model
-from edgebuild.errors import EdgebuildError
-from edgebuild.request import model_request
-from edgebuild.target import load_target
-from edgebuild.verify import verify
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
 from tests.graphs import random_inputs, tiny_tflite
 from tests.kernels.test_modes import check, crowds, source
 from tests.ops import host

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from edgebuild.compile import prepare
-from edgebuild.energy.cost import GRANULARITIES
-from edgebuild.explore import Plan, features_of, plan
-from edgebuild.ir import Graph
-from edgebuild.request import ModelRequest
-from edgebuild.sections import kernel_of, whole_form
-from edgebuild.target import load_target
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import prepare
+from edgebuild.model.energy.cost import GRANULARITIES
+from edgebuild.model.ir import Graph
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.cuts import whole_form
+from edgebuild.model.plan.search import Plan, form_of
 from tests.conftest import ROOT
 from tests.graphs import examples, random_inputs
 from tests.graphs.single import beyond, sum_graph, window
@@ -35,7 +37,7 @@ def decoupled(graph: Graph, name: str, g: int, lfo: bool = True) -> Plan:
     chosen = {}
     for op in graph.ops:
         wanted = {op.outputs[0]: (g, lfo)}
-        if op.kind in KINDS and kernel_of(op, graph, whole_form(op, features_of(TARGET), wanted)).traffic.rounds:
+        if op.kind in KINDS and kernel_of(op, graph, whole_form(op, form_of(TARGET), wanted)).traffic.rounds:
             chosen |= wanted
     return plan(graph, TARGET, ModelRequest(Path("x"), name, TARGET.name), chosen)
 

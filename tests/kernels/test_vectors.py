@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild import ops
-from edgebuild.explore import features_of
-from edgebuild.ir import Graph, Op, Quant, Tensor
-from edgebuild.ops import mve_variants
-from edgebuild.ops.base import Form
-from edgebuild.sections import kernel_of
-from edgebuild.target import load_target
+from edgebuild.base.target import load_target
+from edgebuild.model import kernels, ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.kernels import arm_mve, kernel_of
+from edgebuild.model.kernels.row import CONVOLUTION, Row, of_sums
+from edgebuild.model.plan.search import form_of
 from tests.kernels.test_processors import NEEDS, check
 
 TARGET = "mps3-an547"
@@ -126,7 +125,7 @@ def random_net(seed: int, kinds: Sequence[str], length: int) -> Graph:
 
 
 def variants(graphs: Sequence[Graph]) -> Counter[str]:
-    form = Form(features_of(load_target(TARGET)))
+    form = form_of(load_target(TARGET))
     return Counter(kernel_of(op, g, form).variant for g in graphs for op in g.ops)
 
 
@@ -140,10 +139,20 @@ def test_sums(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["mps2-an386", "mps2-an385", "riscv-virt"])
+def test_ends_of_sums(target: str, tmp_path: Path) -> None:
+    """Each way from sums to results: roundings of both arithmetics, with bounds of int8 and others."""
+    graphs = [random_net(seed, SUMS, 1) for seed in range(500, 570)]
+    found = Counter(layer.finish for g in graphs for op in g.ops if (layer := ops.SPECS[op.kind].sums(op, g)))
+    assert min(found[how] for how in ("relu", "relu_clamped", "signed", "signed_clamped", "once", "once_clamped")) > 0
+    check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
 def test_little_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variants that take little of it, though there is room for more."""
-    found = ((mve_variants.MVE, partial(mve_variants.convolution, 2)),)
-    monkeypatch.setattr(mve_variants, "CONVOLUTIONS", found)
+    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(arm_mve.sums.convolution, 2)))
+    monkeypatch.setattr(kernels, "ROWS", (found,))
     graphs = [random_net(seed, ["conv2d"], 1) for seed in range(60)]
     assert variants(graphs)["mve columns of 2"] > 20
     check(TARGET, graphs, tmp_path)

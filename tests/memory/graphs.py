@@ -7,7 +7,7 @@ from functools import cache
 from itertools import permutations
 from random import Random
 
-from edgebuild.memory.problem import Buffer, Phase, Problem, Task, TaskGraph
+from edgebuild.model.plan.memory.problem import Buffer, Phase, Problem, Task, TaskGraph
 
 
 def random_graph(random: Random, tasks: int) -> TaskGraph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgebuild.errors import EdgebuildError
-from edgebuild.memory import csvfile, exact, greedy
-from edgebuild.memory.check import CheckFailed, check_layout
-from edgebuild.memory.layout import layout
-from edgebuild.memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem
-from edgebuild.memory.sections import split
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.model.plan.memory import csvfile, exact, greedy
+from edgebuild.model.plan.memory.check import CheckFailed, check_layout
+from edgebuild.model.plan.memory.layout import layout
+from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem
+from edgebuild.model.plan.memory.sections import split
 from memory import graphs
 from tests.conftest import ROOT
 
@@ -187,9 +186,8 @@ def test_public_instances_reach_their_bound(letter: str) -> None:
 
 @pytest.mark.parametrize("letter", "DJ")
 def test_public_instances_below_their_published_capacity(letter: str) -> None:
-    problem, start = bench(letter), time.process_time()
+    problem = bench(letter)
     assert checked(problem, 1_040_384).height <= 1_040_384
-    assert time.process_time() - start < 20  # 2.4 and 6 s on an idle machine
 
 
 @pytest.mark.slow

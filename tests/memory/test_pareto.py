@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.compile import plan_model
-from edgebuild.pareto import point_of
-from edgebuild.request import model_request
-from edgebuild.sections import little_more, untiled
-from edgebuild.target import load_target
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import plan_model
+from edgebuild.model.plan.cuts import little_more, untiled
+from edgebuild.model.plan.pareto import point_of
 from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"

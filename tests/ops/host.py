@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.emit import emit
-from edgebuild.emit.code import access_functions
-from edgebuild.explore import Plan, plan
-from edgebuild.ir import Array, Graph, Tensor
-from edgebuild.request import ModelRequest
-from edgebuild.target import load_target
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.emit import emit
+from edgebuild.model.emit.code import access_functions
+from edgebuild.model.ir import Array, Graph, Tensor
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.search import Plan
 
 FLAGS = "-std=c11 -O1 -Wall -Wextra -Wconversion -Wshadow -Wundef -Werror"
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgebuild import ops
-from edgebuild.ir import Graph, dump, verify
-from edgebuild.ops.base import check_limits
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump, verify
+from edgebuild.model.ops.base import check_limits
 from tests.graphs import KINDS, described, examples, random_inputs, single_ops
 from tests.ops.host import run_on_host
 
@@ -43,7 +43,30 @@ def compare(graph: Graph, vector: list[np.ndarray], row: list[np.ndarray], reord
     for name, actual in zip(graph.outputs, row, strict=True):
         want = expected[name]
         if want.dtype.kind == "f":
-            scale = largest if reordered else float(abs(want).max())
+            scale = largest if reordered else float(abs(want[np.isfinite(want)]).max(initial=0))
             np.testing.assert_allclose(actual, want, rtol=1e-5, atol=1e-5 * scale, err_msg=dump(graph))
         else:
             np.testing.assert_array_equal(actual, want, err_msg=described(graph))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("factor", [2.0**6, 2.0**8.7, 2.0**12, 2.0**21, 2.0**33])
+def test_large_sums_meet_large_factors(factor: float, tmp_path: Path) -> None:
+    """ONNX rounds the exact product: what does not fit int32 is at the end of int8, not wrapped around."""
+    bias = np.array([2**30, -(2**30), 2**23, -1, 0, 1], np.int32)
+    weights = np.array([[1], [-1], [127], [1], [1], [-1]], np.int8)
+    quant = Quant((1.0,), (0,))
+    tensors = {
+        "x": Tensor("x", (1, 1), "int8", quant),
+        "w": Tensor("w", (6, 1), "int8", quant, weights),
+        "b": Tensor("b", (6,), "int32", quant, bias),
+        "y": Tensor("y", (1, 6), "int8", Quant((1 / factor,), (-3,))),
+    }
+    op = Op("dense", "dense", ("x", "w", "b"), ("y",), {"clamp": (None, None)})
+    graph = Graph("large", (op,), tensors, ("x",), ("y",), "onnx")
+    vectors = [[np.array([[value]], np.int8)] for value in (-128, -1, 0, 1, 127)]
+    (rows,) = run_on_host([graph], [vectors], tmp_path)
+    exact = weights.astype(object) @ np.arange(-128, 128, dtype=object).reshape(1, -1) + bias.astype(object)[:, None]
+    for (vector,), row in zip(vectors, rows, strict=True):
+        want = [max(-128, min(127, round(float(v) * factor) - 3)) for v in exact[:, int(vector[0, 0]) + 128]]
+        assert row[0].ravel().tolist() == want

@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+import tflite
 from tflite_micro.python.tflite_micro import runtime
 
 ARENA_BYTES = 16 << 20
@@ -21,13 +22,15 @@ ARENA_BYTES = 16 << 20
 def invoke(model: Path) -> None:
     vectors = np.load(model.with_suffix(".npz"))
     rows = sorted({name.split("_")[0] for name in vectors.files})
+    outputs = tflite.Model.GetRootAsModel(model.read_bytes(), 0).Subgraphs(0).OutputsLength()
     interpreter = runtime.Interpreter.from_bytes(model.read_bytes(), arena_size=ARENA_BYTES)
     results = {}
     for row in rows:
         for i in range(sum(name.startswith(f"{row}_") for name in vectors.files)):
             interpreter.set_input(vectors[f"{row}_i{i}"], i)
         interpreter.invoke()
-        results[f"{row}_o0"] = interpreter.get_output(0)
+        for o in range(outputs):
+            results[f"{row}_o{o}"] = np.array(interpreter.get_output(o))
     np.savez(model.with_suffix(".out.npz"), **results)
 
 

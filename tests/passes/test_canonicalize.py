@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
-from edgebuild import ops
-from edgebuild.importers import read_model
-from edgebuild.ir import Graph, dump
-from edgebuild.passes.canonicalize import canonicalize
+from edgebuild.model import ops
+from edgebuild.model.importers import read_model
+from edgebuild.model.ir import Graph, dump
+from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import (
     OPERATORS,
     examples,
@@ -57,7 +57,7 @@ def test_float_models_keep_their_outputs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_no_float_op_is_left_between_dequantize_and_quantize(per_channel: bool, tmp_path: Path) -> None:
-    """What the quantiser itself left in float stays so; most models have nothing of that kind."""
+    """Ops that the quantiser left in float stay so; most models have none."""
     integer = 0
     for model in float_models():
         canonical = canonicalize(read_onnx(quantised(model, per_channel), tmp_path))

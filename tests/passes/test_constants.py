@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from edgebuild import ops
-from edgebuild.compile import compile_model, inspect
-from edgebuild.ir import Array, Graph, Op, Quant, Tensor, dump, verify
-from edgebuild.passes.canonicalize import canonicalize
-from edgebuild.passes.constants import intervals, remove_constants
-from edgebuild.request import model_request
+from edgebuild.base.request import model_request
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, inspect
+from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor, dump, verify
+from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.passes.constants import intervals, remove_constants
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.graphs.chains import FORMS, Chain
 from tests.graphs.source import sources

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from edgebuild.importers import read_model
-from edgebuild.ir import Graph, Op, Quant, Tensor, dump
-from edgebuild.passes.canonicalize import canonicalize
+from edgebuild.model.importers import read_model
+from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump
+from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import quantised
 from tests.graphs.onnx_models import OnnxFile
 

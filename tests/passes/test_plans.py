@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.passes.canonicalize import canonicalize
+from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.ops.host import run_on_host
 from tests.ops.test_host import compare

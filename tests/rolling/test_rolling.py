@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild import ops
-from edgebuild.compile import compile_model, prepare
-from edgebuild.errors import EdgebuildError
-from edgebuild.explore import Plan, plan
-from edgebuild.ir import Graph, Op, Tensor
-from edgebuild.memory.problem import Place
-from edgebuild.replay import BrokenPlan, replay
-from edgebuild.request import ModelRequest, model_request
-from edgebuild.rolling import Rolled, RollingGraph, possible_starts, simulate
-from edgebuild.target import load_target
-from edgebuild.verify import verify
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest, model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.memory.problem import Place
+from edgebuild.model.plan.replay import BrokenPlan, replay
+from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, simulate
+from edgebuild.model.plan.search import Plan
+from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
 
@@ -156,7 +157,7 @@ def naive_span(found: Rolled, ring: str) -> tuple[int, int]:
 
 
 def test_tails_are_runs_of_their_own() -> None:
-    """What is known of a part of a run, because it is the tail of a longer one, against that part by itself."""
+    """A part of a run as the tail of a longer one, against that part by itself."""
     tails = 0
     for graph in [*examples(small_graphs(), 60), running_example()]:
         decided = planned(graph, tile="rolling")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.errors import EdgebuildError
-from edgebuild.firmware import describe, firmware_support, link_flags
-from edgebuild.target import Memory, hal_dir, load_target, target_names
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.firmware import describe, firmware_support, link_flags
+from edgebuild.base.target import Memory, hal_dir, load_target, target_names
 
 PROMISED = ["host", "microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "pulpino", "riscv-virt"]
 

@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild import ops, progress
-from edgebuild.compile import compile_model, prepare
-from edgebuild.emit.words import tiling_words
-from edgebuild.ir import Graph, Op, Tensor, dump
-from edgebuild.request import model_request
-from edgebuild.target import load_target
-from edgebuild.tiling.cost import Tiling, counts, even
-from edgebuild.tiling.critical import Piece, critical
-from edgebuild.tiling.paths import Network, paths
-from edgebuild.tiling.search import Evaluated, Limits, explore
-from edgebuild.tiling.transform import tiled
-from edgebuild.verify import verify
+from edgebuild.base import progress
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.emit.words import tiling_words
+from edgebuild.model.ir import Graph, Op, Tensor, dump
+from edgebuild.model.plan.tiling.cost import Tiling, counts, even
+from edgebuild.model.plan.tiling.critical import Piece, critical
+from edgebuild.model.plan.tiling.paths import Network, paths
+from edgebuild.model.plan.tiling.search import Evaluated, Limits, explore
+from edgebuild.model.plan.tiling.transform import tiled
+from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 from tests.rolling.test_rolling import planned, running_example
 
@@ -98,7 +99,7 @@ def test_pairs_that_only_fdt_can_tile() -> None:
     tensors |= {"w": constant("w", 32, 8), "v": constant("v", 4, 32)}
     assert ("fdt", "first", "second", "fan-in") in named(Graph("f", (first, second), tensors, ("x",), ("z",)), "y")
     look, average = (
-        Op("gather", "look", ("t", "x"), ("y",), {"axis": 0}),
+        Op("gather", "look", ("t", "x"), ("y",), {"axis": 0, "batch": 0}),
         Op("mean", "mean", ("y",), ("z",), {"axes": (1,)}),
     )
     tensors = {"x": Tensor("x", (1, 20), "int32"), "t": constant("t", 50, 16)}

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgebuild import ops
-from edgebuild.ir import Graph, dump, verify
-from edgebuild.passes.canonicalize import canonicalize
-from edgebuild.tiling.cost import Estimate, Tiling, counts, cuts
-from edgebuild.tiling.paths import Network, paths
-from edgebuild.tiling.transform import tiled
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, dump, verify
+from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.plan.tiling.cost import Estimate, Tiling, counts, cuts
+from edgebuild.model.plan.tiling.paths import Network, paths
+from edgebuild.model.plan.tiling.transform import tiled
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.ops.host import run_on_host
 from tests.ops.test_host import compare
@@ -81,7 +81,7 @@ def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("tile", ["fdt", "ffmt"])
 def test_tiled_plans_compute_what_the_graph_does(tile: str, tmp_path: Path) -> None:
-    """What the exploration chooses, with as many multiply-accumulates done twice as it likes."""
+    """The choice of the exploration, with as many multiply-accumulates done twice as it likes."""
     found = graphs()
     inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(found)]
     results = run_on_host(found, inputs, tmp_path, tile=tile, max_mac_overhead=400.0)

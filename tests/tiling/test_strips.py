@@ -7,12 +7,12 @@ from pathlib import Path
 import onnx
 import pytest
 
-from edgebuild import ops
-from edgebuild.compile import compile_model, plan_model, prepare
-from edgebuild.explore import Plan
-from edgebuild.request import model_request
-from edgebuild.target import load_target
-from edgebuild.verify import verify
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, plan_model, prepare
+from edgebuild.model.plan.search import Plan
+from edgebuild.model.verify import verify
 from tests.zoo.builders import Net, quantized
 
 

@@ -10,10 +10,21 @@
 
 #include <stddef.h>
 
+#if !(defined(__arm__))
+#error "tiny.c is for microbit; compile it with -mcpu=cortex-m0 -mthumb, or generate it for this core"
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__) /* gcc's scheduler keeps more values alive than there are registers */
+#define EB_NO_SCHEDULE __attribute__((optimize("no-schedule-insns", "no-schedule-insns2")))
+#else
+#define EB_NO_SCHEDULE
+#endif
+
 extern const uint8_t tiny_weights[]; /* 1264 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[420];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
+
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
@@ -23,81 +34,102 @@ enum {
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
+    TINY_CONV2D_0_SCRATCH = 384, /* scratch of step 0: conv */
+    TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
-_Static_assert(TINY_IN + 128 <= 420, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 420, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 420, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 420, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 420, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 420, "TINY_SOFTMAX_4 leaves the arena");
 
-static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high)
+/* Where constants lie in the weights. */
+enum {
+    TINY_CONV2D_0_W = 16, /* 2x18x2 int8: by blocks of channels, conv */
+    TINY_CONV2D_0_START = 88, /* 4 int32: bias with the zero point folded in, conv */
+    TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31, conv */
+    TINY_CONV2D_0_ROUNDING = 120, /* 4 int32, conv */
+    TINY_CONV2D_0_SHIFT = 136, /* 4 int8, conv */
+    TINY_DEPTHWISE_CONV2D_1_W = 140, /* 4x9 int8: by channel, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_START = 176, /* 4 int32: bias with the zero point folded in, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 120, /* 4 int32, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 136, /* 4 int8, depthwise */
+    TINY_DENSE_3_W = 192, /* 3x16x1 int8: by blocks of channels, dense */
+    TINY_DENSE_3_START = 240, /* 3 int32: bias with the zero point folded in, dense */
+    TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31, dense */
+    TINY_DENSE_3_SHIFT = 264, /* 3 int8: left if positive, dense */
+    TINY_SOFTMAX_4_TABLE = 268, /* 249 int32: exp(-d * scale), Q0.31, classes */
+};
+
+static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
+                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
+                                int32_t x_zero, int32_t low, int32_t high, int8_t *scratch);
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
+                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
+                                int32_t x_zero, int8_t *scratch);
+static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
+                         const int32_t *multiplier, const int8_t *shift, int32_t y_zero, int32_t low,
+                         int32_t high);
+static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
+
+/* The schedule. */
+void tiny_invoke(void)
 {
-    return x < low ? low : x > high ? high : x;
+    /* 0  conv2d conv; 420 B live */
+    conv2d_3x3_s1_c2_k4(
+        AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
+        WEIGHTS(int8_t, TINY_CONV2D_0_W),
+        WEIGHTS(int32_t, TINY_CONV2D_0_START),
+        WEIGHTS(int32_t, TINY_CONV2D_0_MULTIPLIER),
+        WEIGHTS(int32_t, TINY_CONV2D_0_ROUNDING),
+        WEIGHTS(int8_t, TINY_CONV2D_0_SHIFT),
+        /* x_zero */ -3, /* low */ -3, /* high */ 127,
+        AT(int8_t, TINY_CONV2D_0_SCRATCH));
+    /* 1  depthwise_conv2d depthwise; 404 B live */
+    depthwise_3x3_s2_c4(
+        AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
+        WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_W),
+        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_START),
+        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_MULTIPLIER),
+        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_ROUNDING),
+        WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_SHIFT),
+        /* x_zero */ -3,
+        AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
+    /* 2  max_pool2d pool; 80 B live */
+    max_pool_2x2_c4(
+        AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2),
+        /* low */ -128, /* high */ 127);
+    /* 3  dense dense; 20 B live */
+    dense_c16_k3(
+        AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
+        WEIGHTS(int8_t, TINY_DENSE_3_W),
+        WEIGHTS(int32_t, TINY_DENSE_3_START),
+        WEIGHTS(int32_t, TINY_DENSE_3_MULTIPLIER),
+        WEIGHTS(int8_t, TINY_DENSE_3_SHIFT),
+        /* y_zero */ -3, /* low */ -128, /* high */ 127);
+    /* 4  softmax classes; 8 B live */
+    softmax_3(
+        AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),
+        WEIGHTS(int32_t, TINY_SOFTMAX_4_TABLE),
+        /* table_size */ 249);
 }
 
-/* First tap of a window at `at` that lies inside of [0, size), and one past the last. */
-static inline int32_t eb_first_tap(int32_t at, int32_t dilation)
+int8_t *tiny_input(void)
 {
-    return at < 0 ? (dilation - 1 - at) / dilation : 0;
+    return AT(int8_t, TINY_IN);
 }
 
-static inline int32_t eb_past_tap(int32_t at, int32_t dilation, int32_t taps, int32_t size)
+const int8_t *tiny_output(void)
 {
-    const int32_t inside = (size - at + dilation - 1) / dilation;
-    return inside < taps ? inside : taps;
+    return AT(int8_t, TINY_SOFTMAX_4);
 }
 
-/* round(a * b / 2^31), half up. */
-static inline int32_t eb_high_multiply(int32_t a, int32_t b)
-{
-    return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
-}
-
-/* x / 2^shift, half away from zero. */
-static inline int32_t eb_right_shift(int32_t x, int32_t shift)
-{
-    const int32_t mask = (int32_t)((1u << shift) - 1u);
-    return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0));
-}
-
-/* x * multiplier / 2^31 * 2^shift, rounded twice as the TFLite reference kernels do. */
-static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift)
-{
-    const int32_t left = shift > 0 ? shift : 0;
-    return eb_right_shift(eb_high_multiply((int32_t)((uint32_t)x << left), multiplier), left - shift);
-}
-
-/* x * multiplier / 2^31 / 2^(shift - 1), plus a zero point that is part of `rounding`, halves up. */
-static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
-{
-    return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
-}
-
-/* 1 / x as a Q0.31 mantissa for x > 0 in Q12.19; *over: bits by which the result is to be shifted right.
- * Three Newton steps from 48/17 - 32/17 d, in Q2.29. */
-static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
-{
-    int32_t bits = 12;
-    for (; x < 0x80000000u; x <<= 1) {
-        --bits;
-    }
-    *over = bits;
-    const int32_t half = (int32_t)(x >> 1);
-    int32_t estimate = 1515870810 + eb_high_multiply(half, -1010580540);
-    for (int step = 0; step < 3; ++step) {
-        const int32_t rest = (1 << 29) - eb_high_multiply(half, estimate);
-        estimate += eb_high_multiply(estimate, rest) * 4;
-    }
-    return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
-}
-
-#if defined(__GNUC__) && !defined(__clang__) /* gcc's scheduler keeps more values alive than there are registers */
-#define EB_NO_SCHEDULE __attribute__((optimize("no-schedule-insns", "no-schedule-insns2")))
-#else
-#define EB_NO_SCHEDULE
-#endif
-
+/* What the kernels share stands at the end. */
+static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high);
+static inline int32_t eb_first_tap(int32_t at, int32_t dilation);
+static inline int32_t eb_past_tap(int32_t at, int32_t dilation, int32_t taps, int32_t size);
+static inline int32_t eb_high_multiply(int32_t a, int32_t b);
+static inline int32_t eb_right_shift(int32_t x, int32_t shift);
+static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift);
+static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
+static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
@@ -114,12 +146,12 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             const int32_t at1 = ox + 1 < columns ? ox + 1 : columns - 1;
             int8_t *const y1 = y + at1 * 4;
             for (int32_t p = 0; p < 2; ++p) {
-                const int32_t left = (ox + p < columns ? ox + p : columns - 1) * 1 - 1;
+                const int32_t left = (ox + p < columns ? ox + p : columns - 1) - 1;
                 const int32_t before = left >= 0 ? 0 : -left < 3 ? -left : 3;
                 const int32_t inside = (left + 3 > 8 ? 8 - left : 3) * 2;
                 int8_t *to = scratch + p;
                 for (int32_t fy = 0; fy < 3; ++fy) {
-                    const int32_t iy = row * 1 - 1 + fy * 1;
+                    const int32_t iy = row - 1 + fy;
                     const int32_t from = iy < 0 || iy >= 8 ? 6 : before * 2;
                     const int8_t *const in = x + (iy * 8 + left) * 2;
                     for (int32_t i = 0; i < from; ++i, to += 2) {
@@ -135,8 +167,8 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             }
             const int8_t *weight = w;
             for (int32_t k = 0; k < 4; k += 2) {
-                int32_t s00 = start[k + 0], s01 = start[k + 1];
-                int32_t s10 = start[k + 0], s11 = start[k + 1];
+                int32_t s00 = start[k], s01 = start[k + 1];
+                int32_t s10 = start[k], s11 = start[k + 1];
                 const int8_t *in = scratch;
                 for (const int8_t *const end = in + 36; in != end; weight += 4) {
                     {
@@ -155,9 +187,9 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
                     }
                     in += 4;
                 }
-                const int32_t m0 = multiplier[k + 0], e0 = shift[k + 0], r0 = rounding[k + 0];
-                y0[k + 0] = (int8_t)eb_clamp(eb_rescale(s00, m0, r0, e0), low, high);
-                y1[k + 0] = (int8_t)eb_clamp(eb_rescale(s10, m0, r0, e0), low, high);
+                const int32_t m0 = multiplier[k], e0 = shift[k], r0 = rounding[k];
+                y0[k] = (int8_t)eb_clamp(eb_rescale(s00, m0, r0, e0), low, high);
+                y1[k] = (int8_t)eb_clamp(eb_rescale(s10, m0, r0, e0), low, high);
                 const int32_t m1 = multiplier[k + 1], e1 = shift[k + 1], r1 = rounding[k + 1];
                 y0[k + 1] = (int8_t)eb_clamp(eb_rescale(s01, m1, r1, e1), low, high);
                 y1[k + 1] = (int8_t)eb_clamp(eb_rescale(s11, m1, r1, e1), low, high);
@@ -188,7 +220,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                 to[i + 3] = in[12];
             }
         }
-        const int32_t w0 = w[k * 9 + 0], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2], w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5], w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
+        const int32_t w0 = w[k * 9], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2], w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5], w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
         const int32_t first = start[k], m = multiplier[k], e = shift[k], half = rounding[k];
         int8_t *out = y + k;
         for (int32_t oy = 0; oy < 4; ++oy) {
@@ -233,15 +265,15 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high)
 {
     for (int32_t oy = 0; oy < 2; ++oy) {
-        const int32_t y0 = oy * 2 - 0;
+        const int32_t y0 = oy * 2;
         const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
         for (int32_t ox = 0; ox < 2; ++ox) {
-            const int32_t x0 = ox * 2 - 0;
+            const int32_t x0 = ox * 2;
             const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 2, 4);
             for (int32_t c = 0; c < 4; ++c) {
                 int32_t value = -128;
                 for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int8_t *in = x + ((y0 + fy * 1) * 4 + x0) * 4 + c;
+                    const int8_t *in = x + ((y0 + fy) * 4 + x0) * 4 + c;
                     for (int32_t fx = fx0; fx < fx1; ++fx) {
                         const int32_t next = in[fx * 4];
                         value = next > value ? next : value;
@@ -269,7 +301,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
             const int8_t *const x0 = line + at0 * 16;
             const int8_t *weight = w;
             for (int32_t k = 0; k < 3; k += 1) {
-                int32_t s00 = start[k + 0];
+                int32_t s00 = start[k];
                 const int8_t *in0 = x0;
                 for (const int8_t *const end = in0 + 16; in0 != end; weight += 4) {
                     {
@@ -294,8 +326,8 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                     }
                     in0 += 4;
                 }
-                const int32_t m0 = multiplier[k + 0], e0 = shift[k + 0];
-                y0[k + 0] = (int8_t)eb_clamp(eb_requantize(s00, m0, e0) + y_zero, low, high);
+                const int32_t m0 = multiplier[k], e0 = shift[k];
+                y0[k] = (int8_t)eb_clamp(eb_requantize(s00, m0, e0) + y_zero, low, high);
             }
         }
     }
@@ -324,43 +356,73 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
     }
 }
 
-int8_t *tiny_input(void)
+static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high)
 {
-    return AT(int8_t, TINY_IN);
+    return x < low ? low : x > high ? high : x;
 }
 
-const int8_t *tiny_output(void)
+/* First tap of a window at `at` that lies inside of [0, size). */
+static inline int32_t eb_first_tap(int32_t at, int32_t dilation)
 {
-    return AT(int8_t, TINY_SOFTMAX_4);
+    return at < 0 ? (dilation - 1 - at) / dilation : 0;
 }
 
-/* The schedule. */
-void tiny_invoke(void)
+/* One past the last tap of such a window that lies inside. */
+static inline int32_t eb_past_tap(int32_t at, int32_t dilation, int32_t taps, int32_t size)
 {
-    /* 0  conv2d conv; 420 B live */
-    conv2d_3x3_s1_c2_k4(
-        AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
-        WEIGHTS(int8_t, 16), WEIGHTS(int32_t, 88), WEIGHTS(int32_t, 104), WEIGHTS(int32_t, 120), WEIGHTS(int8_t, 136),
-        /* x_zero */ -3, /* low */ -3, /* high */ 127,
-        AT(int8_t, 384));
-    /* 1  depthwise_conv2d depthwise; 404 B live */
-    depthwise_3x3_s2_c4(
-        AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
-        WEIGHTS(int8_t, 140), WEIGHTS(int32_t, 176), WEIGHTS(int32_t, 104), WEIGHTS(int32_t, 120), WEIGHTS(int8_t, 136),
-        /* x_zero */ -3,
-        AT(int8_t, 256));
-    /* 2  max_pool2d pool; 80 B live */
-    max_pool_2x2_c4(
-        AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2),
-        /* low */ -128, /* high */ 127);
-    /* 3  dense dense; 20 B live */
-    dense_c16_k3(
-        AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
-        WEIGHTS(int8_t, 192), WEIGHTS(int32_t, 240), WEIGHTS(int32_t, 252), WEIGHTS(int8_t, 264),
-        /* y_zero */ -3, /* low */ -128, /* high */ 127);
-    /* 4  softmax classes; 8 B live */
-    softmax_3(
-        AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),
-        WEIGHTS(int32_t, 268),
-        /* table_size */ 249);
+    const int32_t inside = (size - at + dilation - 1) / dilation;
+    return inside < taps ? inside : taps;
 }
+
+/* round(a * b / 2^31), half up. */
+static inline int32_t eb_high_multiply(int32_t a, int32_t b)
+{
+    return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
+}
+
+/* x / 2^shift, half away from zero. */
+static inline int32_t eb_right_shift(int32_t x, int32_t shift)
+{
+    const int32_t mask = (int32_t)((1u << shift) - 1u);
+    return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0));
+}
+
+/* x * multiplier / 2^31 * 2^shift, rounded twice as the TFLite reference kernels do. */
+static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift)
+{
+    const int32_t left = shift > 0 ? shift : 0;
+    return eb_right_shift(eb_high_multiply((int32_t)((uint32_t)x << left), multiplier), left - shift);
+}
+
+/* 1 / x as a Q0.31 mantissa for x > 0 in Q12.19; *over: bits by which the result is to be shifted right.
+ * Three Newton steps from 48/17 - 32/17 d, in Q2.29. */
+static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
+{
+    int32_t bits = 12;
+    for (; x < 0x80000000u; x <<= 1) {
+        --bits;
+    }
+    *over = bits;
+    const int32_t half = (int32_t)(x >> 1);
+    int32_t estimate = 1515870810 + eb_high_multiply(half, -1010580540);
+    for (int step = 0; step < 3; ++step) {
+        const int32_t rest = (1 << 29) - eb_high_multiply(half, estimate);
+        estimate += eb_high_multiply(estimate, rest) * 4;
+    }
+    return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
+}
+
+/* x * multiplier / 2^31 / 2^(shift - 1), plus a zero point that is part of `rounding`, halves up. */
+static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
+{
+    return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
+}
+
+_Static_assert(TINY_IN + 128 <= 420, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 420, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 420, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 420, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 420, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 420, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 36 <= 420, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 84 <= 420, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

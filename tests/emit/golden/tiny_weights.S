@@ -12,7 +12,7 @@ tiny_weights:
     .incbin "tiny_weights.bin"
     .size tiny_weights, . - tiny_weights
 
-    .section .edgebuild.tiny.arena,"aw",%nobits
+    .section .bss.edgebuild.tiny.arena,"aw",%nobits
     .balign 16
     .global tiny_arena
     .type tiny_arena, %object

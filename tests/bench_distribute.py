@@ -1,0 +1,128 @@
+"""`python -m tests.bench_distribute`: plans for several devices, as tables and in build/bench/distribute.json.
+
+`paper`: chapter 5 of Stahl 2024 from shapes alone (4-byte values, convolutions only, equal devices; YOLOv2's row of
+communication is that of the layers from 17 on), with fully connected layers beside it. `plans`: traffic of the joint
+plan on six devices, in float at the memory of the thesis' two steps, in int8 at given weights a device, and of the
+baselines. `brute`: random chains against all plans. `exact`: processor time of a proof.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.model.importers import shapes
+from edgebuild.model.plan.distribute import thesis
+from edgebuild.model.plan.distribute.choose import choose
+from edgebuild.model.plan.distribute.joint import Limits, Plan, Search
+from edgebuild.model.plan.distribute.problem import Medium
+from tests.distribute import naive
+
+ROOT = Path(__file__).parents[1]
+TABLES = ROOT / "tests" / "distribute" / "shapes"
+NETWORKS = ("yolov2", "alexnet", "vgg16", "extraction")
+INT8_WEIGHTS = {"yolov2": 9.15e6, "alexnet": 0.65e6, "vgg16": 2.67e6, "extraction": 4.76e6}
+MB = 4e-6
+ANY = float("inf")
+
+
+def paper(name: str) -> dict[str, Any]:
+    table = shapes.read_shapes(TABLES / f"{name}.yaml")
+    counts, dense = shapes.counts(table), shapes.counts(table, dense=True)
+    footprint, switch = thesis.full(counts, 10)
+    tail = counts[16:] if name == "yolov2" else counts
+    row = {
+        "network": name,
+        "layers": len(table),
+        "F_single": thesis.single(counts) * MB,
+        "F": footprint * MB,
+        "first_weight_layer": switch + 1,
+        "F_sequential": thesis.sequential(counts) * MB,
+        "C_fdto": thesis.fan_out(tail, 6) * MB,
+        "C_owp": thesis.optimized(tail, 6)[0] * MB,
+        "F_single_dense": thesis.single(dense) * MB,
+        "F_dense": thesis.full(dense, 10)[0] * MB,
+    }
+    if name == "yolov2":
+        row["F_switch_at_17"] = thesis.footprint(counts, 10, 16) * MB
+    return row
+
+
+def float_plan(name: str, n: int) -> dict[str, Any]:
+    """Least traffic at the F of the thesis' two steps, by its rule of memory, for every split of F into both."""
+    table = shapes.read_shapes(TABLES / f"{name}.yaml")
+    counts = shapes.counts(table)
+    footprint, switch = thesis.full(counts, n)
+    network, room = shapes.network(table, 4, 4, dense=False), footprint * 4
+    first = next((c.m for c in counts[switch:] if c.counted), 0)
+    steps = thesis.optimized(counts[switch:], n)[0] + ((counts[0].m + first) * (n - 1) / n if switch else 0.0)
+    best: Plan | None = None
+    for arena in sorted({v * 4 for c in counts for v in (c.m + c.k, (c.m + c.k) / n)}):
+        if room - arena >= network.weights / n:
+            limits = Limits((room - arena,) * n, (arena,) * n, thesis_arena=True)
+            known = best.cost.bytes if best is not None else ANY
+            best = Search(network, naive.cluster(n), limits).run(known) or best
+    traffic = best.cost.bytes / 1e6 if best is not None else None
+    return {"network": name, "form": "float", "devices": n, "F": room / 1e6, "two_steps": steps * MB, "joint": traffic}
+
+
+def int8_plan(name: str, n: int) -> dict[str, Any]:
+    table = shapes.read_shapes(TABLES / f"{name}.yaml")
+    network = shapes.network(table, 1, 3, dense=False)
+    cluster = naive.cluster(n)
+    cluster = replace(cluster, devices=tuple(replace(d, flash=int(INT8_WEIGHTS[name])) for d in cluster.devices))
+    row: dict[str, Any] = {"network": name, "form": "int8", "devices": n, "weights": INT8_WEIGHTS[name] / 1e6}
+    for way in ("joint", "fdto", "owp", "paper"):
+        try:
+            row[way] = choose(network, cluster, False, way).plan.cost.bytes / 1e6
+        except EdgebuildError:
+            row[way] = None
+    return row
+
+
+def brute(count: int) -> dict[str, int]:
+    equal = 0
+    for seed in range(count):
+        n = 2 + seed % 2
+        network = naive.chain(seed, 4, residual=seed % 3 == 0)
+        search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=seed % 3)
+        plan = search.run()
+        equal += (plan.cost.bytes if plan else None) == naive.least(search)
+    return {"networks": count, "equal": equal}
+
+
+def exact() -> dict[str, Any]:
+    """Processor seconds of the proved plan of 32 layers on 16 devices."""
+    network = shapes.network(shapes.read_shapes(TABLES / "yolov2.yaml"), 1, 3, dense=False)
+    limits = Limits((network.weights / 16 * 1.08,) * 16, (ANY,) * 16)
+    began = time.process_time()
+    plan = Search(network, naive.cluster(16, Medium()), limits).run()
+    seconds = time.process_time() - began
+    return {"layers": len(network.layers), "devices": 16, "cpu_s": round(seconds, 3), "proved": plan is not None}
+
+
+def main() -> None:
+    found: dict[str, Any] = {"paper": [paper(name) for name in NETWORKS]}
+    print(f"{'network':12} {'layers':>6} {'single':>7} {'F':>7} {'first':>5} {'seq.':>7} {'FDTO':>7} {'OWP':>7}")
+    for r in found["paper"]:
+        numbers = (r["F_single"], r["F"], r["first_weight_layer"], r["F_sequential"], r["C_fdto"], r["C_owp"])
+        print(f"{r['network']:12} {r['layers']:6}", *(f"{x:7.4g}" for x in numbers))
+    found["plans"] = []
+    for make in (float_plan, int8_plan):
+        for name in NETWORKS:
+            row = make(name, 6)
+            found["plans"].append(row)
+            print(", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
+    found["brute"] = brute(500)
+    found["exact"] = exact()
+    print(found["brute"], found["exact"])
+    (ROOT / "build" / "bench").mkdir(parents=True, exist_ok=True)
+    (ROOT / "build" / "bench" / "distribute.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

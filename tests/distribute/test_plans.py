@@ -1,0 +1,179 @@
+"""Plans for several devices: the thesis' figures, the exact search against all plans, and what the command says."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from edgebuild.cli import main
+from edgebuild.model.importers import shapes
+from edgebuild.model.plan.distribute import thesis
+from edgebuild.model.plan.distribute.choose import choose, usage
+from edgebuild.model.plan.distribute.joint import Limits, Search
+from edgebuild.model.plan.distribute.problem import Layer, Medium, Network, Tensor, split
+from edgebuild.model.plan.distribute.thesis import Counts
+from tests.distribute import naive
+
+TABLES = Path(__file__).parent / "shapes"
+SIZES = (4, 8, 16, 4, 4)  # the running example of Stahl 2024, ch. 5
+EXAMPLE = tuple(Counts(m, k, m * k) for m, k in pairwise(SIZES))
+MB = 4e-6
+# Stahl 2024, table 5.1, ten devices: layers, F of one device, F, first layer with split weights, F of pipelines.
+TABLE_1 = {
+    "yolov2": (32, 255.5, 28.42, 13, 51.76),
+    "alexnet": (14, 16.76, 2.650, 3, 5.828),
+    "vgg16": (25, 84.53, 13.24, 8, 25.84),
+    "extraction": (27, 97.49, 12.21, 5, 20.08),
+}
+# Table 5.2, six devices: C of fan-out and of OWP. YOLOv2's are those of the layers from 17 on, an earlier switch.
+TABLE_2 = {
+    "yolov2": (16, 83.99, 59.75),
+    "alexnet": (0, 9.69, 9.11),
+    "vgg16": (0, 202.0, 181.6),
+    "extraction": (0, 46.99, 41.79),
+}
+
+
+def test_running_example() -> None:
+    assert sum(c.q for c in EXAMPLE) == 240 and thesis.footprint(EXAMPLE, 2, 0) - 24 == 120
+    assert [round(thesis.fan_out(EXAMPLE, n), 2) for n in (2, 3, 4)] == [34, 66.67, 99]
+    assert [round(thesis.fan_in(EXAMPLE, n), 2) for n in (2, 3, 4)] == [48, 85.33, 120]
+    pairs = ["first", "second"] * 2
+    assert [thesis.communication(EXAMPLE, n, pairs) for n in (2, 3, 4)] == [40, 80, 120]
+    assert [round(thesis.optimized(EXAMPLE, n)[0], 2) for n in (2, 3, 4)] == [22, 42.67, 63]
+
+
+@pytest.mark.parametrize(("n", "least"), [(2, 20), (3, 40), (4, 60)])
+def test_running_example_jointly(n: int, least: int) -> None:
+    tensors = tuple(Tensor(f"t{i}", 1, size, size) for i, size in enumerate(SIZES))
+    layers = tuple(Layer(f"l{i}", "dense", (i,), i + 1, c.q, c.q, True, True, partial=1) for i, c in enumerate(EXAMPLE))
+    methods = (frozenset({"fan-out", "fan-in"}),) * 4
+    limits = Limits((240 / n,) * n, (float("inf"),) * n)
+    plan = Search(Network(tensors, layers, (0,), (4,)), naive.cluster(n), limits, methods=methods).run()
+    assert plan is not None and plan.cost.bytes == least
+
+
+def table(name: str) -> tuple[shapes.Shape, ...]:
+    return shapes.read_shapes(TABLES / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("name", TABLE_1)
+def test_table_of_footprints(name: str) -> None:
+    layers, single, full, first, sequential = TABLE_1[name]
+    counts = shapes.counts(table(name))
+    footprint, switch = thesis.full(counts, 10)
+    assert (len(counts), switch + 1) == (layers, first)
+    assert [f"{x * MB:.4g}" for x in (thesis.single(counts), footprint, thesis.sequential(counts))] == [
+        f"{x:.4g}" for x in (single, full, sequential)
+    ]
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+def test_table_of_communication(name: str) -> None:
+    start, fan_out, optimized = TABLE_2[name]
+    counts = shapes.counts(table(name))[start:]
+    found = thesis.fan_out(counts, 6) * MB, thesis.optimized(counts, 6)[0] * MB
+    assert found == pytest.approx((fan_out, optimized), rel=5e-4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_search_finds_the_best_of_all_plans(seed: int) -> None:
+    n = 2 + seed % 2
+    network = naive.chain(seed, 4, residual=seed % 3 == 0)
+    search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=seed % 3)
+    plan, least = search.run(), naive.least(search)
+    assert (plan.cost.bytes if plan else None) == least
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_plan_uses_is_within_its_limits(seed: int) -> None:
+    network, n = naive.chain(seed, 6, residual=True), 2
+    limits = naive.limits(network, n, seed)
+    plan = Search(network, naive.cluster(n), limits).run()
+    assert plan is not None
+    weights, _ = usage(plan)
+    most = max(layer.weights for layer in network.layers)
+    assert all(w <= flash + most / n * len(network.layers) for w, flash in zip(weights, limits.flash, strict=True))
+    assert sum(weights) >= network.weights - len(network.layers) * n  # rounding down of parts
+
+
+def test_split_is_in_proportion() -> None:
+    assert split(10, (0.5, 0.3, 0.2)) == ((0, 5), (5, 8), (8, 10))
+    assert split(2, (0.25,) * 4)[-1][1] == 2
+
+
+@pytest.mark.parametrize("way", ["fdto", "owp", "paper"])
+def test_joint_is_never_worse(way: str) -> None:
+    network = shapes.network(table("alexnet"), 1, 4, dense=False)
+    cluster = naive.cluster(6)
+    assert choose(network, cluster, True).plan.cost.bytes <= choose(network, cluster, True, way).plan.cost.bytes
+
+
+def test_a_broadcast_reaches_all_at_once() -> None:
+    network = shapes.network(table("alexnet"), 1, 4, dense=False)
+    flash = Limits((network.weights / 6 * 1.01,) * 6, (float("inf"),) * 6)
+    switch = Search(network, naive.cluster(6), flash).run()
+    bus = Search(network, naive.cluster(6, Medium("bus", broadcast=True)), flash).run()
+    assert switch is not None and bus is not None and bus.cost.bytes < 0.6 * switch.cost.bytes
+
+
+CLUSTER = """
+devices:
+- {{name: a, target: microbit, flash: {flash}, ram: 256K}}
+- {{name: b, target: microbit, flash: 3M, ram: 256K}}
+source: {source}
+medium: {{kind: {kind}, bits_per_s: {rate}}}
+"""
+
+
+def run(tmp_path: Path, model: Path, **values: object) -> int:
+    given = {"flash": "3M", "source": "a", "kind": "star", "rate": 3e6, **values}
+    (tmp_path / "c.yaml").write_text(CLUSTER.format(**given))
+    return main(["distribute", str(model), "--cluster", str(tmp_path / "c.yaml"), "--name", "net", "-o", str(tmp_path)])
+
+
+def test_report_adds_up(tmp_path: Path) -> None:
+    digits = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+    assert run(tmp_path, digits) == 0
+    report = json.loads((tmp_path / "net_cluster.json").read_text())
+    sent = sum(m["bytes"] for m in report["messages"])
+    assert report["wire"]["payload_bytes"] == sent == sum(d["bytes_sent"] for d in report["devices"])
+    assert report["wire"]["payload_bytes"] == sum(link["wire_bytes"] for link in report["wire"]["by_link"])
+    assert [row["node"] for row in report["layers"]] and report["faster"] is False
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"source": "z"}, "source 'z' is no device"),
+        ({"rate": 0}, "a medium has a rate above 0"),
+        ({"kind": "buss"}, "medium 'buss' is not known; did you mean 'bus'?"),
+        ({"flash": "many"}, "flash of a"),
+    ],
+)
+def test_wrong_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: dict[str, object], message: str
+) -> None:
+    assert run(tmp_path, TABLES / "alexnet.yaml", **values) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_too_small_devices_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, TABLES / "alexnet.yaml") == 1
+    assert "no plan of method joint fits" in capsys.readouterr().err
+
+
+def test_shapes_that_do_not_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (
+        (TABLES / "vgg16.yaml")
+        .read_text()
+        .replace("name: conv3, kind: conv, x: 112", "name: conv3, kind: conv, x: 111")
+    )
+    (tmp_path / "wrong.yaml").write_text(rows)
+    assert run(tmp_path, tmp_path / "wrong.yaml") == 1
+    assert (
+        "node 'conv3' (conv): error: reads 111x112x64, but the layer before gives 112x112x64" in capsys.readouterr().err
+    )

@@ -1,0 +1,63 @@
+"""Every command of the documentation works as it is written, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.docs.pages import ELSEWHERE, FILE, OWN_TESTS, PAGES, blocks, script
+
+OUTSIDE = "../shared"  # models that are not part of the project
+SCRIPTS = {page.relative_to(ROOT): text for page in PAGES if page.name not in ELSEWHERE and (text := script(page))}
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=str)
+@pytest.mark.needs("bash", "gcc", "arm-none-eabi-gcc", "qemu-system-arm", "cmake", "make")
+def test_commands_of_a_page(page: Path, tmp_path: Path) -> None:
+    """In a folder that looks like the checkout, one command after the other."""
+    text = SCRIPTS[page]
+    if OUTSIDE in text and not (ROOT / OUTSIDE).exists():
+        pytest.skip(f"{OUTSIDE} is absent")
+    for entry in ROOT.iterdir():
+        if entry.name not in ("build", ".venv", ".git"):
+            (tmp_path / entry.name).symlink_to(entry)
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT), "VIRTUAL_ENV": sys.prefix}
+    done = subprocess.run(
+        ["bash", "-e", "-x", "-o", "pipefail", "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{page}:\n{done.stderr[-3000:]}\n{done.stdout[-2000:]}"
+
+
+def test_nearly_every_page_of_use_has_commands() -> None:
+    names = {page.name for page in SCRIPTS}
+    assert {"README.md", "tutorial.md", "integrate.md", "c-api.md", "debugging.md", "tiling.md", "clocks.md"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_are_marked_so_that_they_run(page: Path) -> None:
+    """A block that begins with a program of ours has `$ ` in front of it."""
+    for block in blocks(page):
+        first = block.text.split(None, 1)[0]
+        assert page.name in ELSEWHERE or first not in ("edgebuild", "cmake", OWN_TESTS), (
+            f"{page.name}:{block.line}: write `$ {first} ...`"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_file_blocks_are_recognised() -> None:
+    assert (
+        FILE.fullmatch("# app/CMakeLists.txt") and FILE.fullmatch("/* app/main.c */") and FILE.fullmatch("# SConstruct")
+    )
+    assert not FILE.fullmatch("# CMakeLists.txt      # SConscript") and not FILE.fullmatch("# a comment of words")

@@ -1,0 +1,145 @@
+"""Declared interrupts: layouts without races, sections, and what the source itself does wrong."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from tests.drivers.cases import svd
+from tests.drivers.machine import Bench, build
+
+HEAD = """bfGroup G { uint3 a; uint3 b; uint3 c; uint3 d; uint3 e; uint3 f; };
+make_device(G, g, 0x40000000);
+"""
+FIELDS = "abcdef"
+ISR = "bf_interrupt void isr(void)"
+
+
+def body(random: Random, fields: str) -> tuple[str, list[tuple[str, int]]]:
+    """(C, the stores in their order)"""
+    stores = [(random.choice(fields), random.randrange(1, 8)) for _ in range(random.randint(1, 5))]
+    return " ".join(f"g->{name} = {value};" for name, value in stores), stores
+
+
+def outcomes(main: list[tuple[str, int]], handler: list[tuple[str, int]]) -> set[tuple[tuple[str, int], ...]]:
+    """Values that the fields may hold at the end, wherever the handler runs between two stores of the source."""
+    found = set()
+    for at in range(len(main) + 1):
+        state = dict([*main[:at], *handler, *main[at:]])
+        found.add(tuple(sorted(state.items())))
+    return found
+
+
+def lost(folder: Path, seed: int) -> int:
+    """Points of an interrupt that end as the source never does."""
+    random = Random(seed)
+    shared = "".join(random.sample(FIELDS, 4))
+    main, mine = body(random, shared[:3])
+    handler, its = body(random, shared[2:])
+    read = random.choice(list(combinations(FIELDS, 2)))
+    source = f"{HEAD}void t(void) {{ {main} }}\nint look(void) {{ return g->{read[0]} + g->{read[1]}; }}\n"
+    b = build(folder, source + f"{ISR} {{ {handler} }}")
+    expected = outcomes(mine, its)
+    b.machine.instructions = 0
+    b.call("t")
+    points, wrong = b.machine.instructions, 0
+    for point in range(points):
+        b.model.values.clear()
+        b.machine.instructions = 0
+        b.machine.before = lambda n, point=point: interrupt(b, its) if n == point else None
+        b.call("t")
+        b.machine.before = None
+        state = tuple(sorted((name, b.model.values[name]) for name in {n for n, _ in [*mine, *its]}))
+        wrong += state not in expected
+    return wrong
+
+
+def interrupt(b: Bench, stores: list[tuple[str, int]]) -> None:
+    """Run the handler's generated code: each store keeps the other fields as they are at that time."""
+    for name, value in stores:
+        b.model.values[name] = value
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost(seed: int, tmp_path: Path) -> None:
+    assert lost(tmp_path, seed) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_nothing_is_lost_in_a_thousand_pairs(tmp_path: Path) -> None:
+    for seed in range(1000, 2000):
+        (tmp_path / str(seed)).mkdir()
+        assert lost(tmp_path / str(seed), seed) == 0, seed
+
+
+def test_contexts_share_no_register(tmp_path: Path) -> None:
+    """Read together, the two fields would else be in one register."""
+    reads = "".join(f"int both{i}(void) {{ return g->a + g->b; }}\n" for i in range(6))
+    source = f"{HEAD}{reads}void t(void) {{ g->a = 1; }}\n"
+    one = build(tmp_path, source + "void isr(void) { g->b = 1; }")
+    two = build(tmp_path, source + f"{ISR} {{ g->b = 1; }}")
+    for b, same in ((one, True), (two, False)):
+        layout = b.driver.layout.groups["G"]
+        assert (layout.register_of("a") == layout.register_of("b")) == same
+
+
+CHIP = "CR@0: en:0:1 mode:1:2 div:8:8"
+SILICON = "bfGroup C { bit en; uint2 mode; uint8 div; };\nmake_device(C, c, 0x40000000);\n"
+
+
+def silicon(folder: Path, source: str, overlay: str = "") -> Bench:
+    (folder / "chip.svd").write_text(svd(CHIP))
+    (folder / "chip.overlay.yaml").write_text('fields: {"C.*": {plain: true' + overlay + "}}")
+    return build(folder, SILICON + source, layout=f"fixed:{folder / 'chip.svd'}")
+
+
+def test_two_contexts_that_write_one_register(tmp_path: Path) -> None:
+    source = "void t(void) { c->en = 1; }\n" + f"{ISR} {{ c->div = 3; }}\n"
+    with pytest.raises(EdgebuildError) as caught:
+        silicon(tmp_path, source)
+    text = str(caught.value)
+    assert "register 'CR' is changed here and by isr() in an interrupt (line 4)" in text
+    assert "'C.CR.en: {shared: true}'" in text and caught.value.diagnostics[0].line == 3
+    silicon(tmp_path, source, ", shared: true")
+    section = source.replace("c->en = 1;", "bf_critical { c->en = 1; }")
+    silicon(tmp_path, section)
+    silicon(tmp_path, source.replace("c->en = 1;", '__asm__ volatile("# csrci mstatus, 8"); c->en = 1;'))
+    helper = "static void set(void) { c->div = 3; }\n"
+    with pytest.raises(EdgebuildError, match="by set"):
+        silicon(tmp_path, helper + source.replace("c->div = 3;", "set();"))
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_sections_are_not_crossed(tmp_path: Path) -> None:
+    b = silicon(tmp_path, "void t(void) { c->en = 1; bf_critical { c->mode = 2; c->div = 7; } }")
+    b.call("t")
+    assert [str(a) for a in b.model.trace if a.kind == "w"] == ["w en=1 mode=0 div=0", "w en=1 mode=2 div=7"]
+
+
+def test_a_race_of_the_source(tmp_path: Path) -> None:
+    source = f"{HEAD}void t(void) {{ g->a += 1; }}\n{ISR} {{ g->a = 0; }}\n"
+    b = build(tmp_path, source)
+    assert any("by isr() in an interrupt (line 4)" in w.text and w.line == 3 for w in b.driver.warnings)
+    assert not build(tmp_path, source.replace("uint3 a", "uint3 bf_shared a")).driver.warnings
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("void t(void) { bf_critical { return; } }", "return out of bf_critical"),
+        ("void t(void) { bf_critical { c->en = 1; break; } }", "break out of bf_critical"),
+        ("bf_interrupt_of(UART) void isr(void) { }", "has no interrupt 'UART'; did you mean 'UART0'"),
+    ],
+)
+def test_errors(source: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(
+        svd(CHIP).replace("<registers>", "<interrupt><name>UART0</name><value>1</value></interrupt><registers>", 1)
+    )
+    with pytest.raises(EdgebuildError, match=expected):
+        build(tmp_path, SILICON + source, layout=f"fixed:{tmp_path / 'chip.svd'}")

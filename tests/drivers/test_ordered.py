@@ -1,0 +1,106 @@
+"""Fixed layouts: what the order of stores means to silicon survives, whatever an overlay says of plain fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.drivers.cases import svd
+from tests.drivers.machine import Bench, build
+
+SVD = svd(
+    "CR@0: en:0:1 tx:1:1 rx:2:1 len:3:2 par:5:1\nDIV@4: div:0:16 frac:16:6\nKEY@8: key:0:16:w\n"
+    "ADDR@12: addr:0:10\nCMD@16: go:0:1 stop:1:1\nST@20: busy:0:1:r err:1:1:oneToClear"
+)
+HEAD = """bfGroup C { bit en; bit tx; bit rx; uint2 len; bit par; uint16 div; uint6 frac; uint16 key; uint10 addr;
+bit go; bit stop; bit busy; bit err; };
+make_device(C, c, 0x40000000);
+"""
+# (body, the stores that must be seen in this order, as far as fields are concerned that are named)
+SEQUENCES = {
+    "off, divider, on": ("c->en = 0; c->div = 7; c->en = 1;", "en=0 div=7 en=1"),
+    "off, two dividers, on": ("c->en = 0; c->div = 7; c->frac = 3; c->en = 1;", "en=0 div=7,frac=3 en=1"),
+    "off, same register, on": ("c->en = 0; c->len = 3; c->par = 1; c->en = 1;", "en=0 len=3,par=1 en=1"),
+    "on, off": ("c->en = 1; c->en = 0;", "en=1 en=0"),
+    "off, on": ("c->en = 0; c->en = 1;", "en=0 en=1"),
+    "pulse": ("c->go = 0; c->go = 1; c->go = 0;", "go=0 go=1 go=0"),
+    "same value twice": ("c->en = 1; c->en = 1;", "en=1 en=1"),
+    "two keys": ("c->key = 0x5555; c->div = 9; c->key = 0xCCCC;", "key=5555 div=9 key=cccc"),
+    "two keys, nothing between": ("c->key = 0x5555; c->key = 0xAAAA;", "key=5555 key=aaaa"),
+    "key, then register": ("c->key = 0x5555; c->div = 9;", "key=5555 div=9"),
+    "parts one after the other": ("c->en = 1; c->addr = 5; c->tx = 1;", "en=1 addr=5 tx=1"),
+    "transmitter before enable": ("c->tx = 1; c->rx = 1; c->en = 1;", "tx=1,rx=1,en=1"),
+    "wait until idle": ("c->en = 0; while (c->busy) ; c->div = 2; c->en = 1;", "en=0 div=2 en=1"),
+    "address before command": ("c->addr = 0x55; c->go = 1;", "addr=55 go=1"),
+    "command between addresses": ("c->addr = 1; c->go = 1; c->addr = 2;", "addr=1 go=1 addr=2"),
+    "off in a branch": ("if (c->en) c->en = 0; c->len = 2; c->en = 1;", "en=0 len=2 en=1"),
+    "helper turns it off": ("off(); c->len = 2; c->en = 1;", "en=0 len=2,en=1"),
+    "through a pointer": ("bfGroup C *p = c; p->en = 0; p->len = 2; p->en = 1;", "en=0 len=2 en=1"),
+    "flag, then start": ("c->err = 1; c->go = 1;", "err=1 go=1"),
+    "read between": ("c->len = 1; (void)c->busy; c->par = 1;", "len=1 par=1"),
+}
+
+
+def bench(folder: Path, body: str, words: str = "plain: true") -> Bench:
+    (folder / "chip.svd").write_text(SVD)
+    (folder / "chip.overlay.yaml").write_text(f'fields: {{"C.*.[!e]*": {{{words}}}, "C.*.en": {{{words}}}}}')
+    source = f"{HEAD}static void off(void) {{ c->en = 0; }}\nvoid t(void) {{ {body} }}"
+    b = build(folder, source, layout=f"fixed:{folder / 'chip.svd'}")
+    b.model.values["en"] = 1
+    b.call("t")
+    return b
+
+
+def stores(b: Bench) -> list[dict[str, int]]:
+    return [a.fields for a in b.model.trace if a.kind == "w"]
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_survive(name: str, tmp_path: Path) -> None:
+    body, expected = SEQUENCES[name]
+    seen = stores(bench(tmp_path, body))
+    wanted = [dict(p.split("=") for p in word.split(",")) for word in expected.split()]
+    assert len(seen) == len(wanted), seen
+    for fields, want in zip(seen, wanted, strict=True):
+        assert want.items() <= {k: f"{v:x}" for k, v in fields.items()}.items(), seen
+
+
+def test_there_are_20() -> None:
+    assert len(SEQUENCES) == 20
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_memory_is_free_and_the_report_says_so(tmp_path: Path) -> None:
+    b = bench(tmp_path, "c->len = 0; c->div = 7; c->len = 1;", "memory: true")
+    assert [f.get("len") for f in stores(b)] == [None, 1]
+    report = b.files["case_report.txt"].decode()
+    assert "len: overwritten by the store at line" in report and "dropped" in report
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_a_read_of_the_same_register_serves_the_write(tmp_path: Path) -> None:
+    b = bench(tmp_path, "c->len ^= 1;")
+    assert [a.kind for a in b.model.trace] == ["r", "w"]
+
+
+def test_independent_fields_may_change_their_order(tmp_path: Path) -> None:
+    (tmp_path / "i").mkdir()
+    assert len(stores(bench(tmp_path, "c->len = 1; c->div = 7; c->par = 1;"))) == 3
+    assert (
+        len(stores(bench(tmp_path / "i", "c->len = 1; c->div = 7; c->par = 1;", "plain: true, independent: true"))) == 2
+    )
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_a_read_moves_over_a_call_that_writes_another_field(tmp_path: Path) -> None:
+    """On a layout of our own, where the two are read together often enough to share a register."""
+    more = "".join(f"int r{i}(void) {{ return t->mode + t->scale; }}\n" for i in range(4))
+    source = f"""bfGroup U {{ uint4 mode; uint4 scale; uint4 other; }}; make_device(U, t, 0x40000000);
+    static void kick(void) {{ t->other = 3; }}
+    int f(void) {{ int m = t->mode; kick(); return m + t->scale; }}
+    {more}"""
+    b = build(tmp_path, source)
+    b.model.values.update(mode=4, scale=5)
+    assert b.call("f") == 9 and [a.kind for a in b.model.trace] == ["r", "w"]

@@ -1,0 +1,159 @@
+"""Whole registers in one access, and the words that say what a register does by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.driver.registers.rdl import read_rdl
+from edgebuild.driver.registers.svd import read_svd
+from tests.drivers.cases import svd
+from tests.drivers.machine import Bench, build
+
+OWN = """enum Mode { IDLE, RX, TX = 3 };
+bfGroup Ctrl { bit en; uint3 reset(5) mode; bit w1c irq; bit s[2]; uint2 bf_enum(Mode) way; };
+bfGroup St { bit ro full; bit ro empty; uint4 ro level; };
+bfGroup Ch { uint8 v; bit on; };
+bfGroup U { bfGroup Ctrl CTRL; bfGroup St ST; uint8 other; uint8 rc count; bit wo go; bfGroup Ch bf_stride(32) ch[4]; };
+make_device(U, u, 0x40000000);
+make_device(U, u2, 0x40001000);
+"""
+
+
+def trace(b: Bench) -> list[str]:
+    return [str(a) for a in b.model.trace]
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_own_layout(tmp_path: Path) -> None:
+    source = f"""{OWN}
+    void named(int x) {{ u->CTRL = (bfGroup Ctrl){{ .en = 1, .s[1] = x, .way = TX }}; }}
+    void nothing(void) {{ u->CTRL = (bfGroup Ctrl){{}}; }}
+    void macro(void) {{ bf_write(u->CTRL, .mode = 2); }}
+    int state(void) {{ bfGroup St s = u->ST; if (s.full) return s.level * 2 + s.empty; return -1; }}
+    void change(int by) {{ bfGroup Ctrl c = u->CTRL; c.en = 0; c.mode += by; c.s[0]++; c.way = RX; u->CTRL = c; }}
+    void at(bfGroup Ctrl *p) {{ *p = (bfGroup Ctrl){{ .mode = 1 }}; }}
+    void one(int i) {{ u->ch[i] = (bfGroup Ch){{ .on = 1, .v = i }}; }}"""
+    b = build(tmp_path, source)
+    b.call("named", 1)
+    b.call("nothing")
+    b.call("macro")
+    whole = ["w CTRL_en=1 CTRL_mode=5 CTRL_irq=0 CTRL_s_0=0 CTRL_s_1=1 CTRL_way=3"]
+    whole += ["w CTRL_en=0 CTRL_mode=5 CTRL_irq=0 CTRL_s_0=0 CTRL_s_1=0 CTRL_way=0"]
+    assert [t.replace("CTRL_CTRL", "CTRL") for t in trace(b)][:2] == whole
+    assert "mode=2" in trace(b)[2] and len(trace(b)) == 3
+    prefix = "ST_ST_" if "ST_ST_full" in str(b.driver.layout) else "ST_"
+    b.model.values.update({f"{prefix}full": 1, f"{prefix}level": 4})
+    assert b.call("state") == 8 and len(b.model.trace) == 4
+    b.call("change", 1)
+    assert [a.kind for a in b.model.trace[4:]] == ["r", "w"]
+    assert "mode=3" in trace(b)[-1] and "way=1" in trace(b)[-1] and "s_0=1" in trace(b)[-1]
+    b.call("one", 3)
+    start = next(s.offset for s in b.driver.layout.groups["U"].subs if s.name == "ch")
+    assert b.model.trace[-1].offset == start + 3 * 32 and "on=1" in trace(b)[-1] and "v=3" in trace(b)[-1]
+    after = {f["name"]: f["accesses_after"] for f in _report(b)["functions"]}
+    assert after == {"named": 1, "nothing": 1, "macro": 1, "state": 1, "change": 2, "at": 1, "one": 1}
+
+
+def _report(b: Bench) -> dict[str, list[dict[str, object]]]:
+    import json
+
+    found: dict[str, list[dict[str, object]]] = json.loads(b.files["case_report.json"])
+    return found
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_kinds_go_out(tmp_path: Path) -> None:
+    b = build(tmp_path, OWN + "void t(void) { u->other = 1; u2->other = 2; }")
+    for name, read in (("case.svd", read_svd), ("case.rdl", read_rdl)):
+        (tmp_path / name).write_bytes(b.files[name])
+        fields = {f.name: f for r in read(tmp_path / name).blocks[0].registers for f in r.fields}
+        found = {n.split("_", 1)[-1]: f for n, f in fields.items()}
+        assert found["irq"].modified == "oneToClear" and found["count"].read_action == "clear", name
+        assert (found["full"].access, found["go"].access) == ("r", "w"), name
+        assert dict(found["way"].values) == {"IDLE": 0, "RX": 1, "TX": 3}, name
+    header = b.files["case_regs.h"].decode()
+    assert "CASE_U_CTRL_WAY_TX 3u" in header
+    assert "hw = rw" in next(x for x in b.files["case.rdl"].decode().splitlines() if "full[" in x)
+
+
+SVD = svd(
+    "BSRR@0: set:0:16:w reset:16:16:w\nDATA@4: dat:0:8 cmd:8:1 stop:9:1\nKR@8: key:0:16:w\n"
+    "SR@12: a:0:1:oneToClear b:1:1:oneToClear c:2:1:oneToClear m:4:4\n"
+    "RX@16: byte:0:8:r:read-clear last:8:1:r:read-clear"
+)
+SILICON = """bfGroup Bsrr { uint16 set; uint16 reset; }; bfGroup Data { uint8 dat; bit cmd; bit stop; };
+bfGroup Kr { uint16 key; }; bfGroup Sr { bit a; bit b; bit c; uint4 m; }; bfGroup Rx { uint8 byte; bit last; };
+bfGroup C { bfGroup Bsrr BSRR; bfGroup Data DATA; bfGroup Kr KR; bfGroup Sr SR; bfGroup Rx RX; };
+make_device(C, c, 0x40000000);
+"""
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_silicon(tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(SVD)
+    source = f"""{SILICON}
+    void pins(int s, int r) {{ c->BSRR = (bfGroup Bsrr){{ .set = s, .reset = r }}; }}
+    void push(int n) {{ for (int i = 0; i < n; i++) c->DATA = (bfGroup Data){{ .cmd = 1, .stop = i == n - 1 }}; }}
+    void keys(void) {{ c->KR = (bfGroup Kr){{ .key = 0x5555 }}; c->KR = (bfGroup Kr){{ .key = 0xAAAA }}; }}
+    void clear(void) {{ c->SR = (bfGroup Sr){{ .a = 1, .c = 1, .m = 9 }}; }}
+    int pop(void) {{ bfGroup Rx r = c->RX; return r.last * 256 + r.byte; }}"""
+    b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}")
+    b.call("pins", 0x12, 0x100)
+    b.call("push", 2)
+    b.call("keys")
+    b.model.values.update(a=1, b=1, c=1, byte=7, last=1)
+    b.call("clear")
+    assert b.call("pop") == 263
+    writes = ["w set=12 reset=100", "w dat=0 cmd=1 stop=0", "w dat=0 cmd=1 stop=1", "w key=5555", "w key=aaaa"]
+    assert trace(b) == [*writes, "w a=1 b=0 c=1 m=9", "r byte last"]
+    assert [b.model.values[n] for n in "abc"] == [0, 1, 0]
+
+
+BAD = {
+    "u->ST = (bfGroup St){ .full = 1 };": "'ST_full' cannot be written",
+    "u->CTRL.irq |= 1;": "'irq' is no stored value (oneToClear)",
+    "u->ST.full = 1;": "cannot be written",
+    "(void)u->go;": "'go' cannot be read",
+    "u->CTRL = (bfGroup Ctrl){ 1, 2 };": "name each field",
+    "u->CTRL = (bfGroup Ctrl){ .en = 1, .en = 0 };": "'en' is not one field that is free",
+    "bfGroup Ctrl c = u->CTRL; c.s[x] = 1;": "the index must be a constant",
+    "bfGroup Ctrl c = u->CTRL; use(&c);": "'c' holds a register",
+    "bfGroup U whole = *u;": "'U' holds other groups",
+}
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_errors(body: str, tmp_path: Path) -> None:
+    source = f"{OWN}void use(void *p);\nvoid t(int x) {{ (void)x; {body} }}"
+    with pytest.raises(EdgebuildError) as caught:
+        build(tmp_path, source)
+    assert BAD[body] in str(caught.value) and caught.value.diagnostics[0].line
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("bit ro w1c x;", "cannot be written, and says what a write does"),
+        ("bit wo rc x;", "cannot be read, and says what a read does"),
+        ("bit ro wo x;", "contradicts"),
+        ("uint2 reset(7) x;", "does not fit into the 2 bits"),
+        ("bit bf_enum(Nothing) x;", "no enum 'Nothing'"),
+        ("bit bf_stride(4) x;", "is no array"),
+    ],
+)
+def test_kinds_that_contradict(field: str, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgebuildError, match=expected):
+        build(tmp_path, f"bfGroup G {{ {field} }};\nmake_device(G, g, 0x40000000);\nvoid t(void) {{ }}")
+
+
+def test_svd_that_contradicts_itself(tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(svd("R@0: a:0:1:r:oneToClear"))
+    with pytest.raises(EdgebuildError, match="is read-only, and has modifiedWriteValues"):
+        build(
+            tmp_path,
+            "bfGroup C { bit a; };\nmake_device(C, c, 0x40000000);\nint t(void) { return c->a; }",
+            layout=f"fixed:{tmp_path / 'chip.svd'}",
+        )

@@ -1,0 +1,235 @@
+"""Requests that the machine refuses, and names that would deceive: a diagnostic, status 1, no half-written output."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from edgebuild.base.artifacts import Artifact, publish
+from edgebuild.base.errors import HIDDEN, EdgebuildError, fail, visible
+from edgebuild.cli import main
+from tests.conftest import ROOT
+from tests.fail.make_cases import small_onnx
+from tests.graphs import Tiny, tiny_tflite
+
+Capture = pytest.CaptureFixture[str]
+EVIL = "a\nb\x1b[31m\u202ec */ ??/"
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
+    return "tiny.tflite"
+
+
+def message(capsys: Capture, *command: str) -> str:
+    """The message of a command that fails."""
+    assert main(list(command)) == 1
+    output = capsys.readouterr()
+    assert output.out == "" and "error: " in output.err and "Traceback" not in output.err
+    return output.err
+
+
+def test_output_that_is_a_file(model: str, capsys: Capture) -> None:
+    Path("out").write_text("mine")
+    said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n")
+    assert said.startswith("out/n.c: error: cannot write it: ") and Path("out").read_text() == "mine"
+
+
+def test_product_that_is_a_folder(model: str, capsys: Capture) -> None:
+    Path("out/n_report.json").mkdir(parents=True)
+    assert "out/n_report.json: error: cannot write it: Is a directory" in message(
+        capsys, "model", model, "--target", "host", "-o", "out", "--name", "n"
+    )
+    assert [f.name for f in Path("out").iterdir()] == ["n_report.json"]
+
+
+def test_name_that_is_too_long(model: str, capsys: Capture) -> None:
+    said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n" * 300)
+    assert "cannot write it: File name too long" in said and not list(Path("out").iterdir())
+
+
+@pytest.mark.parametrize("file", ["x" * 300 + ".tflite", "folder.tflite", "tiny.tflite/x.onnx"])
+def test_model_that_cannot_be_read(file: str, model: str, capsys: Capture) -> None:
+    Path("folder.tflite").mkdir()
+    assert "error: cannot read the model: " in message(capsys, "model", file, "--target", "host", "--name", "n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--depfile", "no/d"], ["--target", "x" * 300 + ".yaml"], ["--target", "folder.yaml"], ["--calibration", "none"]],
+)
+def test_files_of_options(options: list[str], model: str, capsys: Capture) -> None:
+    Path("folder.yaml").mkdir()
+    Path("no").write_text("a file")
+    energy = ["--objective", "energy", "--qos", "50"] if "--calibration" in options else []
+    message(capsys, "model", model, "-q", "--target", "stm32f767", *energy, *options, "-o", "out", "--name", "n")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda f: None, "cannot read the inputs: No such file"),
+        (lambda f: f.mkdir(), "cannot read the inputs: Is a directory"),
+        (lambda f: f.write_bytes(b""), "not a .npy file"),
+        (lambda f: f.write_text("1, 2, 3"), "not a .npy file"),
+        (lambda f: np.save(f, np.array([{"a": 1}], object)), "not a .npy file"),
+        (lambda f: np.save(f, np.array(["text"])), "it holds values of type"),
+        (lambda f: np.save(f, np.zeros((2, 3), np.int8)), "the inputs have 6 elements"),
+        (lambda f: np.save(f, np.zeros((1, 1000), np.int8)), "the inputs have 1000 elements"),
+    ],
+)
+def test_inputs(make: Callable[[Path], object], said: str, model: str, capsys: Capture) -> None:
+    make(Path("in.npy"))
+    assert said in message(capsys, "verify", model, "--target", "host", "--inputs", "in.npy")
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
+    """The third product is more than what may be written: none of them changes, and nothing is left behind."""
+    before = [Artifact(name, b"old") for name in ("a", "b", "c")]
+    publish(before, tmp_path)
+    program = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from edgebuild.base.artifacts import Artifact, publish\n"
+        "from edgebuild.base.errors import EdgebuildError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try: publish([Artifact('a', b'n'), Artifact('b', b'n'), Artifact('c', bytes(9999))], Path(sys.argv[1]))\n"
+        "except EdgebuildError as error: print(error); raise SystemExit(1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stderr) == (1, "") and done.stdout.startswith(f"{tmp_path}/c: error: cannot write it")
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == {"a": b"old", "b": b"old", "c": b"old"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_folder(model: str, capsys: Capture) -> None:
+    Path("out").mkdir(mode=0o500)
+    assert "cannot write it: Permission denied" in message(capsys, "model", model, "--target", "host", "-o", "out")
+
+
+def test_too_little_memory(model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(request: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("edgebuild.model.compile.compile_model", full)
+    assert "not enough memory" in message(capsys, "model", model, "--target", "host", "--name", "n")
+
+
+ABSURD = {
+    "input of a TFLite model": lambda: _tflite_of(1, 200_000, 200_000, 3),
+    "input of an ONNX model": lambda: small_onnx("Relu", (1, 3, 200_000, 200_000)).SerializeToString(),
+    "constant of an ONNX model": lambda: _constant_of_shape([100_000, 100_000]),
+}
+
+
+def _tflite_of(*shape: int) -> bytes:
+    model = Tiny()
+    model.file.tensors[0].shape = list(shape)
+    return model.pack()
+
+
+def _constant_of_shape(shape: list[int]) -> bytes:
+    model = small_onnx("Relu", (1, 4))
+    last = model.graph.node[0].output[0]
+    model.graph.node[0].output[0] = "one"
+    model.graph.node.append(onnx.helper.make_node("Add", ["one", "top"], [last]))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(shape, np.int64), "shape"))
+    model.graph.node.insert(0, onnx.helper.make_node("ReduceMax", ["large"], ["top"]))
+    model.graph.node.insert(0, onnx.helper.make_node("ConstantOfShape", ["shape"], ["large"]))
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("what", ABSURD)
+def test_absurd_sizes_are_refused_before_any_work(what: str, model: str) -> None:
+    """In a process that may not have 2 GB."""
+    file = Path("big.onnx" if "ONNX" in what else "big.tflite")
+    file.write_bytes(ABSURD[what]())
+    command = [sys.executable, "-P", "-m", "edgebuild", "model", str(file), "--target", "host", "-o", "out"]
+    done = subprocess.run(
+        command, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)),
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stdout == "" and not Path("out").exists()
+    assert "x200000" in done.stderr or "a constant of shape 100000x100000 is too large" in done.stderr, done.stderr
+
+
+def test_visible_text_has_no_character_that_nobody_sees() -> None:
+    every = "".join(map(chr, range(0x110000)))
+    assert not {unicodedata.category(c) for c in visible(every) if c != "\t"} & set(HIDDEN)
+    assert visible("tëxt\t→ 漢") == "tëxt\t→ 漢" and visible("a\nb") == "a\\u000ab"
+
+
+def test_names_of_a_model_reach_neither_terminal_nor_c(model: str, capsys: Capture) -> None:
+    tiny = Tiny()
+    for t in tiny.file.tensors:
+        t.name = EVIL.encode() + t.name
+    file = f"{EVIL.replace('/', '_')}.tflite"
+    Path(file).write_bytes(tiny.pack())
+    for command in (["model", file, "--target", "host", "--name", "n", "-o", "out"], ["inspect", file]):
+        assert main(command) == 0
+        hidden_in(capsys.readouterr().out)
+    for product in Path("out").iterdir():
+        if product.suffix != ".bin":
+            text = product.read_text()
+            hidden_in(text)
+            assert "??/" not in text or product.suffix == ".json"
+    if shutil.which("gcc"):
+        flags = ["-std=c11", "-Wall", "-Wextra", "-Wtrigraphs", "-Werror", "-fsyntax-only"]
+        subprocess.run(["gcc", *flags, "out/n.c"], check=True)
+    tiny.file.operators[0].opcodeIndex = 77
+    Path(file).write_bytes(tiny.pack())
+    hidden_in(message(capsys, "model", file, "--target", "host", "--name", "n"))
+
+
+def hidden_in(text: str) -> None:
+    found = {c for c in text if c not in "\n\t" and unicodedata.category(c) in HIDDEN}
+    assert not found and "a\nb" not in text
+
+
+def test_source_of_a_driver_with_a_strange_name(model: str, capsys: Capture) -> None:
+    name = EVIL.replace("/", "_") + ".c"
+    Path(name).write_text("")
+    said = message(capsys, "driver", name, "--name", "n", "--target", "pulpino", "-o", "out")
+    hidden_in(said)
+    assert "cannot stand in #line" in said and not Path("out").exists()
+
+
+def test_diagnostics_show_every_character() -> None:
+    error = fail(EVIL, file=EVIL, node=EVIL, kind=EVIL, hints=[EVIL])
+    assert isinstance(error, EdgebuildError)
+    hidden_in(str(error))
+
+
+def test_requests_with_strange_names(model: str, capsys: Capture) -> None:
+    import json
+
+    members = {
+        "schema": 1,
+        "kind": "model",
+        "name": "n",
+        "source": "a\0b",
+        "target": "host",
+        "output": ".",
+        "options": {},
+    }
+    Path("n.req.json").write_text(json.dumps(members))
+    assert "zero byte" in message(capsys, "run", "n.req.json")
+    Path("n.req.json").write_text(json.dumps({**members, "source": EVIL + "\ud800"}))
+    hidden_in(message(capsys, "run", "n.req.json"))

@@ -1,0 +1,76 @@
+"""Cycles that are modelled: the tables against hand-counted code, and a run in the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.facts import read_facts
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import hal_dir, load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
+from edgebuild.model.verify.cycles import Core, Instruction, block_cycles, model_of, read_trace
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+
+
+def code(text: str) -> list[Instruction]:
+    return [Instruction(*line.strip().partition(" ")[::2]) for line in text.strip().splitlines()]
+
+
+def core(name: str) -> Core:
+    return read_facts(Core, hal_dir() / "cycles" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cycles"),
+    [
+        ("cortex-m4", "adds r0, r1, r2\nsmlad r3, r4, r5, r3", 2),
+        ("cortex-m4", "ldr r0, [r1]\nldr r2, [r3]\nadd r0, r2", 4),  # the second load pipelines
+        ("cortex-m4", "ldrd r0, r1, [r2], #8", 3),
+        ("cortex-m4", "push {r4, r5, r6, lr}", 5),
+        ("cortex-m4", "vldmia r0!, {d8-d9}", 5),
+        ("cortex-m4", "ldr r0, [r1]\nadd r2, r2, r0\nldr r3, [r1, #4]", 5),
+        ("cortex-m3", "mla r0, r1, r2, r0\nsmlal r0, r1, r2, r3", 8),
+        ("cortex-m0", "ldr r0, [r1]\nldr r2, [r1, #4]\nmuls r0, r2", 5),
+        ("cortex-m7", "adds r0, r1, r2\nadds r3, r4, r5\nadds r6, r7, r0", 2),  # pairs
+        ("cortex-m7", "adds r0, r1, r2\nadds r3, r0, r5", 2),  # depends
+        ("cortex-m7", "ldr r0, [r1]\nadds r2, r0, #1", 3),  # waits for the load
+        ("cortex-m55", "vldrw.u32 q0, [r0], #16\nvmladava.s8 r2, q1, q3", 2),  # units overlap
+        ("cortex-m55", "vmladava.s8 r2, q0, q1\nvmladava.s8 r4, q0, q3", 3),  # one unit
+    ],
+)
+def test_code_by_hand(name: str, text: str, cycles: int) -> None:
+    assert block_cycles(core(name), code(text)) == cycles
+
+
+def test_trace_is_read_from_main_to_its_end() -> None:
+    listing = b"0x00000010:  2001       movs     r0, #1\n0x00000012:  f000 f801  bl       #0x18\n"
+    trace = [
+        b"Trace 0: 0x7f [0/00000000/1/2] Reset_Handler\n",
+        *listing.splitlines(keepends=True),
+        b"Trace 0: 0x7f [0/00000010/1/2] main\n",
+        b"0x00000018:  4770       bx       lr\n",
+        b"Trace 0: 0x7f [0/00000018/1/2] model_invoke\n",
+        b"Trace 0: 0x7f [0/00000016/1/2] eb_exit\n",
+        b"Trace 0: 0x7f [0/00000010/1/2] main\n",
+    ]
+    blocks, pairs = read_trace(trace)
+    assert pairs == {(0x10, 0x18): 1} and blocks[0x10].end == 0x16
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_a_model_is_counted() -> None:
+    target = load_target("mps2-an386")
+    artifacts = compile_model(ModelRequest(DIGITS, "model", target.name))
+    found = verify(DIGITS, target, artifacts, by_cycles=True)
+    assert found["equal"] and found["cycles_model"].startswith("cortex-m4: ")
+    assert found["instructions"] < found["cycles"] < 2 * found["instructions"]
+
+
+def test_cores_without_a_table_are_named() -> None:
+    with pytest.raises(EdgebuildError, match="no table of cycles"):
+        model_of(load_target("riscv-virt"))

@@ -1,0 +1,250 @@
+"""The network of a seed in all modes, judged by TFLite Micro or onnxruntime; failures made small and kept."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import Value
+from edgebuild.model.compile import prepare
+from edgebuild.model.ir import Array
+from edgebuild.model.verify.oracles import Reference, fit, random_inputs, reference
+from edgebuild.model.verify.stepwise import stepwise
+
+from . import onnx_writer, tflite_writer
+from .machine import Failure, Machine, compiled, digest, largest_difference, report_of
+from .recipe import FORMS, Recipe, choice, draw
+
+WRITERS: dict[str, ModuleType] = {"tflite": tflite_writer, "float": onnx_writer, "qdq": onnx_writer}
+TILE = ("off", "auto", "rolling", "fdt", "ffmt")
+VECTORS = 3
+RELATIVE = 1e-4  # of floats, to the largest value on the way: sums are added up in other orders
+HEADINGS = "| file | command | what was seen | layers |"
+SMALLER_BY = 60  # compilations at most to make a failure small
+
+Options = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A failure, what led to it, and the file that shows it."""
+
+    recipe: Recipe
+    target: str
+    options: Options
+    failure: Failure
+    file: str = ""
+
+    @property
+    def command(self) -> str:
+        words = [f"--{name.replace('_', '-')} {value}" for name, value in self.options.items()]
+        return " ".join(["edgebuild verify", Path(self.file).name, f"--target {self.target}", *words])
+
+
+@dataclass
+class Tally:
+    """Outcomes of all runs. `refused`: networks that edgebuild or an oracle has no form for."""
+
+    runs: int = 0
+    networks: int = 0
+    same: int = 0  # plans that were printed like one that had run already
+    refused: dict[str, int] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+
+    def refuse(self, text: str) -> None:
+        reason = re.sub(r"\(.*|'[^']*'|\d+", "", text).strip()[:80]
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+
+
+def modes(recipe: Recipe, arena: int, thorough: bool) -> Iterator[Options]:
+    """The five kinds of tiling, one more wish; or one kind and one wish. Kernels are for speed, size or between."""
+    s = choice(recipe.seed + 1)
+    kinds = s.pick("balanced", "balanced", "speed", "size")
+    more: Options = s.pick(
+        {"ram": int(arena * s.rng.uniform(0.5, 1))},
+        {"ram": int(arena * s.rng.uniform(0.3, 0.8)), "tile": "auto"},
+        {"stream_input": "rows"},
+        {"objective": "ram"},
+        {"tile": s.pick("fdt", "ffmt"), "max_mac_overhead": 200.0},
+        {"arena": "caller"},
+        {"portable": True, "tile": "rolling"},
+    )
+    tiles = TILE if thorough else (s.pick(*TILE), s.pick("auto", "rolling"))
+    for options in (*({"tile": tile} for tile in dict.fromkeys(tiles)), more):
+        yield {**options, **({"optimize": kinds} if kinds != "balanced" else {})}
+
+
+class Judge:
+    """The network of one recipe: its file, its inputs, and what the oracle makes of them."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        """Raises EdgebuildError where the network is refused, Failure where that goes wrong, ValueError: no network."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.recipe, self.folder = recipe, folder
+        self.file = folder / f"network.{'tflite' if recipe.form == 'tflite' else 'onnx'}"
+        self.file.write_bytes(WRITERS[recipe.form].write(recipe))
+        self.plain = compiled(self.file, "host", {"tile": "off"})
+        self.report = report_of(self.plain)
+        self.vectors = self._vectors()
+        self.expected = self._expected()
+
+    @property
+    def arena(self) -> int:
+        return int(self.report["ram"]["arena_bytes"])
+
+    def _vectors(self) -> list[list[Array]]:
+        vectors = random_inputs(self.file, self.report, VECTORS, self.recipe.seed & 0xFFFF)
+        vectors[-1] = [np.full_like(x, -128 if x.dtype == np.int8 else 0) for x in vectors[-1]]
+        return vectors
+
+    def _expected(self) -> Reference:
+        try:
+            expected = reference(self.file, self.vectors, self.report)
+        except EdgebuildError:
+            raise
+        except Exception as reason:  # onnxruntime has its own, and none in common
+            raise ValueError(f"onnxruntime: {str(reason).split('Status Message:')[-1]}") from None
+        values = [x for row in expected.outputs for x in row]
+        values += [x for row in expected.tensors for x in row.values() if x.dtype.kind == "f"]
+        if not all(np.isfinite(x).all() for x in values if x.dtype.kind == "f"):
+            raise ValueError("not all values are finite")
+        self.largest = max((float(np.max(np.abs(x), initial=0)) for x in values if x.dtype.kind == "f"), default=0.0)
+        return expected
+
+    def check(self, outputs: list[list[Array]]) -> None:
+        """Raises Failure where the outputs are not the oracle's."""
+        wrong = self._differences(outputs, self.expected)
+        if wrong and self.expected.slack:
+            exact = stepwise(prepare(self.file), self.vectors, self.expected)
+            wrong = self._differences(outputs, exact) if exact is not None else {**wrong, "one op by itself": 0.0}
+        if wrong:
+            raise Failure("wrong", f"{len(wrong)} of {len(self.report['outputs'])}", f"outputs differ: {wrong}")
+
+    def _differences(self, outputs: list[list[Array]], expected: Reference) -> dict[str, float]:
+        wrong: dict[str, float] = {}
+        for row, oracle in zip(outputs, expected.outputs, strict=True):
+            for mine, theirs, port in zip(row, oracle, self.report["outputs"], strict=True):
+                fitted = fit(theirs, port["shape"])
+                distance = largest_difference(mine, fitted) if fitted is not None else float("inf")
+                limit = RELATIVE * self.largest if mine.dtype.kind == "f" else expected.slack
+                if not distance <= limit:
+                    wrong[port["name"]] = max(wrong.get(port["name"], 0.0), distance)
+        return wrong
+
+    def run(self, machine: Machine, options: Options, known: set[str] | None = None) -> dict[str, Any] | None:
+        """Compile and run in one mode; the report, None where it is refused. `known`: digests that have run well."""
+        try:
+            artifacts = compiled(self.file, machine.name, options)
+        except EdgebuildError:
+            return None
+        mark = digest(artifacts)
+        if known is None or mark not in known:
+            where = self.folder / "program"
+            self.check(machine.run(artifacts, self.vectors, where))
+            shutil.rmtree(where)
+            if known is not None:
+                known.add(mark)
+        return report_of(artifacts)
+
+
+def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally, thorough: bool) -> None:
+    """All modes of one network on some machines. Failures go into `tally`, one of each cause."""
+    tally.networks += 1
+    try:
+        judge = Judge(recipe, folder)
+    except EdgebuildError as reason:
+        return tally.refuse(reason.diagnostics[0].text)
+    except ValueError as reason:
+        return tally.refuse(str(reason))
+    except Failure as failure:
+        return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
+    for machine in machines:
+        causes, known, arenas = set[str](), set[str](), dict[str, int]()
+        for options in modes(recipe, judge.arena, thorough):
+            tally.runs += 1
+            before = len(known)
+            try:
+                report = judge.run(machine, options, known)
+            except Failure as failure:
+                if failure.cause not in causes:
+                    tally.found.append(Found(recipe, machine.name, options, failure))
+                causes.add(failure.cause)
+                continue
+            tally.same += len(known) == before
+            if report is not None:
+                arenas[str(options)] = int(report["ram"]["arena_bytes"])
+                _least(recipe, machine, options, arenas, tally)
+
+
+def _least(recipe: Recipe, machine: Machine, options: Options, arenas: dict[str, int], tally: Tally) -> None:
+    """Objective ram takes at most what each other way takes."""
+    if options.get("objective") == "ram" and arenas[str(options)] > min(arenas.values()):
+        best = min(arenas, key=lambda name: arenas[name])
+        text = f"{arenas[str(options)]} B with {dict(options)}, {arenas[best]} B with {best}"
+        tally.found.append(Found(recipe, machine.name, options, Failure("not_least", "objective ram", text)))
+
+
+def fails(recipe: Recipe, found: Found, machine: Machine, folder: Path) -> Failure | None:
+    """How a recipe fails in the mode of `found`, if in the same way."""
+    try:
+        if not recipe.layers or recipe.layers[0].operands:
+            return None
+        Judge(recipe, folder).run(machine, found.options)
+    except (EdgebuildError, ValueError):
+        return None
+    except Failure as failure:
+        return failure if failure.kind == found.failure.kind else None
+    return None
+
+
+def smaller(found: Found, machine: Machine, folder: Path) -> Found:
+    """The failure with as few layers as it can be had with by taking away one after another."""
+    if found.failure.kind in ("timeout", "not_least"):
+        return found
+    tried, again = 0, True
+    while again and tried < SMALLER_BY:
+        again = False
+        for layer in reversed(found.recipe.layers):
+            if not layer.operands or tried >= SMALLER_BY:
+                continue
+            tried += 1
+            less = found.recipe.without(layer.number)
+            failure = fails(less, found, machine, folder)
+            if failure is not None:
+                found, again = Found(less, found.target, found.options, failure), True
+    return found
+
+
+def keep(found: Found, cases: Path) -> Found:
+    """Write the network as a case with a line in the README beside it."""
+    cases.mkdir(parents=True, exist_ok=True)
+    r = found.recipe
+    suffix = "tflite" if r.form == "tflite" else "onnx"
+    tile = "_".join(str(v) for v in found.options.values()).replace(".", "_").lower()
+    name = f"{found.failure.kind}_{r.form}_{r.seed}_{found.target}_{tile}.{suffix}"
+    (cases / name).write_bytes(WRITERS[r.form].write(r))
+    kept = Found(r, found.target, found.options, found.failure, str(cases / name))
+    readme = cases / "README.md"
+    if not readme.exists():
+        readme.write_text(
+            "# Networks that went wrong\n\n| file | command | what was seen | layers |\n|---|---|---|---|\n"
+        )
+    seen = found.failure.text.strip().splitlines()[-1][:160].replace("|", "/")
+    with readme.open("a", encoding="utf-8") as file:
+        file.write(f"| {name} | `{kept.command}` | {found.failure.kind}: {seen} | {r.described()} |\n")
+    return kept
+
+
+def recipes(seed: int, count: int, forms: Sequence[str] = FORMS) -> Iterator[Recipe]:
+    """`count` networks of every form, from consecutive seeds."""
+    for number in range(seed, seed + count):
+        for form in forms:
+            yield draw(form, number, WRITERS[form].WORDS)

@@ -1,0 +1,396 @@
+"""A recipe as an ONNX file: float, or made int8 by onnxruntime's static quantiser.
+
+Operators that need nothing but operands are taken from the registry: the standard's own schema tells how many they
+read. So a new operator of this kind is drawn as soon as it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from operator import le
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, shape_inference
+
+from edgebuild.model.ir import Array
+from edgebuild.model.ops import ONNX_READERS
+from tests.graphs import powers_of_two, quantised
+
+from .recipe import Choice, Recipe, choice
+from .tflite_writer import DoesNotFit
+
+OPSET = 17
+# Not drawn by schema: these jump where their operand moves a little, so that float results cannot be compared behind
+# them; leave the domain of real numbers; or have layers of their own below.
+STEPS = {"Floor", "Ceil", "Round", "Sign", "Not", "IsNaN", "IsInf", "Mod", "And", "Or", "Xor", "Equal", "Less"}
+STEPS |= {"Greater", "LessOrEqual", "GreaterOrEqual", "Shrink", "Hardmax", "NonZero", "Size"}
+PARTIAL = {
+    "ReduceLogSum",
+    "Log",
+    "Sqrt",
+    "Reciprocal",
+    "Div",
+    "Pow",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Atanh",
+    "Tan",
+    "Exp",
+    "Cosh",
+    "Sinh",
+}
+PLAIN = {
+    "PRelu",
+    "Split",
+    "Det",
+    "Transpose",
+    "Flatten",
+    "Squeeze",
+    "Softmax",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "Dropout",
+    "MatMul",
+}
+RANDOM = {"Bernoulli", "RandomNormalLike", "RandomUniformLike"}
+
+
+@cache
+def by_schema(count: int) -> tuple[str, ...]:
+    """Operators of the registry that compute a float tensor of `count` float tensors, with no attribute needed."""
+    found = []
+    for name in sorted(ONNX_READERS):
+        if name in STEPS | PARTIAL | PLAIN | RANDOM or not onnx.defs.has(name, OPSET):
+            continue
+        schema = onnx.defs.get_schema(name, OPSET)
+        ports = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(count)] if schema.inputs else []
+        enough = schema.min_input == min(count, schema.min_input) and schema.max_input >= count and len(ports) == count
+        alike = enough and {p.type_str for p in ports} == {schema.outputs[0].type_str}
+        required = any(a.required or count > 1 for a in schema.attributes.values())  # two operands: not Conv, not Gemm
+        if alike and not required and "tensor(float)" in ports[0].types and (schema.min_input or 1) >= min(count, 2):
+            found.append(name)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Value:
+    name: str
+    shape: tuple[int, ...]
+
+
+class OnnxWriter:
+    """The graph under construction; every layer is a method of its operands. Images are 1 x C x H x W."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.inputs: list[Value] = []
+        self.values: dict[int, Value] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.s: Choice = choice(0)
+
+    def write(self) -> onnx.ModelProto:
+        """Raises ValueError where nothing is left to be computed."""
+        for layer in self.recipe.layers:
+            self.s = choice(layer.seed, "onnx", True)
+            operands = [self.values[n] for n in layer.operands]
+            before = len(self.nodes)
+            try:
+                self.values[layer.number] = getattr(self, layer.word)(*operands)
+            except DoesNotFit:
+                del self.nodes[before:]
+                self.values[layer.number] = operands[0]
+        if not self.nodes:
+            raise ValueError("no layer is left")
+        read = {name for node in self.nodes for name in node.input}
+        written = [node.output[0] for node in self.nodes]
+        named = {self.values[n].name for n in self.recipe.outputs if n in self.values}
+        inputs = [v for v in self.inputs if v.name in read]
+        outputs = [Value(n, self.shapes[n]) for n in written if n not in read or n in named]
+        return self._model(inputs, outputs)
+
+    def _model(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> onnx.ModelProto:
+        ports = [
+            [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, v.shape) for v in p] for p in (inputs, outputs)
+        ]
+        graph = helper.make_graph(self.nodes, "random", *ports, self.constants)
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets))
+        onnx.checker.check_model(model, full_check=True)
+        return shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+
+    # ---- the parts of layers
+
+    def node(self, operator: str, operands: Sequence[Value | str], **attributes: object) -> Value:
+        """Add a node; the standard's shape inference tells what it makes."""
+        names = [v if isinstance(v, str) else v.name for v in operands]
+        node = helper.make_node(
+            operator, names, [f"n{len(self.nodes)}"], f"{operator.lower()}{len(self.nodes)}", **attributes
+        )
+        shape = self._inferred(node, [v for v in operands if isinstance(v, Value)])
+        self.nodes.append(node)
+        self.shapes[node.output[0]] = shape
+        return Value(node.output[0], shape)
+
+    def _inferred(self, node: onnx.NodeProto, operands: Sequence[Value]) -> tuple[int, ...]:
+        values = _infos(list(dict.fromkeys(operands)))
+        used = [c for c in self.constants if c.name in node.input]
+        graph = helper.make_graph([node], "one", values, [onnx.ValueInfoProto(name=node.output[0])], used)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+        try:
+            found = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        except (shape_inference.InferenceError, ValueError):
+            raise DoesNotFit from None
+        shape = tuple(d.dim_value for d in found.graph.output[0].type.tensor_type.shape.dim)
+        if not shape or min(shape) < 1 or shape[0] != 1 or prod(shape) > 60_000:
+            raise DoesNotFit
+        return shape
+
+    def constant(self, value: Array) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def normal(self, *shape: int, size: float = 1.0) -> str:
+        return self.constant((size * self.s.rng.standard_normal(shape)).astype(np.float32))
+
+    def image(self, x: Value) -> tuple[int, int, int]:
+        if len(x.shape) != 4:
+            raise DoesNotFit
+        return x.shape[1], x.shape[2], x.shape[3]
+
+    def window(self, x: Value, same: bool, dilated: bool) -> dict[str, list[int] | str]:
+        """Kernel, stride, dilation and padding that suit the image."""
+        _, h, w = self.image(x)
+        s = self.s
+        taps = [min(s.pick(1, 2, 3, 3, 3, 4, 5), n) for n in (h, w)]
+        if s.between(0, 5) == 0:
+            taps = s.pick([1, taps[1]], [taps[0], 1], [h if h < 9 else 1, 1], [1, 1])
+        stride = [1, 1] if same else list(s.pick((1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3), s.pair(1, 3)))
+        dilation = list(s.pick((2, 2), (1, 2), (2, 1), (3, 3))) if dilated and s.between(0, 4) == 0 else [1, 1]
+        reach = [(k - 1) * d for k, d in zip(taps, dilation, strict=True)]
+        attributes: dict[str, list[int] | str] = {"kernel_shape": taps, "strides": stride, "dilations": dilation}
+        if same:
+            half = [n // 2 for n in reach]
+            attributes["pads"] = [*half, *(n - m for n, m in zip(reach, half, strict=True))]
+        elif dilation == [1, 1] and all(map(le, stride, taps)) and s.between(0, 3) == 0:  # else onnxruntime refuses
+            attributes["auto_pad"] = s.pick("SAME_UPPER", "SAME_LOWER", "VALID")
+        else:
+            low = [max(r + 1 - n, 0) for r, n in zip(reach, (h, w), strict=True)]
+            attributes["pads"] = [
+                min(m + s.pick(0, 0, 1, 2), max(r, m)) for m, r in zip((*low, 0, 0), reach * 2, strict=True)
+            ]
+        return attributes
+
+    # ---- layers
+
+    def input(self) -> Value:
+        s = self.s
+        shape = s.pick(
+            (1, s.pick(1, 2, 3, 4, 5, 8), s.between(3, 14), s.between(3, 14)),
+            (1, s.pick(1, 2, 3), s.between(6, 20), s.between(6, 20)),
+            (1, s.pick(1, 4, 16), s.pick(1, 2, 17, 24), s.pick(1, 2, 9, 16)),
+        )
+        return self._given(shape)
+
+    def input_like(self, x: Value) -> Value:
+        return self._given(x.shape)
+
+    def _given(self, shape: tuple[int, ...]) -> Value:
+        self.inputs.append(Value(f"in{len(self.inputs)}", shape))
+        return self.inputs[-1]
+
+    def conv(self, x: Value, same: bool = False, channels: int = 0, pointwise: bool = False) -> Value:
+        c, *_ = self.image(x)
+        k = channels or self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17)
+        attributes = self.window(x, same, dilated=True)
+        if pointwise:
+            attributes = {"kernel_shape": [1, 1]}
+        fy, fx = attributes["kernel_shape"]
+        size = (2 / (c * int(fy) * int(fx))) ** 0.5
+        bias = [self.normal(k)] if self.s.between(0, 3) else []
+        return self.node("Conv", [x, self.normal(k, c, int(fy), int(fx), size=size), *bias], **attributes)
+
+    def conv_same(self, x: Value) -> Value:
+        return self.conv(x, same=True)
+
+    def expand(self, x: Value) -> Value:
+        return self.clipped(self.conv(x, channels=self.image(x)[0] * self.s.pick(1, 2, 3), pointwise=True))
+
+    def conv_like(self, x: Value, like: Value) -> Value:
+        return self.conv(x, channels=self.image(like)[0], pointwise=True)
+
+    def clipped(self, x: Value) -> Value:
+        if self.s.pick(True, False):
+            return self.node("Relu", [x])
+        bounds = [self.constant(np.float32(v)) for v in (self.s.pick(0, 0, -1), self.s.pick(1, 6, 6))]
+        return self.node("Clip", [x, *bounds])
+
+    def depthwise(self, x: Value, same: bool = False) -> Value:
+        c, *_ = self.image(x)
+        k = c * (1 if same else self.s.pick(1, 1, 1, 2, 3))
+        attributes = self.window(x, same, dilated=True)
+        fy, fx = (int(n) for n in attributes["kernel_shape"])
+        bias = [self.normal(k)] if self.s.between(0, 3) else []
+        weights = self.normal(k, 1, fy, fx, size=(2 / (fy * fx)) ** 0.5)
+        return self.node("Conv", [x, weights, *bias], group=c, **attributes)
+
+    def depthwise_same(self, x: Value) -> Value:
+        return self.depthwise(x, same=True)
+
+    def pool(self, x: Value, same: bool = False) -> Value:
+        kind = self.s.pick("MaxPool", "AveragePool")
+        attributes: dict[str, object] = dict(self.window(x, same, dilated=False))
+        del attributes["dilations"]
+        taps, pads = attributes["kernel_shape"], attributes.get("pads", [0] * 4)
+        assert isinstance(taps, list) and isinstance(pads, list)
+        if any(p >= k for p, k in zip(pads, taps * 2, strict=True)):
+            raise DoesNotFit  # onnxruntime wants padding smaller than the window
+        if kind == "AveragePool":
+            attributes["count_include_pad"] = self.s.pick(0, 0, 1)
+        return self.node(kind, [x], **attributes)
+
+    def pool_same(self, x: Value) -> Value:
+        return self.pool(x, same=True)
+
+    def global_pool(self, x: Value) -> Value:
+        self.image(x)
+        known = [n for n in ("GlobalAveragePool", "GlobalMaxPool") if n in ONNX_READERS]
+        if self.s.pick(True, False):
+            return self.node(self.s.pick(*known), [x])
+        kind = self.s.pick("MaxPool", "AveragePool", "ReduceMean")
+        if kind == "ReduceMean":
+            return self.node(kind, [x], axes=[2, 3], keepdims=1)
+        return self.node(kind, [x], kernel_shape=list(x.shape[2:]))
+
+    def mean(self, x: Value) -> Value:
+        if len(x.shape) < 2:
+            raise DoesNotFit
+        axes = [2, 3] if len(x.shape) == 4 and self.s.pick(True, False) else [self.s.between(1, len(x.shape) - 1)]
+        return self.node("ReduceMean", [x], axes=axes, keepdims=self.s.pick(0, 1))
+
+    def activation(self, x: Value) -> Value:
+        if self.s.pick(True, False):
+            return self.clipped(x)
+        return self.node(self.s.pick(*by_schema(1)), [x])
+
+    def gate(self, x: Value) -> Value:
+        return self.node("Sigmoid", [x]) if "Sigmoid" in ONNX_READERS else self.clipped(x)
+
+    def identity(self, x: Value) -> Value:
+        return x
+
+    def binary(self, x: Value, y: Value) -> Value:
+        known = [name for name in by_schema(2) if name != "Concat"]
+        return self.node(self.s.pick("Add", "Add", *known), [x, y])
+
+    def add(self, x: Value, y: Value) -> Value:
+        return self.node("Add", [x, y])
+
+    def mul(self, x: Value, y: Value) -> Value:
+        return self.node("Mul", [x, y])
+
+    def shift(self, x: Value) -> Value:
+        """Plus or times a constant of one element, one per channel, or one per element."""
+        channels = (1, x.shape[1], *(1,) * (len(x.shape) - 2)) if len(x.shape) > 1 else x.shape
+        constant = self.normal(*self.s.pick((), channels, x.shape))
+        return self.node(self.s.pick("Add", "Mul"), list(self.s.pick((x, constant), (constant, x))))
+
+    def normalise(self, x: Value) -> Value:
+        c, *_ = self.image(x)
+        gamma, variance = (self.constant(self.s.rng.uniform(0.5, 2, c).astype(np.float32)) for _ in range(2))
+        return self.node("BatchNormalization", [x, gamma, self.normal(c), self.normal(c), variance])
+
+    def concat(self, *parts: Value) -> Value:
+        x, *others = parts
+        shapes = [y.shape for y in others]
+        axes = [d for d in range(1, len(x.shape)) if all(_differ(x.shape, y, d) for y in shapes)]
+        if not axes or not others:
+            raise DoesNotFit
+        axis = axes[0] if self.s.between(0, 2) else self.s.pick(*axes)
+        return self.node("Concat", list(parts), axis=self.s.pick(axis, axis - len(x.shape)))
+
+    def pad(self, x: Value) -> Value:
+        rank = len(x.shape)
+        ends = [[0 if d < (2 if rank == 4 else 1) else self.s.between(0, 2) for d in range(rank)] for _ in range(2)]
+        value = [self.constant(np.float32(self.s.pick(0.5, -1)))] if self.s.between(0, 3) == 0 else []
+        return self.node("Pad", [x, self.constant(np.array([*ends[0], *ends[1]], np.int64)), *value])
+
+    def reshape(self, x: Value) -> Value:
+        n, c = prod(x.shape), x.shape[-1]
+        shape = self.s.pick((1, n), (1, -1), (1, n // c, c), (1, 1, n // c, c), (0, -1, 1, c), x.shape)
+        return self.node("Reshape", [x, self.constant(np.array(shape, np.int64))])
+
+    def flatten(self, x: Value) -> Value:
+        return self.node("Flatten", [x], axis=1)
+
+    def transpose(self, x: Value) -> Value:
+        perm = [0, *(1 + int(p) for p in self.s.rng.permutation(len(x.shape) - 1))]
+        return self.node("Transpose", [x], perm=perm)
+
+    def squeeze_dims(self, x: Value) -> Value:
+        ones = [d for d in range(1, len(x.shape)) if x.shape[d] == 1]
+        if not ones:
+            raise DoesNotFit
+        return self.node("Squeeze", [x, self.constant(np.array(ones, np.int64))])
+
+    def expand_dims(self, x: Value) -> Value:
+        if len(x.shape) > 3:
+            raise DoesNotFit
+        return self.node("Unsqueeze", [x, self.constant(np.array([self.s.between(1, len(x.shape))], np.int64))])
+
+    def dense(self, x: Value) -> Value:
+        x = self.flatten(x) if len(x.shape) != 2 else x
+        n, k = x.shape[1], self.s.pick(1, 2, 3, 5, 8, 10, 17)
+        size = n**-0.5
+        if self.s.pick(True, False):
+            return self.node("Gemm", [x, self.normal(k, n, size=size), self.normal(k)], transB=1)
+        x = self.node("MatMul", [x, self.normal(n, k, size=size)])
+        return self.node("Add", [x, self.normal(k)]) if self.s.pick(True, False) else x
+
+    def softmax(self, x: Value) -> Value:
+        return self.node("Softmax", [x], axis=-1)
+
+
+def _infos(values: Sequence[Value]) -> list[onnx.ValueInfoProto]:
+    return [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, v.shape) for v in values]
+
+
+def _differ(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> bool:
+    """The shapes differ in this dimension at most."""
+    return len(a) == len(b) and all(m == n for d, (m, n) in enumerate(zip(a, b, strict=True)) if d != axis)
+
+
+WORDS = (
+    "conv",
+    "depthwise",
+    "pool",
+    "activation",
+    "shift",
+    "normalise",
+    "pad",
+    "global_pool",
+    "mean",
+    "reshape",
+    "transpose",
+    "expand_dims",
+    "squeeze_dims",
+    "dense",
+    "softmax",
+)
+
+
+def write(recipe: Recipe) -> bytes:
+    model = OnnxWriter(recipe).write()
+    if recipe.form == "qdq":
+        s = choice(recipe.seed)
+        per_channel, unsigned = s.pick(True, False), s.pick(True, False)
+        model = quantised(model, per_channel=per_channel, unsigned=unsigned)
+        model = powers_of_two(model) if s.between(0, 3) == 0 else model
+    return bytes(model.SerializeToString())

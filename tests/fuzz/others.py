@@ -1,0 +1,150 @@
+"""Random inputs besides networks: driver programs, damaged model files, plans of least energy."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from edgebuild.base.errors import EdgebuildError
+from tests.drivers import test_random
+from tests.importers import fuzz as damage
+
+from .machine import Failure, compiled, report_of
+from .networks import WRITERS, recipes
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = 25  # drivers that are built together
+DAMAGED = 50  # copies of one model, each damaged in another way
+CLOCKED = "stm32f767"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """`kind` as in Failure; `command` shows it again."""
+
+    kind: str
+    command: str
+    text: str
+
+
+def drivers(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+    """`count` random programs, run as they were written and as they were merged; the shortest start that fails."""
+    for number in range(seed, seed + -(-count // PROGRAMS)):
+        target = "riscv-virt" if number % 2 else "pulpino"
+        trouble, low, high = _programs(number, PROGRAMS, target, folder), 0, PROGRAMS
+        while trouble is not None and low + 1 < high:
+            middle = (low + high) // 2
+            found = _programs(number, middle, target, folder)
+            low, high, trouble = (low, middle, found) if found else (middle, high, trouble)
+        if trouble is not None:
+            yield trouble
+
+
+def _programs(seed: int, count: int, target: str, folder: Path) -> Trouble | None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        test_random.run(folder, seed, count, target)
+    except Exception as problem:
+        kind = "wrong" if isinstance(problem, AssertionError) else "traceback"
+        code = f"run(Path('build/fuzz/drivers'), {seed}, {count}, '{target}')"
+        command = f'python -c "from pathlib import Path; from tests.drivers.test_random import run; {code}"'
+        return Trouble(kind, command, traceback.format_exc())
+    return None
+
+
+def damaged(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+    """`count` damaged files of random networks: each is refused or compiled, within bounds of time and memory."""
+    for recipe in recipes(seed, max(1, count // (3 * DAMAGED))):
+        suffix = "tflite" if recipe.form == "tflite" else "onnx"
+        place = folder / f"{recipe.form}_{recipe.seed}"
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            (place / f"whole.{suffix}").write_bytes(WRITERS[recipe.form].write(recipe))
+        except ValueError:
+            continue
+        arguments = [str(place), str(place / f"whole.{suffix}"), str(DAMAGED), str(seed)]
+        command = [sys.executable, "-P", damage.__file__, *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            yield Trouble("traceback", " ".join(["python", *command[2:]]), done.stdout)
+
+
+def energy(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+    """`count` networks with a random time for one inference: the plan keeps to it and adds up."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for recipe in recipes(seed, count, ["tflite"]):
+        file = folder / f"energy_{recipe.seed}.tflite"
+        try:
+            file.write_bytes(WRITERS["tflite"].write(recipe))
+        except ValueError:
+            continue
+        qos = round(10 ** Random(recipe.seed).uniform(-1.5, 2), 3)
+        options = {"objective": "energy", "qos": qos, "tile": Random(recipe.seed).choice([None, "off", "rolling"])}
+        command = " ".join(["edgebuild model", file.name, f"--name n --target {CLOCKED} -o DIR"]
+                           + [f"--{k} {v}" for k, v in options.items() if v is not None])  # fmt: skip
+        try:
+            problems = list(plan_faults(report_of(compiled(file, CLOCKED, options))["energy"]))
+        except EdgebuildError:
+            continue  # too little time, or an operator that is not there
+        except Failure as failure:
+            yield Trouble(failure.kind, command, failure.text)
+            continue
+        if problems:
+            yield Trouble("wrong", command, "; ".join(problems))
+
+
+def plan_faults(plan: dict[str, Any]) -> Iterator[str]:
+    """Find what is wrong with the `energy` section of a report by adding up its own tables."""
+    layers, switches, idle = plan["layers"], plan["switches"], plan["idle"]
+    for layer in layers:
+        chosen = {k: layer[k] for k in ("config", "g", "lfo", "time_us", "energy_uj")}
+        if chosen not in layer["points"]:
+            yield f"layer {layer['name']} runs in a way that is not among its points"
+    costs = {(c["from"], c["to"]): c for c in plan["switch_costs"]}
+    way = [plan["start"], *(layer["config"] for layer in layers), plan["start"]]
+    needed = [pair for pair in pairwise(way) if pair[0] != pair[1]]
+    if sorted(needed) != sorted((s["from"], s["to"]) for s in switches):
+        yield f"the clock changes {needed}, the plan lists {switches}"
+    busy = sum(p["time_us"] for p in (*layers, *switches))
+    if any(costs.get((s["from"], s["to"])) != s for s in switches):
+        yield "a switch is not among the possible ones"
+    if not math.isclose(busy, plan["time_us"], rel_tol=1e-6):
+        yield f"layers and switches take {busy} us, the plan says {plan['time_us']}"
+    if busy > plan["qos_us"] * (1 + 1e-6):
+        yield f"{busy} us are more than {plan['qos_us']}"
+    spent = sum(p["energy_uj"] for p in (*layers, *switches)) + idle["energy_uj"]
+    if not math.isclose(spent, plan["energy_uj"], rel_tol=1e-6):
+        yield f"the parts take {spent} uJ, the plan says {plan['energy_uj']}"
+    single = _in_one(plan)
+    if single is not None and single < plan["energy_uj"] * (1 - 1e-3):
+        yield f"{plan['start']} for all layers takes {single} uJ, the plan {plan['energy_uj']}"
+
+
+def _in_one(plan: dict[str, Any]) -> float | None:
+    """Energy with the clock that the plan starts with, whose idle modes are told, for all; None: too slow."""
+    points = [[p for p in layer["points"] if p["config"] == plan["start"]] for layer in plan["layers"]]
+    if not all(points):
+        return None
+    chosen = [min(p, key=lambda point: point["time_us"]) for p in points]
+    rest = plan["qos_us"] - sum(p["time_us"] for p in chosen)
+    if rest < 0:
+        return None
+    ways = [m["energy_uj"] + m["power_mw"] * rest / 1000 for m in plan["idle_modes"] if m["min_time_us"] <= rest]
+    return float(sum(p["energy_uj"] for p in chosen) + min(ways))
+
+
+ALL: dict[str, Callable[[int, int, Path], Iterator[Trouble]]] = {
+    "drivers": drivers,
+    "damaged": damaged,
+    "energy": energy,
+}

@@ -1,0 +1,158 @@
+"""A random network as a recipe: layers that know their operands and the seed of their own choices.
+
+A layer takes its sizes from its operands when it is written, and one that does not fit stands for its first operand. So
+any layer can be taken away and what is left is a network still: that is how failures are made small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tests.graphs.source import Source
+
+FORMS = ("tflite", "float", "qdq")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`word` names a method of the writers; `operands` are numbers of earlier layers."""
+
+    number: int
+    word: str
+    operands: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`outputs`: layers that are outputs although others read them; a layer that none reads is always one."""
+
+    form: str
+    seed: int
+    layers: tuple[Layer, ...]
+    outputs: tuple[int, ...] = ()
+
+    def without(self, number: int) -> Recipe:
+        """The recipe less one layer: its readers read its first operand."""
+        gone = next(layer for layer in self.layers if layer.number == number)
+        stand_in = gone.operands[:1]
+
+        def new(names: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(m for n in names for m in (stand_in if n == number else (n,)))
+
+        kept = (replace(layer, operands=new(layer.operands)) for layer in self.layers if layer is not gone)
+        return replace(self, layers=tuple(kept), outputs=tuple(n for n in self.outputs if n != number))
+
+    def described(self) -> str:
+        return " ".join(f"{layer.number}:{layer.word}{list(layer.operands) or ''}" for layer in self.layers)
+
+
+@dataclass(frozen=True)
+class Choice(Source):
+    """The draws of the tests' strategies, from a seed instead of from hypothesis."""
+
+    def pick(self, *choices: T) -> T:
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def between(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high + 1))
+
+
+def choice(seed: int, arithmetic: str = "tflite", real: bool = False) -> Choice:
+    draw: Any = None
+    return Choice(draw, np.random.default_rng(seed), arithmetic, real)
+
+
+class Drawing:
+    """A recipe that grows. `images` are the values that later layers may read."""
+
+    def __init__(self, seed: int, words: Sequence[str]) -> None:
+        self.random, self.words = Random(seed), words
+        self.layers: list[Layer] = []
+        self.images = [self.add("input")]
+
+    def add(self, word: str, *operands: int) -> int:
+        self.layers.append(Layer(len(self.layers), word, operands, self.random.getrandbits(32)))
+        return len(self.layers) - 1
+
+    def both(self, word: str, a: int, b: int) -> int:
+        """A layer of two operands, in either order."""
+        return self.add(word, *((a, b) if self.random.random() < 0.5 else (b, a)))
+
+    def value(self) -> int:
+        return self.random.choice(self.images[-3:])
+
+    def block(self) -> None:
+        self.images.append(self.random.choice(BLOCKS)(self, self.value()))
+
+    def single(self, x: int) -> int:
+        return self.add(self.random.choice(self.words), x)
+
+    def convolution(self, x: int) -> int:
+        return self.add(self.random.choice(("conv", "conv", "depthwise", "pool", "activation")), x)
+
+    def residual(self, x: int) -> int:
+        y = x
+        for _ in range(self.random.randint(1, 3)):
+            y = self.add(self.random.choice(("conv_same", "depthwise_same", "pool_same", "activation")), y)
+        y = self.both("binary", x, self.add("conv_like", y, x))
+        return self.add("activation", y) if self.random.random() < 0.4 else y
+
+    def inverted(self, x: int) -> int:
+        """An inverted residual (MobileNetV2), perhaps behind a stem that is the skip's own producer."""
+        x = self.add("conv_same", x) if self.random.random() < 0.5 else x
+        y = self.add("depthwise_same", self.add("expand", x))
+        return self.both("add", x, self.add("conv_like", y, x))
+
+    def squeeze(self, x: int) -> int:
+        """Squeeze and excite: channels scaled by what their means say."""
+        y = self.add("conv_same", self.add("global_pool", x))
+        return self.both("mul", x, self.add("gate", self.add("conv_like", y, x)))
+
+    def branches(self, x: int) -> int:
+        """Two or three ways from one value, put side by side."""
+        words = ("conv_same", "depthwise_same", "pool_same", "activation", "identity")
+        ways = [self.add(self.random.choice(words), x) for _ in range(self.random.randint(2, 3))]
+        ways = [self.add("conv_same", y) if self.random.random() < 0.3 else y for y in ways]
+        return self.add("concat", *ways)
+
+    def combine(self, x: int) -> int:
+        return self.both(self.random.choice(("binary", "concat")), x, self.value())
+
+    def second_input(self, x: int) -> int:
+        return self.both(self.random.choice(("binary", "concat")), x, self.add("input_like", x))
+
+    def head(self, x: int) -> int:
+        x = self.add(self.random.choice(("mean", "global_pool", "flatten")), x)
+        x = self.add("dense", x)
+        x = self.add("dense", x) if self.random.random() < 0.3 else x
+        return self.add("softmax", x) if self.random.random() < 0.5 else x
+
+
+BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
+    *(Drawing.single,) * 4,
+    *(Drawing.convolution,) * 5,
+    *(Drawing.residual,) * 3,
+    *(Drawing.inverted,) * 2,
+    Drawing.squeeze,
+    *(Drawing.branches,) * 2,
+    Drawing.combine,
+    Drawing.second_input,
+)
+
+
+def draw(form: str, seed: int, words: Sequence[str]) -> Recipe:
+    """A network of about 2 to 16 layers. `words`: the layers of one operand that the writer knows."""
+    drawing = Drawing(Random(f"{form} {seed}").getrandbits(64), words)
+    for _ in range(drawing.random.choice((1, 2, 2, 3, 3, 4, 5))):
+        drawing.block()
+    if drawing.random.random() < 0.5:
+        drawing.head(drawing.images[-1])
+    more = [layer.number for layer in drawing.layers[1:] if drawing.random.random() < 0.04]
+    return Recipe(form, seed, tuple(drawing.layers), tuple(more))

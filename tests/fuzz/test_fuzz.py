@@ -1,0 +1,94 @@
+"""A slice of `./sconsw fuzz` with seeds that never change; and that the fuzzer finds and shrinks what is planted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgebuild.model import ops
+from tests.fuzz.machine import Machine, machine
+from tests.fuzz.networks import Found, Judge, Tally, keep, recipes, smaller, sweep
+from tests.fuzz.others import damaged, energy, plan_faults
+from tests.fuzz.recipe import FORMS
+
+HOST, TARGETS = 3, (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4))
+
+
+def told(found: list[Found]) -> str:
+    return "\n".join(f"{f.failure.kind}: {f.recipe.form} {f.recipe.seed} {f.target} {dict(f.options)}" for f in found)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return machine("host", tmp_path_factory.mktemp("fuzz"))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", FORMS)
+def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
+    """In all modes of tiling, under the sanitizers."""
+    tally = Tally()
+    for recipe in recipes(1, HOST, [form]):
+        sweep(recipe, [host], tmp_path / "work", tally, thorough=True)
+    assert not tally.found, told(tally.found)
+    assert tally.runs - tally.same > HOST
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
+@pytest.mark.parametrize(("target", "seed"), TARGETS)
+def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) -> None:
+    tally = Tally()
+    for recipe in recipes(100 * seed, 1, ["tflite" if seed % 2 else "qdq"]):
+        sweep(recipe, [machine(target, tmp_path)], tmp_path / "work", tally, thorough=False)
+    assert not tally.found, told(tally.found)
+    assert tally.runs
+
+
+def test_damaged_files_and_plans_of_energy(tmp_path: Path) -> None:
+    troubles = [*damaged(3, 1, tmp_path), *energy(3, 2, tmp_path)]
+    assert not troubles, troubles[0].text
+
+
+def test_a_plan_of_energy_that_does_not_add_up_is_found() -> None:
+    point = {"config": "a", "g": 0, "lfo": False, "time_us": 5.0, "energy_uj": 2.0}
+    plan: dict[str, Any] = {"qos_us": 10.0, "time_us": 5.0, "energy_uj": 2.0, "start": "a", "switches": []}
+    plan |= {"layers": [{"name": "l", **point, "points": [point]}], "switch_costs": []}
+    plan |= {"idle": {"energy_uj": 0.0}, "idle_modes": [{"energy_uj": 0.0, "power_mw": 0.0, "min_time_us": 0.0}]}
+    assert not list(plan_faults(plan))
+    for change in ({"time_us": 6.0}, {"energy_uj": 9.0}, {"qos_us": 4.0}, {"start": "b"}):
+        assert list(plan_faults({**plan, **change})), change
+
+
+@pytest.mark.needs("gcc")
+def test_a_planted_fault_is_found_and_made_small(
+    host: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of two that are bounded one too low: what remains of the network is about the sum alone."""
+    bounds = ops.add.spatial.bounds
+
+    def lower(op: Any, y: Any) -> tuple[int, int]:
+        low, high = bounds(op, y)
+        return (low, high - 9) if op.kind == "add" else (low, high)
+
+    monkeypatch.setattr(ops.add.spatial, "bounds", lower)
+    for recipe in recipes(1, 40, ["tflite"]):
+        words = [layer.word for layer in recipe.layers]
+        tally = Tally()
+        if len(words) > 7 and "add" in words:
+            sweep(recipe, [host], tmp_path / "work", tally, thorough=False)
+        if tally.found:
+            small = smaller(tally.found[0], host, tmp_path / "small")
+            break
+    assert small.failure.kind == "wrong"
+    assert len(small.recipe.layers) < len(recipe.layers)
+    kept = keep(small, tmp_path / "cases")
+    assert Path(kept.file).name in (tmp_path / "cases" / "README.md").read_text()
+
+
+def test_recipes_are_functions_of_their_seed(tmp_path: Path) -> None:
+    first, second = (Judge(next(recipes(9, 1, ["float"])), tmp_path / name) for name in "ab")
+    assert first.file.read_bytes() == second.file.read_bytes()
+    assert all(np.array_equal(a, b) for a, b in zip(first.vectors[0], second.vectors[0], strict=True))

@@ -1,0 +1,140 @@
+"""Graphs of one op for the kinds that are rows of tables: elementwise functions and what moves values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgebuild.model.ir import Graph, Tensor
+from edgebuild.model.ops import pointwise as pointwise_op
+from edgebuild.model.ops import quantised, reduce
+from edgebuild.model.ops.functions import FUNCTIONS
+
+from .single import KINDS, single
+from .source import Source
+
+REAL = [name for name, row in FUNCTIONS.items() if row.real]
+INTEGER = [name for name, row in FUNCTIONS.items() if row.integer]
+UNARY = [name for name in REAL if FUNCTIONS[name].arity == 1 and not FUNCTIONS[name].result]
+PAIRS = [*quantised.TWO, *quantised.COMPARISONS]
+
+
+def pointwise(s: Source) -> Graph:
+    """Floats, plain integers, or int8 with scales, where the function has that form."""
+    if s.real:
+        return plain_pointwise(s, s.pick(*REAL), "float32")
+    if s.pick(False, True):
+        return plain_pointwise(s, s.pick(*INTEGER), s.pick("int32", "int64", "int8"))
+    if s.pick(False, True) or s.arithmetic == "onnx":
+        x = s.tensor("x", s.shape(1, 4), s.quant())
+        return _quantised(s, s.pick(*UNARY), [x])
+    shape = s.shape(1, 4)
+    second = s.pick(s.tensor, s.constant)("b", shape[s.between(0, len(shape)) :], s.quant())
+    return _quantised(s, s.pick(*PAIRS, "prelu"), [s.tensor("a", shape, s.quant()), second])
+
+
+def _quantised(s: Source, function: str, operands: list[Tensor]) -> Graph:
+    attrs = pointwise_op.attributes(function)
+    if "to" in attrs:
+        return single(s, "pointwise", operands, None, "bool", **attrs)
+    attrs["clamp"] = s.clamp()
+    return single(s, "pointwise", operands, s.quant(), "int8", **attrs)
+
+
+def plain_pointwise(s: Source, function: str, dtype: str) -> Graph:
+    """Operands of one shape, or broadcast, one of them perhaps a constant."""
+    row, shape = FUNCTIONS[function], s.shape(1, 5, most=4)
+    if function in ("not", "and", "or", "xor"):
+        dtype = "bool"
+    operands = []
+    for i in range(row.arity):
+        own = dtype if i or not row.condition else "bool"
+        part = shape if s.pick(True, False) else tuple(s.pick(1, n) for n in shape)[s.between(0, len(shape)) :]
+        data = s.rng.integers(1, 4, part).astype(own) if i == 1 and s.pick(False, True) else None
+        operands.append(Tensor(f"x{i}", part, own, None, data))
+    attrs: dict[str, Any] = pointwise_op.attributes(function)
+    return single(s, "pointwise", operands, None, attrs.get("to", dtype), **attrs)
+
+
+def copy(s: Source) -> Graph:
+    x = s.pick(s.tensor, s.constant)("x", s.shape(1, 4), s.quant())
+    return single(s, "copy", [x], x.quant)
+
+
+def take(s: Source) -> Graph:
+    """For each dimension nothing, a progression, or any indices, perhaps with places outside."""
+    x = s.tensor("x", s.shape(1, 5, most=4), s.quant())
+    index: list[tuple[int, ...] | None] = []
+    for n in x.shape:
+        anywhere = tuple(s.between(s.pick(0, -1), n - 1) for _ in range(s.between(1, 5)))
+        shifted = (*range(1, n), -1)
+        repeated = tuple(i // 2 for i in range(2 * n))
+        index.append(s.pick(None, None, tuple(range(n))[:: s.pick(1, -1, 2)], anywhere, repeated, shifted))
+    value = s.pick(None, 3) if not s.real else s.pick(None, 1.5)
+    return single(s, "take", [x], x.quant, index=tuple(index), value=value)
+
+
+def reduction(kind: str) -> Any:
+    """Floats and plain integers; extremes of quantised values, too."""
+
+    def make(s: Source) -> Graph:
+        shape = s.shape(1, 4)
+        axes = tuple(d for d in range(len(shape)) if s.pick(True, False)) or (0,)
+        if s.real or (kind in reduce.EXTREMES and s.pick(True, False)):
+            x = s.tensor("x", shape, s.quant())
+            return single(s, kind, [x], x.quant, axes=axes)
+        dtype = s.pick("int32", "int64")
+        return single(s, kind, [Tensor("x", shape, dtype)], None, dtype, axes=axes)
+
+    return make
+
+
+def arg(s: Source) -> Graph:
+    x = s.tensor("x", s.shape(1, 4), s.quant())
+    attrs = {"axis": s.between(0, len(x.shape) - 1), "largest": s.pick(True, False), "last": s.pick(True, False)}
+    to = s.pick("int32", "int64")
+    return single(s, "arg", [x], None, to, **attrs, to=to)
+
+
+def topk(s: Source) -> Graph:
+    x = Tensor("x", s.shape(1, 4), s.pick("float32", "int32"))
+    axis, indices = s.between(0, len(x.shape) - 1), s.pick(True, False)
+    attrs = {"axis": axis, "k": s.between(1, x.shape[axis]), "largest": s.pick(True, False), "indices": indices}
+    return single(s, "topk", [x], None, "int64" if indices else x.dtype, **attrs)
+
+
+def blend(s: Source) -> Graph:
+    x = Tensor("x", s.shape(1, 4), "float32")
+    axis, taps, count = s.between(0, len(x.shape) - 1), s.between(1, 4), s.between(1, 6)
+    index = s.rng.integers(0, x.shape[axis], (count, taps)).tolist()
+    weight, offset = s.rng.uniform(-1, 1, (count, taps)).tolist(), s.pick(0.0, 1.5)
+    tables = {"index": tuple(map(tuple, index)), "weight": tuple(map(tuple, weight)), "offset": (offset,) * count}
+    return single(s, "blend", [x], None, "float32", axis=axis, **tables)
+
+
+def _table(s: Source, shape: tuple[int, ...]) -> Tensor:
+    return s.pick(s.tensor, s.constant)("table", shape, s.quant())
+
+
+def gather(s: Source) -> Graph:
+    """Along any axis, or for each sample by its own indices; indices reach beyond both ends of the table."""
+    table = _table(s, s.shape(1, 3))
+    axis, batch = s.between(0, len(table.shape) - 1), 0
+    lead: tuple[int, ...] = ()
+    if len(table.shape) > 1 and s.pick(False, True):
+        axis = batch = 1
+        lead = table.shape[:1]
+    index = Tensor("index", (*lead, *s.shape(1, 2)), s.pick("int32", "int64"))
+    return single(s, "gather", [table, index], table.quant, axis=axis, batch=batch)
+
+
+def gather_nd(s: Source) -> Graph:
+    table = _table(s, s.shape(1, 4))
+    batch = s.between(0, len(table.shape) - 1) if s.pick(False, True) else 0
+    depth = s.between(1, len(table.shape) - batch)
+    index = Tensor("index", (*table.shape[:batch], *s.shape(0, 2), depth), s.pick("int32", "int64"))
+    return single(s, "gather_nd", [table, index], table.quant, batch=batch)
+
+
+KINDS |= {name: reduction(name) for name in reduce.JOINS}
+KINDS |= {"arg": arg, "blend": blend, "gather": gather, "gather_nd": gather_nd, "topk": topk}
+KINDS |= {"take": take, "pointwise": pointwise, "copy": copy}

@@ -1,0 +1,129 @@
+"""Ops in tiles of any size, order, depth and number of buffers: bit-exact, whenever the bytes of a copy arrive."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import hal_dir, load_target
+from edgebuild.model.emit import emit
+from edgebuild.model.ir import Graph
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.hierarchy.grid import Costs
+from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
+from edgebuild.model.plan.movement import with_moves
+from edgebuild.model.plan.search import Plan
+from tests.graphs import examples, random_inputs, single_ops, small_graphs
+from tests.ops.host import FLAGS, MAIN, call, checked
+from tests.ops.test_host import compare
+
+KINDS = (
+    "conv2d",
+    "depthwise_conv2d",
+    "dense",
+    "max_pool2d",
+    "avg_pool2d",
+    "add",
+    "mul",
+    "pad",
+    "mean",
+    "concat",
+    "softmax",
+)
+MODES = ("eager", "lazy", "random:7")
+PER_KIND, NETWORKS, VECTORS = 4, 10, 2
+
+
+def any_mapping(layer: Layer, r: random.Random) -> Mapped:
+    """Any mapping whose calls find their operands contiguous; of few calls, so that programs stay small."""
+    for _ in range(60):
+        tile = {a: r.randint(1, layer.nest.extents[a]) for a in layer.axes}
+        counts = {a: -(-layer.nest.extents[a] // tile[a]) for a in layer.axes}
+        order = [a for a in layer.axes if counts[a] > 1]
+        r.shuffle(order)
+        depths = [r.choice([0, *(i + 1 for i, a in enumerate(order) if a in o.axes)]) for o in layer.operands]
+        costs = Costs(layer, tuple((tile[a],) for a in layer.axes))
+        outer = [frozenset(order[:d]) & o.axes for o, d in zip(layer.operands, depths, strict=True)]
+        allowed = all(costs.copies(o, s).allowed.all() for o, s in zip(layer.operands, outer, strict=True))
+        if allowed and prod(counts.values()) <= 40:
+            moves = [Move(o.name, d, r.choice((1, 2)) if d else 1) for o, d in zip(layer.operands, depths, strict=True)]
+            return Mapped(tile, tuple(order), tuple(moves))
+    return Mapped({a: layer.nest.extents[a] for a in layer.axes}, (), tuple(Move(o.name, 0, 1) for o in layer.operands))
+
+
+def planned(graph: Graph, name: str, seed: int) -> Plan:
+    request = ModelRequest(Path("random"), name, "host", tile="off", map="layer")
+    r = random.Random(seed)
+    return with_moves(plan(graph, load_target("host"), request), lambda layer: any_mapping(layer, r))
+
+
+def build(plans: Sequence[Plan], vectors: int, folder: Path) -> None:
+    """One program with all of them and the model of a DMA unit."""
+    for p in plans:
+        for artifact in emit(p, ""):
+            (folder / artifact.name).write_bytes(artifact.data)
+    includes = "\n".join(f'#include "{p.name}.h"' for p in plans)
+    (folder / "main.c").write_text(MAIN.format(includes=includes, calls="\n".join(call(p, vectors) for p in plans)))
+    (folder / "weights.c").write_text("\n".join(f'#include "{p.name}_weights.c"' for p in plans) + "\n")
+    sources = ["main.c", "weights.c", *(f"{p.name}.c" for p in plans), str(hal_dir() / "src/dma_model.c")]
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fsanitize-sections=.bss.edgebuild.*"]
+    checked(["gcc", *FLAGS.split(), *sanitizers, f"-I{hal_dir() / 'include'}", *sources, "-o", "program"], folder)
+
+
+def run(folder: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["./program", "in.bin", "out.bin"],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "EB_DMA": mode},
+    )
+
+
+def check(graphs: Sequence[Graph], folder: Path) -> int:
+    """Run all in all modes; the number of ops that ran in more than one tile."""
+    import numpy as np
+
+    plans = [planned(graph, f"g{i}", i) for i, graph in enumerate(graphs)]
+    build(plans, VECTORS, folder)
+    inputs = [random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)]
+    with open(folder / "in.bin", "wb") as file:
+        for vectors in inputs:
+            file.writelines(np.ascontiguousarray(x).tobytes() for vector in vectors for x in vector)
+    for mode in MODES:
+        done = run(folder, mode)
+        assert done.returncode == 0, mode + done.stderr[:4000]
+        data, at = (folder / "out.bin").read_bytes(), 0
+        for graph, vectors in zip(graphs, inputs, strict=True):
+            for vector in vectors:
+                row = []
+                for t in (graph.tensors[n] for n in graph.outputs):
+                    row.append(np.frombuffer(data, t.dtype, t.elements, at).reshape(t.shape))
+                    at += t.bytes
+                compare(graph, vector, row)
+    return sum(len(m.turns) > 1 for p in plans for m in p.moved.values())
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:
+    check(examples(single_ops(kind), PER_KIND), tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_networks_in_random_tiles(tmp_path: Path) -> None:
+    assert check(examples(small_graphs(), NETWORKS), tmp_path) >= NETWORKS
+
+
+@pytest.mark.slow
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:
+    check(examples(single_ops(kind), 50), tmp_path)

@@ -1,0 +1,131 @@
+"""Broken movements: the replay of the plan refuses each, and so does the running program by the model of a DMA unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
+from edgebuild.model.plan.movement import with_moves
+from edgebuild.model.plan.moves import MovedLayer
+from edgebuild.model.plan.replay import BrokenPlan, replay
+from edgebuild.model.plan.search import Plan
+from tests.hierarchy.test_moved import MODES, build, run
+
+X, Y = (0, 1), (4, 5)  # channels of input and result
+
+
+def convolution() -> Graph:
+    """3x3 on 12x6x8 to 8 channels, padded."""
+    rng = np.random.default_rng(1)
+    quant = Quant((0.1,), (3,))
+    weights = rng.integers(-100, 100, (8, 3, 3, 8)).astype(np.int8)
+    tensors = {
+        "x": Tensor("x", (1, 12, 6, 8), "int8", quant),
+        "w": Tensor("w", weights.shape, "int8", Quant((0.01,), (0,)), weights),
+        "y": Tensor("y", (1, 12, 6, 8), "int8", quant),
+    }
+    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "clamp": (None, None)}
+    return Graph("conv", (Op("conv2d", "conv", ("x", "w"), ("y",), attrs),), tensors, ("x",), ("y",))
+
+
+def four_tiles(layer: Layer) -> Mapped:
+    """Rows in four tiles, two buffers for input and result."""
+    return Mapped({"y": 3, "x": 6, "k": 8}, ("y",), (Move("x", 1, 2), Move("weights", 0, 1), Move("y", 1, 2)))
+
+
+def without_waits(moved: MovedLayer, channels: tuple[int, int]) -> MovedLayer:
+    turns = [replace(t, waits=tuple(c for c in t.waits if c not in channels)) for t in moved.turns]
+    return replace(moved, turns=tuple(turns))
+
+
+def into_the_buffer_in_use(moved: MovedLayer) -> MovedLayer:
+    first = next(c.near for c in moved.copies if c.channel == 0)
+    second = next(c.near for c in moved.copies if c.channel == 1)
+    swapped = {0: second, 1: first}
+    copies = [
+        replace(c, near=swapped[c.channel]) if c.channel in X and i > 1 else c for i, c in enumerate(moved.copies)
+    ]
+    return replace(moved, copies=tuple(copies))
+
+
+def buffers_that_overlap(moved: MovedLayer) -> MovedLayer:
+    """The result's buffers lie 8 bytes lower, over the end of the constants."""
+    copies = [replace(c, near=c.near - 8) if c.channel in Y else c for c in moved.copies]
+    turns = [replace(t, at=(t.at[0], t.at[1] - 8, *t.at[2:])) for t in moved.turns]
+    return replace(moved, copies=tuple(copies), turns=tuple(turns))
+
+
+def a_border_tile_too_long(moved: MovedLayer) -> MovedLayer:
+    last = max(i for i, c in enumerate(moved.copies) if c.channel in X)
+    copies = [replace(c, bytes=c.bytes + 48) if i == last else c for i, c in enumerate(moved.copies)]
+    return replace(moved, copies=tuple(copies))
+
+
+def without_the_last_wait(moved: MovedLayer) -> MovedLayer:
+    return replace(moved, last_waits=tuple(c for c in moved.last_waits if c not in Y))
+
+
+def stored_before_the_call(moved: MovedLayer) -> MovedLayer:
+    return replace(moved, turns=tuple(replace(t, fetched=t.stored) for t in moved.turns))
+
+
+MUTATIONS: dict[str, Callable[[MovedLayer], MovedLayer]] = {
+    "no wait for the input": lambda m: without_waits(m, X),
+    "no wait before a result's buffer is used again": lambda m: without_waits(m, Y),
+    "ahead into the buffer in use": into_the_buffer_in_use,
+    "buffers that overlap": buffers_that_overlap,
+    "a border tile too long": a_border_tile_too_long,
+    "no last wait": without_the_last_wait,
+    "stored before the call": stored_before_the_call,
+}
+
+
+def planned() -> Plan:
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
+    return with_moves(plan(convolution(), load_target("host"), request), four_tiles)
+
+
+def feed(folder: Path) -> bytes:
+    rng = np.random.default_rng(2)
+    inputs = [rng.integers(-128, 128, (1, 12, 6, 8)).astype(np.int8) for _ in range(2)]
+    (folder / "in.bin").write_bytes(b"".join(x.tobytes() for x in inputs))
+    return b"".join(ops.run(convolution(), x)["y"].tobytes() for x in inputs)
+
+
+@pytest.mark.needs("gcc")
+def test_the_sound_plan_passes(tmp_path: Path) -> None:
+    build([planned()], 2, tmp_path)
+    want = feed(tmp_path)
+    for mode in MODES:
+        assert run(tmp_path, mode).returncode == 0
+        assert (tmp_path / "out.bin").read_bytes() == want
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_replay_refuses(name: str) -> None:
+    p = planned()
+    with pytest.raises(BrokenPlan):
+        replay(p.rolling, p.steps, p.places, {"y": MUTATIONS[name](p.moved["y"])})
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
+    p = planned()
+    build([replace(p, moved={"y": MUTATIONS[name](p.moved["y"])})], 2, tmp_path)
+    want = feed(tmp_path)
+    caught = []
+    for mode in MODES:
+        done = run(tmp_path, mode)
+        caught.append(done.returncode != 0 or (tmp_path / "out.bin").read_bytes() != want)
+    assert any(caught)

@@ -1,0 +1,197 @@
+"""The exact search against one that tries everything, and against what others found."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from itertools import permutations, product
+
+import pytest
+
+from edgebuild.base.target import load_target
+from edgebuild.cli import main
+from edgebuild.model.mapping import map_layers
+from edgebuild.model.plan.hierarchy.baselines import dory, loma
+from edgebuild.model.plan.hierarchy.costs import Moved, cost, used
+from edgebuild.model.plan.hierarchy.files import Hardware, Row, layer_of
+from edgebuild.model.plan.hierarchy.nest import Channel, Layer, Mapped, Move
+from edgebuild.model.plan.hierarchy.search import NoMapping, best
+from tests.hierarchy.layers27 import FILE, KNOWN, layers
+
+HUGE = {"activations": 1 << 30, "weights": 1 << 30}
+
+
+def naive(layer: Layer, room: dict[str, int]) -> float | None:
+    """Cycles of the best of all tile sizes, orders, depths and buffers, from figures counted copy by copy."""
+    least = None
+    numbers = (1, 2) if layer.operands[0].channel.overlap else (1,)
+    for sizes in product(*(range(1, layer.nest.extents[a] + 1) for a in layer.axes)):
+        tile = dict(zip(layer.axes, sizes, strict=True))
+        cut = [a for a in layer.axes if tile[a] < layer.nest.extents[a]]
+        for order in permutations(cut):
+            deep = [cost(layer, Mapped(tile, order, (Move("", d, 1),) * 3)) for d in range(len(order) + 1)]
+            for chosen in product(deep, repeat=3):
+                moved = [found.operands[i] for i, found in enumerate(chosen)]
+                for buffers in product(numbers, repeat=3):
+                    if any(b == 2 and m.transfers == 1 for b, m in zip(buffers, moved, strict=True)):
+                        continue
+                    taken = dict.fromkeys(room, 0)
+                    for operand, m, b in zip(layer.operands, moved, buffers, strict=True):
+                        taken[operand.space] += -(-m.tile_bytes // 4) * 4 * b
+                    if all(size <= room[s] for s, size in taken.items()):
+                        total = together(chosen[0].compute, chosen[0].calls, moved, buffers)
+                        least = total if least is None else min(least, total)
+    return least
+
+
+def together(compute: float, calls: int, moved: list[Moved], buffers: tuple[int, ...]) -> float:
+    """Copies by single buffers, and computing beside the copies by double ones."""
+    alone = sum(m.cycles for m, b in zip(moved, buffers, strict=True) if b == 1)
+    double = [m for m, b in zip(moved, buffers, strict=True) if b == 2]
+    if not double:
+        return alone + compute
+    ends = sum(m.cycles / m.transfers for m in double)
+    return alone + max(compute + ends, sum(m.cycles for m in double) + compute / calls)
+
+
+def some_layer(seed: int) -> tuple[Layer, dict[str, int]]:
+    """A small random layer on random hardware with random memory."""
+    r = random.Random(seed)
+    groups = r.random() < 0.3
+    k = r.randint(1, 3)
+    fy, fx = r.choice((1, 2, 3)), r.choice((1, 3))
+    stride = r.choice((1, 1, 2))
+    sizes = {
+        "K": k,
+        "C": k if groups else r.randint(1, 3),
+        "FY": fy,
+        "FX": fx,
+        "OY": r.randint(2, 3),
+        "OX": r.randint(1, 3),
+    }
+    row = Row(
+        "layer",
+        **sizes,
+        pad_y=r.randrange(fy) // 2,
+        pad_x=r.randrange(fx) // 2,
+        stride=stride,
+        groups=k if groups else 1,
+    )
+    channel = Channel(
+        r.choice((1, 2, 16)), r.choice((0, 20)), r.choice((0, 3, 70)), r.choice((1, 2, 3)), overlap=r.random() < 0.3
+    )
+    shared = r.random() < 0.5
+    spaces = {"I": "a", "O": "a", "W": "a" if shared else "w"}
+
+    def cycles(v):  # type: ignore[no-untyped-def]
+        return v["K"] * v["OY"] * v["OX"] * (v["C"] * v["FY"] * v["FX"] + 3)
+
+    hardware = Hardware(spaces, dict.fromkeys("IWO", channel), cycles, cycles, {}, r.random() < 0.5, r.choice((0, 7)))
+    layer = layer_of(row, hardware)
+    whole = used(
+        layer,
+        cost(layer, Mapped({a: layer.nest.extents[a] for a in layer.axes}, (), tuple(Move(n, 0, 1) for n in "IWO"))),
+    )
+    return layer, {space: max(12, int(size * r.uniform(0.2, 1.3))) for space, size in whole.items()}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_exact_search_equals_the_naive_one(seed: int) -> None:
+    layer, room = some_layer(seed)
+    want = naive(layer, room)
+    if want is None:
+        with pytest.raises(NoMapping):
+            best(layer, room)
+        return
+    _, found = best(layer, room)
+    assert found.total == pytest.approx(want)
+    assert all(size <= room[s] for s, size in used(layer, found).items())
+
+
+def test_the_27_layers_of_the_thesis() -> None:
+    found = {layer.name: best(layer, room)[1].total for layer, room in layers()}
+    assert {name for name, total in found.items() if total > KNOWN[name][1]} == set()
+    whole = {layer.name: best(layer, HUGE)[1].compute for layer, _ in layers()}
+    assert whole == {name: compute for name, (compute, _) in KNOWN.items()}
+
+
+def test_the_baselines_are_never_better() -> None:
+    for layer, room in layers():
+        exact = best(layer, room)[1].total
+        assert exact <= dory(layer, room, False)[1].total
+        assert exact <= loma(layer, room, 6)
+
+
+def test_more_memory_is_never_slower() -> None:
+    for layer, _ in layers()[:4]:
+        totals = [best(layer, {"activations": n << 10, "weights": 1 << 16})[1].total for n in (6, 12, 24, 48, 96, 192)]
+        assert totals == sorted(totals, reverse=True)
+
+
+def test_two_buffers_help_where_copies_overlap() -> None:
+    layer, room = layers()[3]
+    operands = tuple(replace(o, channel=replace(o.channel, overlap=True)) for o in layer.operands)
+    assert best(replace(layer, operands=operands), room)[1].total < best(layer, room)[1].total
+
+
+def test_map_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", str(FILE), "--target", "diana", "--limit", "activations=24K", "--json", "-"]) == 0
+    rows = json.loads(capsys.readouterr().out)["layers"]
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["A.L3"]["tile"] == {"K": 16, "OY": 8, "OX": 64}
+    for row in rows:  # no overlap on this target: the total is the sum
+        assert row["total_cycles"] == row["compute_cycles"] + sum(row["dma_cycles"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--target", "microbit"], "has no memory levels"),
+        (["--target", "diana", "--search", "best"], "option 'search': 'best' is not known"),
+        (["--target", "diana", "--limit", "L7=3K"], "no memory 'L7'"),
+        (["--target", "diana", "--limit", "activations=16"], "does not fit: the smallest tile needs"),
+    ],
+)
+def test_bad_input(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", str(FILE), *arguments]) == 1
+    assert text in capsys.readouterr().err
+
+
+def test_layers_that_cannot_be(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path / "layers.yaml"
+    file.write_text("layers:\n  - {name: a, K: 4, C: 3, FY: 1, FX: 1, OY: 2, OX: 2, groups: 2}\n")
+    assert main(["map", str(file), "--target", "diana"]) == 1
+    assert f"{file}:2" in capsys.readouterr().err
+
+
+def test_levels_of_a_target_are_checked(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from edgebuild.base.errors import EdgebuildError
+
+    for change, text in (
+        ("dma: {d: {between: [RAM, L9]}}", "no memory 'L9'"),
+        (
+            "dma: {copier: {between: [RAM, L1]}}\nmemories: {X: {origin: 3G, size: 1K, roles: [], level: 4}}",
+            "no DMA reaches",
+        ),
+        ("memories: {RAM: {origin: 1G, size: 1G, roles: [arena, data, stack], bytes_per_cycle: 0}}", "above 0"),
+        ("engines: {e: {array: {Q: 4}, activations: 1K, weights: 1K, cycles: K}}", "unknown axis 'Q'"),
+        ("engines: {e: {array: {K: 4}, activations: 1K, weights: 1K, cycles: K * Z}}", "unknown letter 'Z'"),
+        (
+            "engines: {e: {array: {K: 4}, activations: 1K, weights: 1K, cycles: K, patterns: [conf2d]}}",
+            "unknown word 'conf2d'",
+        ),
+    ):
+        file = tmp_path / "t.yaml"
+        file.write_text(f"inherits: host\ndescription: t\n{change}\n")
+        with pytest.raises(EdgebuildError, match=text):
+            load_target(str(file))
+
+
+def test_every_op_of_a_model_is_mapped(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from tests.zoo.builders import ZOO, quantized
+
+    file = tmp_path / "model.onnx"
+    file.write_bytes(quantized(ZOO["resnet8"]()).SerializeToString())
+    found = map_layers(file, load_target("gap8"), "exact", "L1=16K")
+    assert len(found) > 8 and all(f.cost is not None and f.cost.calls > 0 for f in found)

@@ -1,0 +1,57 @@
+"""Tiles that move on simulated targets: by the core, and by QEMU's PL081."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgebuild.cli import main
+from tests.conftest import ROOT
+
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+def test_tiles_by_a_pl081(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(DIGITS), "--target", "mps2-an521", "--map", "layer", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal"]
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
+def test_tiles_in_three_regions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(DIGITS), "--target", "pulp-cluster", "--map", "layer", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal"]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("rule", ["layer", "dory"])
+def test_what_was_copied_is_what_the_report_says(rule: str, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    target = tmp_path / "small.yaml"
+    target.write_text("inherits: host\ndescription: s\nmemories: {L1: {origin: 2G, size: 2K, roles: [], level: 1}}\n")
+    options = ["--target", str(target), "--map", rule]
+    assert (
+        main(["verify", str(DIGITS), *options, "--dma", "random:3", "--keep", str(tmp_path / "k"), "--json", "-"]) == 0
+    )
+    counted = json.loads(capsys.readouterr().out)["dma"]
+    section = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
+    assert counted == section["moved"]
+    assert sum(row["calls"] for row in section["layers"]) > len(section["layers"])
+    rows = [o for row in section["layers"] for o in row["operands"]]
+    assert counted["bytes"] == sum(o["bytes"] for o in rows)
+    assert section["cycles"]["total"] == pytest.approx(sum(row["cycles"] for row in section["layers"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--target", "microbit", "--map", "layer"], "has no memory levels"),
+        (["--target", "host", "--map", "layer", "--tile", "rolling"], "--map goes with"),
+        (["--target", "host", "--map", "layer", "--arena", "caller"], "--map goes with"),
+        (["--target", "host", "--map", "layer", "--objective", "energy"], "--map goes with"),
+        (["--target", "gap8", "--map", "layer"], "no DMA of target gap8 reaches both L1 and L3"),
+    ],
+)
+def test_what_does_not_go_together(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(DIGITS), *options]) == 1
+    assert text in capsys.readouterr().err

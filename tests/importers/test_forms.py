@@ -1,0 +1,243 @@
+"""One small network in the forms that exporters and quantisers write, against onnxruntime on the file as it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, shape_inference
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
+
+FLOAT, UINT8, INT32 = TensorProto.FLOAT, TensorProto.UINT8, TensorProto.INT32
+RNG = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+def made(
+    nodes: list[Any], x: tuple[int, ...], opset: int = 17, kind: int = FLOAT, result: int = FLOAT, **constants: Any
+) -> onnx.ModelProto:
+    """A model of these nodes from `x` to `y`, whose shape is inferred."""
+    inputs, outputs = [helper.make_tensor_value_info("x", kind, x)], [helper.make_tensor_value_info("y", result, None)]
+    values = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs, values), opset_imports=opsets, ir_version=8
+    )
+    return shape_inference.infer_shapes(model)
+
+
+def network(opset: int = 17) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["p", "w1"], ["d"], "grouped", group=2, pads=[1, 0, 0, 1]),
+        helper.make_node("GlobalAveragePool", ["d"], ["g"], "mean"),
+        helper.make_node("Flatten", ["g"], ["f"], "flat"),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], "dense", transB=1),
+    ]
+    parameters = {"w0": weights(8, 3, 3, 3), "b0": weights(8), "w1": weights(6, 4, 2, 2)}
+    return made(nodes, (1, 3, 8, 8), opset, **parameters, w2=weights(5, 6), b2=weights(5))
+
+
+def quantised(model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+            vectors = RNG.standard_normal((8, *shape)).astype(np.float32)
+            self.left: Iterator[dict[str, np.ndarray]] = iter([{"x": v} for v in vectors])
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self.left, None)
+
+    logging.getLogger().setLevel(logging.ERROR)  # it recommends pre-processing on every call
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(model, f"{folder}/a.onnx")
+        quantize_static(f"{folder}/a.onnx", f"{folder}/b.onnx", Reader(), **options)
+        return onnx.load(f"{folder}/b.onnx")
+
+
+def spread() -> onnx.ModelProto:
+    node = helper.make_node(
+        "ConvTranspose", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1, 0, 1, 0], output_padding=[1, 1]
+    )
+    return made([node], (1, 4, 5, 6), w=weights(4, 3, 3, 3), b=weights(3))
+
+
+def line() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[2, 1], strides=[2]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "v"], ["y"], dilations=[2]),
+    ]
+    return made(nodes, (1, 4, 20), w=weights(6, 4, 4), b=weights(6), v=weights(3, 6, 3))
+
+
+def attention() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["x", "t"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "x"], ["y"]),
+    ]
+    return made(nodes, (1, 5, 8))
+
+
+def function() -> onnx.ModelProto:
+    body = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
+                                [helper.make_opsetid("", 17)])  # fmt: skip
+    model = made([helper.make_node("Add", ["x", "x"], ["t"]), helper.make_node("Relu", ["t"], ["y"])], (1, 4))
+    model.graph.node[0].CopyFrom(helper.make_node("Twice", ["x"], ["t"], domain="own"))
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    return model
+
+
+def open_shape() -> onnx.ModelProto:
+    model = network()
+    for i, name in ((0, "N"), (2, "H"), (3, "W")):
+        model.graph.input[0].type.tensor_type.shape.dim[i].dim_param = name
+    del model.graph.value_info[:]
+    return model
+
+
+I8, U8, I16, U16 = QuantType.QInt8, QuantType.QUInt8, QuantType.QInt16, QuantType.QUInt16
+CONTRIB = {"UseQDQContribOps": True}
+
+
+def with_types(activations: QuantType, stored: QuantType, **options: Any) -> Callable[[], onnx.ModelProto]:
+    return lambda: quantised(network(), activation_type=activations, weight_type=stored, **options)
+
+
+FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "float": network,
+    "opset 11": lambda: network(11),
+    "opset 21": lambda: network(21),
+    "qdq int8 per tensor": with_types(I8, I8),
+    "qdq int8 per channel": with_types(I8, I8, per_channel=True),
+    "qdq uint8": with_types(U8, U8),
+    "qdq uint8, int8 weights": with_types(U8, I8, per_channel=True),
+    "qdq symmetric": with_types(I8, I8, extra_options={"ActivationSymmetric": True, "WeightSymmetric": False}),
+    "qdq int16": with_types(I16, I8, extra_options=CONTRIB),
+    "qdq uint16": with_types(U16, U8, extra_options=CONTRIB),
+    "qoperator int8": with_types(I8, I8, quant_format=QuantFormat.QOperator, per_channel=True),
+    "qoperator uint8": with_types(U8, U8, quant_format=QuantFormat.QOperator),
+    "transpose convolution": spread,
+    "transpose convolution, groups, 1-D": lambda: made(
+        [helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[3], output_shape=[15], group=2)],
+        (1, 4, 5),
+        w=weights(4, 2, 4),
+    ),
+    "transpose convolution int8": lambda: quantised(spread()),
+    "1-D": line,
+    "1-D int8": lambda: quantised(line(), per_channel=True),
+    "products of activations": attention,
+    "products of activations int8": lambda: quantised(attention()),
+    "gemm with factors": lambda: made(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["y"], alpha=0.5, beta=2.0)], (1, 6), w=weights(6, 4), b=weights(4)
+    ),
+    "integer matmul": lambda: made(
+        [helper.make_node("MatMulInteger", ["x", "w", "xz", "wz"], ["y"])], (1, 10), kind=UINT8, result=INT32,
+        w=RNG.integers(0, 255, (10, 4)).astype(np.uint8), xz=np.uint8(7), wz=np.uint8(120),
+    ),
+    "integer convolution": lambda: made(
+        [helper.make_node("ConvInteger", ["x", "w", "xz"], ["y"], pads=[1, 1, 1, 1])], (1, 2, 5, 5), kind=UINT8,
+        result=INT32, w=RNG.integers(-100, 100, (3, 2, 3, 3)).astype(np.int8), xz=np.uint8(7),
+    ),
+    "float16 weights": lambda: made(
+        [helper.make_node("Cast", ["h"], ["w"], to=FLOAT), helper.make_node("Conv", ["x", "w"], ["y"])], (1, 3, 8, 8),
+        h=weights(4, 3, 3, 3).astype(np.float16),
+    ),
+    "weights only": lambda: made(
+        [helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0), helper.make_node("Conv", ["x", "w"], ["y"])],
+        (1, 3, 8, 8), q=RNG.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8),
+        s=np.array([0.1, 0.2, 0.01, 0.03], np.float32),
+    ),
+    "function": function,
+}  # fmt: skip
+
+
+def verified(model: Path, **options: str) -> dict[str, Any]:
+    request = model_request(model, "model", "host", options)
+    artifacts = compile_model(request)
+    result = verify(model, load_target("host"), artifacts, reading=(request.shape, request.outputs))
+    return {**result, **json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", FORMS)
+def test_form(form: str, tmp_path: Path) -> None:
+    onnx.save(FORMS[form](), tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
+@pytest.mark.needs("gcc")
+def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="weights.bin")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
+@pytest.mark.needs("gcc")
+def test_shapes_that_are_left_open(tmp_path: Path) -> None:
+    onnx.save(open_shape(), tmp_path / "m.onnx")
+    result = verified(tmp_path / "m.onnx", shape="x=1,3,10,12")
+    assert result["equal"] and result["inputs"][0]["shape"] == [1, 3, 10, 12]
+    with pytest.raises(EdgebuildError, match="dynamic shape"):
+        verified(tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="input 'x' is Nx3xHxW, not 1x4x10x12"):
+        verified(tmp_path / "m.onnx", shape="x=1,4,10,12")
+
+
+@pytest.mark.needs("gcc")
+def test_a_model_is_cut(tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    result = verified(tmp_path / "m.onnx", outputs="p")
+    assert result["equal"] and [port["name"] for port in result["outputs"]] == ["p"]
+    with pytest.raises(EdgebuildError, match="no node writes 'q'"):
+        verified(tmp_path / "m.onnx", outputs="q")
+
+
+def recurrent(kind: str, gates: int, **attributes: Any) -> onnx.ModelProto:
+    """A recurrent node over four steps with a state before the first; its result of every step, and the last."""
+    ways = 2 if attributes.get("direction") == "bidirectional" else 1
+    hidden, features = 3, 5
+    constants = {
+        "w": RNG.standard_normal((ways, gates * hidden, features)),
+        "b": RNG.standard_normal((ways, 2 * gates * hidden)),
+    }
+    constants |= {"r": RNG.standard_normal((ways, gates * hidden, hidden)), "h": RNG.standard_normal((ways, 1, hidden))}
+    cell = {"c": RNG.standard_normal((ways, 1, hidden))} if kind == "LSTM" else {}
+    node = helper.make_node(kind, ["x", "w", "r", "b", "", "h", *cell], ["y"], hidden_size=hidden, **attributes)
+    return made([node], (4, 1, features), **{n: v.astype(np.float32) for n, v in (constants | cell).items()})
+
+
+CELLS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "lstm": lambda: recurrent("LSTM", 4),
+    "lstm both ways": lambda: recurrent("LSTM", 4, direction="bidirectional"),
+    "gru": lambda: recurrent("GRU", 3),
+    "gru reset late": lambda: recurrent("GRU", 3, linear_before_reset=1, direction="reverse"),
+    "rnn": lambda: recurrent("RNN", 1, activations=["Relu"]),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("cell", CELLS)
+def test_cell(cell: str, tmp_path: Path) -> None:
+    onnx.save(CELLS[cell](), tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]

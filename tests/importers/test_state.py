@@ -1,0 +1,111 @@
+"""Networks that remember: sequences of inferences against TFLite Micro's interpreter, which keeps its variables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.ir import Quant
+from edgebuild.model.verify import verify
+from tests.graphs.tflite_models import File
+
+RNG = np.random.default_rng(5)
+FEATURES, FILTERS, MEMORY, RANK = 12, 8, 5, 2
+
+
+def svdf(integer: str, state_type: str) -> bytes:
+    """One SVDF; `integer` is float32 or int8."""
+    f, real = File(), integer == "float32"
+
+    def quant(scale: float, zero: int = 0) -> Quant | None:
+        return None if real else Quant((float(np.float32(scale)),), (zero,))
+
+    def values(shape: tuple[int, ...], dtype: str, most: int) -> np.ndarray:
+        return (RNG.standard_normal(shape) if real else RNG.integers(-most, most + 1, shape)).astype(dtype)
+
+    x = f.tensor("x", (1, FEATURES), integer, quant(0.05, -7))
+    w = values((FILTERS, FEATURES), integer, 127)
+    wide = "float32" if real else state_type
+    t = values((FILTERS, MEMORY), wide, 127 if state_type == "int8" else 3000)
+    b = values((FILTERS // RANK,), "float32" if real else "int32", 2000)
+    state_scale, time_scale = (0.004, 0.0001) if state_type == "int16" else (0.3, 0.01)
+    weights = [
+        f.tensor("w", w.shape, integer, quant(0.01), w),
+        f.tensor("t", t.shape, wide, quant(time_scale), t),
+        f.tensor("b", b.shape, str(b.dtype), quant(state_scale * time_scale), b),
+    ]
+    state = f.tensor("state", (1, FILTERS * MEMORY), wide, quant(state_scale))
+    f.tensors[state].isVariable = True
+    y = f.tensor("y", (1, FILTERS // RANK), integer, quant(0.03, -128))
+    options = schema.SVDFOptionsT()
+    options.rank, options.fusedActivationFunction = RANK, 1
+    f.operator("SVDF", [x, *weights, state], [y], options)
+    return f.pack([x], [y])
+
+
+def verified(model: Path, target: str = "host") -> dict[str, object]:
+    artifacts = compile_model(model_request(model, "model", target, {}))
+    report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))
+    header = next(a.data for a in artifacts if a.name == "model.h").decode()
+    assert "void model_reset(void);" in header
+    return {**verify(model, load_target(target), artifacts), "state_bytes": report["state_bytes"]}
+
+
+FORMS: dict[str, Callable[[], bytes]] = {
+    "float": lambda: svdf("float32", "float32"),
+    "int8, state int16": lambda: svdf("int8", "int16"),
+    "int8, state int8": lambda: svdf("int8", "int8"),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", FORMS)
+def test_svdf(form: str, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(FORMS[form]())
+    result = verified(tmp_path / "m.tflite")
+    assert result["equal"], result
+    assert result["state_bytes"] == FILTERS * MEMORY * {"float": 4, "int8, state int16": 2, "int8, state int8": 1}[form]
+
+
+def remembering(start: np.ndarray | None) -> bytes:
+    """The sum of the input and what was: sum = x + old; old = sum. `start`: what it is at first."""
+    f, init = File(), File()
+    shape, q = (1, 6), Quant((0.5,), (0,))
+
+    def handle(file: File) -> int:
+        options = schema.VarHandleOptionsT()
+        options.container, options.sharedName = b"", b"memory"
+        resource = file.tensor("handle", (), "resource")
+        file.operator("VAR_HANDLE", [], [resource], options)
+        return resource
+
+    x, old, y = f.tensor("x", shape, "int8", q), f.tensor("old", shape, "int8", q), f.tensor("y", shape, "int8", q)
+    if start is not None:
+        once = schema.CallOnceOptionsT()
+        once.initSubgraphIndex = 1
+        f.operator("CALL_ONCE", [], [], once)
+        init.buffers = f.buffers
+        value = init.tensor("first", shape, "int8", q, start)
+        init.operator("ASSIGN_VARIABLE", [handle(init), value], [], schema.AssignVariableOptionsT())
+    resource = handle(f)
+    f.operator("READ_VARIABLE", [resource], [old], schema.ReadVariableOptionsT())
+    f.operator("ADD", [x, old], [y], schema.AddOptionsT())
+    f.operator("ASSIGN_VARIABLE", [resource, y], [], schema.AssignVariableOptionsT())
+    return f.pack([x], [y], [init] if start is not None else [])
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("start", [None, np.arange(-30, 30, 10, np.int8).reshape(1, 6)], ids=["zeros", "call once"])
+def test_variables(start: np.ndarray | None, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(remembering(start))
+    result = verified(tmp_path / "m.tflite")
+    assert result["equal"], result
+    assert result["state_bytes"] == 6

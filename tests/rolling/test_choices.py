@@ -1,0 +1,127 @@
+"""Which plan is taken, that a failure of one ends no compilation, and that reports add up."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.emit.report import report
+from edgebuild.model.emit.storage import pack
+from edgebuild.model.emit.words import live_set
+from edgebuild.model.ir import Graph
+from edgebuild.model.plan import choose, search
+from edgebuild.model.plan.choose import KNEE, plan
+from edgebuild.model.plan.cuts import ALIGN, instructions, untiled
+from edgebuild.model.plan.replay import BrokenPlan
+from edgebuild.model.plan.search import Plan, Planner
+from tests.conftest import ROOT
+from tests.graphs import examples, small_graphs
+from tests.rolling.test_networks import pools, residuals
+from tests.rolling.test_rolling import DIGITS, planned, running_example
+
+CASES = ROOT.parent / "shared" / "cases"
+WAYS: tuple[dict[str, Any], ...] = (
+    {"tile": "off"}, {"tile": "rolling"}, {"tile": "fdt"}, {"tile": "ffmt"}, {"tile": "auto"},
+)  # fmt: skip
+
+
+@cache
+def networks() -> list[Graph]:
+    return [*examples(small_graphs(), 6), *pools()[:2], *residuals()[:2], running_example()]
+
+
+def on_m4(graph: Graph, **options: Any) -> Plan:
+    """Kernels of this core need scratch."""
+    from pathlib import Path
+
+    from edgebuild.base.request import ModelRequest
+
+    return plan(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386", **options))
+
+
+def test_the_least_memory_is_the_least_of_all_ways() -> None:
+    for graph in networks():
+        sizes = {str(way): on_m4(graph, **way).arena_bytes for way in WAYS}
+        assert on_m4(graph, objective="ram").arena_bytes <= min(sizes.values()), sizes
+        assert sizes["{'tile': 'auto'}"] <= sizes["{'tile': 'off'}"]
+
+
+def test_auto_takes_the_knee() -> None:
+    """At most KNEE of the estimated instructions of the whole ops more; `--ram` asks for less memory at any price."""
+    for graph in networks():
+        found = on_m4(graph, tile="auto")
+        most = KNEE * instructions(untiled(Planner(graph, found.target, found.request).cutter))
+        assert instructions(found.steps) <= most
+    for graph in (running_example(), *residuals()):
+        least = on_m4(graph, objective="ram").arena_bytes
+        room = (least + on_m4(graph, tile="off").arena_bytes) // 2
+        fast = on_m4(graph, tile="auto", ram=room)
+        assert fast.arena_bytes <= room
+        assert instructions(fast.steps) <= instructions(on_m4(graph, objective="ram").steps)
+
+
+def test_all_bytes_of_the_arena_are_explained() -> None:
+    """By buffers of the report, their ends rounded up; what lives in a step adds up, and so does the untiled arena."""
+    for graph in networks():
+        for way in WAYS:
+            found = on_m4(graph, **way)
+            told = json.loads(report(found, pack([]), ""))
+            taken = np.zeros(found.arena_bytes, bool)
+            for b in told["layout"]["buffers"]:
+                taken[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True
+            assert taken.all()
+            assert told["ram"]["untiled_arena_bytes"] == on_m4(graph, tile="off").arena_bytes
+            for step, live in enumerate(found.schedule.profile):
+                overlap = found.cutter.best_overlap(found.steps[step])
+                saved = found.cutter.saving(overlap) if overlap is not None else 0
+                assert sum(size for size, _, _ in live_set(found, step)) - saved == live
+
+
+def broken(*arguments: object) -> None:
+    raise BrokenPlan("rolled\n  badly")
+
+
+def test_a_failure_of_ours_ends_no_compilation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next best way is taken, and a warning names the one that failed; with EDGEBUILD_STRICT it is an error."""
+    right = search.replay
+
+    def fails(rolling: Any, steps: Any, places: Any) -> None:
+        (broken if any(s.rolled for s in steps) else right)(rolling, steps, places)
+
+    monkeypatch.setattr(search, "replay", fails)
+    for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
+        with pytest.raises(BrokenPlan):
+            planned(running_example(), **way)
+    monkeypatch.delenv(choose.STRICT)
+    for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
+        assert not any(s.rolled for s in planned(running_example(), **way).steps)
+        said = capsys.readouterr().err
+        assert "warning: internal failure of 'rolling': BrokenPlan: rolled badly\n" in said and "report this" in said
+
+
+def test_a_failure_of_printing_ends_no_compilation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from edgebuild.model import compile as compiler
+
+    right = compiler.emit
+
+    def fails(decided: Plan, digest: str) -> object:
+        return broken() if decided.tiled else right(decided, digest)
+
+    monkeypatch.setattr(compiler, "emit", fails)
+    request = model_request(DIGITS, "model", "host", {"tile": "rolling"})
+    with pytest.raises(BrokenPlan):
+        compile_model(request)
+    monkeypatch.delenv(choose.STRICT)
+    assert json.loads(compile_model(request)[-1].data)["tiling"] == []
+    assert "printing the tiled plan" in capsys.readouterr().err

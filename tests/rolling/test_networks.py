@@ -1,0 +1,143 @@
+"""Networks that are hard to roll: pools of one row, residuals whose skip comes first, a model without any ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, prepare
+from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.plan.strips import COUNTS
+from edgebuild.model.plan.tiling.cost import Tiling, cuts
+from edgebuild.model.plan.tiling.paths import Network, paths
+from edgebuild.model.verify import verify
+from tests.graphs import random_inputs
+from tests.ops.host import run_on_host
+from tests.ops.test_host import compare
+from tests.rolling.test_rolling import planned
+
+OPEN = (None, None)
+UNIT = {"stride": (1, 1), "dilation": (1, 1), "clamp": OPEN}
+
+
+class Net:
+    """A float graph, op by op."""
+
+    def __init__(self, *shape: int) -> None:
+        self.tensors = {"x": Tensor("x", shape, "float32")}
+        self.ops: list[Op] = []
+
+    def add(self, kind: str, *inputs: str, **attrs: object) -> str:
+        name = f"{kind}{len(self.ops)}"
+        op = Op(kind, name, inputs, (name,), attrs)
+        self.tensors[name] = Tensor(name, ops.result_shape(op, Graph("net", (), self.tensors, (), ())), "float32")
+        self.ops.append(op)
+        return name
+
+    def conv(self, x: str, out: int, taps: int, stride: int = 1) -> str:
+        w = f"w{len(self.ops)}"
+        shape = (out, taps, taps, self.tensors[x].shape[3])
+        data = np.random.default_rng(len(self.ops)).standard_normal(shape).astype(np.float32)
+        self.tensors[w] = Tensor(w, shape, "float32", None, data)
+        return self.add("conv2d", x, w, **{**UNIT, "stride": (stride, stride)}, pad=(taps // 2,) * 4)
+
+    def pool(self, kind: str, x: str, window: tuple[int, int], stride: tuple[int, int], pad: int = 0) -> str:
+        attrs = {**UNIT, "stride": stride, "pad": (pad,) * 4}
+        return self.add(f"{kind}_pool2d", x, window=window, **attrs)
+
+    def graph(self, *outputs: str) -> Graph:
+        return Graph("net", tuple(self.ops), self.tensors, ("x",), outputs)
+
+
+def pools() -> list[Graph]:
+    """A convolution and a pool that leaves one row, of every kind that there is."""
+    found = []
+    for kind in ("max", "avg"):
+        for window, stride, pad in (
+            ((8, 6), (1, 1), 0), ((8, 2), (2, 2), 0), ((5, 3), (4, 1), 0), ((8, 3), (1, 2), 1), ((6, 6), (6, 6), 0),
+        ):  # fmt: skip
+            net = Net(1, 8, 6, 2)
+            y = net.pool(kind, net.conv("x", 9, 3), window, stride, pad)
+            found.append(net.graph(net.conv(y, 2, 1)))
+    return found
+
+
+def residuals() -> list[Graph]:
+    """Inverted residuals that name the skip first and last, and two of them after each other."""
+    found = []
+    for skip_first in (True, False):
+        for blocks in (1, 2):
+            net = Net(1, 12, 6, 3)
+            y = net.conv("x", 4, 3)
+            for _ in range(blocks):
+                branch = net.conv(net.conv(net.conv(y, 10, 1), 10, 5), 4, 1)
+                y = net.add("add", *((y, branch) if skip_first else (branch, y)), clamp=OPEN)
+            found.append(net.graph(net.conv(y, 2, 3, 2)))
+    return found
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("make", [pools, residuals])
+def test_rolled_networks_compute_the_same(make: Callable[[], list[Graph]], tmp_path: Path) -> None:
+    graphs = make()
+    inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(graphs)]
+    assert any(planned(graph, tile="rolling").tiled for graph in graphs)
+    results = run_on_host(graphs, inputs, tmp_path, tile="rolling")
+    for graph, vectors, rows in zip(graphs, inputs, results, strict=True):
+        for vector, row in zip(vectors, rows, strict=True):
+            compare(graph, vector, row)
+
+
+def test_no_path_is_cut_into_more_parts_than_it_has_columns() -> None:
+    net = Net(1, 24, 3, 4)
+    graph = net.graph(net.conv(net.conv("x", 16, 3), 4, 3))
+    network = Network(graph)
+    narrow = [p for p in paths(network, "conv2d0", frozenset(["ffmt"])) if 2 in p.cut]
+    assert narrow and all(cuts(network, Tiling(p, (max(COUNTS),) * len(p.cut))) is None for p in narrow)
+
+
+def test_a_model_that_only_reshapes() -> None:
+    net = Net(1, 4, 4, 3)
+    graph = net.graph(net.add("reshape", "x", shape=(1, 48)))
+    for tile in ("off", "rolling", "auto", "fdt", "ffmt"):
+        assert planned(graph, tile=tile).arena_bytes == 192
+    assert len(planned(graph, tile="auto").trade_off) == 1
+
+
+def whole_numbers(kind: str, *more: int, shape: tuple[int, ...] = (1, 4, 4, 3), **attrs: object) -> onnx.ModelProto:
+    """One op on int8 without a scale."""
+    x = helper.make_tensor_value_info("x", TensorProto.INT8, [1, 4, 4, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.INT8, shape)
+    bounds = [onnx.numpy_helper.from_array(np.array(v, np.int8), f"bound{i}") for i, v in enumerate(more)]
+    node = helper.make_node(kind, ["x", *(b.name for b in bounds)], ["y"], **attrs)
+    graph = helper.make_graph([node], "g", [x], [y], bounds)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+
+
+def test_int8_without_a_scale(tmp_path: Path) -> None:
+    """Clip and MaxPool take whole numbers as they are."""
+    file = tmp_path / "m.onnx"
+    x = np.arange(-24, 24, dtype=np.int8).reshape(1, 4, 4, 3)
+    onnx.save(whole_numbers("Clip", -5, 17), file)
+    assert (ops.run(prepare(file), x)["y"] == x.clip(-5, 17)).all()
+    onnx.save(whole_numbers("MaxPool", shape=(1, 4, 1, 3), kernel_shape=[4, 1]), file)
+    assert (ops.run(prepare(file), x)["y"] == x.max(axis=2, keepdims=True)).all()
+
+
+@pytest.mark.needs("gcc")
+def test_a_streamed_input_that_the_first_op_takes_up(tmp_path: Path) -> None:
+    """Its rows stand where those of the result do, in no ring of their own."""
+    pytest.importorskip("onnxruntime")
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 5, 4, 1]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8), tmp_path / "m.onnx")
+    artifacts = compile_model(model_request(tmp_path / "m.onnx", "model", "host", {"stream_input": "rows"}))
+    assert verify(tmp_path / "m.onnx", load_target("host"), artifacts)["equal"]

@@ -1,0 +1,284 @@
+"""Mistakes planted into the planner and the kernels, each of which replay or the interpreter has to find.
+
+Every network here is planned without a complaint first. A mistake that is not found is one that a user would find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from edgebuild.model import axes, ops
+from edgebuild.model.ir import Graph, Op
+from edgebuild.model.ops import insert, pool2d, spatial
+from edgebuild.model.ops.base import Form, Kernel
+from edgebuild.model.plan import cuts, rolling, search
+from edgebuild.model.plan.interpret import interpret
+from edgebuild.model.plan.memory.problem import Place
+from edgebuild.model.plan.replay import BrokenPlan
+from edgebuild.model.plan.rolling import Event, Rolled, Trace
+from tests.rolling.test_networks import Net
+from tests.rolling.test_rolling import planned, running_example
+
+Patch = pytest.MonkeyPatch
+OPEN = (None, None)
+
+
+def residual() -> Graph:
+    """An inverted residual that names the skip first, in a chain."""
+    net = Net(1, 12, 6, 3)
+    y = net.conv("x", 4, 3)
+    y = net.add("add", y, net.conv(net.conv(net.conv(y, 10, 1), 10, 5), 4, 1), clamp=OPEN)
+    return net.graph(net.conv(y, 2, 3, 2))
+
+
+def pooled(kind: str, window: tuple[int, int]) -> Graph:
+    net = Net(1, 8, 6, 2)
+    return net.graph(net.pool(kind, net.conv("x", 9, 3), window, (1, 1)))
+
+
+def branches() -> Graph:
+    """Two branches of other windows, put together along the channels; their operand is read for longer."""
+    net = Net(1, 10, 6, 2)
+    y = net.conv("x", 6, 3)
+    left, right = net.conv(y, 3, 3), net.conv(y, 5, 1)
+    return net.graph(net.conv(net.add("concat", left, right, axis=3), 4, 3))
+
+
+def averaged() -> Graph:
+    """Convolution, mean over the image."""
+    net = Net(1, 9, 5, 2)
+    return net.graph(net.add("mean", net.conv("x", 8, 3), axes=(1, 2)))
+
+
+def check(graph: Graph, **options: Any) -> None:
+    """Plan a graph, replay and interpret it."""
+    found = planned(graph, **options)
+    interpret(graph, found.rolling, found.steps, found.places)
+
+
+# Each function plants a mistake; the network is one that it spoils.
+
+
+def wider_reduction(patch: Patch) -> None:
+    """An average over all rows counts as one of the whole image, whatever its width."""
+
+    def rows(op: Op, graph: Graph) -> str:
+        return "reduce" if op.attrs["window"][0] == graph.operands(op)[0].shape[1] else "each"
+
+    patch.setitem(ops.SPECS, "avg_pool2d", replace(pool2d.AVERAGE, rows=rows))
+    patch.setattr(pool2d, "average_rows", rows)
+
+
+def maximum_by_sums(patch: Patch) -> None:
+    """A max pool is taken up row by row as an average is."""
+    patch.setitem(ops.SPECS, "max_pool2d", replace(pool2d.MAX, rows=pool2d.average_rows, kernel=as_average))
+
+
+def as_average(op: Op, graph: Graph, form: Form) -> Kernel:
+    return pool2d.kernel(replace(op, kind="avg_pool2d"), graph, form)
+
+
+def average_for_maximum(patch: Patch) -> None:
+    patch.setitem(ops.SPECS, "max_pool2d", replace(pool2d.MAX, kernel=as_average))
+
+
+def with_letter(kind: str, **letters: int) -> Callable[[Patch], None]:
+    """Kernels of a kind with other numbers printed into them."""
+
+    def plant(patch: Patch) -> None:
+        spec = ops.SPECS[kind]
+
+        def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+            assert spec.kernel is not None
+            made = spec.kernel(op, graph, form)
+            return replace(made, shape={**made.shape, **letters})
+
+        patch.setitem(ops.SPECS, kind, replace(spec, kernel=kernel))
+
+    return plant
+
+
+def with_rings(change: Callable[[int], int]) -> Callable[[Patch], None]:
+    """Kernels that look for rows in rings of another size."""
+
+    def plant(patch: Patch) -> None:
+        right = cuts.rings_of
+        patch.setattr(cuts, "rings_of", lambda *a: tuple(change(n) if n else 0 for n in right(*a)))
+
+    return plant
+
+
+def early_rings(patch: Patch) -> None:
+    """The ring of an operand is measured before the operands after it are made."""
+    right = rolling.simulate
+
+    def simulate(graph: rolling.RollingGraph, run: Sequence[Op]) -> Trace:
+        found = right(graph, run)
+        short = {n: max(1, rows - 2) if rows > 2 else rows for n, rows in found.rings.items()}
+        return replace(found, rings=short)
+
+    patch.setattr(cuts, "simulate", simulate)
+
+
+def changed_tail(change: Callable[[Rolled], Rolled]) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        right = Trace.tail
+        patch.setattr(Trace, "tail", lambda self, start: change(right(self, start)))
+
+    return plant
+
+
+def one_call_each(found: Rolled) -> Rolled:
+    """Rings are thought to be in use only while the op is called that fills them."""
+    index = {op.outputs[0]: number for number, op in enumerate(found.ops)}
+    spans = {n: (index.get(n, a), index.get(n, a)) for n, (a, _) in found.spans.items()}
+    return replace(found, spans=spans)
+
+
+def events(change: Callable[[tuple[Event, ...]], Sequence[Event]]) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        made = Rolled.events.func  # type: ignore[attr-defined]
+        patch.setattr(Rolled, "events", property(lambda self: tuple(change(made(self)))))
+
+    return plant
+
+
+def exchanged(found: tuple[Event, ...]) -> Sequence[Event]:
+    """The first two calls of different ops in the other order."""
+    at = next(i for i in range(1, len(found)) if found[i].op != found[0].op)
+    return *found[: at - 1], found[at], found[at - 1], *found[at + 1 :]
+
+
+def no_shift(patch: Patch) -> None:
+    """A result may lie over its operand from the same byte on."""
+    patch.setattr(Trace, "shift", lambda *a: 0)
+
+
+def all_in_place(patch: Patch) -> None:
+    """Every operand counts as read element by element."""
+    patch.setattr(cuts, "elementwise", lambda *a: True)
+
+
+def short_lives(patch: Patch) -> None:
+    """A tensor is thought to die when it is read for the first time."""
+    right = cuts.Cutter.life.func  # type: ignore[attr-defined]
+
+    def life(self: cuts.Cutter) -> dict[str, tuple[int, int]]:
+        first_read: dict[str, int] = {}
+        for at, op in enumerate(self.order):
+            for name in op.inputs:
+                first_read.setdefault(self.rolling.storage.get(name, ""), at)
+        return {n: (a, min(b, first_read.get(n, b))) for n, (a, b) in right(self).items()}
+
+    patch.setattr(cuts.Cutter, "life", property(life))
+
+
+def few_rows(patch: Patch) -> None:
+    """The index relation is asked for a row less."""
+    right = axes.input_range
+    patch.setattr(
+        rolling,
+        "input_range",
+        lambda nest, i, d, a, b: (lambda r: (r[0], max(r[0], r[1] - 1)))(right(nest, i, d, a, b)),
+    )
+
+
+def little_scratch(patch: Patch) -> None:
+    right = cuts.aligned
+    patch.setattr(cuts, "aligned", lambda size: right(size) - 4 if size > 4 else right(size))
+
+
+def moved(patch: Patch) -> None:
+    """All buffers of a plan lie at the start of the arena."""
+    right = search._place
+
+    def place(*arguments: Any) -> Any:
+        steps, layout, places = right(*arguments)
+        return steps, layout, {n: Place(p.memory, 0) for n, p in places.items()}
+
+    patch.setattr(search, "_place", place)
+
+
+def wrong_padding(patch: Patch) -> None:
+    """Parts of a convolution pad at cuts as they do at the border."""
+    for kind in ("conv2d", "depthwise_conv2d"):
+        spec = ops.SPECS[kind]
+        patch.setitem(ops.SPECS, kind, replace(spec, part=squeezed))
+
+
+def squeezed(op: Op, graph: Graph, out: Any, x: Any) -> Mapping[str, Any]:
+    attrs = dict(spatial.part(op, graph, out, x))
+    top, left, bottom, right = attrs["pad"]
+    return attrs | {"pad": (bottom, left, top, right)}
+
+
+def misplaced_parts(patch: Patch) -> None:
+    """Parts are put where their neighbour belongs."""
+
+    def reference(op: Op, graph: Graph, *operands: Any) -> Any:
+        begin = tuple(0 for _ in op.attrs["begin"])
+        return insert.SPEC.reference(replace(op, attrs={**op.attrs, "begin": begin}), graph, *operands)
+
+    patch.setitem(ops.SPECS, "insert", replace(insert.SPEC, reference=reference))
+
+
+def early_end(patch: Patch) -> None:
+    """A reduction makes its result a row too early."""
+    spec = ops.SPECS["mean"]
+
+    def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+        assert spec.kernel is not None
+        made = spec.kernel(op, graph, form)
+        return replace(made, shape={**made.shape, "rows": form.rows - 1}) if form.rolled else made
+
+    patch.setitem(ops.SPECS, "mean", replace(spec, kernel=kernel))
+
+
+ROLL, OFF = {"tile": "rolling"}, {"tile": "off"}
+PARTS = {"tile": "ffmt", "max_mac_overhead": 50}
+WINDOWED = partial(pooled, "max", (3, 3))
+PLANTED: dict[str, tuple[Callable[[Patch], None], Callable[[], Graph], dict[str, Any]]] = {
+    "an average of some columns is summed up by rows": (wider_reduction, partial(pooled, "avg", (8, 2)), ROLL),
+    "a maximum is summed up by rows": (maximum_by_sums, partial(pooled, "max", (8, 6)), ROLL),
+    "an average in place of a maximum": (average_for_maximum, WINDOWED, ROLL),
+    "another stride": (with_letter("conv2d", SX=2), residual, ROLL),
+    "another padding above": (with_letter("conv2d", PY=0), residual, ROLL),
+    "another padding at the left": (with_letter("conv2d", PX=0), residual, OFF),
+    "another dilation": (with_letter("max_pool2d", DX=2), partial(pooled, "max", (3, 2)), OFF),
+    "a pool that skips rows": (with_letter("max_pool2d", SY=2), WINDOWED, OFF),
+    "a ring read as if it were whole": (with_rings(lambda n: 0), residual, ROLL),
+    "a ring read with a row too many": (with_rings(lambda n: n + 1), residual, ROLL),
+    "rings measured too early": (early_rings, residual, ROLL),
+    "rings that share bytes while both are in use": (changed_tail(one_call_each), residual, ROLL),
+    "the last call left out": (events(lambda found: found[:-1]), residual, ROLL),
+    "the calls in another order": (events(lambda found: found[::-1]), residual, ROLL),
+    "two calls exchanged": (events(exchanged), residual, ROLL),
+    "a result over what is still read": (no_shift, residual, ROLL),
+    "in place without being element by element": (all_in_place, branches, OFF),
+    "a tensor that dies too early": (short_lives, residual, OFF),
+    "a row too few asked for": (few_rows, residual, ROLL),
+    "buffers a word too short": (little_scratch, averaged, ROLL),
+    "everything in one place": (moved, branches, OFF),
+    "parts with the padding of the other end": (wrong_padding, running_example, PARTS),
+    "parts in the wrong place": (misplaced_parts, running_example, PARTS),
+    "sums that end too early": (early_end, averaged, ROLL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
+    plant, make, options = PLANTED[name]
+    graph = make()
+    check(graph, **options)
+    plant(monkeypatch)
+    with pytest.raises(BrokenPlan):
+        check(graph, **options)
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(PLANTED) >= 20
