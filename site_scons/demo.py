@@ -1,4 +1,4 @@
-"""What `./sconsw demo` shows: the sample's programs at work, and what they take of their chips."""
+"""Output of `./sconsw demo`: the sample's programs at work, and what they take of their chips."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edgebuild.target import load_target
-from edgebuild.verify.elf import read_sizes
+from edgebuild.base.target import load_target
+from edgebuild.model.verify.elf import read_sizes
 
 COLUMNS = ("target", "flash B", "of it weights", "arena B", "stack B", "instructions", "as the oracle")
 

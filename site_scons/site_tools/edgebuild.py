@@ -8,4 +8,4 @@ from pathlib import Path
 del sys.modules["edgebuild"]
 sys.path = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
 
-from edgebuild.scons import exists, generate  # noqa: E402, F401
+from edgebuild.build.scons import exists, generate  # noqa: E402, F401
