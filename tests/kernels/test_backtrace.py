@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -27,6 +29,7 @@ import gdb, json
 reached, lost = {{}}, []
 gdb.execute('set pagination off')
 gdb.execute('set confirm off')
+gdb.execute('set remotetimeout 100')
 gdb.execute('target remote program.socket')
 for name in {names}:
     listing = gdb.execute('disassemble ' + name, to_string=True)
@@ -70,7 +73,17 @@ def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT.format(names=names, every=3))
     assert known.runner is not None
     command = [word.replace("{elf}", "program.elf") for word in known.runner.command]
-    simulator = subprocess.Popen([*command, "-S", "-gdb", "unix:program.socket,server=on,wait=off"], cwd=tmp_path)
+    # We listen before the simulator starts, so that the debugger can connect however late the simulator is.
+    with socket.socket(socket.AF_UNIX) as listener:
+        with contextlib.chdir(tmp_path):
+            listener.bind("program.socket")
+        listener.listen()
+        door = f"socket,id=debugger,fd={listener.fileno()},server=on,wait=off"
+        simulator = subprocess.Popen(
+            [*command, "-S", "-chardev", door, "-gdb", "chardev:debugger"],
+            cwd=tmp_path,
+            pass_fds=[listener.fileno()],
+        )
     try:
         words = ["gdb-multiarch", "-q", "-batch", "-nx", "-x", "script.py", "program.elf"]
         done = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True, timeout=100, check=False)
