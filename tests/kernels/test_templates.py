@@ -13,9 +13,7 @@ from edgebuild.model import kernels
 TEMPLATES = sorted(file for folder in FOLDERS for file in (PACKAGE / folder).rglob("*.j2"))
 PREDICATES = re.compile(r"\b(?:vctp|vpst|vpt|vcmp|vmsr)\w*")  # instructions that write VPR, which no clobber can name
 STATEMENT = re.compile(r"__asm__\b(?:\s+volatile)?\s*\((.*?)\)\s*;", re.S)
-# A function in assembly up to its statement; one that only tells gcc of memory may stand before it.
-BARRIER = r"(?:__asm__\(\"\" ::: \"memory\"\);\s*(?:/\*[^{}]*?\*/\s*)?)?"
-WHOLE = re.compile(r"__attribute__\(\(naked\b[^{}]*(?:{{.*?}}|{%.*?%}|[^{}])*\{\s*" + BARRIER + "$", re.S)
+WHOLE = re.compile(r"__attribute__\(\(naked\b[^{}]*(?:{{.*?}}|{%.*?%}|[^{}])*\{\s*$", re.S)
 
 
 def statements(text: str) -> list[tuple[str, str]]:
