@@ -48,3 +48,28 @@ def test_the_check_finds_a_predicate_that_is_lost() -> None:
 def test_assembly_of_shared_functions_keeps_the_predicate(arithmetic: str) -> None:
     """As printed: macros may hold a part of a statement."""
     assert not broken("\n".join(kernels.helpers(arithmetic)))
+
+
+ACCESS = re.compile(r"eb_order|v(?:ld|st)r[bh]q(?!_(?:z_|p_)?s8)(?!\{\{[^}]*\}\}_s8)")
+
+
+def unordered(text: str) -> list[str]:
+    """The accesses of a widening or narrowing kind that no `eb_order` keeps apart from those of the other kind."""
+    found = [match.group() for match in ACCESS.finditer(re.sub(r"/\*.*?\*/", "", text, flags=re.S))]
+    kinds = ["order" if word == "eb_order" else word[:4] for word in found]
+    pairs = zip(["", *kinds], [*kinds, ""], strict=True)
+    return [f"{before}, {after}" for before, after in pairs if "order" not in (before, after) and before != after]
+
+
+@pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_accesses_that_gcc_takes_for_smaller_ones_are_ordered(file: Path) -> None:
+    """gcc 12 describes the memory of `vldrbq_s32` and its like as one element, and reorders what touches the others."""
+    assert not unordered(file.read_text())
+
+
+def test_the_check_finds_an_access_without_order() -> None:
+    kernel = "eb_order(); v = vldrbq_z_s32(x, p); eb_order(); vstrbq_p_s32(y, v, p); eb_order();"
+    whole = "v = vldrbq_z_s8(x, p); vstrbq_s8(y, v); vldrbq{{ p }}_s8(x);"
+    assert not unordered(kernel) and not unordered(whole)
+    assert all(unordered(kernel.replace("eb_order();", "", n)) for n in (1, 2, 3))
+    assert unordered("eb_order(); vldrbq{{ p }}_s{{ bits }}(x); vstrbq_s16(y, v); eb_order();")

@@ -384,7 +384,6 @@ __attribute__((naked, noinline, used)) static void eb_dot1_relu_clamped(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
     EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
 {
-    __asm__("" ::: "memory"); /* gcc must not think that these instructions write no memory */
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
         EB_CFI(".cfi_adjust_cfa_offset 48\n\t"
@@ -488,7 +487,6 @@ __attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
 {
-    __asm__("" ::: "memory"); /* gcc must not think that these instructions write no memory */
     __asm__(
         "push   {r3-r11, lr}\n\t"
         EB_CFI(".cfi_adjust_cfa_offset 40\n\t"
@@ -608,7 +606,6 @@ __attribute__((naked, noinline, used)) static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
     EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero)
 {
-    __asm__("" ::: "memory"); /* gcc must not think that these instructions write no memory */
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
         EB_CFI(".cfi_adjust_cfa_offset 48\n\t"

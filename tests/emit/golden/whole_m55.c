@@ -168,7 +168,6 @@ __attribute__((naked, noinline, used)) static void eb_depthwise_3x3_s2_c4_output
     EB_REG const uint8_t *turn, EB_REG const int8_t *columns, EB_REG const int8_t *w, EB_REG int8_t *y,
     EB_REG const int16_t *ends)
 {
-    __asm__("" ::: "memory"); /* gcc must not think that these instructions write no memory */
     __asm__(
         "push   {r4-r11, lr}\n\t"
         EB_CFI(".cfi_adjust_cfa_offset 36\n\t"
@@ -467,7 +466,6 @@ __attribute__((naked, noinline, used)) static void eb_mve2_relu_clamped(
     EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
 {
-    __asm__("" ::: "memory"); /* gcc must not think that these instructions write no memory */
     __asm__(
         ".p2align 2\n\t" /* for adr */
         "push   {r4-r11, lr}\n\t"
@@ -603,7 +601,6 @@ __attribute__((naked, noinline, used)) static void eb_mve1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end,
     EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
 {
-    __asm__("" ::: "memory"); /* gcc must not think that these instructions write no memory */
     __asm__(
         ".p2align 2\n\t" /* for adr */
         "push   {r4-r11, lr}\n\t"

@@ -18,7 +18,7 @@ def elementwise(layer: Layer) -> Kernel | None:
 
 def rescaled(layer: Layer) -> Kernel | None:
     k = layer.plain
-    if not k.shape["linear"] or int(str(k.shape["N"])) < 4:
+    if not k.shape["linear"]:
         return None  # less than a vector: a call of gcc 12's code was seen to miss what the call before it wrote
     cost = 4.75 * int(str(k.shape["N"]))
     return replace(k, template="arm_mve/convert.c.j2", variant="mve", estimate=cost)
