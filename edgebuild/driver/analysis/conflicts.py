@@ -14,6 +14,8 @@ A read joins a region at its first read, a write at its last one. What is in bet
 Fields of silicon are *ordered*: besides, no store of such a field stands for another, no access of one crosses another
 that is not of its region, and a field that is stored more than once on a way is a sequence (an enable around a change),
 of which each store stays alone. *Independent* fields keep their stores, but not their order.
+
+Where interrupts are declared, accesses that one of them may see (`contexts.Visible`) keep their order, too.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from edgebuild.driver.analysis.cdfg import (
     on_cycle_without,
     postdominates,
 )
+from edgebuild.driver.analysis.contexts import Visible, visible
 from edgebuild.driver.analysis.simplify import Ref, Shapes, resolve
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Dialect, FieldId
@@ -89,10 +92,11 @@ def find_conflicts(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, together: Toget
     """Regions of all functions, of accesses for which `together` holds (such as: in one register)."""
     refs = {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
     summaries = summarise(cdfg, dialect)
+    seen = visible(cdfg)
     kept: list[KeptApart] = []
     regions: dict[str, tuple[Region, ...]] = {}
     for name, function in cdfg.functions.items():
-        graph = Graph(function, dialect, refs, summaries)
+        graph = Graph(function, dialect, refs, summaries, seen.get(name, Visible()))
         regions[name] = graph.regions(together, kept)
     return Conflicts(refs, regions, tuple(dict.fromkeys(kept)))
 
@@ -128,9 +132,15 @@ class Graph:
     """The conflict graph of one function."""
 
     def __init__(
-        self, function: Function, dialect: Dialect, refs: dict[Access, Ref], summaries: dict[str, Summary]
+        self,
+        function: Function,
+        dialect: Dialect,
+        refs: dict[Access, Ref],
+        summaries: dict[str, Summary],
+        seen: Visible,
     ) -> None:
         self.function, self.dialect, self.refs, self.summaries = function, dialect, refs, summaries
+        self.seen = seen
         self.loads: dict[Node, list[Access]] = {}  # where merged reads are made
         self.joined: list[Access] = []  # the region that is being extended; its writes go the same way
         self.repeated: set[Access] | None = None  # writes of fields that are written more than once on a way
@@ -237,7 +247,8 @@ class Graph:
 
     def in_order(self, a: Access, b: Access) -> bool:
         """Whether the two must stay in the order of the source although neither has a known side effect."""
-        return self.dialect.field(a.field).order == self.dialect.field(b.field).order == "ordered"
+        ordered = self.dialect.field(a.field).order == self.dialect.field(b.field).order == "ordered"
+        return ordered or (a in self.seen and b in self.seen)
 
     # ---- what a moving access must not cross
 
@@ -257,7 +268,7 @@ class Graph:
                 return f"the read of '{name}' has a side effect"
             return ""
         summary = self.summaries[node.text]
-        crossed = self.effects(r) or self.dialect.field(r.field).order == "ordered"
+        crossed = self.effects(r) or self.dialect.field(r.field).order == "ordered" or r in self.seen
         if r.field in summary.writes or (crossed and (summary.reads or summary.writes)):
             return f"'{r.field[1]}' may change by the call to {node.text}()"
         return ""

@@ -7,8 +7,10 @@ priorities of interrupts are not known here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from edgebuild.driver.analysis.cdfg import Cdfg, Function, Node
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
+from edgebuild.driver.source.dialect import FieldId
 
 MAIN = ""
 OFF = {"bf_critical_enter", "__disable_irq", "__disable_interrupt", "taskENTER_CRITICAL", "vPortEnterCritical"}
@@ -32,6 +34,37 @@ def contexts(cdfg: Cdfg) -> Contexts:
                 changed = changed or bool(more)
                 found[callee] |= more
     return {name: frozenset(c) for name, c in found.items()}
+
+
+def preempts(theirs: frozenset[str], mine: frozenset[str]) -> bool:
+    """Whether an interrupt among `theirs` may be taken while something of `mine` runs."""
+    return any(x != MAIN and y != x for x in theirs for y in mine)
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Accesses of a function that an interrupt may see: it accesses the same fields, and one of both writes."""
+
+    reads: frozenset[FieldId] = frozenset()  # by functions that may preempt this one
+    writes: frozenset[FieldId] = frozenset()
+    off: frozenset[Node] = frozenset()  # where interrupts are off
+
+    def __contains__(self, a: Access) -> bool:
+        mine = a.field in self.writes or (a.kind == "w" and a.field in self.reads)
+        return mine and a.node not in self.off
+
+
+def visible(cdfg: Cdfg) -> Mapping[str, Visible]:
+    """Accesses of each function that interrupts may see; nothing where none is declared."""
+    if not any(f.interrupt is not None for f in cdfg.functions.values()):
+        return {}
+    runs = contexts(cdfg)
+    found = {}
+    for name, f in cdfg.functions.items():
+        others = [g for n, g in cdfg.functions.items() if preempts(runs[n], runs[name])]
+        reads, writes = (frozenset(a.field for g in others for a in g.accesses if a.kind == k) for k in "rw")
+        found[name] = Visible(reads, writes, guarded(f))
+    return found
 
 
 def guarded(f: Function) -> frozenset[Node]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
 from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.analysis.contexts import Visible, visible
 from edgebuild.driver.layout.registers import GroupLayout, Layout
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source.dialect import Dialect
@@ -17,6 +18,7 @@ def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
     """Raises AssertionError: whatever is found here is a mistake of this program."""
     check_layout(merged.layout)
     done: set[Access] = set()
+    seen = visible(cdfg)
     loads: dict[Node, list[Access]] = {}
     for name, region in merged.all():
         if region.kind == "r":
@@ -33,6 +35,7 @@ def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
             for a, b in zip(region.accesses, region.accesses[1:], strict=False):
                 assert merged.register(a) == merged.register(b) and a.kind == b.kind
             _check_region(dialect, cdfg, cdfg.functions[name], region, loads)
+            _check_visible(seen.get(name, Visible()), region)
     assert done == {a for f in cdfg.functions.values() for a in f.accesses}, "an access is in no region"
 
 
@@ -65,6 +68,17 @@ def _check_ordered(dialect: Dialect, merged: Merged, region: Region) -> None:
         if (dialect.field(a.field).order != "memory" if region.kind == "w" else dialect.field(a.field).volatile)
     ]
     assert len(set(leaves)) == len(leaves), "a store or a read of silicon is dropped"
+
+
+def _check_visible(seen: Visible, region: Region) -> None:
+    """No access that an interrupt may see changes its order with another one."""
+    mine = {a.node: a for a in region.accesses if a in seen}
+    last = region.place.node
+    for a in mine.values():
+        way = _on_the_way(last, a.node) if region.kind == "r" else _on_the_way(a.node, last)
+        for node in way:
+            crossed = node.access
+            assert not (crossed and crossed in seen and node not in mine), "an interrupt may see another order"
 
 
 def _on_the_way(a: Node, b: Node) -> set[Node]:

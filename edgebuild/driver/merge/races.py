@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Cdfg
 from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.analysis.contexts import MAIN, contexts, guarded
+from edgebuild.driver.analysis.contexts import contexts, guarded, preempts
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source.dialect import Dialect
 
@@ -31,7 +31,7 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
         changes = next((x for x in region.accesses if x.site.form in ("compound", "step")), None)
         reads = merged.window(region).read or changes is not None
         for other, theirs in writes if reads else ():
-            if not _preempts(runs[other], runs[name]) or not _one_register(merged, region, theirs):
+            if not preempts(runs[other], runs[name]) or not _one_register(merged, region, theirs):
                 continue
             mine = changes and any(x.field == changes.field for x in theirs.accesses)
             text = _text(merged, a, other, theirs)
@@ -47,10 +47,6 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
 
 def _meant(dialect: Dialect, region: Region) -> bool:
     return all(dialect.field(a.field).shared for a in region.accesses)
-
-
-def _preempts(theirs: frozenset[str], mine: frozenset[str]) -> bool:
-    return any(x != MAIN and y != x for x in theirs for y in mine)
 
 
 def _one_register(merged: Merged, a: Region, b: Region) -> bool:
