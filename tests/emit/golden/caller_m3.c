@@ -8,6 +8,7 @@
  */
 #include "tiny.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #if !(defined(__ARM_FEATURE_SAT))
@@ -68,9 +69,13 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          int32_t high);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+#define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
+
 /* The schedule. */
 void tiny_invoke(void *arena)
 {
+    EB_STEP();
     /* 0  conv2d conv; 420 B live */
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
@@ -81,6 +86,7 @@ void tiny_invoke(void *arena)
         WEIGHTS(int8_t, TINY_CONV2D_0_SHIFT),
         /* x_zero */ -3, /* low */ -3, /* high */ 127,
         AT(int8_t, TINY_CONV2D_0_SCRATCH));
+    EB_STEP();
     /* 1  depthwise_conv2d depthwise; 404 B live */
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
@@ -91,10 +97,12 @@ void tiny_invoke(void *arena)
         WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_SHIFT),
         /* x_zero */ -3,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
+    EB_STEP();
     /* 2  max_pool2d pool; 80 B live */
     max_pool_2x2_c4(
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2),
         /* low */ -128, /* high */ 127);
+    EB_STEP();
     /* 3  dense dense; 20 B live */
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
@@ -103,6 +111,7 @@ void tiny_invoke(void *arena)
         WEIGHTS(int32_t, TINY_DENSE_3_MULTIPLIER),
         WEIGHTS(int8_t, TINY_DENSE_3_SHIFT),
         /* y_zero */ -3, /* low */ -128, /* high */ 127);
+    EB_STEP();
     /* 4  softmax classes; 8 B live */
     softmax_3(
         AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),

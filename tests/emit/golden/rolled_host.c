@@ -8,6 +8,7 @@
  */
 #include "tiny.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 
@@ -57,15 +58,21 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static void tiny_rows_0(void);
 
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+#define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
+
 /* The schedule. */
 void tiny_invoke(void)
 {
+    EB_STEP();
     /* 0  2 ops, row by row */
     tiny_rows_0();
+    EB_STEP();
     /* 1  max_pool2d pool; 80 B live */
     max_pool_2x2_c4(
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2),
         /* low */ -128, /* high */ 127);
+    EB_STEP();
     /* 2  dense dense; 20 B live */
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
@@ -74,6 +81,7 @@ void tiny_invoke(void)
         WEIGHTS(int32_t, TINY_DENSE_3_MULTIPLIER),
         WEIGHTS(int8_t, TINY_DENSE_3_SHIFT),
         /* x_zero */ -3, /* y_zero */ -3, /* low */ -128, /* high */ 127);
+    EB_STEP();
     /* 3  softmax classes; 8 B live */
     softmax_3(
         AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),
@@ -114,7 +122,8 @@ static void tiny_rows_0(void)
         for (uint32_t i = 0; i < line[0] * length; ++i) {
             const uint8_t call = line[2 + i % length];
             const int32_t row = rows[call]++;
-        switch (call) {
+        EB_STEP();
+            switch (call) {
             case 0: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
                     AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row % 3 * 32, row,

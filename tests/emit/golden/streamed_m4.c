@@ -8,6 +8,7 @@
  */
 #include "tiny.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #if !(defined(__ARM_FEATURE_DSP))
@@ -70,18 +71,24 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static int32_t tiny_rows_0(const int8_t *pushed, int32_t count);
 
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+#define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
+
 /* The schedule. */
 int32_t tiny_push_rows(const int8_t *rows, int32_t count)
 {
+    EB_STEP();
     /* 0  3 ops, row by row, as far as the rows of the input go */
     if (tiny_rows_0(rows, count) == 0) {
         return 0;
     }
+    EB_STEP();
     /* 1  dense dense; 20 B live */
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
         WEIGHTS(int32_t, TINY_DENSE_3_W),
         /* y_zero */ -3);
+    EB_STEP();
     /* 2  softmax classes; 8 B live */
     softmax_3(
         AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),
@@ -125,7 +132,8 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
                 return 0;
             }
             const int32_t row = rows[call]++;
-        switch (call) {
+        EB_STEP();
+            switch (call) {
             case 0: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
                     AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row % 3 * 32, row,
