@@ -18,6 +18,17 @@ LICENCE = (
 )
 
 
+class Used:
+    """Names of C that others define: `use.eb_clamp` and `use['arm_mve.h']` are the names, and are noted."""
+
+    def __init__(self) -> None:
+        self.names = set[str]()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        return name
+
+
 def times(text: str, factor: object) -> str:
     """C for a product, without a factor of one. The factor may be a letter, which is not asked for its value."""
     return text if type(factor) is int and factor == 1 else f"{text} * {factor}"
@@ -42,6 +53,11 @@ def at_row(text: str, ring: int) -> str:
     return f"{row} % {index(ring)}" if ring else row
 
 
+def noted(value: object) -> object:
+    """A number for a comment: a letter that stands nowhere else needs no parameter."""
+    return getattr(value, "text", value)
+
+
 @cache
 def environment() -> jinja2.Environment:
     made = jinja2.Environment(
@@ -51,8 +67,9 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        extensions=("jinja2.ext.do",),
     )
-    made.filters |= {"times": times, "plus": plus, "minus": minus, "at_row": at_row}
+    made.filters |= {"times": times, "plus": plus, "minus": minus, "at_row": at_row, "noted": noted}
     return made
 
 

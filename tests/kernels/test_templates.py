@@ -47,7 +47,7 @@ def test_the_check_finds_a_predicate_that_is_lost() -> None:
 @pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
 def test_assembly_of_shared_functions_keeps_the_predicate(arithmetic: str) -> None:
     """As printed: macros may hold a part of a statement."""
-    assert not broken("\n".join(kernels.helpers(arithmetic)))
+    assert not broken("\n".join(helper.text for helper in kernels.helpers(arithmetic)))
 
 
 ACCESS = re.compile(r"eb_order|v(?:ld|st)r[bh]q(?!_(?:z_|p_)?s8)(?!\{\{[^}]*\}\}_s8)")
@@ -73,3 +73,33 @@ def test_the_check_finds_an_access_without_order() -> None:
     assert not unordered(kernel) and not unordered(whole)
     assert all(unordered(kernel.replace("eb_order();", "", n)) for n in (1, 2, 3))
     assert unordered("eb_order(); vldrbq{{ p }}_s{{ bits }}(x); vstrbq_s16(y, v); eb_order();")
+
+
+def code(text: str) -> str:
+    """A template without comments and without what Jinja computes."""
+    return re.sub(r"/\*.*?\*/|\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", "", text, flags=re.S)
+
+
+SHARED = re.compile(r"\b(?:eb_(?!outputs)[a-z]\w*|EB_(?!CFI|REG\b)\w+|memcpy)\b")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [f for f in TEMPLATES if f.name not in ("helpers.c.j2", "math.c.j2", "shared.c.j2", "frame.c.j2", "assembly.c.j2")
+     and f.name.endswith(".c.j2") and f.parent.name != "templates"],
+    ids=lambda file: str(file.relative_to(PACKAGE)),
+)  # fmt: skip
+def test_templates_say_which_shared_functions_they_use(file: Path) -> None:
+    """`{{ use.eb_clamp }}` notes the name; without it, the model's C may lack the function."""
+    assert not SHARED.findall(code(file.read_text()))
+
+
+@pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
+def test_shared_functions_say_what_they_use(arithmetic: str) -> None:
+    helpers = kernels.helpers(arithmetic)
+    known = {name for helper in helpers for name in helper.names}
+    intrinsics = {"arm_acle.h": r"\b__s(?:mla|sat|xt)\w*", "arm_mve.h": r"\bv\w+q_\w+"}
+    for helper in helpers:
+        named = {name for name in re.findall(r"\w+", code(helper.text)) if name in known}
+        named |= {file for file, names in intrinsics.items() if re.search(names, code(helper.text))}
+        assert named - set(helper.names) == set(helper.uses), helper.names

@@ -99,21 +99,20 @@ def source(p: Program) -> str:
     plan = p.plan
     found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
-    body = "".join(f.text for f in p.functions)
-    above, below = split_helpers(p.helpers)
+    below = [helper.text for helper in p.helpers if helper.function]
     return render(
         "model.c.j2",
         functions=p.functions,
         steps=[(step, isinstance(step, Roll)) for step in p.steps],
         moved=[step for step in p.steps if isinstance(step, MovedStep)],
         guards=guards(plan),
-        above=above,
+        above=[helper.text for helper in p.helpers if not helper.function],
         below=below,
         prototypes=[prototype(text) for text in below],
         constants=p.constants,
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
-        uses_memcpy="memcpy(" in body or plan.rolling.streamed is not None or bool(plan.graph.states),
+        uses_memcpy=bool(plan.rolling.streamed or plan.graph.states) or any("memcpy" in f.uses for f in p.functions),
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
         switch_points=plan.clocks.switch_points if plan.clocks else (),
@@ -129,19 +128,6 @@ def guards(plan: Plan) -> list[tuple[str, str]]:
     flags = " ".join(flag for flag in plan.target.toolchain.cflags if flag.startswith("-m"))
     text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
     return [(condition, text) for word, condition in CONDITIONS.items() if word in core]
-
-
-def split_helpers(helpers: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Includes and macros, which stand above what uses them, and functions, which stand below."""
-    above, below = list[str](), list[str]()
-    for text in helpers:
-        head, _, rest = text.partition("\n\n")
-        if head.startswith("#") and BODY in rest:  # an include, and a function that needs it
-            above.append(f"{head}\n")
-            below.append(rest)
-        else:
-            (below if BODY in text else above).append(text)
-    return above, below
 
 
 def prototype(function: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-from ...base.templates import environment
+from ...base.templates import Used, environment
 from .. import kernels
 from ..ir import Op, Tensor
+from ..kernels import Helper
 from ..ops.base import C_TYPES, Constant, Kernel
 from ..plan.cuts import Section, scratch_name
 from ..plan.rolling import Rolled, row_bytes
@@ -25,9 +25,6 @@ from .storage import Weights, pack
 # Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. Short functions are
 # made shorter still by the compiler if it knows the numbers.
 SHARED_FROM = {"speed": 1 << 30, "balanced": 3000, "size": 0}
-
-INTRINSIC = r"\b__\w+|\bv\w+q_\w+"  # of arm_acle.h and arm_mve.h
-COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class Function:
     name: str
     prototype: str
     text: str
+    uses: frozenset[str]  # names of helpers, and memcpy
     users: tuple[str, ...]  # a comment line each
 
 
@@ -81,7 +79,7 @@ class Program:
     constants: tuple[Named, ...]  # places in the weights
     functions: tuple[Function, ...]
     steps: tuple[Call | Roll | Loop | MovedStep, ...]
-    helpers: tuple[str, ...]
+    helpers: tuple[Helper, ...]
 
 
 def program(plan: Plan) -> Program:
@@ -94,7 +92,7 @@ def program(plan: Plan) -> Program:
         if name not in printed:
             printed.add(name)
             users = tuple(_user(plan, other) for other, n in zip(uses, names, strict=True) if n == name)
-            functions.append(Function(name, _prototype(plan, use, name), _function(plan, use, name), users))
+            functions.append(Function(name, _prototype(plan, use, name), *_function(plan, use, name), users))
     steps: list[Call | Roll | Loop | MovedStep] = []
     for step, section in enumerate(plan.steps):
         mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
@@ -106,7 +104,8 @@ def program(plan: Plan) -> Program:
     if plan.fused is not None and plan.clocks is None:
         steps = looped(steps)
     constants = _named(plan, uses, weights, {arg.base for call in _calls(steps) for arg in call.args})
-    return Program(plan, weights, constants, tuple(functions), tuple(steps), _helpers(functions, plan.graph.arithmetic))
+    helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
+    return Program(plan, weights, constants, tuple(functions), tuple(steps), helpers)
 
 
 def _calls(steps: Iterable[Call | Roll | Loop | MovedStep]) -> Iterator[Call]:
@@ -156,7 +155,7 @@ def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
     found = shared(
         [use.kernel for use in uses],
         kinds,
-        lambda kernel: _printed(plan, uses[0].op, kernel, ""),
+        lambda kernel: _printed(plan, uses[0].op, kernel, "")[0],
         SHARED_FROM[plan.request.optimize],
     )
     return [replace(use, kernel=kernel) for use, kernel in zip(uses, found, strict=True)]
@@ -205,42 +204,28 @@ def _prototype(plan: Plan, use: Use, name: str) -> str:
     return _wrapped(f"static void {name}(", words, ");")
 
 
-def _function(plan: Plan, use: Use, name: str) -> str:
+def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
+    """The function's definition and the names of helpers that it uses."""
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
-    once = "EB_ONCE " if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else ""
-    return _printed(plan, use.op, use.kernel, _wrapped(f"{once}static void {name}(", words, ")"))
+    once = ["EB_ONCE"] if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else []
+    head = " ".join([*once, f"static void {name}("])
+    text, used = _printed(plan, use.op, use.kernel, _wrapped(head, words, ")"))
+    return text, used.union(once)
 
 
-def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> str:
+def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, frozenset[str]]:
+    """A kernel's template as C, and the names in it that others define."""
     read, y = _activations(plan, op), plan.graph.result(op)
+    used = Used()
     view = {
+        "use": used,
         "s": SimpleNamespace(**kernel.shape),
         "signature": signature,
         "item": C_TYPES[plan.graph.tensors[op.inputs[0]].dtype if not read else read[0].dtype],
         "y_item": C_TYPES[y.dtype],
         "acc": "float" if y.dtype == "float32" else "int32_t",
     }
-    return environment().get_template(kernel.template).render(**view).strip() + "\n"
-
-
-def _helpers(functions: Iterable[Function], arithmetic: str) -> tuple[str, ...]:
-    """The shared C functions that these need, in order: those that define what is used, and so on."""
-    texts = kernels.helpers(arithmetic)
-    defines = [_defined(text) for text in texts]
-    text, needed = "".join(f.text for f in functions), set[int]()
-    while True:
-        code = COMMENT.sub("", text + "".join(texts[i] for i in needed))  # a name in a comment is no use
-        used = set(re.findall(rf"\b(?:EB|eb)_\w+|{INTRINSIC}", code))
-        more = {i for i, names in enumerate(defines) if names & used}
-        if more == needed:
-            return tuple(texts[i] for i in sorted(needed))
-        needed = more
-
-
-def _defined(text: str) -> set[str]:
-    """Names of ours that a piece of C defines, and those of an included header that it lists in a comment."""
-    ours = re.findall(r"^(?:#define |\w.*[ *])((?:EB|eb)_\w+)", text, re.M)
-    return {*ours, *re.findall(INTRINSIC, "".join(re.findall(r"^#include.*", text, re.M)))}
+    return environment().get_template(kernel.template).render(**view).strip() + "\n", frozenset(used.names)
 
 
 def _wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:

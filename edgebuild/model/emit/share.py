@@ -7,9 +7,8 @@ answers questions on which all the kernels agree; a template that has to know mo
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
@@ -36,14 +35,17 @@ def _asked(f: Callable[[int, int], bool]) -> Callable[[Letter, Any], bool]:
 class Letter:
     """A C expression in parameters of a function, and its value for each kernel that shares the function.
 
-    `keys` are the entries of the kernels' shapes that it is made of.
+    `keys` are the entries of the kernels' shapes that it is made of; `printed` collects those of a template's letters
+    that the code names. The filter `noted` prints a letter in a comment, where it is no use.
     """
 
     text: str
     values: tuple[int, ...]
     keys: frozenset[str]
+    printed: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
+        self.printed.update(self.keys)
         return self.text
 
     def __index__(self) -> int:
@@ -58,18 +60,18 @@ class Letter:
         return answers[0]
 
     def term(self, sign: str, f: Callable[[int, int], int], other: Any, turned: bool) -> Any:
-        if (sign, str(other)) == ("*", "0"):
-            return 0
-        if (sign, str(other)) in (("*", "1"), ("+", "0")):
-            return self
         if not isinstance(other, Letter):
+            if (sign, other) == ("*", 0):
+                return 0
+            if (sign, other) in (("*", 1), ("+", 0)):
+                return self
             other = Letter(str(other), (int(other),) * len(self.values), frozenset())
         a, b = (other, self) if turned else (self, other)
         keys = a.keys | b.keys
         if sign in "/%" and (min(*a.values, *b.values) < 0 or 0 in b.values):
             raise NumberNeeded(keys)  # C rounds toward zero, Python down
         values = tuple(map(f, a.values, b.values))
-        return Letter(f"({a.text} {sign} {b.text})", values, keys)
+        return Letter(f"({a.text} {sign} {b.text})", values, keys, self.printed)
 
     __hash__ = object.__hash__  # a letter is itself; what `==` compares are its values
     __add__ = _calculated("+", operator.add)
@@ -111,10 +113,9 @@ def shared(
             continue
         if letters and len(text) >= least:
             stem = _common_words([kernels[i].stem for i in members]) or _file_words(first.template)
-            code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-            used = {key: letter for key, letter in letters.items() if re.search(rf"\b{letter}\b", code)}
+            used = {key: letter for key, letter in letters.items() if key in letter.printed}
             for i in members:
-                numbers: dict[str, Any] = {str(letter): kernels[i].shape[key] for key, letter in used.items()}
+                numbers: dict[str, Any] = {letter.text: kernels[i].shape[key] for key, letter in used.items()}
                 scalars = {**kernels[i].scalars, **numbers}
                 found[i] = replace(kernels[i], stem=stem, shape=first.shape, scalars=scalars)
     return found
@@ -131,7 +132,12 @@ def _parted(kernels: Sequence[Kernel], members: Iterable[int], key: str) -> list
 def _letters(kernels: Sequence[Kernel]) -> dict[str, Any]:
     """A letter for every number in which the shapes differ."""
     numbers: dict[str, Any] = {key: tuple(k.shape[key] for k in kernels) for key in kernels[0].shape}
-    return {k: Letter(k.upper(), values, frozenset({k})) for k, values in numbers.items() if len(set(values)) > 1}
+    printed = set[str]()
+    return {
+        key: Letter(key.upper(), values, frozenset({key}), printed)
+        for key, values in numbers.items()
+        if len(set(values)) > 1
+    }
 
 
 def _file_words(template: str) -> str:

@@ -5,7 +5,8 @@ A folder holds rows, the templates that they print, and `helpers.c.j2` with the 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 
 from ...base.templates import environment
@@ -79,8 +80,41 @@ def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
     return sorted(within or made, key=lambda k: k.estimate if within else k.scratch)
 
 
+@dataclass(frozen=True)
+class Helper:
+    """C that kernels share: the names that it defines, the names that it uses, and the text.
+
+    Headers are named by their files and macros in capitals; all other names are of C functions.
+    """
+
+    names: tuple[str, ...]
+    uses: tuple[str, ...]
+    text: str
+
+    @property
+    def function(self) -> bool:
+        return not any(name.isupper() or name.endswith(".h") for name in self.names)
+
+
 @cache
-def helpers(arithmetic: str) -> tuple[str, ...]:
-    """C functions that kernels share, each with what belongs to it, for a model of this arithmetic, in order."""
-    texts = [environment().get_template(file).render(arithmetic=arithmetic) for file in HELPERS]
-    return tuple(piece.strip("\n") + "\n" for text in texts for piece in f"\n{text}".split("\n%%\n") if piece.strip())
+def helpers(arithmetic: str) -> tuple[Helper, ...]:
+    """The shared C for a model of this arithmetic, in order."""
+    texts = (environment().get_template(file).render(arithmetic=arithmetic) for file in HELPERS)
+    found = []
+    for piece in (piece for text in texts for piece in f"\n{text}".split("\n%% ")[1:]):
+        title, _, body = piece.partition("\n")
+        names, _, uses = title.partition(":")
+        found.append(Helper(tuple(names.split()), tuple(uses.split()), body.strip("\n") + "\n"))
+    return tuple(found)
+
+
+def used_helpers(names: Iterable[str], arithmetic: str) -> tuple[Helper, ...]:
+    """The shared C that defines these names, and what that uses in turn, in order."""
+    known = {name: helper for helper in helpers(arithmetic) for name in helper.names}
+    waiting, needed = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in known and name not in needed:
+            needed.update(known[name].names)
+            waiting += known[name].uses
+    return tuple(helper for helper in helpers(arithmetic) if needed.issuperset(helper.names))

@@ -1,7 +1,8 @@
 """The table of elementwise functions: one row each, with its meaning in numpy and its C.
 
-In C, {0}, {1} and {2} are the operands and other names in braces are parameters. A row without `real` has no form for
-floats, one without `integer` none for integers. Comparisons and predicates give `bool`.
+In C, {0}, {1} and {2} are the operands and other names in braces are parameters. Names in double braces are C functions
+that kernels share. A row without `real` has no form for floats, one without `integer` none for integers. Comparisons
+and predicates give `bool`.
 """
 
 from __future__ import annotations
@@ -75,43 +76,43 @@ def _compare(meaning: Callable[..., Any], sign: str) -> Function:
 SWITCH = "{0} ? {1} : {2}"
 FUNCTIONS: dict[str, Function] = {
     # rounding and sign
-    "abs": _unary(np.abs, "eb_abs({0})", "{0} < 0 ? -{0} : {0}"),
+    "abs": _unary(np.abs, "{{eb_abs}}({0})", "{0} < 0 ? -{0} : {0}"),
     "neg": _unary(np.negative, "-{0}", "-{0}"),
     "sign": _unary(np.sign, "({0} > 0.0f ? 1.0f : {0} < 0.0f ? -1.0f : 0.0f)", "({0} > 0) - ({0} < 0)"),
-    "floor": _unary(np.floor, "eb_floor({0})"),
-    "ceil": _unary(np.ceil, "eb_ceil({0})"),
-    "round": _unary(np.rint, "eb_rint({0})"),
+    "floor": _unary(np.floor, "{{eb_floor}}({0})"),
+    "ceil": _unary(np.ceil, "{{eb_ceil}}({0})"),
+    "round": _unary(np.rint, "{{eb_rint}}({0})"),
     # powers
     "reciprocal": _unary(lambda x: 1 / x, "1.0f / {0}"),
     "square": _unary(np.square, "{0} * {0}", "{0} * {0}"),
-    "sqrt": _unary(np.sqrt, "eb_sqrt({0})"),
-    "rsqrt": _unary(lambda x: 1 / np.sqrt(x), "1.0f / eb_sqrt({0})"),
-    "exp": _unary(np.exp, "eb_exponential({0})"),
-    "log": _unary(np.log, "eb_log({0})"),
-    "erf": _unary(_erf, "eb_erf({0})"),
+    "sqrt": _unary(np.sqrt, "{{eb_sqrt}}({0})"),
+    "rsqrt": _unary(lambda x: 1 / np.sqrt(x), "1.0f / {{eb_sqrt}}({0})"),
+    "exp": _unary(np.exp, "{{eb_exponential}}({0})"),
+    "log": _unary(np.log, "{{eb_log}}({0})"),
+    "erf": _unary(_erf, "{{eb_erf}}({0})"),
     # angles
-    "sin": _unary(np.sin, "eb_circular({0}, 0)"),
-    "cos": _unary(np.cos, "eb_circular({0}, 1)"),
-    "tan": _unary(np.tan, "eb_circular({0}, 0) / eb_circular({0}, 1)"),
-    "asin": _unary(np.arcsin, "eb_asin({0})"),
-    "acos": _unary(np.arccos, "eb_acos({0})"),
-    "atan": _unary(np.arctan, "eb_atan({0})"),
-    "sinh": _unary(np.sinh, "eb_sinh({0})"),
-    "cosh": _unary(np.cosh, "eb_cosh({0})"),
-    "asinh": _unary(np.arcsinh, "eb_asinh({0})"),
-    "acosh": _unary(np.arccosh, "eb_acosh({0})"),
-    "atanh": _unary(np.arctanh, "eb_atanh({0})"),
+    "sin": _unary(np.sin, "{{eb_circular}}({0}, 0)"),
+    "cos": _unary(np.cos, "{{eb_circular}}({0}, 1)"),
+    "tan": _unary(np.tan, "{{eb_circular}}({0}, 0) / {{eb_circular}}({0}, 1)"),
+    "asin": _unary(np.arcsin, "{{eb_asin}}({0})"),
+    "acos": _unary(np.arccos, "{{eb_acos}}({0})"),
+    "atan": _unary(np.arctan, "{{eb_atan}}({0})"),
+    "sinh": _unary(np.sinh, "{{eb_sinh}}({0})"),
+    "cosh": _unary(np.cosh, "{{eb_cosh}}({0})"),
+    "asinh": _unary(np.arcsinh, "{{eb_asinh}}({0})"),
+    "acosh": _unary(np.arccosh, "{{eb_acosh}}({0})"),
+    "atanh": _unary(np.arctanh, "{{eb_atanh}}({0})"),
     # activations
-    "tanh": _unary(np.tanh, "eb_tanh({0})"),
-    "sigmoid": _unary(_sigmoid, "eb_sigmoid({0})"),
+    "tanh": _unary(np.tanh, "{{eb_tanh}}({0})"),
+    "sigmoid": _unary(_sigmoid, "{{eb_sigmoid}}({0})"),
     "hard_sigmoid": _unary(
         lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
-        "eb_clamp_float({alpha} * {0} + {beta}, 0.0f, 1.0f)",
+        "{{eb_clamp_float}}({alpha} * {0} + {beta}, 0.0f, 1.0f)",
         alpha=0.2,
         beta=0.5,
     ),
     "hard_swish": _unary(
-        lambda x: x * np.clip(x / 6 + 0.5, 0, 1), "{0} * eb_clamp_float({0} * 0.166666667f + 0.5f, 0.0f, 1.0f)"
+        lambda x: x * np.clip(x / 6 + 0.5, 0, 1), "{0} * {{eb_clamp_float}}({0} * 0.166666667f + 0.5f, 0.0f, 1.0f)"
     ),
     "leaky_relu": _unary(
         lambda x, alpha: np.where(x < 0, alpha * x, x), "({0} < 0.0f ? {alpha} * {0} : {0})", alpha=0.01
@@ -119,32 +120,32 @@ FUNCTIONS: dict[str, Function] = {
     "thresholded_relu": _unary(lambda x, alpha: np.where(x > alpha, x, 0), "({0} > {alpha} ? {0} : 0.0f)", alpha=1.0),
     "elu": _unary(
         lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
-        "({0} < 0.0f ? {alpha} * (eb_exponential({0}) - 1.0f) : {0})",
+        "({0} < 0.0f ? {alpha} * ({{eb_exponential}}({0}) - 1.0f) : {0})",
         alpha=1.0,
     ),
     "selu": _unary(
         lambda x, alpha, gamma: gamma * np.where(x <= 0, alpha * np.expm1(np.minimum(x, 0)), x),
-        "{gamma} * ({0} > 0.0f ? {0} : {alpha} * (eb_exponential({0}) - 1.0f))",
+        "{gamma} * ({0} > 0.0f ? {0} : {alpha} * ({{eb_exponential}}({0}) - 1.0f))",
         alpha=1.67326319217681884765625,
         gamma=1.05070102214813232421875,
     ),
     "celu": _unary(
         lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0) / alpha), x),
-        "({0} < 0.0f ? {alpha} * (eb_exponential({0} / {alpha}) - 1.0f) : {0})",
+        "({0} < 0.0f ? {alpha} * ({{eb_exponential}}({0} / {alpha}) - 1.0f) : {0})",
         alpha=1.0,
     ),
-    "gelu": _unary(lambda x: 0.5 * x * (1 + _erf(x / sqrt(2))), "0.5f * {0} * (1.0f + eb_erf({0} * 0.707106781f))"),
+    "gelu": _unary(lambda x: 0.5 * x * (1 + _erf(x / sqrt(2))), "0.5f * {0} * (1.0f + {{eb_erf}}({0} * 0.707106781f))"),
     "gelu_tanh": _unary(
-        _tanh_gelu, "0.5f * {0} * (1.0f + eb_tanh(0.797884561f * ({0} + 0.044715f * {0} * {0} * {0})))"
+        _tanh_gelu, "0.5f * {0} * (1.0f + {{eb_tanh}}(0.797884561f * ({0} + 0.044715f * {0} * {0} * {0})))"
     ),
     "softplus": _unary(
-        lambda x: np.logaddexp(0, x), "({0} > 0.0f ? {0} : 0.0f) + eb_log1p(eb_exponential(-eb_abs({0})))"
+        lambda x: np.logaddexp(0, x), "({0} > 0.0f ? {0} : 0.0f) + {{eb_log1p}}({{eb_exponential}}(-{{eb_abs}}({0})))"
     ),
-    "softsign": _unary(lambda x: x / (1 + np.abs(x)), "{0} / (1.0f + eb_abs({0}))"),
-    "swish": _unary(lambda x, alpha: x * _sigmoid(alpha * x), "{0} * eb_sigmoid({alpha} * {0})", alpha=1.0),
+    "softsign": _unary(lambda x: x / (1 + np.abs(x)), "{0} / (1.0f + {{eb_abs}}({0}))"),
+    "swish": _unary(lambda x, alpha: x * _sigmoid(alpha * x), "{0} * {{eb_sigmoid}}({alpha} * {0})", alpha=1.0),
     "mish": _unary(
         lambda x: x * np.tanh(np.logaddexp(0, x)),
-        "{0} * eb_tanh(({0} > 0.0f ? {0} : 0.0f) + eb_log1p(eb_exponential(-eb_abs({0}))))",
+        "{0} * {{eb_tanh}}(({0} > 0.0f ? {0} : 0.0f) + {{eb_log1p}}({{eb_exponential}}(-{{eb_abs}}({0}))))",
     ),
     "shrink": _unary(
         lambda x, bias, lambd: np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)),
@@ -160,15 +161,15 @@ FUNCTIONS: dict[str, Function] = {
     "difference": Function(2, np.subtract, "{0} - {1}", "{0} - {1}"),
     "product": Function(2, np.multiply, "{0} * {1}", "{0} * {1}"),
     "quotient": Function(2, _divide, "{0} / {1}", "{1} != 0 ? {0} / {1} : 0"),
-    "floor_div": Function(2, np.floor_divide, "eb_floor({0} / {1})"),
+    "floor_div": Function(2, np.floor_divide, "{{eb_floor}}({0} / {1})"),
     "minimum": Function(2, np.minimum, "({0} < {1} ? {0} : {1})", "{0} < {1} ? {0} : {1}"),
     "maximum": Function(2, np.maximum, "({0} > {1} ? {0} : {1})", "{0} > {1} ? {0} : {1}"),
     "squared_difference": Function(
         2, lambda a, b: (a - b) ** 2, "({0} - {1}) * ({0} - {1})", "({0} - {1}) * ({0} - {1})"
     ),
-    "power": Function(2, _pow, "eb_pow({0}, {1})", "eb_integer_power({0}, {1})"),
-    "mod": Function(2, np.mod, "{0} - {1} * eb_floor({0} / {1})", "{1} != 0 ? ({0} % {1} + {1}) % {1} : 0"),
-    "remainder": Function(2, np.fmod, "{0} - {1} * eb_trunc({0} / {1})", "{1} != 0 ? {0} % {1} : 0"),
+    "power": Function(2, _pow, "{{eb_pow}}({0}, {1})", "{{eb_integer_power}}({0}, {1})"),
+    "mod": Function(2, np.mod, "{0} - {1} * {{eb_floor}}({0} / {1})", "{1} != 0 ? ({0} % {1} + {1}) % {1} : 0"),
+    "remainder": Function(2, np.fmod, "{0} - {1} * {{eb_trunc}}({0} / {1})", "{1} != 0 ? {0} % {1} : 0"),
     "prelu": Function(
         2, lambda x, slope: np.where(x < 0, x * slope, x), "({0} < 0.0f ? {0} * {1} : {0})", "{0} < 0 ? {0} * {1} : {0}"
     ),

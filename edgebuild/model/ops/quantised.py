@@ -173,11 +173,11 @@ def _wide_leaky(op: Op, graph: Graph, at: str) -> tuple[str, dict[str, int | flo
     """C for an int16 element, which has no table, and the numbers that it names."""
     x, y = graph.operands(op)[0], graph.result(op)
     up, down, sign = _slopes(op, x, y)
-    above = f"eb_requantize({at} - x_zero, x0_mul, x0_shift)"
-    below = f"{'-' if sign < 0 else ''}eb_requantize({at} - x_zero, x1_mul, x1_shift)"
+    above = f"{{eb_requantize}}({at} - x_zero, x0_mul, x0_shift)"
+    below = f"{'-' if sign < 0 else ''}{{eb_requantize}}({at} - x_zero, x1_mul, x1_shift)"
     low, high = spatial.bounds(op, y)
     numbers = {**_numbers("x0", up), **_numbers("x1", down), "x_zero": zero_of(x), "y_zero": zero_of(y)}
-    text = f"(int16_t)eb_clamp(({at} >= x_zero ? {above} : {below}) + y_zero, low, high)"
+    text = f"(int16_t){{eb_clamp}}(({at} >= x_zero ? {above} : {below}) + y_zero, low, high)"
     return text, {**numbers, "low": low, "high": high}
 
 
@@ -238,22 +238,26 @@ def _comparison(op: Op, graph: Graph) -> Scaling:
     return _numbers("x0", a) | _numbers("x1", b)
 
 
+REQUANTIZE = "{{eb_requantize}}"
+
+
 def _scaled(operand: str, bits: int | str) -> str:
-    return f"eb_requantize(({{{operand[1]}}} - {operand}_zero) * (1 << {bits}), {operand}_mul, {operand}_shift)"
+    at = f"({{{operand[1]}}} - {operand}_zero) * (1 << {bits})"
+    return f"{REQUANTIZE}({at}, {operand}_mul, {operand}_shift)"
 
 
-SQUARED = f"eb_square({_scaled('x0', SQUARE_BITS)} - {_scaled('x1', SQUARE_BITS)})"
+SQUARED = f"{{{{eb_square}}}}({_scaled('x0', SQUARE_BITS)} - {_scaled('x1', SQUARE_BITS)})"
 TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], str]] = {
     "difference": (
         _difference,
-        f"eb_requantize({_scaled('x0', 'bits')} - {_scaled('x1', 'bits')}, y_mul, y_shift)",
+        f"{REQUANTIZE}({_scaled('x0', 'bits')} - {_scaled('x1', 'bits')}, y_mul, y_shift)",
     ),
-    "squared_difference": (_squares, f"eb_requantize({SQUARED}, y_mul, y_shift)"),
+    "squared_difference": (_squares, f"{REQUANTIZE}({SQUARED}, y_mul, y_shift)"),
     "prelu": (
         _prelu,
         (
-            "({0} >= x0_zero ? eb_requantize({0} - x0_zero, x0_mul, x0_shift)"
-            " : eb_requantize(({0} - x0_zero) * ({1} - x1_zero), y_mul, y_shift))"
+            f"({{0}} >= x0_zero ? {REQUANTIZE}({{0}} - x0_zero, x0_mul, x0_shift)"
+            f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
         ),
     ),
 }
@@ -309,7 +313,8 @@ def expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, dict[str, int 
         return f"table[{at[0]} + 128]", {}, [Constant("table", table(op, graph), f"{function} of -128 to 127")]
     bounds = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True)) if y.quant is not None else {}
     if function in SELECT:
-        return f"({C_TYPES[y.dtype]})eb_clamp({FUNCTIONS[function].integer.format(*at)}, low, high)", dict(bounds), []
+        text = FUNCTIONS[function].integer.format(*at)
+        return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text}, low, high)", dict(bounds), []
     zeros = {f"x{i}_zero": zero_of(t) for i, t in enumerate(graph.operands(op))}
     if function in COMPARISONS:
         left, right = (_scaled(f"x{i}", COMPARE_BITS) for i in range(2))
@@ -319,7 +324,7 @@ def expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, dict[str, int 
     numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
     if function == "difference":
         text = text.replace("bits", str(DIFFERENCE_BITS[y.dtype]))
-    return f"({C_TYPES[y.dtype]})eb_clamp({text.format(*at)} + y_zero, low, high)", numbers, []
+    return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text.format(*at)} + y_zero, low, high)", numbers, []
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
