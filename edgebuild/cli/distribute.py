@@ -1,9 +1,8 @@
-"""`edgebuild distribute`: plan one network on several devices."""
+"""`edgebuild distribute`: one network on several devices."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 
@@ -18,15 +17,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.base.artifacts import Artifact, publish
-    from edgebuild.model.cluster import SHAPES, plan_cluster, words
+    from edgebuild.base.artifacts import publish
+    from edgebuild.model.cluster import SHAPES, json_artifact, plan_cluster, words
+    from edgebuild.model.cluster_build import ClusterRequest, build_cluster
 
-    graph = None
-    if args.model.suffix not in SHAPES:
-        from edgebuild.model.compile import prepare
-
-        graph = prepare(args.model)
-    _, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, graph)
-    publish((Artifact(f"{args.name}_cluster.json", json.dumps(report, indent=1).encode() + b"\n"),), args.output)
+    if args.model.suffix in SHAPES:
+        _, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, None)
+        publish((json_artifact(args.name, report),), args.output)
+    else:
+        request = ClusterRequest(args.model, args.cluster, args.name, args.devices, args.method, args.objective)
+        made = build_cluster(request)
+        report = made.report
+        publish(made.artifacts, args.output)
     print(words(report), end="")
     return 0

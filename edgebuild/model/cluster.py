@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.artifacts import Artifact
 from . import ops
 from .axes import Nest, Same, Window
 from .importers import shapes
@@ -19,9 +20,11 @@ from .plan.distribute.choose import Chosen, choose
 from .plan.distribute.clusterfile import read_cluster
 from .plan.distribute.problem import SUMS, Cluster, Layer, Network, Tensor
 from .plan.distribute.problem import Window as Rows
-from .plan.distribute.transfers import Transfer, cost, transfers
+from .plan.distribute.transfers import Transfer, cost, routed, transfers
+from .project import can_be_cut
 
 SCHEMA = 1
+HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c
 SHAPES = (".yaml", ".yml")
 
 
@@ -45,8 +48,10 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
     reads = [i for i, n in enumerate(op.inputs) if n in number]
     last = nest.out[-1] if nest.out else ""
     carried = all(_along(nest, i, -1) == last and len(nest.operands[i]) == len(nest.out) for i in reads)
+    channels = bool(nest.out) and can_be_cut(graph, op, len(nest.out) - 1)
     sums = spec.total is not None and len(reads) == 1 and not carried
-    reduces = sums and isinstance(nest.operands[reads[0]][-1], Same) and _along(nest, reads[0], -1) not in nest.out
+    sums = sums and isinstance(nest.operands[reads[0]][-1], Same)  # not of groups of channels
+    reduces = sums and spec.fan_in(op, graph) and _along(nest, reads[0], -1) not in nest.out
     constants = sum(graph.tensors[n].bytes for n in op.inputs if graph.tensors[n].constant)
     return Layer(
         name=op.name,
@@ -55,9 +60,9 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
         output=number[op.outputs[0]],
         weights=constants,
         macs=nest.mac_count,
-        fan_out=sums,
+        fan_out=sums and channels,
         fan_in=bool(reduces),
-        by_channel=carried and bool(last),
+        by_channel=carried and bool(last) and channels,
         window=_rows(nest, reads, graph, op),
         partial=_partial(op, graph),
     )
@@ -87,7 +92,7 @@ def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
         if found is not None and found != window:
             return None
         found = window
-    return found
+    return found if found is not None and can_be_cut(graph, op, 1) else None
 
 
 def _partial(op: Op, graph: Graph) -> int:
@@ -137,7 +142,7 @@ def messages(chosen: Chosen) -> list[tuple[int, str, Transfer]]:
     for c in plan.gather:
         sent = transfers(tensors[c.tensor], c.have, c.want, cluster)
         found += [(len(plan.decisions), tensors[c.tensor].name, t) for t in sent]
-    return found
+    return [(step, tensor, hop) for step, tensor, t in found for hop in routed([t], cluster)]
 
 
 def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str, Any]:
@@ -165,18 +170,7 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
         "objective": objective,
         "optimal": chosen.optimal,
         "bound": round(plan.bound, 3) if method == "joint" and objective != "memory" else None,
-        "devices": [
-            {
-                "name": d.name,
-                "target": d.target,
-                "share": round(share, 6),
-                "weights_bytes": chosen.weights[k],
-                "arena_bytes": chosen.arena[k],
-                "bytes_sent": sum(t.bytes for _, _, t in sent if t.sender == k),
-                "bytes_received": sum(t.bytes for _, _, t in sent if k in t.receivers),
-            }
-            for k, (d, share) in enumerate(zip(cluster.devices, cluster.shares, strict=True))
-        ],
+        "devices": [_device(chosen, k) for k in range(len(cluster.devices))],
         "layers": [
             {
                 "node": plan.network.layers[d.layer].name,
@@ -188,7 +182,11 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
             for d in plan.decisions
         ],
         "messages": rows,
-        "wire": {"payload_bytes": plan.cost.bytes, "by_link": _links(cluster, [t for _, _, t in sent])},
+        "wire": {
+            "payload_bytes": plan.cost.bytes,
+            "frame_bytes": framed(chosen),
+            "by_link": _links(cluster, [t for _, _, t in sent]),
+        },
         "time_us": {
             "one_device": round(alone, 3),
             "cluster": round(time, 3),
@@ -199,6 +197,31 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
     }
     body["plan_hash"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     return body
+
+
+def _device(chosen: Chosen, k: int) -> dict[str, Any]:
+    cluster, sent = chosen.plan.cluster, [t for _, _, t in messages(chosen)]
+    return {
+        "number": k,
+        "name": cluster.devices[k].name,
+        "target": cluster.devices[k].target,
+        "share": round(cluster.shares[k], 6),
+        "weights_bytes": chosen.weights[k],
+        "arena_bytes": chosen.arena[k],
+        "bytes_sent": sum(t.bytes for t in sent if t.sender == k),
+        "bytes_received": sum(t.bytes for t in sent if k in t.receivers),
+    }
+
+
+def framed(chosen: Chosen) -> int:
+    """Bytes on the wire of one inference: data, the frames around them, and the frames that begin it."""
+    plan, sent = chosen.plan, messages(chosen)
+    busy = {k for _, _, t in sent for k in (t.sender, *t.receivers)} - {plan.cluster.source}
+    return plan.cost.bytes + len(sent) * (HEAD + TAIL) + 2 * len(busy) * HEAD
+
+
+def json_artifact(name: str, report: Mapping[str, Any]) -> Artifact:
+    return Artifact(f"{name}_cluster.json", json.dumps(report, indent=1).encode() + b"\n")
 
 
 def _links(cluster: Cluster, sent: list[Transfer]) -> list[dict[str, Any]]:

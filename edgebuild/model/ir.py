@@ -98,6 +98,21 @@ class State:
 
 
 @dataclass(frozen=True)
+class Link:
+    """The place of a device in a cluster: its number, the source's, and a mask of all that take part.
+
+    `plan` is the hash by which devices know that their firmware belongs together; `entry` is the C function's name.
+    """
+
+    plan: int
+    device: int
+    source: int
+    peers: int
+    timeout_us: int
+    entry: str
+
+
+@dataclass(frozen=True)
 class Graph:
     """Ops in a valid order over named tensors.
 
@@ -114,6 +129,7 @@ class Graph:
     removed: tuple[Removed, ...] = ()
     removed_macs: int = 0
     states: tuple[State, ...] = ()
+    link: Link | None = None  # of a network on several devices, this one's part
 
     @property
     def ports_in(self) -> tuple[str, ...]:

@@ -18,6 +18,9 @@ int eb_open(const char *path, eb_open_mode mode)
     for (int i = 0; i < (int)(sizeof files / sizeof files[0]); ++i) {
         if (files[i] == NULL) {
             files[i] = fopen(path, mode == EB_READ ? "rb" : "wb");
+            if (files[i] != NULL && mode == EB_WRITE) {
+                (void)setvbuf(files[i], NULL, _IONBF, 0); /* a pipe's other end waits for every byte */
+            }
             return files[i] == NULL ? -1 : i;
         }
     }

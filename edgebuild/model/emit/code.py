@@ -75,6 +75,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "clocks": header_view(plan),
         "states": _states(plan),
         "stream": plan.rolling.streamed is not None,
+        "link": plan.graph.link,
         "stream_rows": rows_of(plan.graph, plan.graph.inputs[0]) if plan.rolling.streamed else 0,
     }
 

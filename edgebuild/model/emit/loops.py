@@ -46,6 +46,7 @@ class Call:
     comment: str
     function: str
     groups: tuple[tuple[Arg, ...], ...]
+    fails: bool = False  # it returns a code, 0 if all is well
 
     @property
     def args(self) -> tuple[Arg, ...]:

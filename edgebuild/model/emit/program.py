@@ -201,16 +201,20 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
 
 def _prototype(plan: Plan, use: Use, name: str) -> str:
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
-    return _wrapped(f"static void {name}(", words, ");")
+    return _wrapped(f"static {_returns(use)} {name}(", words, ");")
 
 
 def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     """The function's definition and the names of helpers that it uses."""
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
     once = ["EB_ONCE"] if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else []
-    head = " ".join([*once, f"static void {name}("])
+    head = " ".join([*once, f"static {_returns(use)} {name}("])
     text, used = _printed(plan, use.op, use.kernel, _wrapped(head, words, ")"))
     return text, used.union(once)
+
+
+def _returns(use: Use) -> str:
+    return "int" if use.kernel.fails else "void"
 
 
 def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, frozenset[str]]:
@@ -221,7 +225,7 @@ def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, f
         "use": used,
         "s": SimpleNamespace(**kernel.shape),
         "signature": signature,
-        "item": C_TYPES[plan.graph.tensors[op.inputs[0]].dtype if not read else read[0].dtype],
+        "item": C_TYPES[(*read, *plan.graph.operands(op), y)[0].dtype],
         "y_item": C_TYPES[y.dtype],
         "acc": "float" if y.dtype == "float32" else "int32_t",
     }
@@ -269,7 +273,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         groups.append([Arg(f"{macro}(int8_t, {{}})", 0, scratch_constant(plan, y), place.offset)])
     live = "" if use.rolled else f"; {plan.schedule.profile[use.step]} B live"
     called = tuple(tuple(group) for group in groups if group)
-    return Call(f"{use.op.kind} {comment(use.op.name)}{live}", name, called)
+    return Call(f"{use.op.kind} {comment(use.op.name)}{live}", name, called, kernel.fails)
 
 
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:

@@ -124,6 +124,7 @@ class Kernel:
     in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
     traffic: Traffic = Traffic()
     computes: tuple[str, Mapping[str, Any]] | None = None  # kind and attributes of what it computes, if not its op's
+    fails: bool = False  # the C function returns a code; the model ends with it if it is not 0
 
 
 Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
@@ -287,6 +288,7 @@ class Spec:
     total: Total | None = None
     fan_in: Callable[[Op, Graph], bool] = lambda op, graph: True  # of a `total`: it may be added up part by part
     sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None
+    link: str = ""  # "send" or "receive": it moves a tensor between devices; these ops keep their order
     limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
 
     def reading(self, tflite: Mapping[str, Any], onnx: Mapping[str, Any]) -> Spec:

@@ -3,6 +3,7 @@
 partial_sum: operands are what the sums start from (a bias, or the sums so far, which it then adds to in place), the
 part of the input, and the weights of these channels; attributes are those of the convolution or dense layer, whose
 letters and weights it shares. int8 sums up in int32, so the order of the parts does not show; float rounds differently.
+join_sums: sums of one part of the channels and those of another, added up.
 finish_sum: the int8 result of int32 sums, whose quantisation is that of a bias.
 """
 
@@ -61,6 +62,21 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("partial_sum.c.j2", stem, shape, tuple(constants), scalars)
 
 
+def join_nest(op: Op, graph: Graph) -> Nest:
+    shape = graph.operands(op)[0].shape
+    names = tuple(f"i{d}" for d in range(len(shape)))
+    return Nest(dict(zip(names, shape, strict=True)), names, (tuple(Same(name) for name in names),) * 2)
+
+
+def join_reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
+    return np.asarray(a + b)
+
+
+def join_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    count = graph.result(op).elements
+    return Kernel("join_sums.c.j2", f"join_sums_{count}", {"N": count})
+
+
 def finish_nest(op: Op, graph: Graph) -> Nest:
     (x,) = graph.operands(op)
     names = tuple(f"i{d}" for d in range(len(x.shape)))
@@ -93,4 +109,5 @@ def finish_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 PARTIAL = Spec(kind="partial_sum", nest=nest, reference=reference, kernel=kernel, limits=(constant_weights,))
+JOIN = Spec(kind="join_sums", nest=join_nest, reference=join_reference, kernel=join_kernel)
 FINISH = Spec(kind="finish_sum", nest=finish_nest, reference=finish_reference, kernel=finish_kernel, clamps=True)

@@ -214,7 +214,7 @@ def _rowwise(callee: Callee, position: int) -> bool:
 def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> tuple[Op, Graph]:
     """The op that a kernel computes by its own numbers, where it has them in the letters of a window."""
     kind, attrs = kernel.computes if kernel.computes is not None else (op.kind, dict[str, Any]())
-    s, x = kernel.shape, graph.operands(op)[0]
+    s, x = kernel.shape, (graph.operands(op) or (graph.result(op),))[0]
     stated = dict(op.attrs)
     if s.keys() >= LETTERS and (s["H"], s["W"], s["C"]) == x.shape[1:]:
         numbers = {"stride": (s["SY"], s["SX"]), "dilation": (s["DY"], s["DX"])}

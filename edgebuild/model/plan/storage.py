@@ -57,7 +57,7 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
     """The ops as tasks on storages. A result may overwrite an operand that it reads element by element."""
     graph, storage = rolling.graph, rolling.storage
     sizes = {root: aligned_bytes(graph, root) for root in dict.fromkeys(storage.values())}
-    tasks = []
+    tasks, linked = list[Task](), ""
     for op in running:
         y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
         relation = ops.nest(op, graph)
@@ -66,7 +66,10 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
             for position, n in enumerate(op.inputs)
             if n in storage and elementwise(relation, position) and narrows(graph, n, y)
         ]
-        tasks.append(Task(op.name, tuple(reads), (y,), tuple(dict.fromkeys(pairs))))
+        after, mark = ([linked] if linked else [], [f"{y} (order)"]) if ops.SPECS[op.kind].link else ([], [])
+        linked = mark[0] if mark else linked
+        sizes |= dict.fromkeys(mark, 0)  # no bytes: it keeps what talks to other devices in the given order
+        tasks.append(Task(op.name, (*reads, *after), (y, *mark), tuple(dict.fromkeys(pairs))))
     inputs = tuple(dict.fromkeys(storage[n] for n in graph.inputs if n in storage))
     outputs = tuple(dict.fromkeys(storage[n] for n in graph.outputs))
     return TaskGraph(tuple(tasks), sizes, inputs, outputs)

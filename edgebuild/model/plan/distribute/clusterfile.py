@@ -39,14 +39,17 @@ class MediumFacts:
     message_us: float = 0.0
     mtu: int = 0
     broadcast: bool = False
+    timeout_ms: float = Medium.timeout_ms
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(
                 f"medium '{self.kind}' is not known{did_you_mean(self.kind, KINDS)}; known: star, bus, switch"
             )
-        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0:
-            raise ValueError("a medium has a rate above 0, and no negative times or sizes")
+        if self.kind == "star" and self.broadcast:
+            raise ValueError("in a star each message reaches one device; leave broadcast out, or say kind: bus")
+        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not 0 < self.timeout_ms < 2e6:
+            raise ValueError("a medium has a rate above 0, and no negative times or sizes; timeout_ms is below 2e6")
 
 
 @dataclass(frozen=True)
@@ -82,5 +85,5 @@ def read_cluster(path: Path, count: int | None = None) -> tuple[Cluster, bool]:
         for d, (flash, ram) in zip(facts.devices, sizes, strict=True)
     )[:count]
     m = facts.medium
-    medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast)
+    medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast, m.timeout_ms)
     return Cluster(devices, names.index(facts.source), medium), stated

@@ -258,7 +258,7 @@ class Search:
         return Plan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute, path.bound, proved)
 
     def _gathering(self, live: dict[int, Form], tail: int) -> Arc:
-        gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not _has(live[t], SOURCE))
+        gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not has(live[t], SOURCE))
         spent = sum((self.cost(c.tensor, c.have, c.want) for c in gather), Cost())
         return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather))
 
@@ -270,7 +270,7 @@ class Search:
             reads = dict(zip(layer.inputs, wanted, strict=True))
             if not self.fits(layer, live, reads, makes):
                 continue
-            before = tuple(Conversion(t, live[t], want) for t, want in reads.items() if not _has(live[t], want))
+            before = tuple(Conversion(t, live[t], want) for t, want in reads.items() if not has(live[t], want))
             spent = sum((self.cost(c.tensor, c.have, c.want) for c in before), Cost())
             whole = layer.weights if method == "whole" else 0
             copied = layer.weights if method in ("copies", "rows") else 0
@@ -287,12 +287,12 @@ class Search:
     def _stays(self, remaining: dict[int, Form], reads: dict[int, Form]) -> Iterator[dict[int, Form]]:
         """Forms of tensors that others read later: as they were, or as they were just read."""
         yield remaining
-        gained = {t: f for t, f in reads.items() if t in remaining and not _has(remaining[t], f) and f.letter == "A"}
+        gained = {t: f for t, f in reads.items() if t in remaining and not has(remaining[t], f) and f.letter == "A"}
         if gained:
             yield {**remaining, **gained}
 
 
-def _has(have: Form, want: Form) -> bool:
+def has(have: Form, want: Form) -> bool:
     """Whether a tensor in one form can be read as in the other without a transfer."""
     if have in (want, ALL):
         return True

@@ -86,6 +86,7 @@ class Medium:
     """`star`: the source is the hub and forwards. `bus`: one transmission at a time. `switch`: a port each.
 
     `broadcast`: one transmission may reach all. `mtu`: most bytes of a frame, 0 for no limit.
+    `timeout_ms`: how long generated code waits for a message.
     """
 
     kind: str = "switch"
@@ -93,6 +94,7 @@ class Medium:
     message_us: float = 0.0
     mtu: int = 0
     broadcast: bool = False
+    timeout_ms: float = 1000.0
 
 
 @dataclass(frozen=True)

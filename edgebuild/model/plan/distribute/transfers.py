@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from .problem import ALL, Cluster, Form, Tensor, split
+
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """`bytes` from one device to others; more than one receiver only where the medium has broadcasts."""
+    """A block of a tensor from one device to others; more than one receiver only where the medium has broadcasts.
+
+    `sums`: what is sent are partial sums, which the receiver adds to its own.
+    """
 
     sender: int
     receivers: tuple[int, ...]
     bytes: int
+    rows: Range = (0, 0)
+    channels: Range = (0, 0)
+    sums: bool = False
+    passes_to: int | None = None  # the device to which the receiver only forwards it
 
 
 @dataclass(frozen=True)
@@ -50,16 +59,23 @@ def _sums(tensor: Tensor, want: Form, cluster: Cluster, partial: int) -> Iterato
     devices = range(len(cluster.devices))
     for sender in devices:
         for receiver in devices:
-            count = _elements(tensor, want, receiver, cluster.source)
+            rows, channels = block(tensor, want, receiver, cluster.source)
+            count = _area(rows) * _area(channels) * (tensor.row // tensor.channels)
             if sender != receiver and count:
-                yield Transfer(sender, (receiver,), count * partial)
+                yield Transfer(sender, (receiver,), count * partial, rows, channels, sums=True)
 
 
-def _elements(tensor: Tensor, form: Form, device: int, source: int) -> int:
-    if form.letter == "S":
-        return tensor.elements if device == source else 0
-    first, past = form.ranges[device]
-    return (past - first) * (tensor.row if form.letter == "F" else tensor.elements // tensor.channels)
+def block(tensor: Tensor, form: Form, device: int, source: int) -> tuple[Range, Range]:
+    """Rows and channels of a tensor in this form that a device has; none are (0, 0)."""
+    rows, channels = (0, tensor.rows), (0, tensor.channels)
+    match form.letter:
+        case "S" if device != source:
+            rows = (0, 0)
+        case "P":
+            channels = form.ranges[device]
+        case "F":
+            rows = form.ranges[device]
+    return (rows, channels) if _area(rows) and _area(channels) else ((0, 0), (0, 0))
 
 
 def _parts(tensor: Tensor, have: Form, want: Form, cluster: Cluster) -> Iterator[Transfer]:
@@ -70,13 +86,12 @@ def _parts(tensor: Tensor, have: Form, want: Form, cluster: Cluster) -> Iterator
         if _area(rows) == 0 or _area(channels) == 0:
             continue
         missing = {d: _missing(tensor, have, want, d, cluster.source, rows, channels) for d in devices if d != sender}
-        if want == ALL and cluster.medium.broadcast and any(missing.values()):
-            yield Transfer(sender, tuple(missing), max(missing.values()))
+        missing = {d: m for d, m in missing.items() if m[0]}
+        if want == ALL and cluster.medium.broadcast and missing:
+            most = max(missing.values(), key=lambda m: m[0])
+            yield Transfer(sender, tuple(d for d in devices if d != sender), *most)
         else:
-            yield from (Transfer(sender, (d,), size) for d, size in missing.items() if size)
-
-
-Range = tuple[int, int]
+            yield from (Transfer(sender, (d,), *m) for d, m in missing.items())
 
 
 def _area(r: Range) -> int:
@@ -104,22 +119,30 @@ def _owned(tensor: Tensor, have: Form, cluster: Cluster) -> list[tuple[Range, Ra
     return found
 
 
-def _missing(tensor: Tensor, have: Form, want: Form, device: int, source: int, rows: Range, channels: Range) -> int:
-    """Bytes of these rows and channels that a device wants and has not got."""
-    wanted_rows, wanted_channels = (0, tensor.rows), (0, tensor.channels)
-    match want.letter:
-        case "S" if device != source:
-            return 0
-        case "P":
-            wanted_channels = want.ranges[device]
-        case "F":
-            wanted_rows = want.ranges[device]
+def _missing(
+    tensor: Tensor, have: Form, want: Form, device: int, source: int, rows: Range, channels: Range
+) -> tuple[int, Range, Range]:
+    """Bytes, rows and channels of this block that a device wants and has not got: it may have the last rows of it."""
+    wanted_rows, wanted_channels = block(tensor, want, device, source)
     rows, channels = _common(rows, wanted_rows), _common(channels, wanted_channels)
-    got = 0
-    if have.letter == "F":
-        got = _area(_common(rows, have.ranges[device]))
-    count = (_area(rows) - got) * _area(channels) * (tensor.row // tensor.channels)
-    return count * tensor.item
+    if have.letter == "F" and _area(got := _common(rows, have.ranges[device])):
+        rows = (rows[0], got[0])
+    count = _area(rows) * _area(channels) * (tensor.row // tensor.channels)
+    return count * tensor.item, rows, channels
+
+
+def routed(found: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
+    """The same where the hub of a star forwards what is not for it, hop by hop."""
+    hub = cluster.source
+    for t in found:
+        for receiver in t.receivers if cluster.medium.kind == "star" else ():
+            if hub in (t.sender, receiver):
+                yield replace(t, receivers=(receiver,))
+            else:
+                yield replace(t, receivers=(hub,), passes_to=receiver)
+                yield replace(t, sender=hub, receivers=(receiver,))
+        if cluster.medium.kind != "star":
+            yield t
 
 
 def cost(found: tuple[Transfer, ...], cluster: Cluster) -> Cost:

@@ -89,7 +89,7 @@ class _Parts:
         )
         if t.data is not None:
             data = t.data[tuple(slice(*r) for r in ranges)]
-            return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, _quant_of_part(t.quant, ranges), data))
+            return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, quant_of_part(t.quant, ranges), data))
         made = f"{name}[{where}] for {reader}"
         if made in self.tensors:
             return made
@@ -118,7 +118,7 @@ class _Parts:
         if self.so_far is None:
             self.so_far = inputs[2] if len(inputs) > 2 else self.no_bias(y, kind)
         direct = real and op.attrs["clamp"] == OPEN and number + 1 == self.tiling.parts
-        name = y.name if direct else self.keep(Tensor(f"{y.name} sums to {number}", y.shape, kind, _last(quant, y)))
+        name = y.name if direct else self.keep(Tensor(f"{y.name} sums to {number}", y.shape, kind, last_axis(quant, y)))
         sums = Op("partial_sum", f"{op.name}:{number}", (self.so_far, *inputs[:2]), (name,), op.attrs)
         self.ops.append(sums)
         self.so_far = name
@@ -142,13 +142,13 @@ class _Parts:
         return t.name
 
 
-def _quant_of_part(quant: Quant | None, ranges: Ranges) -> Quant | None:
+def quant_of_part(quant: Quant | None, ranges: Ranges) -> Quant | None:
     if quant is None or quant.axis is None or quant.per_tensor:
         return quant
     first, past = ranges[quant.axis]
     return replace(quant, scale=quant.scale[first:past], zero_point=quant.zero_point[first:past])
 
 
-def _last(quant: Quant | None, y: Tensor) -> Quant | None:
+def last_axis(quant: Quant | None, y: Tensor) -> Quant | None:
     """A quantisation per channel, the last dimension."""
     return replace(quant, axis=len(y.shape) - 1) if quant is not None and not quant.per_tensor else quant

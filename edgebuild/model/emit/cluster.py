@@ -1,0 +1,32 @@
+"""N_cluster.h: facts that all devices of a cluster have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...base.artifacts import Artifact
+from ...base.templates import render
+from .names import comment, identifier
+
+
+@dataclass(frozen=True)
+class Row:
+    """A message as the header shows it."""
+
+    number: int
+    sender: int
+    receiver: int
+    bytes: int
+    tensor: str
+
+
+def cluster_header(
+    name: str, file: str, plan_hash: int, source: int, devices: Sequence[tuple[str, str]], messages: Sequence[Row]
+) -> Artifact:
+    """`devices`: names, and what they do. `plan_hash`: 32 bits."""
+    shown = [{"id": identifier(n).upper(), "name": comment(n), "does": comment(does)} for n, does in devices]
+    rows = [Row(m.number, m.sender, m.receiver, m.bytes, comment(m.tensor)) for m in messages]
+    text = render("cluster.h.j2", name=name, prefix=name.upper(), file=comment(file), hash=plan_hash, source=source,
+                  devices=shown, messages=rows)  # fmt: skip
+    return Artifact(f"{name}_cluster.h", text.encode())

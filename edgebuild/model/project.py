@@ -1,0 +1,387 @@
+"""The cut: of a graph and a plan for several devices, the ordinary graph of each device.
+
+Devices hold pieces of a tensor: some rows and channels of it. An op of a layer becomes the op that makes a device's
+piece of the result, with its part of the weights. Where the plan changes the form of a tensor, the sender gets a
+`send` behind a slice, and the receiver a `receive` before an insert. All messages stand in one order, which each device
+keeps for its own, so no two devices wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from . import ops
+from .axes import Nest
+from .ir import ITEM_BYTES, Graph, Op, Tensor
+from .ops.base import Ranges, check_limits, is_float
+from .ops.link import EVERYONE
+from .ops.slice import neighbours
+from .ops.spatial import bias_quant
+from .plan.distribute import problem
+from .plan.distribute.joint import Decision, Plan, has
+from .plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
+from .plan.distribute.transfers import Range, Transfer, block, routed, transfers
+from .plan.tiling.paths import needed
+from .plan.tiling.transform import OPEN, last_axis, quant_of_part
+
+METHODS_OF_PARTS = ("fan-out", "parts", "rows")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A transfer with its number. `step`: the layer before which it is sent (behind it, for sums)."""
+
+    number: int
+    step: int
+    tensor: str
+    transfer: Transfer
+    item: int  # bytes of an element on the wire
+
+
+def ranges_of(t: Tensor, rows: Range, channels: Range) -> Ranges:
+    """Rows and channels as ranges of all dimensions."""
+    found = [(0, n) for n in t.shape]
+    if len(t.shape) == 4 and t.shape[0] == 1:
+        found[1] = rows
+    if found:
+        found[-1] = channels
+    return tuple(found)
+
+
+def one_part(graph: Graph, op: Op, nest: Nest, cut: Mapping[str, Range]) -> tuple[Op, tuple[Ranges, ...], Ranges]:
+    """The op that makes a part of its result: with its attributes, the ranges of all operands and of the result."""
+    y, x = graph.result(op), graph.operands(op)[0]
+    out: Ranges = tuple(cut.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
+    reads = tuple(needed(nest, i, cut, graph.tensors[n].shape) for i, n in enumerate(op.inputs))
+    attrs = ops.SPECS[op.kind].part(op, graph, out, needed(nest, 0, cut, x.shape))
+    return replace(op, attrs=attrs), reads, out
+
+
+def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
+    """Whether halves of the result along a dimension are what the op makes of parts of its operands."""
+    nest = ops.nest(op, graph)
+    half = graph.result(op).shape[dim] // 2
+    if half == 0:
+        return False
+    for cut in ((0, half), (half, graph.result(op).shape[dim])):
+        made, reads, out = one_part(graph, op, nest, {nest.out[dim]: cut})
+        if any(first >= past for ranges in reads for first, past in ranges):
+            return False
+        tensors = dict(graph.tensors)
+        for name, ranges in zip(op.inputs, reads, strict=True):
+            tensors[name] = part_of(graph.tensors[name], ranges, name)
+        y = graph.result(op)
+        tensors[y.name] = part_of(y, out, y.name)
+        small = replace(graph, ops=(made,), tensors=tensors)
+        if ops.result_shape(made, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], made, small):
+            return False
+    return True
+
+
+def part_of(t: Tensor, ranges: Ranges, name: str) -> Tensor:
+    data = t.data[tuple(slice(*r) for r in ranges)] if t.data is not None else None
+    shape = tuple(past - first for first, past in ranges)
+    return Tensor(name, shape, t.dtype, quant_of_part(t.quant, ranges), data)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a tensor under a name of its own; all of it under its own."""
+
+    name: str
+    ranges: Ranges
+
+
+def project(graph: Graph, plan: Plan) -> tuple[tuple[Graph, ...], tuple[Message, ...]]:
+    """The graphs of all devices, and all messages in their order. A device that does nothing has no ops."""
+    devices = [_Device(graph, k, k == plan.cluster.source) for k in range(len(plan.cluster.devices))]
+    cut = _Cut(graph, plan, devices)
+    for step, decision in enumerate(plan.decisions):
+        cut.layer(step, decision)
+    for c in plan.gather:
+        cut.convert(len(plan.decisions), c.tensor, c.have, c.want)
+    return tuple(d.finished(cut) for d in devices), tuple(cut.messages)
+
+
+@dataclass
+class _Device:
+    """The ops of a device as they are made, and its pieces of the plan's tensors, by form."""
+
+    graph: Graph
+    number: int
+    is_source: bool
+    ops: list[Op] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    pieces: dict[tuple[str, Form], Piece] = field(default_factory=dict)
+    taken: dict[tuple[str, Ranges], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.is_source:
+            for name in self.graph.inputs:
+                self.tensors[name] = t = self.graph.tensors[name]
+                self.pieces[name, SOURCE] = Piece(name, tuple((0, n) for n in t.shape))
+
+    def new(self, t: Tensor) -> str:
+        name, count = t.name, 1
+        while name in self.tensors:
+            count += 1
+            name = f"{t.name} ({count})"
+        self.tensors[name] = replace(t, name=name)
+        return name
+
+    def piece(self, name: str, ranges: Ranges) -> str:
+        """A new tensor for a piece of the model's tensor."""
+        t = self.graph.tensors[name]
+        if all(first == 0 and past == n for (first, past), n in zip(ranges, t.shape, strict=True)):
+            return self.new(t)
+        return self.new(part_of(t, ranges, f"{name}[{_where(ranges, t.shape)}]"))
+
+    def op(self, kind: str, inputs: Sequence[str], output: str, **attrs: object) -> str:
+        self.ops.append(Op(kind, f"{output} {kind}", tuple(inputs), (output,), attrs))
+        return output
+
+    def take(self, piece: Piece, wanted: Ranges) -> str:
+        """These elements of a piece: the piece itself, a view of it, or a copy."""
+        if piece.ranges == wanted:
+            return piece.name
+        if (piece.name, wanted) not in self.taken:
+            t = self.tensors[piece.name]
+            inner = tuple((a - first, b - first) for (a, b), (first, _) in zip(wanted, piece.ranges, strict=True))
+            size = tuple(b - a for a, b in inner)
+            start = sum(a * prod(t.shape[d + 1 :]) for d, (a, _) in enumerate(inner)) * ITEM_BYTES[t.dtype]
+            kind = "span" if neighbours(t.shape, inner) and start % 4 == 0 else "slice"
+            made = self.new(replace(part_of(t, inner, f"{piece.name} {_where(inner, t.shape)}"), data=None))
+            self.op(kind, (piece.name,), made, begin=tuple(a for a, _ in inner), size=size)
+            self.taken[piece.name, wanted] = made
+        return self.taken[piece.name, wanted]
+
+    def constant(self, name: str, ranges: Ranges) -> str:
+        t = self.graph.tensors[name]
+        whole = all(r == (0, n) for r, n in zip(ranges, t.shape, strict=True))
+        found = t if whole else part_of(t, ranges, f"{name}[{_where(ranges, t.shape)}]")
+        self.tensors[found.name] = found
+        return found.name
+
+    def send(self, message: Message, piece: Piece, ranges: Ranges) -> None:
+        to = message.transfer.receivers
+        x = self.take(piece, ranges)
+        token = self.new(Tensor(f"message {message.number}", (0,), "int8"))
+        device = to[0] if len(to) == 1 else EVERYONE
+        self.op("send", (x,), token, message=message.number, device=device, wire=message.item)
+
+    def receive(self, message: Message, t: Tensor) -> str:
+        made = self.new(t)
+        sender = message.transfer.sender
+        return self.op("receive", (), made, message=message.number, device=sender, wire=message.item, shape=t.shape)
+
+    def assemble(self, name: str, wanted: Ranges, parts: Sequence[tuple[str, Ranges]]) -> str:
+        """One tensor of parts that cover it."""
+        if len(parts) == 1 and parts[0][1] == wanted:
+            return parts[0][0]
+        so_far, shape = "", tuple(past - first for first, past in wanted)
+        for i, (part, ranges) in enumerate(parts):
+            begin = tuple(a - first for (a, _), (first, _) in zip(ranges, wanted, strict=True))
+            made = self.piece(name, wanted) if i == len(parts) - 1 else self.new(
+                replace(part_of(self.graph.tensors[name], wanted, f"{name} with {i + 1} parts"), data=None)
+            )  # fmt: skip
+            so_far = self.op("insert", (so_far, part) if so_far else (part,), made, shape=shape, begin=begin)
+        return so_far
+
+    def finished(self, cut: _Cut) -> Graph:
+        """The graph; the model's inputs and outputs stand at the source under their own names."""
+        graph = self.graph
+        if not self.is_source:
+            return replace(_with(graph, self.ops, self.tensors), inputs=(), outputs=(), states=())
+        other = {cut.found(self, name, SOURCE).name: name for name in graph.outputs}
+        swap = {**{new: old for old, new in other.items() if new in self.tensors}, **other}
+
+        def names(some: Sequence[str]) -> tuple[str, ...]:
+            return tuple(swap.get(n, n) for n in some)
+
+        self.ops = [replace(op, inputs=names(op.inputs), outputs=names(op.outputs)) for op in self.ops]
+        tensors = {swap.get(n, n): replace(t, name=swap.get(n, n)) for n, t in self.tensors.items()}
+        return _with(graph, self.ops, tensors)
+
+
+def _with(graph: Graph, made: Sequence[Op], tensors: Mapping[str, Tensor]) -> Graph:
+    used = [n for op in made for n in (*op.inputs, *op.outputs)]
+    kept = {n: tensors[n] for n in dict.fromkeys([*used, *(n for n in graph.inputs if n in tensors)])}
+    return replace(graph, ops=tuple(made), tensors=kept, removed=(), removed_macs=0)
+
+
+def _where(ranges: Ranges, shape: tuple[int, ...]) -> str:
+    cut = [f"{a}-{b}" for (a, b), n in zip(ranges, shape, strict=True) if b - a < n]
+    return "x".join(cut)
+
+
+@dataclass
+class _Cut:
+    """All devices together, layer by layer."""
+
+    graph: Graph
+    plan: Plan
+    devices: list[_Device]
+    messages: list[Message] = field(default_factory=list)
+    passing: dict[tuple[int, int], Piece] = field(default_factory=dict)  # what the hub forwards, by hub and receiver
+
+    def found(self, device: _Device, name: str, want: Form) -> Piece:
+        """The piece that a device reads where the plan needs no transfer."""
+        forms = [f for n, f in device.pieces if n == name and has(f, want)]
+        return device.pieces[name, want if want in forms else forms[0]]
+
+    def block(self, tensor: int, form: Form, device: int) -> Ranges | None:
+        """The ranges of a tensor in this form that a device has; None: nothing."""
+        t = self.plan.network.tensors[tensor]
+        rows, channels = block(t, form, device, self.plan.cluster.source)
+        return ranges_of(self.graph.tensors[t.name], rows, channels) if rows[0] < rows[1] else None
+
+    # ---- layers
+
+    def layer(self, step: int, d: Decision) -> None:
+        layer = self.plan.network.layers[d.layer]
+        for c in d.before:
+            self.convert(step, c.tensor, c.have, c.want)
+        op = self.graph.ops[d.layer]
+        reads = {self.plan.network.tensors[t].name: f for t, f in zip(layer.inputs, d.reads, strict=True)}
+        if d.makes == SUMS:
+            self.fan_in(step, d, op, reads)
+            return
+        for device in self.devices:
+            ranges = self.block(layer.output, d.makes, device.number)
+            if ranges is not None:
+                device.pieces[op.outputs[0], d.keeps] = self.part(device, d.method, op, ranges, reads)
+
+    def part(self, device: _Device, method: str, op: Op, ranges: Ranges, reads: Mapping[str, Form]) -> Piece:
+        """The op that makes a piece of the result."""
+        nest = ops.nest(op, self.graph)
+        cut = dict(zip(nest.out, ranges, strict=True)) if method in METHODS_OF_PARTS else {}
+        cut = {axis: r for axis, r in cut.items() if r != (0, nest.extents[axis])}
+        made, wanted, _ = one_part(self.graph, op, nest, cut) if cut else (op, self.everything(op), ())
+        inputs = [self.operand(device, n, r, reads) for n, r in zip(op.inputs, wanted, strict=True)]
+        y = device.piece(op.outputs[0], ranges)
+        device.ops.append(replace(made, inputs=tuple(inputs), outputs=(y,)))
+        return Piece(y, ranges)
+
+    def everything(self, op: Op) -> tuple[Ranges, ...]:
+        return tuple(tuple((0, n) for n in t.shape) for t in self.graph.operands(op))
+
+    def operand(self, device: _Device, name: str, wanted: Ranges, reads: Mapping[str, Form]) -> str:
+        if self.graph.tensors[name].constant:
+            return device.constant(name, wanted)
+        return device.take(self.found(device, name, reads[name]), wanted)
+
+    # ---- sums
+
+    def fan_in(self, step: int, d: Decision, op: Op, reads: Mapping[str, Form]) -> None:
+        """Each device sums up its channels; owners add up what the others send, and finish it."""
+        layer, network = self.plan.network.layers[d.layer], self.plan.network
+        y = self.graph.result(op)
+        every = tuple((0, n) for n in y.shape)
+        sums = {k: Piece(self.sums(k, d, op, reads), every) for k in range(len(self.devices))}
+        between = d.keeps
+        if d.keeps == ALL:
+            tensor = network.tensors[layer.output]
+            between = Form("P", split(tensor.channels, self.plan.cluster.shares))
+        whole = transfers(network.tensors[layer.output], SUMS, d.keeps, self.plan.cluster, layer.partial)
+        owned = {k: self.block(layer.output, between, k) for k in range(len(self.devices))}
+        joined = {k: self.devices[k].take(sums[k], r) for k, r in owned.items() if r is not None}
+        for m in self.numbered(step, y.name, [t for t in whole if t.sums], layer.partial):
+            ranges = ranges_of(y, m.transfer.rows, m.transfer.channels)
+            self.forward(m, sums, ranges, joined)
+        for k, name in joined.items():
+            own = owned[k]
+            assert own is not None
+            self.devices[k].pieces[y.name, between] = Piece(self.finish(self.devices[k], op, name, own), own)
+        if between != d.keeps:
+            self.convert(step, layer.output, between, d.keeps)
+
+    def sums(self, k: int, d: Decision, op: Op, reads: Mapping[str, Form]) -> str:
+        """Partial sums of all of the result; those of the source begin with the bias."""
+        device, (x, w), y = self.devices[k], self.graph.operands(op)[:2], self.graph.result(op)
+        nest = ops.nest(op, self.graph)
+        kind, quant = ("float32", None) if is_float(y) else ("int32", bias_quant(x, w))
+        made = device.new(Tensor(f"{y.name} sums", y.shape, kind, last_axis(quant, y)))
+        ranges = self.block(self.plan.network.layers[d.layer].inputs[0], d.reads[0], k)
+        if ranges is None:  # a device with so small a share that it has no channel
+            zeros = f"{y.name} nothing"
+            device.tensors[zeros] = Tensor(zeros, y.shape, kind, None, np.zeros(y.shape, kind))
+            return device.op("copy", (zeros,), made)
+        axis = getattr(nest.operands[0][-1], "axis", "")
+        part = self.operand(device, x.name, ranges, reads)
+        weights = device.constant(w.name, needed(nest, 1, {axis: ranges[-1]}, w.shape))
+        if device.is_source and len(op.inputs) > 2:
+            start = device.constant(op.inputs[2], tuple((0, n) for n in self.graph.tensors[op.inputs[2]].shape))
+        else:
+            start = f"{y.name} no bias"
+            device.tensors[start] = Tensor(start, y.shape[-1:], kind, None, np.zeros(y.shape[-1:], kind))
+        device.ops.append(Op("partial_sum", f"{op.name} sums", (start, part, weights), (made,), op.attrs))
+        return made
+
+    def forward(self, m: Message, sums: Mapping[int, Piece], ranges: Ranges, joined: dict[int, str]) -> None:
+        """Sums from their maker to their owner, or by way of the hub."""
+        sender, (receiver,) = m.transfer.sender, m.transfer.receivers
+        self.devices[sender].send(m, self.forwarded(m) or sums[sender], ranges)
+        t = next(iter(sums.items()))
+        model = self.devices[t[0]].tensors[t[1].name]
+        got = self.devices[receiver].receive(m, part_of(model, ranges, f"{model.name} {m.number}"))
+        if m.transfer.passes_to is not None:
+            self.passing[receiver, m.transfer.passes_to] = Piece(got, ranges)
+            return
+        device, mine = self.devices[receiver], joined[receiver]
+        made = device.new(replace(device.tensors[mine], name=f"{model.name} to {m.number}"))
+        joined[receiver] = device.op("join_sums", (mine, got), made)
+
+    def finish(self, device: _Device, op: Op, name: str, ranges: Ranges) -> str:
+        y, clamp = self.graph.result(op), op.attrs["clamp"]
+        if is_float(y) and clamp == OPEN:
+            return name
+        made = device.piece(y.name, ranges)
+        return device.op("clamp" if is_float(y) else "finish_sum", (name,), made, clamp=clamp)
+
+    # ---- transfers
+
+    def forwarded(self, m: Message) -> Piece | None:
+        """The piece that the hub has just received for another device, if this is how it gets there."""
+        key = m.transfer.sender, m.transfer.receivers[0]
+        return self.passing.pop(key) if key in self.passing else None
+
+    def numbered(self, step: int, tensor: str, some: Sequence[Transfer], item: int) -> list[Message]:
+        start, hops = len(self.messages), routed(some, self.plan.cluster)
+        found = [Message(start + i, step, tensor, t, item) for i, t in enumerate(hops)]
+        self.messages += found
+        return found
+
+    def convert(self, step: int, tensor: int, have: Form, want: Form) -> None:
+        """Bring a tensor from one form into another."""
+        shape: problem.Tensor = self.plan.network.tensors[tensor]
+        t = self.graph.tensors[shape.name]
+        parts: dict[int, list[tuple[str, Ranges]]] = {k: [] for k in range(len(self.devices))}
+        for device in self.devices:
+            own, wanted = self.block(tensor, have, device.number), self.block(tensor, want, device.number)
+            common = _common(own, wanted) if own is not None and wanted is not None else None
+            if common is not None:
+                parts[device.number].append((device.take(self.found(device, t.name, have), common), common))
+        for m in self.numbered(step, t.name, transfers(shape, have, want, self.plan.cluster), shape.item):
+            ranges = ranges_of(t, m.transfer.rows, m.transfer.channels)
+            sender = self.devices[m.transfer.sender]
+            sender.send(m, self.forwarded(m) or self.found(sender, t.name, have), ranges)
+            for k in m.transfer.receivers:
+                name = self.devices[k].receive(m, part_of(t, ranges, f"{t.name} {m.number}"))
+                if m.transfer.passes_to is not None:
+                    self.passing[k, m.transfer.passes_to] = Piece(name, ranges)
+                else:
+                    parts[k].append((name, ranges))
+        for device in self.devices:
+            wanted = self.block(tensor, want, device.number)
+            if wanted is not None:
+                inside = [(n, r) for n, r in parts[device.number] if _common(r, wanted) == r]
+                device.pieces[t.name, want] = Piece(device.assemble(t.name, wanted, inside), wanted)
+
+
+def _common(a: Ranges, b: Ranges) -> Ranges | None:
+    found = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
+    return found if all(first < past for first, past in found) else None

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT-0 */
+#include "eb_cluster.h"
+
+enum { HEAD = 24, DATA = 0, START = 1, READY = 2, PIECE = 48, TRIES = 4 };
+
+static const uint8_t magic[4] = {'E', 'B', 'D', '1'};
+
+typedef struct {
+    uint32_t plan, inference, length;
+    uint16_t message;
+    uint8_t kind;
+} head;
+
+static void put(uint8_t *to, uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; ++i) {
+        to[i] = (uint8_t)(value >> (8 * i));
+    }
+}
+
+static uint32_t get(const uint8_t *from, int bytes)
+{
+    uint32_t value = 0;
+    for (int i = 0; i < bytes; ++i) {
+        value |= (uint32_t)from[i] << (8 * i);
+    }
+    return value;
+}
+
+/* CRC-32 (IEEE 802.3), four bits at a time. */
+static uint32_t crc_of(uint32_t crc, const uint8_t *data, uint32_t bytes)
+{
+    static const uint32_t table[16] = {
+        0x00000000u, 0x1db71064u, 0x3b6e20c8u, 0x26d930acu, 0x76dc4190u, 0x6b6b51f4u, 0x4db26158u, 0x5005713cu,
+        0xedb88320u, 0xf00f9344u, 0xd6d6a3e8u, 0xcb61b38cu, 0x9b64c2b0u, 0x86d3d2d4u, 0xa00ae278u, 0xbdbdf21cu,
+    };
+    for (uint32_t i = 0; i < bytes; ++i) {
+        crc ^= data[i];
+        crc = crc >> 4 ^ table[crc & 15u];
+        crc = crc >> 4 ^ table[crc & 15u];
+    }
+    return crc;
+}
+
+static uint32_t left(uint32_t begin, uint32_t limit)
+{
+    const uint32_t gone = eb_link_time_us() - begin;
+    return gone < limit ? limit - gone : 0u;
+}
+
+static int send_head(const eb_cluster *c, uint8_t to, uint8_t kind, uint16_t message, uint32_t length)
+{
+    uint8_t h[HEAD];
+    for (int i = 0; i < 4; ++i) {
+        h[i] = magic[i];
+    }
+    put(h + 4, c->plan, 4);
+    put(h + 8, c->inference, 4);
+    put(h + 12, message, 2);
+    h[14] = c->self;
+    h[15] = kind;
+    put(h + 16, length, 4);
+    put(h + 20, ~crc_of(~0u, h, 20), 4);
+    return eb_link_send(to, h, HEAD);
+}
+
+static int is_head(const uint8_t *h)
+{
+    return get(h, 4) == get(magic, 4) && get(h + 20, 4) == (uint32_t)~crc_of(~0u, h, 20);
+}
+
+/* The first place behind h[0] where a frame may begin. */
+static uint32_t next_start(const uint8_t *h)
+{
+    for (uint32_t at = 1; at < HEAD; ++at) {
+        uint32_t same = 0;
+        while (same < 4u && at + same < HEAD && h[at + same] == magic[same]) {
+            ++same;
+        }
+        if (same == 4u || at + same == HEAD) {
+            return at;
+        }
+    }
+    return HEAD;
+}
+
+/* The next head of a frame from a device; what lies before it and is none is dropped, and `damaged` set. */
+static int receive_head(uint8_t from, head *found, uint32_t begin, uint32_t limit, int *damaged)
+{
+    uint8_t h[HEAD];
+    uint32_t have = 0;
+    for (;;) {
+        if (eb_link_receive(from, h + have, HEAD - have, left(begin, limit)) != EB_OK) {
+            return *damaged ? EB_LINK_CRC : EB_LINK_TIMEOUT;
+        }
+        if (is_head(h)) {
+            found->plan = get(h + 4, 4);
+            found->inference = get(h + 8, 4);
+            found->message = (uint16_t)get(h + 12, 2);
+            found->kind = h[15];
+            found->length = get(h + 16, 4);
+            return EB_OK;
+        }
+        *damaged = 1;
+        const uint32_t start = next_start(h);
+        have = HEAD - start;
+        for (uint32_t i = 0; i < have; ++i) {
+            h[i] = h[start + i];
+        }
+    }
+}
+
+/* Drops the data of a frame. */
+static void skip(uint8_t from, const head *h, uint32_t begin, uint32_t limit)
+{
+    uint8_t piece[PIECE];
+    for (uint32_t rest = h->length != 0u ? h->length + 4u : 0u; rest != 0u;) {
+        const uint32_t n = rest < PIECE ? rest : PIECE;
+        if (eb_link_receive(from, piece, n, left(begin, limit)) != EB_OK) {
+            return;
+        }
+        rest -= n;
+    }
+}
+
+/* Waits until a device is ready for the present inference; asks again if nothing comes. */
+static int await_ready(eb_cluster *c, uint8_t device)
+{
+    int damaged = 0, tries = 1;
+    uint32_t begin = eb_link_time_us();
+    for (;;) {
+        head h;
+        const uint32_t limit = c->timeout_us / 2u;
+        int status = receive_head(device, &h, begin, limit, &damaged);
+        if (status == EB_OK) {
+            if (h.plan != c->plan) {
+                skip(device, &h, begin, limit);
+                return EB_LINK_PLAN;
+            }
+            if (h.kind == READY && h.inference == c->inference) {
+                return EB_OK;
+            }
+            skip(device, &h, begin, limit);
+            continue;
+        }
+        if (tries++ == TRIES) {
+            return status;
+        }
+        status = send_head(c, device, START, 0, 0);
+        if (status != EB_OK) {
+            return status;
+        }
+        begin = eb_link_time_us();
+    }
+}
+
+static int begin_all(eb_cluster *c)
+{
+    ++c->inference;
+    for (uint8_t device = 0; device < 16u; ++device) {
+        if (device != c->self && (c->peers >> device & 1u)) {
+            const int status = send_head(c, device, START, 0, 0);
+            if (status != EB_OK) {
+                return status;
+            }
+        }
+    }
+    for (uint8_t device = 0; device < 16u; ++device) {
+        if (device != c->self && (c->peers >> device & 1u)) {
+            const int status = await_ready(c, device);
+            if (status != EB_OK) {
+                return status;
+            }
+        }
+    }
+    return EB_OK;
+}
+
+int eb_cluster_begin(eb_cluster *c)
+{
+    if (c->self == c->source) {
+        return begin_all(c);
+    }
+    int damaged = 0;
+    for (const uint32_t begin = eb_link_time_us(); c->pending == 0u;) {
+        head h;
+        const int status = receive_head(c->source, &h, begin, c->timeout_us, &damaged);
+        if (status != EB_OK) {
+            return status;
+        }
+        skip(c->source, &h, begin, c->timeout_us);
+        if (h.plan != c->plan) {
+            (void)send_head(c, c->source, READY, 0, 0); /* so that the source learns of it */
+            return EB_LINK_PLAN;
+        }
+        if (h.kind == START) {
+            c->pending = h.inference;
+        }
+    }
+    c->inference = c->pending;
+    c->pending = 0;
+    return send_head(c, c->source, READY, 0, 0);
+}
+
+int eb_cluster_send(eb_cluster *c, uint16_t message, uint8_t to, const void *x, uint32_t count, uint32_t item,
+                    uint32_t wire)
+{
+    const uint8_t *from = x;
+    int status = send_head(c, to, DATA, message, count * wire);
+    uint32_t crc = ~0u;
+    if (wire == item) {
+        crc = crc_of(crc, from, count * item);
+        status = status != EB_OK ? status : eb_link_send(to, from, count * item);
+    } else {
+        uint8_t piece[PIECE];
+        for (uint32_t done = 0; done < count && status == EB_OK;) {
+            uint32_t n = 0;
+            for (; n + wire <= PIECE && done < count; ++done) {
+                for (uint32_t i = 0; i < wire; ++i) {
+                    piece[n++] = from[done * item + i];
+                }
+            }
+            crc = crc_of(crc, piece, n);
+            status = eb_link_send(to, piece, n);
+        }
+    }
+    uint8_t end[4];
+    put(end, ~crc, 4);
+    return status != EB_OK ? status : eb_link_send(to, end, 4);
+}
+
+/* The data of a frame, and whether its CRC is right. */
+static int receive_data(const eb_cluster *c, uint8_t from, void *y, uint32_t count, uint32_t item, uint32_t wire,
+                        uint32_t begin)
+{
+    uint8_t *to = y, end[4];
+    uint32_t crc = ~0u;
+    int status = EB_OK;
+    if (wire == item) {
+        status = eb_link_receive(from, to, count * item, left(begin, c->timeout_us));
+        crc = crc_of(crc, to, count * item);
+    } else {
+        uint8_t piece[PIECE];
+        for (uint32_t done = 0; done < count && status == EB_OK;) {
+            const uint32_t most = PIECE / wire, n = count - done < most ? count - done : most;
+            status = eb_link_receive(from, piece, n * wire, left(begin, c->timeout_us));
+            crc = crc_of(crc, piece, n * wire);
+            for (uint32_t k = 0; k < n; ++k, ++done) {
+                const uint8_t sign = piece[k * wire + wire - 1u] & 0x80u ? 0xFFu : 0u;
+                for (uint32_t i = 0; i < item; ++i) {
+                    to[done * item + i] = i < wire ? piece[k * wire + i] : sign;
+                }
+            }
+        }
+    }
+    if (status == EB_OK) {
+        status = eb_link_receive(from, end, 4, left(begin, c->timeout_us));
+    }
+    if (status != EB_OK) {
+        return status;
+    }
+    return get(end, 4) == (uint32_t)~crc ? EB_OK : EB_LINK_CRC;
+}
+
+int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, uint32_t count, uint32_t item,
+                       uint32_t wire)
+{
+    const uint32_t begin = eb_link_time_us();
+    int damaged = 0;
+    for (;;) {
+        head h;
+        const int status = receive_head(from, &h, begin, c->timeout_us, &damaged);
+        if (status != EB_OK) {
+            return status;
+        }
+        const int mine = h.plan == c->plan && h.inference == c->inference;
+        if (mine && h.kind == DATA && h.message == message && h.length == count * wire) {
+            return receive_data(c, from, y, count, item, wire, begin);
+        }
+        skip(from, &h, begin, c->timeout_us);
+        if (h.plan != c->plan) {
+            return EB_LINK_PLAN;
+        }
+        if (h.kind == START && from == c->source) {
+            if (!mine) {
+                c->pending = h.inference;
+                return EB_LINK_ORDER;
+            }
+            if (send_head(c, from, READY, 0, 0) != EB_OK) { /* the first one was lost */
+                return EB_LINK_TIMEOUT;
+            }
+        } else if (mine && h.kind == DATA && h.message > message) {
+            return damaged ? EB_LINK_CRC : EB_LINK_ORDER;
+        }
+    }
+}

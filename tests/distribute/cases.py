@@ -1,0 +1,44 @@
+"""Networks and plans for tests: random networks, and plans that use one method wherever they can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgebuild.model.cluster import network_of
+from edgebuild.model.compile import prepare
+from edgebuild.model.ir import Graph
+from edgebuild.model.plan.distribute.joint import Limits, Plan, Search
+from edgebuild.model.plan.distribute.problem import Cluster, Device, Medium
+from tests.fuzz.networks import WRITERS, recipes
+
+ANY = float("inf")
+WAYS = ("joint", "fan-out", "fan-in", "parts", "rows")
+
+
+def random_graph(form: str, seed: int, folder: Path) -> Graph | None:
+    """A random network of a form of `tests.fuzz`; None if there is none for this seed."""
+    for recipe in recipes(seed, 1, [form]):
+        file = folder / f"{form}{seed}.{'tflite' if form == 'tflite' else 'onnx'}"
+        file.write_bytes(WRITERS[form].write(recipe))
+        return prepare(file)
+    return None
+
+
+def cluster(n: int, kind: str = "switch", source: int = 0, shares: tuple[float, ...] = (1.0, 1.4, 1.8)) -> Cluster:
+    """Unequal devices, so that parts have unequal sizes."""
+    devices = tuple(Device(f"d{i}", "host", 1 << 30, 1 << 30, shares[i % len(shares)]) for i in range(n))
+    return Cluster(devices, source, Medium(kind, broadcast=kind == "bus"))
+
+
+def plan_by(graph: Graph, devices: Cluster, way: str) -> Plan | None:
+    """A plan by one method wherever a layer has it; `joint`: with little more flash than the weights divided by n."""
+    network, n = network_of(graph), len(devices.devices)
+    if way == "joint":
+        return Search(network, devices, Limits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)).run()
+    limits = Limits((ANY,) * n, (ANY,) * n)
+    search, methods = Search(network, devices, limits), []
+    for number in range(len(network.layers)):
+        possible = {option[0] for option in search.options(number)}
+        wanted = [m for m in (way, "fan-out" if way != "rows" else "copies") if m in possible]
+        methods.append(frozenset(wanted[:1] or ["copies"]))
+    return Search(network, devices, limits, methods=tuple(methods)).run()

@@ -1,0 +1,103 @@
+"""The cut: what all devices compute together is what one computes, and they send what the plan says."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.model import ops
+from edgebuild.model.compile import prepare
+from edgebuild.model.ir import Graph, verify
+from edgebuild.model.plan.distribute.joint import Plan
+from edgebuild.model.plan.replay import BrokenPlan
+from edgebuild.model.project import project
+from edgebuild.model.together import check_together, run_together
+from tests.distribute.cases import WAYS, cluster, plan_by, random_graph
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+SHARED = Path(__file__).parents[3] / "shared" / "models"
+
+
+def check(graph: Graph, plan: Plan) -> None:
+    graphs, messages = project(graph, plan)
+    for device in graphs:
+        verify(device, ops.result_shape)
+    assert sum(m.transfer.bytes for m in messages) == plan.cost.bytes
+    check_together(graph, graphs, [g.ops for g in graphs], messages, plan.cluster.source)
+
+
+@pytest.mark.parametrize("kind", ["switch", "bus", "star"])
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+@pytest.mark.parametrize("way", WAYS)
+def test_all_methods(way: str, n: int, kind: str) -> None:
+    graph = prepare(DIGITS)
+    plan = plan_by(graph, cluster(n, kind, source=n // 2), way)
+    assert plan is not None or (way == "joint" and n > 3)
+    if plan is not None:
+        assert n == 1 or way == "joint" or way in {d.method for d in plan.decisions}
+        check(graph, plan)
+
+
+@pytest.mark.parametrize("form", ["tflite", "float", "qdq"])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_networks(form: str, seed: int, tmp_path: Path) -> None:
+    graph = random_graph(form, 500 + seed, tmp_path)
+    for number, way in enumerate(WAYS):
+        kind = ("switch", "bus", "star")[(seed + number) % 3]
+        plan = plan_by(graph, cluster(2 + (seed + number) % 3, kind, source=1), way)
+        if plan is not None:
+            check(graph, plan)
+
+
+@pytest.mark.parametrize("name", ["mlperf_kws", "mlperf_ad", "micro_speech", "paper_txt"])
+@pytest.mark.parametrize("way", WAYS)
+def test_shared_models(name: str, way: str) -> None:
+    if not (SHARED / f"{name}.tflite").exists():
+        pytest.skip("no shared models")
+    graph = prepare(SHARED / f"{name}.tflite")
+    plan = plan_by(graph, cluster(4), way)
+    if plan is not None:
+        check(graph, plan)
+
+
+def cut_digits() -> tuple[Graph, Plan]:
+    graph = prepare(DIGITS)
+    plan = plan_by(graph, cluster(3), "fan-in")
+    assert plan is not None
+    return graph, plan
+
+
+def test_a_wrong_order_is_found() -> None:
+    """Who waits for an answer before asking waits for ever."""
+    graph, plan = cut_digits()
+    graphs, messages = project(graph, plan)
+    orders = [list(g.ops) for g in graphs]
+    sent, got = (next(i for i, op in enumerate(orders[0]) if op.kind == kind) for kind in ("send", "receive"))
+    assert sent < got
+    orders[0].insert(sent, orders[0].pop(got))
+    with pytest.raises(BrokenPlan, match="wait for each other"):
+        check_together(graph, graphs, orders, messages, 0)
+
+
+def test_a_wrong_part_is_found() -> None:
+    graph, plan = cut_digits()
+    graphs, messages = project(graph, plan)
+    worker = graphs[1]
+    name = next(n for n, t in worker.tensors.items() if t.data is not None and t.data.dtype == np.int8)
+    wrong = dataclasses.replace(worker.tensors[name], data=-worker.tensors[name].data)  # type: ignore[operator]
+    spoilt = dataclasses.replace(worker, tensors={**worker.tensors, name: wrong})
+    with pytest.raises(BrokenPlan, match="wrong values"):
+        check_together(graph, (graphs[0], spoilt, graphs[2]), [g.ops for g in graphs], messages, 0)
+
+
+def test_a_message_that_nobody_takes_is_found() -> None:
+    graph, plan = cut_digits()
+    graphs, messages = project(graph, plan)
+    orders = [list(g.ops) for g in graphs]
+    orders[2] = [op for op in orders[2] if op.attrs.get("message") != messages[-1].number]
+    inputs = [np.zeros(graph.tensors[n].shape, graph.tensors[n].dtype) for n in graph.inputs]
+    with pytest.raises(BrokenPlan):
+        run_together(graphs, orders, messages, inputs)
