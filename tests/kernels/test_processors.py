@@ -24,10 +24,14 @@ from tests.ops.test_host import compare
 VECTORS = 2
 KINDS = {"conv2d": 40, "depthwise_conv2d": 40, "dense": 24, "avg_pool2d": 8, "add": 8, "softmax": 4}
 TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
-VARIANTS = [
-    ("mps2-an386", name)
-    for name in ("dsp two pixels", "dsp two narrow pixels", "dsp one pixel", "dsp taps", "dsp plane")
-] + [("riscv-virt", name) for name in ("5 pixels x 2 channels", "plane")]
+VARIANTS = (
+    [
+        ("mps2-an386", name)
+        for name in ("dsp two pixels", "dsp two narrow pixels", "dsp one pixel", "dsp taps", "dsp plane")
+    ]
+    + [("riscv-virt", name) for name in ("5 pixels x 2 channels", "plane", "pairs, 6 pixels")]
+    + [("mps2-an385", "pairs, 4 pixels")]
+)
 NEEDS = ("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 
 

@@ -21,45 +21,52 @@
 #define EB_NO_SCHEDULE
 #endif
 
-extern const uint8_t tiny_weights[]; /* 1264 bytes, from tiny_weights.bin */
+#define EB_REG __attribute__((unused)) /* a parameter that assembly takes from its register */
+
+#ifdef __GCC_HAVE_DWARF2_CFI_ASM /* the compiler writes call frames that debuggers read, and so may we */
+#define EB_CFI(text) text
+#else
+#define EB_CFI(text)
+#endif
+
+extern const uint8_t tiny_weights[]; /* 1356 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 #define AT(type, offset) ((type *)(void *)((int8_t *)arena + (offset)))
 
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_IN = 256, /* 8x8x2, steps 0 to 0: image */
+    TINY_IN = 404, /* 8x8x2, steps 0 to 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
     TINY_DEPTHWISE_CONV2D_1 = 340, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
-    TINY_CONV2D_0_SCRATCH = 384, /* scratch of step 0: conv */
+    TINY_CONV2D_0_SCRATCH = 256, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 1x18x4 int8: by blocks of channels, conv */
-    TINY_CONV2D_0_START = 88, /* 4 int32: bias with the zero point folded in, conv */
-    TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31, conv */
-    TINY_CONV2D_0_ROUNDING = 120, /* 4 int32, conv */
-    TINY_CONV2D_0_SHIFT = 136, /* 4 int8, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 140, /* 4x9 int8: by channel, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_START = 176, /* 4 int32: bias with the zero point folded in, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 120, /* 4 int32, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 136, /* 4 int8, depthwise */
-    TINY_DENSE_3_W = 192, /* 3x16x1 int8: by blocks of channels, dense */
-    TINY_DENSE_3_START = 240, /* 3 int32: bias with the zero point folded in, dense */
-    TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_SHIFT = 264, /* 3 int8: left if positive, dense */
-    TINY_SOFTMAX_4_TABLE = 268, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 4x18x1 int8: by blocks of channels, in groups of taps, conv */
+    TINY_CONV2D_0_RESCALE = 88, /* 4x4 int32: start, multiplier, rounding, shift, conv */
+    TINY_CONV2D_0_PLACES = 152, /* 18 int16: of each tap in its order, conv */
+    TINY_CONV2D_0_RUNS = 188, /* 3x2 uint8: size and number of groups, conv */
+    TINY_DEPTHWISE_CONV2D_1_W = 196, /* 4x9 int8: by channel, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_START = 232, /* 4 int32: bias with the zero point folded in, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 248, /* 4 int32: Q0.31, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 264, /* 4 int32, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 280, /* 4 int8, depthwise */
+    TINY_DENSE_3_W = 284, /* 3x16x1 int8: by blocks of channels, dense */
+    TINY_DENSE_3_START = 332, /* 3 int32: bias with the zero point folded in, dense */
+    TINY_DENSE_3_MULTIPLIER = 344, /* 3 int32: Q0.31, dense */
+    TINY_DENSE_3_SHIFT = 356, /* 3 int8: left if positive, dense */
+    TINY_SOFTMAX_4_TABLE = 360, /* 249 int32: exp(-d * scale), Q0.31, classes */
 };
 
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
-                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
-                                int32_t x_zero, int32_t low, int32_t high, int8_t *scratch);
+static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *rescale,
+                                const int16_t *places, const uint8_t *runs, int32_t offset, int32_t low,
+                                int32_t high, int32_t x_zero, int8_t *scratch);
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
                                 const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
                                 int32_t x_zero, int8_t *scratch);
@@ -76,15 +83,14 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
 void tiny_invoke(void *arena)
 {
     EB_STEP();
-    /* 0  conv2d conv; 420 B live */
+    /* 0  conv2d conv; 532 B live */
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
         WEIGHTS(int8_t, TINY_CONV2D_0_W),
-        WEIGHTS(int32_t, TINY_CONV2D_0_START),
-        WEIGHTS(int32_t, TINY_CONV2D_0_MULTIPLIER),
-        WEIGHTS(int32_t, TINY_CONV2D_0_ROUNDING),
-        WEIGHTS(int8_t, TINY_CONV2D_0_SHIFT),
-        /* x_zero */ -3, /* low */ -3, /* high */ 127,
+        WEIGHTS(int32_t, TINY_CONV2D_0_RESCALE),
+        WEIGHTS(int16_t, TINY_CONV2D_0_PLACES),
+        WEIGHTS(uint8_t, TINY_CONV2D_0_RUNS),
+        /* offset */ -229376, /* low */ -3, /* high */ 127, /* x_zero */ -3,
         AT(int8_t, TINY_CONV2D_0_SCRATCH));
     EB_STEP();
     /* 1  depthwise_conv2d depthwise; 404 B live */
@@ -138,77 +144,75 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
+static void eb_pairs_armv7m_up_clamped(
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
+    EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
-                                const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
-                                int32_t x_zero, int32_t low, int32_t high, int8_t *scratch)
+static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *rescale,
+                                const int16_t *places, const uint8_t *runs, int32_t offset, int32_t low,
+                                int32_t high, int32_t x_zero, int8_t *scratch)
 {
-    /* Blocks of 2 pixels by 4 channels; the last pixels of a row are computed again where it does not divide. */
-    for (int32_t row = 0; row < 8; ++row, y += 32) {
-        const int32_t columns = 8;
-        for (int32_t ox = 0; ox < columns; ox += 2) {
-            const int32_t at0 = ox;
-            int8_t *const y0 = y + at0 * 4;
-            const int32_t at1 = ox + 1 < columns ? ox + 1 : columns - 1;
-            int8_t *const y1 = y + at1 * 4;
-            for (int32_t p = 0; p < 2; ++p) {
-                const int32_t left = (ox + p < columns ? ox + p : columns - 1) - 1;
-                const int32_t before = left >= 0 ? 0 : -left < 3 ? -left : 3;
-                const int32_t inside = (left + 3 > 8 ? 8 - left : 3) * 2;
-                int8_t *to = scratch + p;
-                for (int32_t fy = 0; fy < 3; ++fy) {
-                    const int32_t iy = row - 1 + fy;
-                    const int32_t from = iy < 0 || iy >= 8 ? 6 : before * 2;
-                    const int8_t *const in = x + (iy * 8 + left) * 2;
-                    for (int32_t i = 0; i < from; ++i, to += 2) {
-                        *to = (int8_t)x_zero;
+    /* 4 pixels at a time, two in a word; the last of them are computed again where that does not divide. */
+    int32_t *const columns = (int32_t *)(void *)scratch;
+    int8_t *const padding = scratch + 144;
+    for (int32_t i = 0; i < 2; ++i) {
+        padding[i] = (int8_t)x_zero;
+    }
+    int32_t oy = 0, ox = 0;
+    for (int32_t at = 0; at < 64; at += 4) {
+        const int16_t *place = places;
+        const int32_t top0 = oy - 1, left0 = ox - 1;
+        if (++ox == 8) {
+            ox = 0;
+            ++oy;
+        }
+        const int32_t top1 = oy - 1, left1 = ox - 1;
+        if (++ox == 8) {
+            ox = 0;
+            ++oy;
+        }
+        const int32_t top2 = oy - 1, left2 = ox - 1;
+        if (++ox == 8) {
+            ox = 0;
+            ++oy;
+        }
+        const int32_t top3 = oy - 1, left3 = ox - 1;
+        if (++ox == 8) {
+            ox = 0;
+            ++oy;
+        }
+        for (int32_t fy = 0; fy < 3; ++fy) {
+            for (int32_t fx = 0; fx < 3; ++fx) {
+                const int32_t ix0 = left0 + fx;
+                const int32_t iy0 = top0 + fy;
+                const int8_t *const in0 = (uint32_t)iy0 < (uint32_t)8 && (uint32_t)ix0 < (uint32_t)8 ? x + (iy0 * 8 + ix0) * 2 : padding;
+                const int32_t ix1 = left1 + fx;
+                const int32_t iy1 = top1 + fy;
+                const int8_t *const in1 = (uint32_t)iy1 < (uint32_t)8 && (uint32_t)ix1 < (uint32_t)8 ? x + (iy1 * 8 + ix1) * 2 : padding;
+                const int32_t ix2 = left2 + fx;
+                const int32_t iy2 = top2 + fy;
+                const int8_t *const in2 = (uint32_t)iy2 < (uint32_t)8 && (uint32_t)ix2 < (uint32_t)8 ? x + (iy2 * 8 + ix2) * 2 : padding;
+                const int32_t ix3 = left3 + fx;
+                const int32_t iy3 = top3 + fy;
+                const int8_t *const in3 = (uint32_t)iy3 < (uint32_t)8 && (uint32_t)ix3 < (uint32_t)8 ? x + (iy3 * 8 + ix3) * 2 : padding;
+                for (int32_t i = 0; i < 2; i += 2, place += 2) {
+                    {
+                        int32_t *const to = columns + place[0];
+                        to[0] = in0[i] + in1[i] * 65536;
+                        to[1] = in2[i] + in3[i] * 65536;
                     }
-                    for (int32_t i = from; i < inside; ++i, to += 2) {
-                        *to = in[i];
-                    }
-                    for (int32_t i = inside > from ? inside : from; i < 6; ++i, to += 2) {
-                        *to = (int8_t)x_zero;
+                    {
+                        int32_t *const to = columns + place[1];
+                        to[0] = in0[i + 1] + in1[i + 1] * 65536;
+                        to[1] = in2[i + 1] + in3[i + 1] * 65536;
                     }
                 }
-            }
-            const int8_t *weight = w;
-            for (int32_t k = 0; k < 4; k += 4) {
-                int32_t s00 = start[k], s01 = start[k + 1], s02 = start[k + 2], s03 = start[k + 3];
-                int32_t s10 = start[k], s11 = start[k + 1], s12 = start[k + 2], s13 = start[k + 3];
-                const int8_t *in = scratch;
-                for (const int8_t *const end = in + 36; in != end; weight += 8) {
-                    {
-                        const int32_t w0 = weight[0], w1 = weight[1], w2 = weight[2], w3 = weight[3];
-                        const int32_t v0 = in[0];
-                        s00 += v0 * w0; s01 += v0 * w1; s02 += v0 * w2; s03 += v0 * w3;
-                        const int32_t v1 = in[1];
-                        s10 += v1 * w0; s11 += v1 * w1; s12 += v1 * w2; s13 += v1 * w3;
-                    }
-                    {
-                        const int32_t w0 = weight[4], w1 = weight[5], w2 = weight[6], w3 = weight[7];
-                        const int32_t v0 = in[2];
-                        s00 += v0 * w0; s01 += v0 * w1; s02 += v0 * w2; s03 += v0 * w3;
-                        const int32_t v1 = in[3];
-                        s10 += v1 * w0; s11 += v1 * w1; s12 += v1 * w2; s13 += v1 * w3;
-                    }
-                    in += 4;
-                }
-                const int32_t m0 = multiplier[k], e0 = shift[k], r0 = rounding[k];
-                y0[k] = (int8_t)eb_clamp(eb_rescale(s00, m0, r0, e0), low, high);
-                y1[k] = (int8_t)eb_clamp(eb_rescale(s10, m0, r0, e0), low, high);
-                const int32_t m1 = multiplier[k + 1], e1 = shift[k + 1], r1 = rounding[k + 1];
-                y0[k + 1] = (int8_t)eb_clamp(eb_rescale(s01, m1, r1, e1), low, high);
-                y1[k + 1] = (int8_t)eb_clamp(eb_rescale(s11, m1, r1, e1), low, high);
-                const int32_t m2 = multiplier[k + 2], e2 = shift[k + 2], r2 = rounding[k + 2];
-                y0[k + 2] = (int8_t)eb_clamp(eb_rescale(s02, m2, r2, e2), low, high);
-                y1[k + 2] = (int8_t)eb_clamp(eb_rescale(s12, m2, r2, e2), low, high);
-                const int32_t m3 = multiplier[k + 3], e3 = shift[k + 3], r3 = rounding[k + 3];
-                y0[k + 3] = (int8_t)eb_clamp(eb_rescale(s03, m3, r3, e3), low, high);
-                y1[k + 3] = (int8_t)eb_clamp(eb_rescale(s13, m3, r3, e3), low, high);
             }
         }
+        int8_t *const out = y + at * 4;
+        eb_pairs_armv7m_up_clamped(columns, w, rescale, out, runs, 4, 4, offset, low, high);
     }
 }
 
@@ -465,11 +469,250 @@ static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding
     return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
 }
 
-_Static_assert(TINY_IN + 128 <= 420, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 420, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 420, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 420, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 420, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 420, "TINY_SOFTMAX_4 leaves the arena");
-_Static_assert(TINY_CONV2D_0_SCRATCH + 36 <= 420, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 84 <= 420, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+/* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
+ * r2 0x8000, r4 and r5 a group's sums, r6 and r7 T, r8 and r9 S1. */
+__attribute__((naked, noinline, used)) static void eb_pairs_armv7m_up_clamped(
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
+    EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high)
+{
+    __asm__(
+        "push   {r0, r2-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 48\n\t"
+               ".cfi_rel_offset r4, 12\n\t"
+               ".cfi_rel_offset r5, 16\n\t"
+               ".cfi_rel_offset r6, 20\n\t"
+               ".cfi_rel_offset r7, 24\n\t"
+               ".cfi_rel_offset r8, 28\n\t"
+               ".cfi_rel_offset r9, 32\n\t"
+               ".cfi_rel_offset r10, 36\n\t"
+               ".cfi_rel_offset r11, 40\n\t"
+               ".cfi_rel_offset lr, 44\n\t")
+        /* sp: 0 x, 4 rescale, 8 y, 48 runs, 52 step, 56 blocks, 60 offset, 64 low, 68 high */
+        "mov    r2, #0x8000\n\t"
+        "1:\n\t"
+        "ldr    r12, [sp, #4]\n\t"
+        "ldr    r10, [sp, #60]\n\t"
+        "ldr    r8, [r12], #4\n\t"
+        "str    r12, [sp, #4]\n\t"
+        "add    r6, r8, r8, lsl #16\n\t"
+        "add    r6, r6, r10\n\t"
+        "mov    r7, r6\n\t"
+        "mov    r9, r8\n\t"
+        "ldr    r0, [sp]\n\t"
+        "ldr    lr, [sp, #48]\n\t"
+        "2:\n\t"
+        "ldrb   r12, [lr], #1\n\t"
+        "ldrb   r3, [lr], #1\n\t"
+        "tbh    [pc, r12, lsl #1]\n\t"
+        "3:\n\t"
+        ".hword (20f - 3b) / 2, (11f - 3b) / 2, (12f - 3b) / 2, (13f - 3b) / 2, (14f - 3b) / 2, (15f - 3b) / 2, (16f - 3b) / 2\n\t"
+        "11:\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r2\n\t"
+        "mla    r5, r11, r12, r2\n\t"
+        "add    r6, r6, r4\n\t"
+        "add    r8, r8, r4, asr #16\n\t"
+        "add    r7, r7, r5\n\t"
+        "add    r9, r9, r5, asr #16\n\t"
+        "subs   r3, r3, #1\n\t"
+        "bne    11b\n\t"
+        "b      2b\n\t"
+        "12:\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r2\n\t"
+        "mla    r5, r11, r12, r2\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "add    r6, r6, r4\n\t"
+        "add    r8, r8, r4, asr #16\n\t"
+        "add    r7, r7, r5\n\t"
+        "add    r9, r9, r5, asr #16\n\t"
+        "subs   r3, r3, #1\n\t"
+        "bne    12b\n\t"
+        "b      2b\n\t"
+        "13:\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r2\n\t"
+        "mla    r5, r11, r12, r2\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "add    r6, r6, r4\n\t"
+        "add    r8, r8, r4, asr #16\n\t"
+        "add    r7, r7, r5\n\t"
+        "add    r9, r9, r5, asr #16\n\t"
+        "subs   r3, r3, #1\n\t"
+        "bne    13b\n\t"
+        "b      2b\n\t"
+        "14:\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r2\n\t"
+        "mla    r5, r11, r12, r2\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "add    r6, r6, r4\n\t"
+        "add    r8, r8, r4, asr #16\n\t"
+        "add    r7, r7, r5\n\t"
+        "add    r9, r9, r5, asr #16\n\t"
+        "subs   r3, r3, #1\n\t"
+        "bne    14b\n\t"
+        "b      2b\n\t"
+        "15:\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r2\n\t"
+        "mla    r5, r11, r12, r2\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "add    r6, r6, r4\n\t"
+        "add    r8, r8, r4, asr #16\n\t"
+        "add    r7, r7, r5\n\t"
+        "add    r9, r9, r5, asr #16\n\t"
+        "subs   r3, r3, #1\n\t"
+        "bne    15b\n\t"
+        "b      2b\n\t"
+        "16:\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r2\n\t"
+        "mla    r5, r11, r12, r2\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "ldrd   r10, r11, [r0], #8\n\t"
+        "ldrsb  r12, [r1], #1\n\t"
+        "mla    r4, r10, r12, r4\n\t"
+        "mla    r5, r11, r12, r5\n\t"
+        "add    r6, r6, r4\n\t"
+        "add    r8, r8, r4, asr #16\n\t"
+        "add    r7, r7, r5\n\t"
+        "add    r9, r9, r5, asr #16\n\t"
+        "subs   r3, r3, #1\n\t"
+        "bne    16b\n\t"
+        "b      2b\n\t"
+        "20:\n\t"
+        "ldr    r12, [sp, #4]\n\t"
+        "ldm    r12!, {r3, r10, r11}\n\t" /* multiplier, rounding, shift */
+        "str    r12, [sp, #4]\n\t"
+        "ldr    lr, [sp, #8]\n\t"
+        "ldr    r0, [sp, #52]\n\t"
+        "add    r12, lr, #1\n\t"
+        "str    r12, [sp, #8]\n\t"
+        "sub    r6, r6, r8, lsl #16\n\t" /* S0 */
+        "sub    r7, r7, r9, lsl #16\n\t"
+        "add    r12, lr, r0\n\t"
+        "lsl    r6, r6, #2\n\t"
+        "smull  r4, r5, r6, r3\n\t"
+        "add    r5, r5, r10\n\t"
+        "asr    r5, r5, r11\n\t"
+        "ldr    r4, [sp, #64]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     lt\n\t"
+        "movlt  r5, r4\n\t"
+        "ldr    r4, [sp, #68]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     gt\n\t"
+        "movgt  r5, r4\n\t"
+        "strb   r5, [lr]\n\t"
+        "lsl    r8, r8, #2\n\t"
+        "smull  r4, r5, r8, r3\n\t"
+        "add    r5, r5, r10\n\t"
+        "asr    r5, r5, r11\n\t"
+        "ldr    r4, [sp, #64]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     lt\n\t"
+        "movlt  r5, r4\n\t"
+        "ldr    r4, [sp, #68]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     gt\n\t"
+        "movgt  r5, r4\n\t"
+        "strb   r5, [lr, r0]\n\t"
+        "lsl    r7, r7, #2\n\t"
+        "smull  r4, r5, r7, r3\n\t"
+        "add    r5, r5, r10\n\t"
+        "asr    r5, r5, r11\n\t"
+        "ldr    r4, [sp, #64]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     lt\n\t"
+        "movlt  r5, r4\n\t"
+        "ldr    r4, [sp, #68]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     gt\n\t"
+        "movgt  r5, r4\n\t"
+        "strb   r5, [lr, r0, lsl #1]\n\t"
+        "lsl    r9, r9, #2\n\t"
+        "smull  r4, r5, r9, r3\n\t"
+        "add    r5, r5, r10\n\t"
+        "asr    r5, r5, r11\n\t"
+        "ldr    r4, [sp, #64]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     lt\n\t"
+        "movlt  r5, r4\n\t"
+        "ldr    r4, [sp, #68]\n\t"
+        "cmp    r5, r4\n\t"
+        "it     gt\n\t"
+        "movgt  r5, r4\n\t"
+        "strb   r5, [r12, r0, lsl #1]\n\t"
+        "ldr    r12, [sp, #56]\n\t"
+        "subs   r12, r12, #1\n\t"
+        "str    r12, [sp, #56]\n\t"
+        "bne    1b\n\t"
+        "pop    {r0, r2-r11, pc}\n\t");
+}
+
+_Static_assert(TINY_IN + 128 <= 532, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 532, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 532, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 532, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 532, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 532, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 148 <= 532, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 84 <= 532, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

@@ -17,8 +17,8 @@ tiny_weights:
     .global tiny_arena
     .type tiny_arena, %object
 tiny_arena:
-    .space 420
-    .size tiny_arena, 420
+    .space 532
+    .size tiny_arena, 532
 
 #ifdef __linux__
     .section .note.GNU-stack,"",%progbits

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
-from . import sums
+from . import pairs, sums
 
 
 def split(layer: Layer) -> Kernel | None:
@@ -26,19 +26,23 @@ def saturated(layer: Layer) -> Kernel | None:
 
 RV32, M3, M0, ANY = (frozenset({word}) for word in ("rv32", "armv7-m", "armv6-m", PORTABLE))
 SATURATING = (M3, frozenset({"dsp"}))
-BLOCKS = {  # (pixels, channels) to try, and registers, so that estimates rank blocks as `edgebuild tune` counts them
-    RV32: (((4, 4), (3, 4), (5, 2)), 18),
-    M3: (((3, 2), (2, 4), (2, 2)), 9),
-    M0: (((2, 2), (1, 4)), 4),
-    ANY: (((2, 4),), 18),
+BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
+    RV32: (((4, 4), (3, 4), (5, 2)), sums.Core(18)),
+    M3: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
+    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 75)),
+    ANY: (((2, 4),), sums.Core(18)),
 }
 ROWS = (
     *(
-        Row(CONVOLUTION, core, of_sums(partial(sums.convolution, *block, registers)))
-        for core, (blocks, registers) in BLOCKS.items()
+        Row(CONVOLUTION, core, of_sums(partial(sums.convolution, *block, costs)))
+        for core, (blocks, costs) in BLOCKS.items()
         for block in blocks
     ),
-    *(Row(DEPTHWISE, core, of_sums(sums.depthwise)) for core in BLOCKS),
+    *(
+        Row(CONVOLUTION, core, of_sums(partial(pairs.convolution, how)))
+        for core, how in ((RV32, pairs.RV32), (M3, pairs.M3), (M0, pairs.M0))
+    ),
+    *(Row(DEPTHWISE, core, of_sums(partial(sums.depthwise, costs))) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, split),
 )

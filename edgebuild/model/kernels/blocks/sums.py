@@ -6,6 +6,7 @@ of registers. Where a window does not lie in one piece in memory, the pixels und
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,19 @@ from ...ops.base import Constant, Form, Kernel, Sums
 from ...ops.sums import shape_of
 
 MOST_TAPS = 16  # of a depthwise window that is held in registers
+
+
+@dataclass(frozen=True)
+class Core:
+    """What estimates need of a core: fitted to `./sconsw bench-kernels`.
+
+    `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
+    operands a multiply-accumulate takes; `result`: instructions of one result.
+    """
+
+    registers: int
+    product: float = 1.0
+    result: float = 14.0
 
 
 def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
@@ -42,10 +56,10 @@ def packed(weights: Array, block: int) -> Array:
     return np.ascontiguousarray(weights.reshape(k // block, block, taps).transpose(0, 2, 1))
 
 
-def convolution(pixels: int, channels: int, registers: int, s: Sums, form: Form) -> Kernel | None:
+def convolution(pixels: int, channels: int, core: Core, s: Sums, form: Form) -> Kernel | None:
     """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels.
 
-    `registers`: how many the core has for sums and pointers to pixels, of which there is one if they are copied.
+    Each pixel has a pointer; if they are copied, there is one for all.
     """
     pixels, channels, steps = (2, 2, (1,)) if form.small else (pixels, channels, (4, 2, 1))
     (_, _, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
@@ -69,16 +83,16 @@ def convolution(pixels: int, channels: int, registers: int, s: Sums, form: Form)
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
     scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
-    spilled = max(0, p * block + (p if s.pointwise else 1) - registers)
-    per_mac = 2 + (p + block) / (p * block) + 0.15 * spilled
-    cost = count // line * -(-line // p) * p * (k * (taps * per_mac + 14) + (0 if s.pointwise else 5 * taps))
+    spilled = max(0, p * block + (p if s.pointwise else 1) - core.registers)
+    per_mac = core.product * (2 + (p + block) / (p * block) + 0.15 * spilled)
+    cost = count // line * -(-line // p) * p * (k * (taps * per_mac + core.result) + (0 if s.pointwise else 5 * taps))
     return Kernel(
         "blocks/conv.c.j2", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
         scratch=0 if s.pointwise else p * taps, variant=f"{p} pixels x {block} channels", estimate=cost,
     )  # fmt: skip
 
 
-def depthwise(s: Sums, form: Form) -> Kernel | None:
+def depthwise(core: Core, s: Sums, form: Form) -> Kernel | None:
     """One channel at a time, its weights in registers, from a plane with the padding around it."""
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or c != k or fh * fw > MOST_TAPS:
@@ -103,7 +117,8 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     made = ow if form.rolled else oh * ow
-    cost = c * (2.7 * rows * w + made * (fh * (2 * fw + len(reads[-1]) / together) + 14))
+    each = core.product * fh * (2 * fw + len(reads[-1]) / together) + core.result
+    cost = c * (2.7 * core.product * rows * w + made * each)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost,

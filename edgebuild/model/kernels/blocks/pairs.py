@@ -1,0 +1,174 @@
+"""Two pixels in one multiplication, for cores whose multiplier has 32 bits and takes one product at a time.
+
+An operand holds x0 + 65536 x1, so a sum of its products with weights holds the sums of both pixels: S0 + 65536 S1.
+Each stays within 16 bits while the weights' absolute values add up to 255 at most, which the compiler proves: it puts
+the taps into an order in which groups of them keep to that in every channel. Behind a group the upper half goes to S1;
+the whole goes to T, which is S0 + 65536 S1 modulo 2^32, so that S0 = T - 65536 S1 in the end. A group starts at 0x8000
+so that S0 borrows nothing from the upper half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ...ir import Array
+from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.sums import shape_of, words
+
+MOST_TAPS = 6  # of a group: the assembly has a loop for each size
+MOST_WEIGHT = 255  # of a group: 128 x 255 < 2^15
+OPEN_GROUPS = 256  # that the search for a group looks at
+START = 0x8000  # of a group's sum
+
+
+@dataclass(frozen=True)
+class Core:
+    """How a core computes: sums of `pixels` x `channels` at once, and instructions for the estimate.
+
+    `tap`, `group`, `kind`: for all sums, of a tap, of a group, of the groups of one size; `result`: of one result;
+    `channel`: of a block of channels; `pack`, `place`: to bring one operand of one pixel, to find one pixel's tap.
+    """
+
+    name: str
+    pixels: int
+    channels: int
+    tap: float
+    group: float
+    kind: float
+    result: float
+    channel: float
+    pack: float
+    place: float
+
+    def bounded(self, s: Sums) -> bool:
+        """The assembly asks for the bounds of the results."""
+        return self.name == "rv32" or not s.full_range
+
+    def function(self, s: Sums) -> str:
+        """The C function in assembly that makes the sums and results of a block of pixels."""
+        rounding = "away" if s.finish.startswith("signed") else "up"
+        return f"eb_pairs_{self.name}_{rounding}{'_clamped' if self.name != 'rv32' and self.bounded(s) else ''}"
+
+
+RV32 = Core("rv32", 6, 2, 17, 21, 8, 11, 40, 3.4, 11)
+M3 = Core("armv7m", 4, 1, 4, 6, 4, 7.5, 25, 3.2, 10)
+M0 = Core("armv6m", 4, 1, 7, 10, 10, 31, 32, 6, 16)
+
+
+def groups(weights: Array) -> tuple[tuple[int, ...], ...]:
+    """Taps of weights K x taps in groups of at most MOST_TAPS and MOST_WEIGHT in every channel, the largest first."""
+    amounts = np.abs(weights.astype(np.int16)).astype(np.uint8)
+    return _groups(amounts.tobytes(), amounts.shape)
+
+
+@lru_cache(maxsize=512)
+def _groups(data: bytes, shape: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    amounts = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape).T)
+    keys = amounts.max(axis=1).astype(np.int64), amounts.sum(axis=1, dtype=np.int64)
+    found = [_first_fit(amounts, np.argsort(-key, kind="stable")) for key in keys]
+    fewest = min(found, key=lambda made: len(made))
+    return tuple(sorted((tuple(group) for group in fewest), key=lambda g: (-len(g), g)))
+
+
+def _first_fit(amounts: Array, order: Array) -> list[list[int]]:
+    """First fit of vectors into bins, the heaviest tap first."""
+    room = np.full((OPEN_GROUPS, amounts.shape[1]), MOST_WEIGHT, np.uint8)
+    made: list[list[int]] = []
+    held: list[int] = []  # the group that each row of `room` is of
+    for tap in order.tolist():
+        fits = np.flatnonzero((room[: len(held)] >= amounts[tap]).all(axis=1))
+        if len(fits):
+            row = int(fits[0])
+        else:
+            if len(held) == OPEN_GROUPS:  # the oldest is closed
+                room[:-1] = room[1:].copy()
+                del held[0]
+            row = len(held)
+            room[row] = MOST_WEIGHT
+            held.append(len(made))
+            made.append([])
+        made[held[row]].append(tap)
+        room[row] -= amounts[tap]
+        if len(made[held[row]]) == MOST_TAPS:
+            room[row : len(held) - 1] = room[row + 1 : len(held)].copy()
+            del held[row]
+    return made
+
+
+def sizes(taps: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
+    """Runs of groups of equal size, as (size, count); a count fits a byte."""
+    runs: list[tuple[int, int]] = []
+    for group in taps:
+        size, count = runs[-1] if runs else (0, 0)
+        if size == len(group) and count < 255:
+            runs[-1] = size, count + 1
+        else:
+            runs.append((len(group), 1))
+    return tuple(runs)
+
+
+def rescaling(s: Sums) -> Array | None:
+    """Four words a channel: start, multiplier, rounding, shift; None where no few instructions make the result.
+
+    "relu": (high(4 x M) + rounding) >> shift, the zero point inside of the rounding: halves up twice. "once": the same,
+    halves up once. "signed": (((high(4 x M) + 1) >> 1) + its sign + rounding) >> shift, halves away from zero.
+    """
+    how, shift = s.finish.partition("_")[0], s.right + (s.finish.partition("_")[0] != "signed")
+    small = (s.bound < 2**29).all() and s.right.max() < 30 and (np.abs(s.y_zero) * 2.0**shift < 2.0**30).all()
+    if how == "sums" or not small:
+        return None
+    rounding = (how == "relu") + 2 ** (shift - 1) + (s.y_zero * 2**shift)
+    return words(np.stack([s.start, s.mantissa, rounding, shift], axis=1))
+
+
+def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
+    """Blocks of pixels by channels in registers; blocks at the ends compute some pixels and channels again."""
+    c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
+    count, taps = ow if form.rolled else oh * ow, fh * fw * c
+    if not s.fits or s.weights.shape[3] != c or count < core.pixels or k < core.channels or form.small:
+        return None
+    scale = rescaling(s)
+    if scale is None or taps * core.pixels // 2 >= 2**15:
+        return None
+    chosen = groups(s.weights.reshape(k, taps))
+    order = np.array([tap for group in chosen for tap in group])
+    channels = _channels(k, core.channels)
+    place = np.empty(taps, np.int16)
+    place[order] = np.arange(taps) * (core.pixels // 2)
+    packed = s.weights.reshape(k, taps)[channels][:, order].reshape(-1, core.channels, taps).transpose(0, 2, 1)
+    runs = sizes(chosen)
+    blocks = len(channels) // core.channels
+    padded = not s.pointwise and (s.padded_rows or s.padded_columns)
+    shape = shape_of(s, form) | {
+        "function": core.function(s), "bounded": core.bounded(s),
+        "pixels": core.pixels, "taps": taps, "count": count, "pointwise": s.pointwise,
+        "blocks": k // core.channels, "odd": k % core.channels, "step": taps * core.channels,
+        "padded_rows": not s.pointwise and s.padded_rows, "padded_columns": not s.pointwise and s.padded_columns,
+        "padded": padded, "unroll": next(u for u in (4, 2, 1) if c % u == 0), "rest": count % core.pixels,
+        "last_y": (count - core.pixels) // ow, "last_x": (count - core.pixels) % ow,
+    }  # fmt: skip
+    constants = (
+        Constant("w", np.ascontiguousarray(packed), "by blocks of channels, in groups of taps"),
+        Constant("rescale", scale[channels], "start, multiplier, rounding, shift"),
+        Constant("places", place, "of each tap in its order"),
+        Constant("runs", np.array([*runs, (0, 0)], np.uint8), "size and number of groups"),
+    )
+    work = taps * core.tap + len(chosen) * core.group + len(runs) * core.kind
+    work = blocks * (work + core.channel + core.result * core.pixels * core.channels)
+    bring = core.pixels * (core.pack * taps + (0 if s.pointwise else core.place * fh * fw))
+    scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
+    scalars |= {"low": s.low, "high": s.high} if core.bounded(s) else {}
+    scalars |= {"x_zero": s.x_zero} if padded else {}
+    return Kernel(
+        "blocks/pairs.c.j2", s.stem, shape, constants, scalars,
+        scratch=2 * core.pixels * taps + (c if padded else 0), variant=f"pairs, {core.pixels} pixels",
+        estimate=-(-count // core.pixels) * (work + bring) + 60,
+    )  # fmt: skip
+
+
+def _channels(k: int, block: int) -> list[int]:
+    """Channels of blocks one after the other; where they do not divide, the last block repeats some."""
+    return [*range(k // block * block), *(range(k - block, k) if k % block else ())]

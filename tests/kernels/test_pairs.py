@@ -1,0 +1,110 @@
+"""Two pixels in one multiplication: the groups of taps, and layers of any shape against tflite-micro."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import kernels
+from edgebuild.model.compile import compile_model
+from edgebuild.model.ir import Array, Quant
+from edgebuild.model.kernels.blocks.pairs import MOST_TAPS, MOST_WEIGHT, groups, sizes
+from edgebuild.model.ops.base import Form, Kernel
+from edgebuild.model.verify import verify
+from tests.graphs.tflite_models import ACTIVATIONS, SAME, VALID, File, output_size
+from tests.kernels.test_processors import NEEDS
+
+schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
+
+
+def weights(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Weights of one of several kinds: of all sizes, small ones with outliers, or nothing but the ends of int8."""
+    kind = rng.integers(0, 4)
+    if kind == 0:
+        return rng.integers(-127, 128, shape).astype(np.int8)
+    if kind == 1:
+        return rng.choice([-127, 127], shape).astype(np.int8)
+    small = np.clip(np.rint(rng.normal(0, 12, shape)), -127, 127).astype(np.int8)
+    return np.where(rng.random(shape) < 0.03, np.int8(-127), small).astype(np.int8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups(seed: int) -> None:
+    """Every tap once, no channel of a group above what 16 bits hold, and fewer groups than taps where that is easy."""
+    rng = np.random.default_rng(seed)
+    w = weights(rng, (int(rng.integers(1, 70)), int(rng.integers(1, 700))))
+    if seed % 5 == 0:
+        w[rng.integers(0, len(w))] = -128
+    made = groups(w)
+    assert sorted(tap for group in made for tap in group) == list(range(w.shape[1]))
+    for group in made:
+        assert len(group) <= MOST_TAPS
+        assert np.abs(w[:, group].astype(int)).sum(axis=1).max() <= MOST_WEIGHT
+    assert [len(g) for g in made] == [size for size, count in sizes(made) for _ in range(count)]
+    assert all(0 < count < 256 for _, count in sizes(made))
+    assert len(groups(np.ones((3, 12), np.int8))) == 12 // MOST_TAPS
+
+
+class Layers(File):
+    """Convolutions side by side, each of an input of its own."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+        self.inputs: list[int] = []
+        self.outputs: list[int] = []
+
+    def quant(self, scale: float) -> Quant:
+        return Quant((float(np.float32(scale)),), (int(self.rng.choice([-128, 127, 0, self.rng.integers(-128, 128)])),))
+
+    def convolution(self) -> None:
+        rng, n = self.rng, len(self.outputs)
+        taps, stride = [int(v) for v in rng.integers(1, 4, 2)], [int(v) for v in rng.integers(1, 3, 2)]
+        if n % 3 == 0:
+            taps, stride = [1, 1], [1, 1]
+        size = [t + int(v) for t, v in zip(taps, rng.integers(2, 7, 2), strict=True)]
+        c, k = int(rng.integers(1, 20)), int(rng.integers(1, 10))
+        options: Any = schema.Conv2DOptionsT()
+        options.padding, options.fusedActivationFunction = int(rng.choice([SAME, VALID])), int(rng.choice(ACTIVATIONS))
+        (options.strideH, options.strideW), options.dilationHFactor, options.dilationWFactor = stride, 1, 1
+        data = weights(rng, (k, *taps, c))
+        scales = tuple(float(v) for v in (rng.uniform(0.1, 1, k) * 2.0**-7).astype(np.float32))
+        x = self.tensor(f"x{n}", (1, *size, c), "int8", self.quant(0.05))
+        w = self.tensor(f"w{n}", data.shape, "int8", Quant(scales, (0,) * k, 0), data)
+        products = tuple(float(np.float32(self.tensors[x].quantization.scale[0] * s)) for s in scales)
+        bias = rng.integers(-4000, 4000, k).astype(np.int32)
+        b = self.tensor(f"b{n}", bias.shape, "int32", Quant(products, (0,) * k, 0), bias)
+        reach = np.abs(data.astype(float)).mean() * 70 * np.sqrt(data[0].size) / 60 + 1
+        shape = (1, *output_size(size, taps, stride, options.padding), k)
+        y = self.tensor(f"y{n}", shape, "int8", self.quant(max(products) * reach))
+        self.operator("CONV_2D", [x, w, b], [y], options)
+        self.inputs.append(x)
+        self.outputs.append(y)
+
+
+def preferring_pairs(made: list[Kernel], form: Form) -> list[Kernel]:
+    return sorted(made, key=lambda k: (not k.variant.startswith("pairs"), k.estimate))
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("target, layers", [("riscv-virt", 24), ("mps2-an385", 24), ("microbit", 6)])
+def test_layers_of_any_shape(
+    target: str, layers: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odd channels, odd pixels, any zero points and activations: equal to tflite-micro, element by element."""
+    monkeypatch.setattr(kernels, "by_cost", preferring_pairs)
+    file, model = Layers(seed), tmp_path / "model.tflite"
+    for _ in range(layers):
+        file.convolution()
+    model.write_bytes(file.pack(file.inputs, file.outputs))
+    artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
+    text = next(a.data.decode() for a in artifacts if a.name == "model.c")
+    assert text.count("eb_pairs_") >= layers // 2
+    result = verify(model, load_target(target), artifacts)
+    assert result["equal"], result["differences"]
