@@ -20,7 +20,7 @@ MOST_TAPS = 16  # of a depthwise window that is held in registers
 
 @dataclass(frozen=True)
 class Core:
-    """What estimates need of a core: fitted to `./sconsw bench-kernels`.
+    """A core as estimates see it, fitted to `./sconsw bench-kernels`.
 
     `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
     operands a multiply-accumulate takes; `result`: instructions of one result.
