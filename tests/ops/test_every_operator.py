@@ -77,6 +77,12 @@ CASES: dict[str, list[tuple[dict[str, Any], tuple[int, ...], list[Array]]]] = {
         ({"pads": [1, 0, 1, 0]}, (1, 2, 5, 3), [np.arange(18, dtype=np.float32).reshape(2, 1, 3, 3)]),
     ],
     "Dropout": [({}, (1, 4, 3), []), ({}, (1, 7), [np.float32(0.3)])],
+    "Einsum": [
+        ({"equation": "abc,cd->dab"}, (1, 2, 3), [np.arange(12, dtype=np.float32).reshape(3, 4)]),
+        ({"equation": "abc,cab->b"}, (2, 3, 4), [np.arange(24, dtype=np.float32).reshape(4, 2, 3)]),
+        ({"equation": "...ij,...jk"}, (2, 2, 3), [np.arange(18, dtype=np.float32).reshape(2, 3, 3)]),
+        ({"equation": "abc->ca"}, (2, 3, 4), []),
+    ],
     "PRelu": [({}, (1, 3, 4, 5), [np.array([[[0.1]], [[-0.5]], [[2]]], np.float32)])],
     "Gather": [({}, (1, 4), [])],
     "Not": [({}, (1, 5), [])],

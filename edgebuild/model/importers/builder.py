@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.errors import Diagnostic, EdgebuildError, fail, grouped
 from .. import ops
-from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor
+from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, real_values
 from ..ops.base import check_limits
 
 LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
@@ -156,7 +156,7 @@ class Node:
 
     def reshaped(self, name: str, shape: tuple[int, ...]) -> str:
         """A view of tensor `name` under another shape."""
-        x = self.builder.tensors[name]
+        x = self._whole(name)
         if x.shape == shape:
             return name
         view = Tensor(self._fresh("view"), shape, x.dtype, x.quant)
@@ -166,9 +166,16 @@ class Node:
         self._add("reshape", [name], view, {"shape": shape})
         return view.name
 
+    def _whole(self, name: str) -> Tensor:
+        """The tensor; a constant with a scale for each index of an axis as real numbers, for its axes will change."""
+        x = self.builder.tensors[name]
+        if x.data is None or x.quant is None or x.quant.per_tensor:
+            return x
+        return replace(x, dtype="float32", quant=None, data=real_values(x))
+
     def turned(self, name: str, perm: tuple[int, ...]) -> str:
         """A transpose of tensor `name`."""
-        x = self.builder.tensors[name]
+        x = self._whole(name)
         view = Tensor(self._fresh("turned"), tuple(x.shape[p] for p in perm), x.dtype, x.quant)
         if x.data is not None:
             self.builder.tensors[view.name] = replace(view, data=np.ascontiguousarray(x.data.transpose(perm)))

@@ -24,6 +24,7 @@ from ...base.errors import EdgebuildError, fail, visible
 from .. import ops
 from ..ir import Array, Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
+from . import onnx_ml
 from .builder import LARGEST, Builder, Node, checked_size, needed
 from .onnx_forms import OWN_DOMAINS, usual
 
@@ -35,11 +36,11 @@ TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 class OnnxNode(Node):
     def __init__(self, builder: Builder, proto: onnx.NodeProto, opset: int) -> None:
         super().__init__(builder, proto.name or proto.output[0], proto.op_type, proto.input, proto.output)
-        self._attrs = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
         self.proto, self.opset = proto, opset
 
     def attr(self, name: str, default: Any) -> Any:
-        value = self._attrs.get(name, default)
+        value = self.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else value
 
     def result(
@@ -254,6 +255,10 @@ def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
 
 def _known(node: Node) -> None:
     assert isinstance(node, OnnxNode)
+    if node.proto.domain == onnx_ml.DOMAIN and node.origin in onnx_ml.ML_READERS:
+        return
+    if node.proto.domain == onnx_ml.DOMAIN and node.origin in onnx_ml.HINTS:
+        raise node.error(f"operator {node.origin} is not supported", onnx_ml.HINTS[node.origin])
     if node.proto.domain not in OWN_DOMAINS:
         raise node.error(f"operator {node.proto.domain}.{node.origin} is not supported", UNKNOWN)
 
@@ -264,7 +269,9 @@ def _read_node(node: Node) -> None:
     for name in node.inputs:
         if name and name not in tensors:
             raise node.error(f"reads '{name}', which nothing computes")
-    if node.origin in ("Shape", "Size"):
+    if node.proto.domain == onnx_ml.DOMAIN:
+        onnx_ml.ML_READERS[node.origin](node)
+    elif node.origin in ("Shape", "Size"):
         _read_shape(node)
     elif node.origin == "Constant" or (node.origin != "DequantizeLinear" and _all_constant(node)):
         _fold(node)

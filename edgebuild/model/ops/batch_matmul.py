@@ -27,6 +27,10 @@ def from_tflite(node: Any) -> None:
 def emit(node: Any, first: str, second: str, turned: bool, clamp: tuple[float | None, float | None]) -> None:
     """The product of two tensors of any ranks by the rules of numpy's matmul."""
     x, w = node.builder.tensors[first], node.builder.tensors[second]
+    if x.constant and not w.constant:
+        return _swapped(node, first, second, turned)
+    if w.data is not None and w.quant is not None and not w.quant.per_tensor:
+        second = node.array(node.real(w))  # scales along a dimension of the matrix: as real numbers
     if not x.shape or not w.shape or max(len(x.shape), len(w.shape)) > 4:
         raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 to 4 dimensions are supported")
     left = (1,) * (4 - len(x.shape)) + x.shape
@@ -37,6 +41,21 @@ def emit(node: Any, first: str, second: str, turned: bool, clamp: tuple[float | 
     shape = (*front, *((left[2],) if len(x.shape) > 1 else ()), *((columns,) if len(w.shape) > 1 else ()))
     operands = [node.reshaped(first, left), node.reshaped(second, right)]
     node.emit_as("batch_matmul", operands, shape, turned=turned, clamp=clamp)
+
+
+def _swapped(node: Any, first: str, second: str, turned: bool) -> None:
+    """A constant times a computed matrix: the transpose of the product of their transposes."""
+    x, w = node.builder.tensors[first], node.builder.tensors[second]
+    if len(x.shape) < 2 or len(w.shape) < 2:
+        raise node.error(f"a constant of shape {x.shape} times {w.shape}", "matrices are supported")
+    rank = max(len(x.shape), len(w.shape))
+
+    def last_two(count: int) -> tuple[int, ...]:
+        return (*range(count - 2), count - 1, count - 2)
+
+    product = node.before("swapped")
+    emit(product, second if turned else node.turned(second, last_two(len(w.shape))), first, True, (None, None))
+    node.emit("transpose", product.outputs, perm=last_two(rank))
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -69,11 +88,12 @@ def reference(op: Op, graph: Graph, x: Array, w: Array) -> Array:
 
 
 def fitting(op: Op, graph: Graph) -> str | None:
-    """The first operand is computed; both have four dimensions, equal inner sizes, and batches that are equal or 1."""
+    """The first operand is computed; both have 4 dimensions, one scale, equal inner sizes, and batches equal or 1."""
     x, w = graph.operands(op)
     inner = w.shape[3] if op.attrs["turned"] else w.shape[2]
     batches = all(m == n or 1 in (m, n) for m, n in zip(x.shape[:2], w.shape[:2], strict=True))
-    bad = x.constant or len(x.shape) != 4 or len(w.shape) != 4 or x.shape[3] != inner or not batches
+    scales = any(t.quant is not None and not t.quant.per_tensor for t in (x, w))
+    bad = x.constant or scales or len(x.shape) != 4 or len(w.shape) != 4 or x.shape[3] != inner or not batches
     return f"operands {x.shape}{' (constant)' if x.constant else ''} and {w.shape}" if bad else None
 
 

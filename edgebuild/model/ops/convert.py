@@ -10,7 +10,7 @@ import numpy as np
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import fixedpoint, intervals, linear
-from .base import Form, Kernel, Spec, scale_of, zero_of
+from .base import C_TYPES, Form, Kernel, Spec, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")
 
@@ -75,13 +75,19 @@ def steady(op: Op, graph: Graph) -> bool:
     return fixedpoint.quantize_multiplier(scale_of(graph.operands(op)[0]) / scale_of(graph.result(op))).holds(255)
 
 
+def known_numbers(op: Op, graph: Graph) -> str | None:
+    """Types are bool, float32, and integers of 8 to 64 bits."""
+    unknown = [t.dtype for t in (graph.operands(op)[0], graph.result(op)) if t.dtype not in C_TYPES]
+    return f"type {unknown[0]}" if unknown else None
+
+
 def known_types(op: Op, graph: Graph) -> str | None:
     """Types are float32, int32, int16 and int8; quantised tensors have one scale."""
     x, y = graph.operands(op)[0], graph.result(op)
     for t in (x, y):
         if t.dtype not in ("float32", "int32", "int16", "int8"):
             return f"type {t.dtype}"
-        if op.kind != "cast" and t.dtype != "float32" and (t.quant is None or not t.quant.per_tensor):
+        if t.dtype != "float32" and (t.quant is None or not t.quant.per_tensor):
             return f"'{t.name}' is {t.dtype}, {t.quant}"
     return None
 
@@ -152,7 +158,7 @@ CAST = Spec(
     float_only=True,
     integers=INTEGERS,
     plain=True,
-    limits=(known_types,),
+    limits=(known_numbers,),
 )
 QUANTIZE = Spec(
     "quantize",

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import batch_matmul, intervals, spatial, sums
+from . import batch_matmul, einsum, intervals, spatial, sums
 from .base import Constant, Form, Kernel, Spec, Sums, is_float, zero_of
 
 OPEN = (None, None)
@@ -36,7 +36,10 @@ def from_tflite(node: Any) -> None:
 
 
 def from_onnx_gemm(node: Any) -> None:
-    """alpha x w + beta b: constants take up their factors; a computed matrix is a product of two activations."""
+    """alpha x w + beta b: constants take up their factors, other operands are multiplied by them.
+
+    A computed matrix makes a product of two activations.
+    """
     x = node.turned(node.inputs[0], (1, 0)) if node.attr("transA", 0) else node.inputs[0]
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     w, turned = node.tensor(1), bool(node.attr("transB", 0))
@@ -47,15 +50,21 @@ def from_onnx_gemm(node: Any) -> None:
         operands = [node.scaled(node.flat_bias(node.tensor(2), channels), node.attr("beta", 1.0))] if bias else []
         node.emit("dense", [x, weights, *operands], clamp=OPEN)
         return
-    if node.attr("alpha", 1.0) != 1.0 or node.attr("beta", 1.0) != 1.0:
-        raise node.error("alpha or beta of computed operands", "only constants may have factors other than 1")
     product = node.before("product") if bias else node
     if w.constant:
-        product.emit("dense", [x, product.permuted(w, (0, 1) if turned else (1, 0))], clamp=OPEN)
+        weights = node.scaled(product.permuted(w, (0, 1) if turned else (1, 0)), node.attr("alpha", 1.0))
+        product.emit("dense", [x, weights], clamp=OPEN)
     else:
-        batch_matmul.emit(product, x, node.inputs[1], turned, OPEN)
+        batch_matmul.emit(product, _times(node, x, node.attr("alpha", 1.0)), node.inputs[1], turned, OPEN)
     if bias:
-        node.emit("add", [product.outputs[0], bias], clamp=OPEN)
+        node.emit("add", [product.outputs[0], _times(node, bias, node.attr("beta", 1.0))], clamp=OPEN)
+
+
+def _times(node: Any, name: str, factor: float) -> str:
+    """Real values times a number."""
+    if node.builder.tensors[name].constant:
+        return str(node.scaled(name, factor))
+    return name if factor == 1.0 else str(node.inner("mul", [name, node.array(np.float32(factor))], clamp=OPEN))
 
 
 def from_onnx_matmul(node: Any) -> None:
@@ -146,7 +155,7 @@ SPEC = Spec(
     reference=reference,
     kernel=kernel,
     tflite={"FULLY_CONNECTED": from_tflite},
-    onnx={"Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
+    onnx={"Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     clamps=True,
     integers=spatial.INTEGERS,
     interval=intervals.sums(total),

@@ -59,7 +59,9 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
 
 
 def is_quantised(op: Op, graph: Graph) -> bool:
-    return any(t.quant is not None and t.dtype != "int32" for t in (*graph.operands(op), graph.result(op)))
+    """A quantised constant beside real numbers is read as real numbers in the end."""
+    values = (*(t for t in graph.operands(op) if not t.constant), graph.result(op))
+    return any(t.quant is not None and t.dtype != "int32" for t in values)
 
 
 def known_form(op: Op, graph: Graph) -> str | None:
@@ -68,7 +70,8 @@ def known_form(op: Op, graph: Graph) -> str | None:
     if len(graph.result(op).shape) > MOST_DIMENSIONS:
         return f"{len(graph.result(op).shape)} dimensions"
     values = operands[1:] if row.condition else operands
-    types = sorted({t.dtype for t in values})
+    mixed = not is_quantised(op, graph)
+    types = sorted({"float32" if mixed and t.constant and t.quant is not None else t.dtype for t in values})
     if len(types) > 1:
         return f"operands are {' and '.join(types)}"
     if op.attrs["clamp"] != OPEN and not is_float(graph.result(op)) and not is_quantised(op, graph):
@@ -233,9 +236,11 @@ def from_onnx_pow(node: Any) -> None:
     """The result has the type of the base; constant exponents take it on."""
     base, exponent = node.tensor(0), node.tensor(1)
     power = node.inputs[1]
-    if exponent.dtype != base.dtype:
-        real = exponent.data is None
-        power = node.inner("cast", [power], to=base.dtype) if real else node.array(exponent.data, like=base)
+    if exponent.data is not None and exponent.quant is not None:
+        power = node.array(node.real(exponent))
+    elif exponent.dtype != base.dtype:
+        computed = exponent.data is None
+        power = node.inner("cast", [power], to=base.dtype) if computed else node.array(exponent.data, like=base)
     node.emit("pointwise", [node.inputs[0], power], **attributes("power"))
 
 

@@ -2,8 +2,8 @@
 
 One int8 operand: a table of the 256 results. In "tflite" arithmetic these are TFLM's, whose kernels take fixed-point
 steps for some functions (TABLES) and floats for the rest; in "onnx" arithmetic the real function is rounded once, as
-dequantise, function, quantise would. Two operands: forms of TFLM. Values that share one quantisation are compared and
-selected as they are.
+dequantise, function, quantise would. Two operands: forms of TFLM; those of ONNX are in through_reals.py. Values that
+share one quantisation are compared and selected as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op, Tensor
-from . import fixedpoint, spatial
+from . import fixedpoint, spatial, through_reals
 from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier, requantize
 from .functions import FUNCTIONS
@@ -30,7 +30,8 @@ def missing(op: Op, graph: Graph) -> str | None:
     """Why there is no quantised form; None if there is one."""
     function, operands, y = op.attrs["function"], graph.operands(op), graph.result(op)
     values = operands[1:] if FUNCTIONS[function].condition else operands
-    types = {"int8", "int16"} if function in (*SELECT, "difference", "leaky_relu") else {"int8"}
+    wide = graph.arithmetic == "onnx" or function in (*SELECT, "difference", "leaky_relu")
+    types = {"int8", "int16"} if wide else {"int8"}
     if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
         return f"quantised operands of types {', '.join(t.dtype for t in values)}"
     if FUNCTIONS[function].result:
@@ -38,8 +39,8 @@ def missing(op: Op, graph: Graph) -> str | None:
         return None if known else f"{function} of quantised values"
     if y.dtype != values[0].dtype or y.quant is None:
         return f"result of type {y.dtype}"
-    if y.dtype == "int16" and graph.arithmetic != "tflite" and function not in SELECT:
-        return f"{function} of int16 in ONNX"
+    if through_reals.known(op, graph):
+        return None
     if len(operands) == 1 or (function in SELECT and all(t.quant == y.quant for t in values)):
         return None
     if function in TWO and graph.arithmetic == "tflite":
@@ -289,8 +290,19 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 # What pointwise.py asks ----------------------------------------------------------------------
 
 
+def _goes_through_reals(op: Op, graph: Graph) -> bool:
+    """In ONNX, all but tables of int8 and what selects among values of one scale."""
+    values, y = graph.operands(op), graph.result(op)
+    if not through_reals.known(op, graph) or (len(values) == 1 and y.dtype == "int8"):
+        return False
+    selected = values[1:] if FUNCTIONS[op.attrs["function"]].condition else values
+    return op.attrs["function"] not in SELECT or any(t.quant != y.quant for t in selected)
+
+
 def reference(op: Op, graph: Graph, *operands: Array) -> Array:
     y, function = graph.result(op), op.attrs["function"]
+    if _goes_through_reals(op, graph):
+        return through_reals.reference(op, graph, *operands)
     if len(operands) == 1 and y.dtype == "int16":
         found = _leaky(op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
         return np.clip(found, *spatial.bounds(op, y)).astype(np.int16)
@@ -307,6 +319,8 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
 def expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, dict[str, int | float], list[Constant]]:
     """C for one element, from those of the operands; the numbers and tables that it names."""
     y, function = graph.result(op), op.attrs["function"]
+    if _goes_through_reals(op, graph):
+        return *through_reals.expression(op, graph, at), []
     if len(at) == 1 and y.dtype == "int16":
         return *_wide_leaky(op, graph, at[0]), []
     if len(at) == 1:

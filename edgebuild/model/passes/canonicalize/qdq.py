@@ -20,7 +20,7 @@ def integer_op(op: Op, view: View) -> Edit | None:
     quantize = view.only_consumer(y)
     if spec.float_only or quantize is None or quantize.kind != "quantize":
         return None
-    inputs, constants = [], []
+    inputs, constants, others = list[str](), list[Tensor](), set[str]()
     for position, name in enumerate(op.inputs):
         t = view.tensor(name)
         source = view.producer(name, "dequantize")
@@ -35,10 +35,13 @@ def integer_op(op: Op, view: View) -> Edit | None:
         elif t.constant and t.quant is None and t.dtype == "float32" and op.kind in ("add", "mul"):
             constants.append(_quantised(t, op))
             inputs.append(constants[-1].name)
+        elif t.dtype not in ("float32", "int8", "int16"):  # indices, conditions
+            inputs.append(name)
+            others.add(name)
         else:
             return None
     made = {t.name: t for t in constants}
-    types = [(made.get(n) or view.tensor(n)).dtype for n in (*inputs, *quantize.outputs)]
+    types = [(made.get(n) or view.tensor(n)).dtype for n in (*inputs, *quantize.outputs) if n not in others]
     if not _has_form(op, types):
         return None
     joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
@@ -85,21 +88,35 @@ def centred_weights(op: Op, view: View) -> Edit | None:
 
 
 def requantize_moves(op: Op, view: View) -> Edit | None:
-    """An int8 op that only moves or selects values cannot change their scale: a requantize follows it."""
+    """An int8 op that only moves or selects values cannot change their scale: a requantize follows it.
+
+    Of several operands each is brought to the result's scale; constants are so at once. Indices have no scale.
+    """
     spec, y = ops.SPECS[op.kind], view.tensor(op.outputs[0])
-    if not spec.exact or y.quant is None or op.kind == "gather":
+    if not spec.exact or y.quant is None:
         return None
-    wrong = [n for n in op.inputs if view.tensor(n).quant != y.quant]
-    if not wrong or any(view.tensor(n).constant for n in wrong):
+    values = {n: t for n in op.inputs if (t := view.tensor(n)).quant is not None}
+    wrong = {n: t for n, t in values.items() if t.quant != y.quant}
+    if not wrong:
         return None
-    if len(op.inputs) == 1:
-        inner = replace(y, name=f"{y.name}@own", quant=view.tensor(op.inputs[0]).quant)
+    if len(values) == 1 and not any(t.constant for t in wrong.values()):
+        ((_, x),) = wrong.items()
+        inner = replace(y, name=f"{y.name}@own", quant=x.quant)
         after = Op("requantize", op.name, (inner.name,), (y.name,), {}, op.origin)
         return Edit((op,), (replace(op, outputs=(inner.name,)), after), (inner,))
-    new = {n: replace(view.tensor(n), name=f"{n}@{y.name}", quant=y.quant) for n in dict.fromkeys(wrong)}
-    before = [Op("requantize", op.name, (n,), (t.name,), {}, op.origin) for n, t in new.items()]
+    new = {n: replace(_in_steps_of(t, y), name=f"{n}@{y.name}") for n, t in wrong.items()}
+    before = [Op("requantize", op.name, (n,), (t.name,), {}, op.origin) for n, t in new.items() if not t.constant]
     moved = replace(op, inputs=tuple(new[n].name if n in new else n for n in op.inputs))
     return Edit((op,), (*before, moved), tuple(new.values()))
+
+
+def _in_steps_of(t: Tensor, y: Tensor) -> Tensor:
+    """The tensor in the quantisation of `y`, and so its values if it is a constant."""
+    assert y.quant is not None
+    if t.data is None:
+        return replace(t, quant=y.quant)
+    steps = np.rint(real_values(t) / np.float32(y.quant.scale[0])) + y.quant.zero_point[0]
+    return replace(t, dtype=y.dtype, quant=y.quant, data=np.clip(steps, *limits(y.dtype)).astype(y.dtype))
 
 
 def quantize_of_dequantize(op: Op, view: View) -> Edit | None:
@@ -153,7 +170,8 @@ def dequantised_output(op: Op, view: View) -> Edit | None:
 
 def dequantise_constants(op: Op, view: View) -> Edit | None:
     """An op that stayed in float reads its quantised constants as real values; weights of sums bring their scales."""
-    if view.tensor(op.outputs[0]).dtype != "float32" or op.kind == "dequantize":
+    values = [view.tensor(n) for n in (*op.inputs, *op.outputs)]
+    if op.kind == "dequantize" or not any(t.dtype == "float32" and not t.constant for t in values):
         return None
     stay = op.inputs[1:2] if op.kind in SUMS and symmetric_weights(op, view.graph) is None else ()
     operands = {n: view.tensor(n) for n in op.inputs if n not in stay}

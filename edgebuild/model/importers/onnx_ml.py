@@ -1,0 +1,105 @@
+"""Operators of the domain ai.onnx.ml that scikit-learn's converter writes around linear models and scalers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array
+from ..ops import ONNX_READERS
+from ..ops.pointwise import attributes
+from ..ops.reduction import kept_shape
+
+DOMAIN = "ai.onnx.ml"
+OPEN = (None, None)
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC")
+
+
+def _real(node: Any) -> str:
+    """The first operand in float32."""
+    name: str = node.inputs[0]
+    return name if node.tensor(0).dtype == "float32" else node.inner("cast", [name], to="float32")
+
+
+def _floats(node: Any, name: str) -> Array:
+    return np.array(node.attr(name, []), np.float32)
+
+
+def array_feature_extractor(node: Any) -> None:
+    """Columns of the last dimension; of a vector they make a row."""
+    x, index = node.tensor(0), node.tensor(1)
+    flat = node.reshaped(node.inputs[1], (index.elements,))
+    gather = node.before("columns") if len(x.shape) == 1 else node
+    gather.inputs = [node.inputs[0], flat]
+    gather.attributes = {"axis": len(x.shape) - 1}
+    ONNX_READERS["Gather"](gather)
+    if gather is not node:
+        node.emit("reshape", gather.outputs, shape=(1, index.elements))
+
+
+def scaler(node: Any) -> None:
+    """(x - offset) * scale, each for all columns or for one."""
+    less = node.inner("pointwise", [_real(node), node.array(_floats(node, "offset"))], **attributes("difference"))
+    node.emit("mul", [less, node.array(_floats(node, "scale"))], clamp=OPEN)
+
+
+def normalizer(node: Any) -> None:
+    """Rows divided by the sum of their sizes, their length, or their largest element."""
+    x, norm = _real(node), node.attr("norm", "MAX")
+    axes = (len(node.tensor(0).shape) - 1,)
+    if norm == "MAX":
+        total = node.inner("reduce_max", [x], axes=axes)
+    else:
+        sizes = node.inner("pointwise", [x], **attributes("abs" if norm == "L1" else "square"))
+        total = node.inner("reduce_sum", [sizes], axes=axes)
+        total = total if norm == "L1" else node.inner("pointwise", [total], **attributes("sqrt"))
+        least = node.array(np.float32(np.finfo(np.float32).tiny))
+        total = node.inner("pointwise", [total, least], **attributes("maximum"))
+    node.emit("pointwise", [x, node.reshaped(total, kept_shape(node.tensor(0), axes, True))], **attributes("quotient"))
+
+
+def _linear(node: Any, rows: int) -> list[str]:
+    """Operands of the dense layer."""
+    weights = _floats(node, "coefficients")
+    if rows < 1 or weights.size % rows or weights.size // rows != node.tensor(0).shape[-1]:
+        raise node.error(f"{weights.size} coefficients for {rows} results of {node.tensor(0).shape[-1]} features")
+    bias = _floats(node, "intercepts")
+    operands = [_real(node), node.array(weights.reshape(rows, -1))]
+    return [*operands, node.array(bias)] if bias.size else operands
+
+
+def linear_regressor(node: Any) -> None:
+    if node.attr("post_transform", "NONE") != "NONE":
+        raise node.error(f"post_transform {node.attr('post_transform', '')}", "NONE is supported")
+    node.emit("dense", _linear(node, node.attr("targets", 1)), clamp=OPEN)
+
+
+def linear_classifier(node: Any) -> None:
+    """The label of the largest score, and the scores. Labels that are words have no type here: cut the label off."""
+    labels = np.array(node.attr("classlabels_ints", []), np.int64)
+    count = labels.size or len(node.attr("classlabels_strings", []))
+    transform = node.attr("post_transform", "NONE")
+    if transform not in TRANSFORMS:
+        raise node.error(f"post_transform {transform}", f"supported: {', '.join(TRANSFORMS)}")
+    raw = node.inner("dense", _linear(node, count), clamp=OPEN)
+    if transform == "SOFTMAX":
+        node.emit("softmax", [raw], output=1, beta=1.0)
+    elif transform == "LOGISTIC":
+        node.emit("pointwise", [raw], output=1, **attributes("sigmoid"))
+    else:
+        node.emit("reshape", [raw], output=1, shape=node.builder.tensors[raw].shape)
+    if labels.size:
+        best = node.inner("arg", [raw], axis=1, largest=True, last=False, to="int64")
+        node.emit("gather", [node.array(labels), best], axis=0, batch=0)
+
+
+ML_READERS: Mapping[str, Callable[[Any], None]] = {
+    "ArrayFeatureExtractor": array_feature_extractor,
+    "LinearClassifier": linear_classifier,
+    "LinearRegressor": linear_regressor,
+    "Normalizer": normalizer,
+    "Scaler": scaler,
+}
+HINTS = {"ZipMap": "export with options={'zipmap': False}, or end the model before it with --outputs"}

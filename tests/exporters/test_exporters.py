@@ -1,0 +1,28 @@
+"""Every network compiles and computes what onnxruntime computes, in float on this machine, quantised on a Cortex-M4."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import NETWORKS
+from .__main__ import outcome
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_float_on_the_build_machine(name: str) -> None:
+    assert outcome(name, "float", "host") == "equal"
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_quantised_on_a_cortex_m4(name: str) -> None:
+    assert outcome(name, "qdq", "mps2-an386") == "equal"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+@pytest.mark.parametrize("form", ["float", "qdq uint8"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_other_forms(name: str, form: str) -> None:
+    assert outcome(name, form, "mps2-an386" if form == "float" else "host") == "equal"

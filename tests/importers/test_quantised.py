@@ -1,0 +1,117 @@
+"""Quantised ONNX networks whose scales lie where kernels do not want them, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
+from tests.exporters.writer import Net
+
+
+class Quantised(Net):
+    """Values between QuantizeLinear and DequantizeLinear, in `integer`."""
+
+    def __init__(self, integer: type = np.int8) -> None:
+        super().__init__("t{number}", 21)
+        self.integer, self.zero = integer, 3 if integer is np.int8 else 0
+
+    def q(self, x: str, scale: float) -> str:
+        parameters = self.stored(scale), self.stored(self.zero, self.integer)
+        return self.op("DequantizeLinear", self.op("QuantizeLinear", x, *parameters), *parameters)
+
+
+def weights_of_three_dimensions(axis: int) -> onnx.ModelProto:
+    """A batch of matrices with a scale for each index of one dimension."""
+    net = Quantised()
+    w = net.rng.normal(0, 1, (3, 8, 6))
+    scale = np.abs(w).max(axis=tuple(d for d in range(3) if d != axis), keepdims=True) / 127
+    steps, zero = net.stored(np.rint(w / scale), np.int8), net.stored(np.zeros(scale.size), np.int8)
+    real = net.op("DequantizeLinear", steps, net.stored(scale.ravel()), zero, axis=axis)
+    return net.done(net.q(net.op("MatMul", net.q(net.input("x", (3, 5, 8)), 0.03), real), 0.1))
+
+
+def constant_first() -> onnx.ModelProto:
+    """A constant times a computed matrix, in float and quantised."""
+    net = Quantised()
+    x = net.input("x", (1, 8, 6))
+    left = net.op("MatMul", net.weight(4, 8), x)
+    return net.done(left, net.q(net.op("MatMul", net.q(net.weight(5, 8), 0.02), net.q(x, 0.03)), 0.1))
+
+
+def gather(computed: bool) -> onnx.ModelProto:
+    """The table has another scale than the result."""
+    net = Quantised()
+    index = net.input("i", (1, 5), TensorProto.INT64)
+    table = net.weight(12, 6)
+    if computed:
+        table = net.op("Reshape", net.input("x", (1, 72)), net.stored([12, 6], np.int64))
+    return net.done(net.q(net.op("Gather", net.q(table, 0.02), index, axis=0), 0.03))
+
+
+def concat() -> onnx.ModelProto:
+    """A constant part with a scale of its own."""
+    net = Quantised()
+    parts = [net.q(net.weight(1, 1, 6), 0.005), net.q(net.input("x", (1, 4, 6)), 0.02)]
+    return net.done(net.q(net.op("Concat", *parts, axis=1), 0.03))
+
+
+def power() -> onnx.ModelProto:
+    """A quantised exponent."""
+    net = Quantised()
+    return net.done(net.op("Pow", net.q(net.input("x", (2, 7)), 0.02), net.q(net.value(2.0), 0.1)))
+
+
+def functions(integer: type) -> onnx.ModelProto:
+    """Functions of several operands, each of its own scale."""
+    net = Quantised(integer)
+    fine = 1.0 if integer is np.int8 else 1 / 128
+    x, z = net.q(net.input("x", (2, 7)), 0.02 * fine), net.q(net.input("z", (1, 7)), 0.03 * fine)
+    positive = net.op("Add", net.op("Abs", z), net.value(1.0))
+    above = net.op("Greater", x, net.q(net.value([0.2]), 0.002))
+    results = {
+        0.04: net.op("Sub", x, z), 0.041: net.op("Div", x, positive), 0.02: net.op("Max", x, z),
+        0.021: net.op("Min", x, z, net.value(0.5)), 0.025: net.op("Where", above, x, z),
+        0.022: net.op("PRelu", x, net.q(net.value([0.1]), 0.001)),
+    }  # fmt: skip
+    return net.done(*(net.q(y, scale * fine) for scale, y in results.items()))
+
+
+def functions_of_one(integer: type) -> onnx.ModelProto:
+    net = Quantised(integer)
+    fine = 1.0 if integer is np.int8 else 1 / 128
+    x = net.q(net.input("x", (2, 7)), 0.03 * fine)
+    results = [net.op("Sigmoid", x), net.op("Tanh", x), net.op("Softmax", x, axis=-1), net.op("Erf", x)]
+    results += [net.op("ReduceMean", x, net.stored([1], np.int64)), net.op("LeakyRelu", x, alpha=0.2)]
+    return net.done(*(net.q(y, 0.01 * fine) for y in results))
+
+
+NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
+    **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
+    "constant first": constant_first,
+    "gather, constant": lambda: gather(False),
+    "gather, computed": lambda: gather(True),
+    "concat": concat,
+    "power": power,
+    "functions int8": lambda: functions(np.int8),
+    "functions int16": lambda: functions(np.int16),
+    "one operand int8": lambda: functions_of_one(np.int8),
+    "one operand int16": lambda: functions_of_one(np.int16),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_equal_to_onnxruntime(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    onnx.save(NETWORKS[name](), file)
+    result = verify(file, load_target("host"), compile_model(model_request(file, "model", "host", {})))
+    assert result["equal"], result
