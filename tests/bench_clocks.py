@@ -28,8 +28,8 @@ from edgebuild.model.energy.cost import require_timing
 from edgebuild.model.energy.select import select
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of, layer_name
-from edgebuild.model.plan.cuts import whole_form
 from edgebuild.model.plan.search import form_of
+from edgebuild.model.plan.section import whole_form
 from tests.clocks.instances import random_problem
 from tests.clocks.networks import NETWORKS
 

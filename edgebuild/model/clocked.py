@@ -31,8 +31,8 @@ from .ir import Graph, Op
 from .kernels import kernel_of
 from .ops.base import Kernel
 from .plan.choose import plan
-from .plan.cuts import Decoupled, Section, scratch_name
 from .plan.search import Plan, arena_memories
+from .plan.section import Decoupled, Section, scratch_name
 
 CODE = "flash"  # where the model's code runs, of the placements that the tree has currents for
 

@@ -16,7 +16,7 @@ from edgebuild.model import axes, ops
 from edgebuild.model.ir import Graph, Op
 from edgebuild.model.ops import insert, pool2d, spatial
 from edgebuild.model.ops.base import Form, Kernel
-from edgebuild.model.plan import cuts, rolling, search
+from edgebuild.model.plan import cuts, rolling, search, section
 from edgebuild.model.plan.interpret import interpret
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.replay import BrokenPlan
@@ -39,6 +39,12 @@ def residual() -> Graph:
 def pooled(kind: str, window: tuple[int, int]) -> Graph:
     net = Net(1, 8, 6, 2)
     return net.graph(net.pool(kind, net.conv("x", 9, 3), window, (1, 1)))
+
+
+def growing() -> Graph:
+    """Convolutions of a pixel each that make more channels."""
+    net = Net(1, 8, 6, 4)
+    return net.graph(net.conv(net.conv(net.conv("x", 8, 1), 16, 1), 4, 1))
 
 
 def branches() -> Graph:
@@ -107,8 +113,8 @@ def with_rings(change: Callable[[int], int]) -> Callable[[Patch], None]:
     """Kernels that look for rows in rings of another size."""
 
     def plant(patch: Patch) -> None:
-        right = cuts.rings_of
-        patch.setattr(cuts, "rings_of", lambda *a: tuple(change(n) if n else 0 for n in right(*a)))
+        right = section.rings_of
+        patch.setattr(section, "rings_of", lambda *a: tuple(change(n) if n else 0 for n in right(*a)))
 
     return plant
 
@@ -161,7 +167,28 @@ def no_shift(patch: Patch) -> None:
 
 def all_in_place(patch: Patch) -> None:
     """Every operand counts as read element by element."""
-    patch.setattr(cuts, "elementwise", lambda *a: True)
+    patch.setattr(section, "elementwise", lambda *a: True)
+
+
+def claimed(how: str) -> Callable[[Patch], None]:
+    """Kernels of convolutions state that they work in place in a way in which they do not."""
+
+    def plant(patch: Patch) -> None:
+        spec = ops.SPECS["conv2d"]
+
+        def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+            assert spec.kernel is not None
+            return replace(spec.kernel(op, graph, form), in_place=how if form.over else "")
+
+        patch.setitem(ops.SPECS, "conv2d", replace(spec, kernel=kernel))
+
+    return plant
+
+
+def no_distance(patch: Patch) -> None:
+    """The result of a kernel that goes pixel by pixel lies over its operand from the same byte on, and is larger."""
+    claimed("pixels")(patch)
+    patch.setattr(cuts, "distance", lambda *a: 0)
 
 
 def short_lives(patch: Patch) -> None:
@@ -260,6 +287,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], Callable[[], Graph], dict[str,
     "two calls exchanged": (events(exchanged), residual, ROLL),
     "a result over what is still read": (no_shift, residual, ROLL),
     "in place without being element by element": (all_in_place, branches, OFF),
+    "a pixel larger than that which it takes the place of": (no_distance, growing, OFF),
     "a tensor that dies too early": (short_lives, residual, OFF),
     "a row too few asked for": (few_rows, residual, ROLL),
     "buffers a word too short": (little_scratch, averaged, ROLL),

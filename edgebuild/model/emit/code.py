@@ -11,9 +11,9 @@ from .. import ops
 from ..ir import Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
-from ..plan.cuts import scratch_name
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
+from ..plan.section import scratch_name
 from .clocked import header_view
 from .moved import MovedStep
 from .names import (

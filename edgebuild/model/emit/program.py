@@ -11,9 +11,9 @@ from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..ops.base import C_TYPES, Constant, Kernel
-from ..plan.cuts import Section, scratch_name
 from ..plan.rolling import Rolled, row_bytes
 from ..plan.search import Plan
+from ..plan.section import Section, scratch_name
 from ..plan.storage import view_starts
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step

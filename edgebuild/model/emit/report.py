@@ -8,9 +8,9 @@ from typing import Any
 from .. import ops
 from ..energy.compare import iso_latency, section
 from ..ir import Graph, Tensor
-from ..plan.cuts import scratch_name
 from ..plan.rolling import rows_of
 from ..plan.search import Plan
+from ..plan.section import scratch_name
 from .levels_report import hierarchy
 from .names import access_functions
 from .storage import HEADER, Weights
@@ -52,7 +52,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "bound_bytes": plan.layout.bound,
             "buffers": _buffers(plan),
         },
-        "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.rolled] + _fused(plan),
+        "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.run] + _fused(plan),
         "state_bytes": sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states),
         "needs_libm": False,
         "arena": plan.request.arena,

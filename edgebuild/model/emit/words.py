@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .. import ops
 from ..plan.choose import mac_overhead
-from ..plan.cuts import scratch_name
 from ..plan.search import Plan
+from ..plan.section import scratch_name
 from .names import comment, shape_text
 from .trade import trade_words
 

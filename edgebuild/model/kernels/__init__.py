@@ -37,7 +37,8 @@ HELPERS = (
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     """The kernel for an op: by `form.choice` if the layer is in it, else the one of the least estimate.
 
-    The op's own kernel serves where no row does.
+    The op's own kernel serves where no row does. `form.over` asks for kernels that work in place; without any, the
+    kernel that is returned does not.
     """
     spec = SPECS[op.kind]
     sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
@@ -69,7 +70,8 @@ def _from_rows(layer: Layer) -> Kernel | None:
     """The cheapest of those whose conditions hold; where that is wanted, of those that gather first."""
     for gathers in (True, False) if layer.form.granularity else (False,):
         serving = (row for row in ROWS if row.gathers == gathers and row.serves(layer))
-        if made := by_cost([k for row in serving if (k := row.make(layer)) is not None], layer.form):
+        made = [k for row in serving if (k := row.make(layer)) is not None]
+        if made := by_cost([k for k in made if k.in_place or not layer.form.over], layer.form):
             return replace(made[0], others=tuple(made[1:]))
     return None
 

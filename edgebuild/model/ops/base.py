@@ -66,6 +66,7 @@ class Form:
     scratch_limit: int | None = None  # bytes; a kernel that wants more gives way to a slower one
     granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
     lfo: bool = False  # whether a decoupled kernel gathers at the low clock
+    over: bool = False  # the result lies over the first operand, as `Kernel.in_place` of the kernel says
 
     @property
     def small(self) -> bool:
@@ -78,6 +79,11 @@ class Form:
 
 
 WHOLE = Form()
+
+# Ways of a kernel to work in place. SAME: the result takes exactly the bytes of the operand.
+# PIXELS: results are made pixel by pixel, each after all that is read of the operand up to its own pixel. So the result
+# may lie over the operand if the end of each of its pixels is not above the end of the same pixel of the operand.
+SAME, PIXELS = "same", "pixels"
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Kernel:
     others: tuple[Kernel, ...] = ()  # that would do as well, by estimate
     placed: bool = False  # row form: operands point to the row, as y does to that of the result
     counted: bool = False  # row form, placed: the number of the row counts all the same
-    in_place: bool = False  # the result may lie over the first operand though elements depend on their neighbours
+    in_place: str = ""  # how the result may lie over the first operand though elements depend on others (SAME, PIXELS)
     traffic: Traffic = Traffic()
     computes: tuple[str, Mapping[str, Any]] | None = None  # kind and attributes of what it computes, if not its op's
     fails: bool = False  # the C function returns a code; the model ends with it if it is not 0

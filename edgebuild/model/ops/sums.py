@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from . import spatial
-from .base import Form, Sums, zero_of
+from .base import SAME, Form, Sums, zero_of
 
 
 def of(op: Op, graph: Graph, stem: str, weights: Array, size: tuple[int, ...], out: tuple[int, ...]) -> Sums:
@@ -47,6 +47,15 @@ def shape_of(s: Sums, form: Form) -> dict[str, int | str | bool | tuple[int, ...
         "SY": s.stride[0], "SX": s.stride[1], "PY": s.pad[0], "PX": s.pad[1], "DY": s.dilation[0], "DX": s.dilation[1],
         **spatial.rolled(form),
     }  # fmt: skip
+
+
+def in_place(s: Sums, form: Form) -> str:
+    """How a kernel works in place that makes one channel, or a few, from start to end before it reads the next.
+
+    It has read a row of them before it makes the same row.
+    """
+    same = s.stride == (1, 1) and s.size == s.out
+    return SAME if same and not form.rolled else ""
 
 
 def words(values: Array) -> Array:

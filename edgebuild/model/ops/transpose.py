@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
-from .base import Form, Kernel, Spec
+from .base import C_TYPES, SAME, Constant, Form, Kernel, Spec
 
 
 def from_tflite(node: Any) -> None:
@@ -43,7 +44,63 @@ def valid_permutation(op: Op, graph: Graph) -> str | None:
     )
 
 
+MOST_CYCLES = 256  # of a transposition in place: their starts stand in a table
+MOST_ELEMENTS = 1 << 20  # which a search for the starts looks at
+
+
+def swapped(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Rows, columns and elements of a matrix of blocks of which the permutation is the transposition, if it is one."""
+    moved = [d for d in perm if shape[d] > 1]
+    while moved and moved[-1] == max(moved):
+        moved.pop()
+    inner = prod(shape) // prod(shape[d] for d in moved)
+    at = next((i for i in range(1, len(moved)) if moved[i] < moved[i - 1]), 0)
+    if not moved or moved[at:] + moved[:at] != sorted(moved):
+        return None
+    return prod(shape[d] for d in moved[at:]), prod(shape[d] for d in moved[:at]), inner
+
+
+@cache
+def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
+    """One place of every cycle of a matrix transposed in place: place i of the result is taken from i * columns modulo
+    (rows * columns - 1). None: there are too many. (Cate and Twigg, "Analysis of In-Situ Transposition", 1977.)
+    """
+    last = rows * columns - 1
+    seen, starts = bytearray(last + 1), list[int]()
+    for start in range(1, last):
+        if seen[start]:
+            continue
+        at, length = start, 0
+        while not seen[at]:
+            seen[at] = 1
+            at, length = at * columns % last, length + 1
+        starts += [start] if length > 1 else []
+        if len(starts) > MOST_CYCLES:
+            return None
+    return tuple(starts)
+
+
+def over_itself(op: Op, graph: Graph) -> Kernel | None:
+    """The transposition of a matrix where it stands, along its cycles; None where that is not what the op is."""
+    (x,) = graph.operands(op)
+    found = swapped(x.shape, op.attrs["perm"])
+    if found is None or found[2] != 1 or x.elements > MOST_ELEMENTS:
+        return None
+    rows, columns, _ = found
+    starts = cycle_starts(rows, columns)
+    if not starts:
+        return None
+    shape: dict[str, Any] = {"rows": rows, "columns": columns, "cycles": len(starts), "type": C_TYPES[x.dtype]}
+    return Kernel(
+        "transpose_in_place.c.j2", f"transpose_{'x'.join(map(str, x.shape))}_in_place", shape,
+        (Constant("starts", np.array(starts, np.int32), "a place of every cycle"),),
+        variant="in place", estimate=14.0 * x.elements, in_place=SAME,
+    )  # fmt: skip
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    if form.over and not form.rolled and (made := over_itself(op, graph)) is not None:
+        return made
     (x,) = graph.operands(op)
     steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
     turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))

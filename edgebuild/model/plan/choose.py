@@ -1,6 +1,6 @@
 """Which of the ways to run a network is taken.
 
-* `--objective ram`: of every op whole, rolling, strips, and each method of cutting ops into parts, what takes least.
+* `--objective ram`: of every op by itself, rolling, strips, and each method of cutting ops, what takes least.
 * `--tile auto`: the least memory for which at most KNEE of the instructions of every op whole are executed more.
 * `--ram BYTES`, or a model that does not fit as it is: the fastest that fits.
 * `--tile off`, `rolling`, `fdt`, `ffmt`: that way alone.
@@ -23,8 +23,9 @@ from ...base.target import Target
 from .. import ops
 from ..ir import Graph
 from . import interpret
-from .cuts import COUPLED, Decoupled, instructions, untiled
+from .cuts import untiled
 from .search import METHODS, THOROUGH, Plan, Planner, with_rows
+from .section import COUPLED, Decoupled, instructions
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
@@ -89,7 +90,7 @@ class _Choice:
         """The plan that is asked for."""
         planner, request = self.planner, self.planner.request
         if request.tile == "off":
-            return self.attempt("every op whole", planner.whole)
+            return self.attempt("every op by itself", planner.alone) or self.attempt("every op whole", planner.whole)
         if request.tile in METHODS:
             return self.attempt(f"--tile {request.tile}", partial(planner.parts, METHODS[request.tile], self.twice))
         if _at_any_price(request):
@@ -115,7 +116,7 @@ class _Choice:
     def least(self) -> Plan | None:
         """The plan of least memory of all that there are."""
         planner = self.planner
-        found = [*self._each("every op whole", planner.whole)]
+        found = [*self._each("every op whole", planner.whole), *self._each("every op by itself", planner.alone)]
         for limit in (0, None):
             found += self._each("rolling", partial(self._rolled, limit))
         for name, methods in METHODS.items():

@@ -11,127 +11,47 @@ an op may have the fastest kernel whose scratch fits beside that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
-from types import MappingProxyType
 
 from ...base.errors import fail
 from .. import ops
-from ..axes import elementwise
-from ..ir import ITEM_BYTES, Graph, Op
+from ..ir import Graph, Op
 from ..kernels import kernel_of
-from ..ops.base import Form
+from ..ops.base import SAME, Form
 from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
-
-Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
-COUPLED: Decoupled = MappingProxyType({})
+from .section import (
+    ALIGN,
+    Choice,
+    Decoupled,
+    Overlap,
+    Section,
+    aligned,
+    distance,
+    instructions,
+    rings_of,
+    row_form,
+    scratch_name,
+    taken_up,
+    whole_form,
+    with_kernels,
+)
 
 CALL, ROW_CALL = 40, 60  # instructions of a call beside those of the kernel's estimate, of a whole op and by rows
 PORTABLE = 8  # instructions per turn of the innermost loop, of kernels in plain C that state none
 SPARE = 27  # the part of the least peak that may be spent on faster kernels
 WORTH = 64  # the part of all instructions that it must save
 FINENESS = 128  # the part of a peak to which the least for a number of instructions is found
-ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
 
-
-@dataclass(frozen=True)
-class Overlap:
-    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it."""
-
-    operand: str
-    result: str
-    distance: int
-
-
-@dataclass(frozen=True)
-class Section:
-    """One step of the schedule: an op that runs whole (`rolled` None), or a rolled run."""
-
-    ops: tuple[Op, ...]
-    rolled: Rolled | None
-    reads: tuple[str, ...]  # storages
-    results: tuple[str, ...]
-    forms: tuple[Form, ...]  # of the ops' kernels
-    inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
-    spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
-    overlaps: tuple[Overlap, ...]
-    instructions: float  # estimated
-
-    @property
-    def name(self) -> str:
-        return self.ops[-1].name
-
-    @property
-    def calls(self) -> int:
-        return sum(self.rolled.counts) if self.rolled else 1
-
-    @property
-    def calls_of(self) -> list[int]:
-        """How often each op is called."""
-        return list(self.rolled.counts[: len(self.ops)]) if self.rolled else [1]
-
-    @property
-    def callers(self) -> int:
-        """How many numbers `spans` may name: the ops, and behind them the application that brings rows."""
-        return len(self.ops) + any(last >= len(self.ops) for _, last in self.spans.values())
-
-    @cached_property
-    def in_use(self) -> list[int]:
-        """Bytes of `inner` in use during the calls of each op."""
-        changes = [0] * (self.callers + 1)
-        for name, size in self.inner.items():
-            first, last = self.spans[name]
-            changes[first] += size
-            changes[last + 1] -= size
-        return list(accumulate(changes[:-1]))
+Interval = tuple[int, int, int, Section]  # first position, one past the last, live bytes, least scratch
 
 
 def little_more(peak: int) -> int:
     """The bytes that faster kernels may take where the least peak is asked for."""
     return peak + peak // SPARE
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
-
-
-def scratch_name(output: str) -> str:
-    return f"{output} (scratch)"
-
-
-def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
-    """The form of the kernel of an op that runs whole; `form` says for which core."""
-    granularity, lfo = decoupled.get(op.outputs[0], (0, False))
-    return replace(form, granularity=granularity, lfo=lfo)
-
-
-def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, form: Form) -> Form:
-    """The form of the kernel that an op of a rolled run needs."""
-    return replace(form, rings=rings_of(rolling, rolled, op), rows=rolling.operands[op.outputs[0]][0][1])
-
-
-def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
-    """Rows of the ring that each operand is; 0 where it is there whole."""
-    rings, inside = rolled.rings, rolled.inside
-    kept = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
-    return tuple(0 if n >= rows else n for n, rows in kept)
-
-
-def narrows(graph: Graph, x: str, y: str) -> bool:
-    """Elements do not grow, so writing result i never reaches operand i + 1."""
-    return ITEM_BYTES[graph.tensors[y].dtype] <= ITEM_BYTES[graph.tensors[x].dtype]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A kernel that an op may have."""
-
-    form: Form
-    scratch: int  # bytes, aligned
-    instructions: float  # of a call
 
 
 @dataclass(frozen=True)
@@ -168,18 +88,43 @@ class Cutter:
 
     def whole(self, at: int) -> Section:
         """The op at this position as it is, with its fastest kernel."""
-        op = self.order[at]
-        relation, y, storage = ops.nest(op, self.graph), op.outputs[0], self.rolling.storage
+        op, storage = self.order[at], self.rolling.storage
+        roots = (storage[op.inputs[position]] for position in taken_up(op, self.graph))
+        overlaps = tuple(Overlap(root, op.outputs[0], 0) for root in roots if self._dies(root, at))
+        return with_kernels(self._one(at, overlaps), [self.choices(op)[0]])
+
+    def over(self, at: int) -> Section | None:
+        """The op at this position whole, its result over an operand that it reads for the last time.
+
+        None: there is no kernel that works in place.
+        """
+        op, storage = self.order[at], self.rolling.storage
+        read = [n for n in op.inputs if n in storage]
+        if len(read) != 1 or read[0] != op.inputs[0] or not self._dies(storage[read[0]], at):
+            return None
+        found = self.choices(op, over=True)
+        root, how = storage[read[0]], kernel_of(op, self.graph, found[0].form).in_place if found else ""
+        apart = distance(op, self.graph, how) if how else None
+        if apart is None or (how == SAME and self.graph.tensors[root].bytes != self.graph.result(op).bytes):
+            return None
+        return with_kernels(self._one(at, (Overlap(root, op.outputs[0], apart),)), [found[0]])
+
+    def _one(self, at: int, overlaps: tuple[Overlap, ...]) -> Section:
+        op, storage = self.order[at], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        overlaps = tuple(
-            Overlap(storage[n], y, 0)
-            for position, n in enumerate(op.inputs)
-            if n in storage
-            and self.life.get(storage[n], (0, -1))[1] == at
-            and elementwise(relation, position)
-            and narrows(self.graph, n, y)
-        )
-        return _with_kernels(Section((op,), None, reads, (y,), (), {}, {}, overlaps, 0), [self.choices(op)[0]])
+        return Section((op,), None, reads, (op.outputs[0],), (), {}, {}, overlaps, 0)
+
+    def apart(self, section: Section, steps: Sequence[Section], bound: int) -> Section:
+        """A step of a cut with no result over an operand, and the fastest kernels within a bound of the live bytes."""
+        start = sum(len(s.ops) for s in steps[: steps.index(section)])
+        if section.over:
+            section = with_kernels(self.whole(start), [self.choices(section.ops[0])[-1]])
+        section = replace(section, overlaps=())
+        return self.fastest(section, start, bound) or section
+
+    def _dies(self, root: str, at: int) -> bool:
+        """Whether nobody reads a storage after the op at this position."""
+        return self.life.get(root, (0, -1))[1] == at
 
     def rolled(self, trace: Trace, start: int, stop: int) -> Section:
         """The ops of an interval run row by row, with the kernels that ask for the least scratch."""
@@ -187,19 +132,25 @@ class Cutter:
         rings = {name: aligned(n * self.rolling.row_bytes[name]) for name, n in found.rings.items()}
         overlaps = self._overlaps(trace, found, stop)
         plain = Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps, 0)
-        return _with_kernels(plain, [self.choices(op, found)[-1] for op in found.ops])
+        return with_kernels(plain, [self.choices(op, found)[-1] for op in found.ops])
 
-    def choices(self, op: Op, rolled: Rolled | None = None) -> tuple[Choice, ...]:
-        """The kernels for an op, fastest first; each later one asks for less scratch."""
-        key = (op.outputs[0], rings_of(self.rolling, rolled, op) if rolled is not None else None)
+    def choices(self, op: Op, rolled: Rolled | None = None, over: bool = False) -> tuple[Choice, ...]:
+        """The kernels for an op, fastest first; each later one asks for less scratch.
+
+        `over`: those that work in place, all in the same way; there may be none.
+        """
+        key = (op.outputs[0], rings_of(self.rolling, rolled, op) if rolled is not None else None, over)
         if key not in self.known:
-            whole = whole_form(op, self.form, self.decoupled)
+            whole = replace(whole_form(op, self.form, self.decoupled), over=over)
             form = row_form(self.rolling, rolled, op, self.form) if rolled is not None else whole
             found: list[Choice] = []
             stated = float(PORTABLE * prod(ops.nest(op, self.graph).extents.values()))
             stated, call = (stated / calls(self.rolling, op), ROW_CALL) if rolled is not None else (stated, CALL)
             kernel, limit = kernel_of(op, self.graph, form), None
-            while not found or aligned(kernel.scratch) < found[-1].scratch:
+            how = kernel.in_place if over else ""
+            while (not found or aligned(kernel.scratch) < found[-1].scratch) and (not over or how == kernel.in_place):
+                if over and not how:
+                    break
                 form = replace(form, scratch_limit=limit)
                 found.append(Choice(form, aligned(kernel.scratch), (kernel.estimate or stated) + call))
                 limit = aligned(kernel.scratch) - 1
@@ -208,7 +159,7 @@ class Cutter:
         return self.known[key]
 
     @cached_property
-    def known(self) -> dict[tuple[str, tuple[int, ...] | None], tuple[Choice, ...]]:
+    def known(self) -> dict[tuple[str, tuple[int, ...] | None, bool], tuple[Choice, ...]]:
         return {}
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
@@ -221,9 +172,9 @@ class Cutter:
             low, high = section.spans.get(name, (number, number))
             others = max(section.in_use[low : high + 1]) - section.inner.get(name, 0)
             room = bound - self.around(section, start) - others
-            choices = self.choices(op, section.rolled)
+            choices = self.choices(op, section.rolled, over=section.over)
             chosen.append(next((c for c in choices if c.scratch <= room), choices[-1]))
-        return _with_kernels(section, chosen)
+        return with_kernels(section, chosen)
 
     def _overlaps(self, trace: Trace, found: Rolled, stop: int) -> tuple[Overlap, ...]:
         """The overlap of a dying operand and a result that saves most; those that could save more were looked at."""
@@ -283,16 +234,35 @@ class Cutter:
         return max(0, operand + result - max(o.distance + operand, result))
 
     @cached_property
-    def intervals(self) -> list[tuple[int, int, int, Section]]:
-        """All sections that may be of use, with the least scratch: first position, one past the last, live bytes."""
+    def wholes(self) -> list[Interval]:
+        """Every op whole, and in place where a kernel works so, with the least scratch."""
         found = []
-        wholes = untiled(self)
+        for at in range(len(self.order)):
+            for section in (self.whole(at), self.over(at)):
+                if section is not None and self.rolling.streamed not in section.reads:
+                    least = with_kernels(section, [self.choices(section.ops[0], over=section.over)[-1]])
+                    found.append((at, at + 1, self.live(least, at), least))
+        return found
+
+    @cached_property
+    def singles(self) -> list[Interval]:
+        """Every op by itself: whole, in place, or by rows where the result so comes to lie over an operand."""
+        found = list(self.wholes)
+        least = [min((live for at, _, live, _ in found if at == start), default=0) for start in range(len(self.order))]
+        floor = max((self.least(at, at + 1) for at in range(len(self.order))), default=0)
+        for at, live in enumerate(least):
+            if live > floor and at in possible_starts(self.rolling, self.order[: at + 1]):
+                section = self.rolled(simulate(self.rolling, self.order[at : at + 1]), at, at + 1)
+                found.append((at, at + 1, self.live(section, at), section))
+        return sorted(found, key=lambda interval: interval[:2])
+
+    @cached_property
+    def intervals(self) -> list[Interval]:
+        """All sections that may be of use, with the least scratch."""
+        found = list(self.wholes)
         # No cut is of use that takes more than all ops whole; a streamed input has no such cut.
-        enough = max(self.profile(wholes), default=0) if self.rolling.streamed is None else sum(self.sizes.values())
-        for start, whole in enumerate(wholes):
-            if self.rolling.streamed not in whole.reads:
-                least = _with_kernels(whole, [self.choices(whole.ops[0])[-1]])
-                found.append((start, start + 1, self.live(least, start), least))
+        streamed = self.rolling.streamed is not None
+        enough = sum(self.sizes.values()) if streamed else max(self.profile(untiled(self)), default=0)
         for stop in range(1, len(self.order) + 1):
             starts = [s for s in possible_starts(self.rolling, self.order[:stop]) if self.least(s, stop) <= enough]
             if not starts:
@@ -307,50 +277,57 @@ class Cutter:
     @cached_property
     def least_peak(self) -> int:
         """The least of the largest live bytes that any cut takes."""
-        best: dict[int, int] = {0: 0}
-        for start, stop, live, _ in self.intervals:
-            if start in best:
-                peak = max(best[start], live)
-                best[stop] = min(best.get(stop, peak), peak)
-        if len(self.order) not in best:
+        found = least_of(self.intervals, len(self.order))
+        if found is None:
             raise fail(
                 f"input '{self.rolling.streamed}' cannot be streamed: an op needs it whole",
                 file=self.graph.file,
                 hints=["leave --stream-input out"],
             )
-        return best[len(self.order)]
+        return found
 
     def cut(self, limit: int | None = None) -> tuple[Section, ...]:
         """The sections with the fewest instructions whose peak is at most `limit`, or the least peak if that is more.
 
         No limit: the least peak, or little above it where that makes the whole noticeably faster.
         """
-        tight = self._within(max(limit or 0, self.least_peak))
         if limit is not None:
-            return tight
-        loose = self._within(little_more(self.least_peak))
-        before, after = instructions(tight), instructions(loose)
-        return loose if before - after > before / WORTH else tight
+            return self._within(max(limit, self.least_peak), self.intervals)
+        return self._little_more(self.least_peak, self.intervals)
 
     def knee(self, most: float) -> tuple[Section, ...]:
         """The sections of least peak, more or less, that execute at most so many instructions; else the fastest."""
-        low, high = self.least_peak, max(self.profile(untiled(self)), default=0)
-        best = self._within(max(low, high))
-        if instructions(tight := self.cut()) <= most:
+        return self._knee(self.least_peak, self.intervals, most)
+
+    def alone(self, most: float, by_rows: bool) -> tuple[Section, ...]:
+        """The same with every op by itself, whole or, where that is allowed, by rows."""
+        intervals = self.singles if by_rows else self.wholes
+        return self._knee(least_of(intervals, len(self.order)) or 0, intervals, most)
+
+    def _knee(self, least: int, intervals: Sequence[Interval], most: float) -> tuple[Section, ...]:
+        low, high = least, max(self.profile(untiled(self)), default=0)
+        best = self._within(max(low, high), intervals)
+        if instructions(tight := self._little_more(least, intervals)) <= most:
             return tight
         while high - low > max(ALIGN, high // FINENESS):
             middle = (low + high) // 2
-            found = self._within(middle)
+            found = self._within(middle, intervals)
             if instructions(found) <= most:
                 high, best = middle, found
             else:
                 low = middle
         return best
 
-    def _within(self, bound: int) -> tuple[Section, ...]:
+    def _little_more(self, least: int, intervals: Sequence[Interval]) -> tuple[Section, ...]:
+        """The sections of this least peak, or with little above it where that makes the whole noticeably faster."""
+        tight, loose = self._within(least, intervals), self._within(little_more(least), intervals)
+        before, after = instructions(tight), instructions(loose)
+        return loose if before - after > before / WORTH else tight
+
+    def _within(self, bound: int, intervals: Sequence[Interval]) -> tuple[Section, ...]:
         """The sections with the fewest instructions whose peak is at most `bound`."""
         best: dict[int, tuple[float, tuple[Section, ...]]] = {0: (0, ())}
-        for start, stop, live, least in self.intervals:
+        for start, stop, live, least in intervals:
             section = self.fastest(least, start, bound) if live <= bound and start in best else None
             if section is not None:
                 instructions, before = best[start]
@@ -360,28 +337,14 @@ class Cutter:
         return best[len(self.order)][1]
 
 
-def _with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
-    """The section with these kernels, and their scratch.
-
-    Sums of a reduction stay from its first call to its last, all other scratch is free after each call.
-    """
-    scratch = {op.outputs[0]: scratch_name(op.outputs[0]) for op in section.ops}
-    own = set(scratch.values())
-    inner = {name: size for name, size in section.inner.items() if name not in own}
-    spans, calls = {name: section.spans[name] for name in inner}, section.calls_of
-    for number, (name, choice) in enumerate(zip(scratch, chosen, strict=True)):
-        if choice.scratch:
-            inner[scratch[name]] = choice.scratch
-            reduced = section.rolled is not None and name in section.results and section.rolled.spans.get(name)
-            spans[scratch[name]] = reduced or (number, number)
-    instructions = sum(n * choice.instructions for n, choice in zip(calls, chosen, strict=True))
-    forms = tuple(choice.form for choice in chosen)
-    return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions)
-
-
-def instructions(sections: Sequence[Section]) -> float:
-    """Estimated, of all sections."""
-    return sum(s.instructions for s in sections)
+def least_of(intervals: Sequence[Interval], count: int) -> int | None:
+    """The least of the largest live bytes that a cut of `count` ops into these sections takes; None: there is none."""
+    best: dict[int, int] = {0: 0}
+    for start, stop, live, _ in intervals:
+        if start in best:
+            peak = max(best[start], live)
+            best[stop] = min(best.get(stop, peak), peak)
+    return best.get(count)
 
 
 def untiled(cutter: Cutter) -> tuple[Section, ...]:
@@ -391,6 +354,6 @@ def untiled(cutter: Cutter) -> tuple[Section, ...]:
 
 def frugal(cutter: Cutter) -> tuple[Section, ...]:
     """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
-    least = [_with_kernels(s, [cutter.choices(s.ops[0])[-1]]) for s in untiled(cutter)]
+    least = [with_kernels(s, [cutter.choices(s.ops[0])[-1]]) for s in untiled(cutter)]
     bound = little_more(max(cutter.profile(least), default=0))
     return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))

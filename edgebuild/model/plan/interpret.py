@@ -19,11 +19,11 @@ from .. import ops
 from ..axes import Same, Window, input_range
 from ..ir import Array, Graph, Op, Tensor
 from ..kernels import kernel_of
-from ..ops.base import Kernel
-from .cuts import Section, scratch_name
+from ..ops.base import PIXELS, Kernel
 from .memory.problem import Place
 from .replay import Addresses, BrokenPlan, Callee, Relations, calls_of, follows
 from .rolling import RollingGraph
+from .section import Section, scratch_name
 
 ALWAYS = 3_000_000  # steps of innermost loops up to which every plan is interpreted
 LETTERS = {"H", "W", "C", "SY", "SX", "PY", "PX", "DY", "DX"}  # of a window, among the numbers of a kernel
@@ -167,6 +167,21 @@ class _Machine:
         if row is not None and not rows:
             value = value.reshape(graph.result(op).shape)[:, row : row + 1]
         self.finish(addresses, op, row, value)
+        if callee.over == PIXELS:
+            self.pixel_by_pixel(addresses, op, operands[0], value)
+
+    def pixel_by_pixel(self, addresses: Addresses, op: Op, x: Array, value: Array) -> None:
+        """Make the result once more as a kernel does that reads each pixel just before it writes it."""
+        self.write(addresses, op.inputs[0], None, x)
+        (memory, there), (_, at) = (addresses.of_bytes(self.relations.part(n, 0, self.relations.rows(n)))
+                                    for n in (op.inputs[0], op.outputs[0]))  # fmt: skip
+        data, pixels = self.memories[memory], prod(value.shape[:-1])
+        results = np.ascontiguousarray(value.astype(self.graph.result(op).dtype)).view(np.uint8).reshape(pixels, -1)
+        operand = np.ascontiguousarray(x).view(np.uint8).reshape(pixels, -1)
+        for pixel, (read, written) in enumerate(zip(there.reshape(pixels, -1), at.reshape(pixels, -1), strict=True)):
+            if not np.array_equal(data[read], operand[pixel]):
+                raise BrokenPlan(f"{op.name} finds pixel {pixel} of {op.inputs[0]} overwritten")
+            data[written] = results[pixel]
 
     def rows_read(self, callee: Callee, stated: Op, row: int | None) -> dict[int, tuple[int, int]]:
         """Of every operand the rows that the kernel reads for a row of the result; none: to read all does no harm."""

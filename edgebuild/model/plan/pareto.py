@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .cuts import Cutter, Section
+from .cuts import Cutter
+from .section import Section
 
 STEP = 0.94  # of the memory of one way to the limit of the next
 

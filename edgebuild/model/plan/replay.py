@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -19,11 +20,11 @@ from .. import ops
 from ..axes import Nest, Same, Spread, Window, elementwise, input_range
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from ..kernels import kernel_of
-from ..ops.base import Form
-from .cuts import Section, scratch_name
+from ..ops.base import PIXELS, SAME, Form
 from .memory.problem import Place
 from .moves import MovedLayer
 from .rolling import RollingGraph
+from .section import Section, scratch_name
 from .transfers import BrokenPlan as BrokenPlan
 from .transfers import Transfers
 
@@ -81,7 +82,8 @@ class Callee:
     """An op with its kernel's form, and what its index relation and its kernel say about every call.
 
     `operands`: positions of activations; `in_place`: of those that it reads element by element, and whose elements are
-    not smaller than the result's. `reduces`: in a rolled run calls take up the operand, and the last makes the result.
+    not smaller than the result's. `over`: how the kernel works over its first operand, where its form asks for that.
+    `reduces`: in a rolled run calls take up the operand, and the last makes the result.
     """
 
     op: Op
@@ -89,6 +91,7 @@ class Callee:
     relation: Nest
     operands: tuple[int, ...]
     in_place: frozenset[int]
+    over: str
     reduces: bool
     scratch: int
 
@@ -99,8 +102,21 @@ class Callee:
         operands = tuple(i for i, t in enumerate(graph.operands(op)) if not t.constant)
         wide = (i for i in operands if ITEM_BYTES[graph.operands(op)[i].dtype] >= item)
         in_place = frozenset(i for i in wide if elementwise(relation, i))
-        reduces = spec.rows(op, graph) == "reduce"
-        return Callee(op, form, relation, operands, in_place, reduces, kernel_of(op, graph, form).scratch)
+        reduces, kernel = spec.rows(op, graph) == "reduce", kernel_of(op, graph, form)
+        over = kernel.in_place if form.over and not form.rolled else ""
+        return Callee(op, form, relation, operands, in_place, over, reduces, kernel.scratch)
+
+    def spares(self, graph: Graph, position: int, at: Array, there: Array) -> bool:
+        """Whether a call that writes the addresses `at` finds all of the operand that lies at `there`."""
+        if position in self.in_place and at.min() <= there.min(initial=2**62):
+            return True
+        if self.over == SAME and position == 0:
+            return np.array_equal(at, there)
+        if self.over == PIXELS and position == 0:
+            pixels = prod(graph.result(self.op).shape[:-1])
+            ends = [np.reshape(one, (pixels, -1))[:, -1] for one in (at, there) if one.size % pixels == 0]
+            return len(ends) == 2 and bool(np.all(ends[0] <= ends[1]))
+        return False
 
 
 @dataclass(frozen=True)
@@ -221,7 +237,6 @@ class _Replay:
         """One call of a kernel; `row` None: of an op that runs whole."""
         op, y = callee.op, callee.op.outputs[0]
         reads = [self.relations.needed(callee, position, row) for position in callee.operands]
-        in_place = {read for read, position in zip(reads, callee.operands, strict=True) if position in callee.in_place}
         for read in reads:
             if not self.memory.holds(read, addresses):
                 what = f"bytes {read.first} to {read.past} of {read.storage}"
@@ -232,10 +247,9 @@ class _Replay:
         if reduces and row != self.relations.calls(callee) - 1:
             return
         target, at = addresses.of_bytes(writes)
-        for read in reads:
+        for read, position in zip(reads, callee.operands, strict=True):
             memory, there = addresses.of_bytes(read)
-            free = read in in_place and at.min() <= there.min(initial=2**62)
-            if memory == target and not free and _meet(at, there):
+            if memory == target and _meet(at, there) and not callee.spares(self.graph, position, at, there):
                 raise BrokenPlan(f"{op.name} writes {y} over {read.storage} that it reads")
         self.memory.write(writes, addresses)
 

@@ -15,7 +15,7 @@ from .. import ops
 from ..energy.schedule import ClockSchedule
 from ..ir import Graph, rename
 from ..ops.base import PORTABLE, Form, Wish
-from .cuts import COUPLED, Cutter, Decoupled, Section, frugal, untiled
+from .cuts import Cutter, frugal, untiled
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import DoesNotFit, Layout, Memory, Place, Schedule
@@ -24,11 +24,13 @@ from .moves import MovedLayer
 from .pareto import Point, front, point_of
 from .replay import replay
 from .rolling import RollingGraph, rows_of
-from .storage import Placed, layout_problem, placed_buffers, storages, task_graph
+from .section import COUPLED, Decoupled, Section, instructions
+from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
 from .strips import in_strips
 from .tiling.critical import Piece
 from .tiling.search import Evaluated, Limits, Outcome, explore
 
+ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
 LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
 THOROUGH = 2_000_000  # ops of paths that are looked at, where nothing less is asked for: a minute or two
@@ -63,7 +65,7 @@ class Plan:
 
     @property
     def tiled(self) -> bool:
-        return any(s.rolled for s in self.steps) or bool(self.fused and self.fused.tilings)
+        return any(s.run for s in self.steps) or bool(self.fused and self.fused.tilings)
 
     @property
     def extra_macs(self) -> int:
@@ -121,16 +123,30 @@ class Planner:
 
     @cached_property
     def untiled_bytes(self) -> int:
-        """The arena of every op whole: of `whole`, if that fits."""
-        steps = untiled(self.cutter)
+        """The arena of every op by itself: of `alone`, if that fits."""
+        steps = self._alone
         try:
             return _place(self.cutter, steps, self.memories, self.request)[1].height
         except DoesNotFit:
             return _place(self.cutter, steps, (Memory("arena"),), self.request)[1].height
 
     def whole(self) -> Plan:
-        """Every op whole, with its fastest kernel."""
-        return self._plan(*self.scheduled, untiled(self.cutter))
+        """Every op whole, in place where that costs nothing."""
+        steps = untiled(self.cutter)
+        if self.request.map == "off" and self.request.stream_input is None:
+            steps = self.cutter.alone(instructions(steps), by_rows=False)
+        return self._plan(*self.scheduled, steps)
+
+    def alone(self) -> Plan:
+        """Every op by itself: whole, or by rows where its result so comes to lie over an operand."""
+        return self._plan(*self.scheduled, self._alone)
+
+    @cached_property
+    def _alone(self) -> tuple[Section, ...]:
+        steps = untiled(self.cutter)
+        if self.request.map != "off" or self.request.stream_input is not None:
+            return steps
+        return self.cutter.alone(ALONE * instructions(steps), by_rows=True)
 
     def rolled(self, steps: tuple[Section, ...]) -> Plan:
         """A cut of the order of ops into sections."""
@@ -294,6 +310,7 @@ def _parts(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
 def _place(
     cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
 ) -> tuple[tuple[Section, ...], Layout, dict[str, Place]]:
+    steps = loosened(cutter, steps)
     problem, inside = layout_problem(cutter, steps, memories)
     found = layout(problem, time_limit=request.time_limit)
     check_layout(problem, found)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from .. import ops
-from ..axes import elementwise
 from ..ir import ITEM_BYTES, Graph, Op
-from .cuts import ALIGN, Cutter, Section, narrows, scratch_name
+from .cuts import Cutter
+from .memory.layout import layout
 from .memory.problem import Buffer, Memory, Phase, Place, Problem, Task, TaskGraph
 from .rolling import RollingGraph
+from .section import ALIGN, Section, scratch_name, taken_up
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,7 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
     tasks, linked = list[Task](), ""
     for op in running:
         y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
-        relation = ops.nest(op, graph)
-        pairs = [
-            (storage[n], y)
-            for position, n in enumerate(op.inputs)
-            if n in storage and elementwise(relation, position) and narrows(graph, n, y)
-        ]
+        pairs = [(storage[op.inputs[position]], y) for position in taken_up(op, graph)]
         after, mark = ([linked] if linked else [], [f"{y} (order)"]) if ops.SPECS[op.kind].link else ([], [])
         linked = mark[0] if mark else linked
         sizes |= dict.fromkeys(mark, 0)  # no bytes: it keeps what talks to other devices in the given order
@@ -126,6 +122,35 @@ def _buffer(name: str, members: Mapping[str, tuple[int, int, int, int]], align: 
             phases.append(Phase(lower, upper, low, max(b for _, b in live) - low))
     extent = max(p.offset + p.size for p in phases)
     return Buffer(name, extent, times[0], times[-1], align, (), tuple(phases) if len(phases) > 1 else ())
+
+
+def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
+    """The steps with fewer results over their operands, where a chain of them would take more than its largest part.
+
+    Each link of a chain fixes where the next tensor lies, so a chain may reach further than any two neighbours.
+    """
+    memory = (Memory("arena"),)
+    while True:
+        problem, inside = layout_problem(cutter, steps, memory)
+        stretched = {b.name for b in problem.buffers if b.size > max(p.size for p in b.extents)}
+        peak = max(cutter.profile(steps), default=0)
+        if not any(b.name in stretched and b.size > peak for b in problem.buffers):
+            return steps
+        best, height = steps, greedy_height(problem)
+        for at, section in enumerate(steps):
+            overlap = cutter.best_overlap(section)
+            if overlap is not None and inside[overlap.result][0] in stretched:
+                other = (*steps[:at], cutter.apart(section, steps, peak), *steps[at + 1 :])
+                if (found := greedy_height(layout_problem(cutter, other, memory)[0])) < height:
+                    best, height = other, found
+        if best is steps:
+            return steps
+        steps = best
+
+
+def greedy_height(problem: Problem) -> int:
+    """The height of a layout by greedy rules alone."""
+    return layout(problem, effort=0.0).height
 
 
 def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str, Place]) -> tuple[Placed, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir import Array
-from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import shape_of, words
 
 
@@ -121,6 +121,7 @@ def two_pixels(s: Sums, form: Form) -> Kernel | None:
         "pixels": pixels,
         "words": 2 * fh * n // 2,
         "odd": bool(odd),
+        "kept": bool(odd) and form.over,
         **_groups(s, stream),
     }
     gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
@@ -130,7 +131,7 @@ def two_pixels(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/conv.c.j2", s.stem, shape, constants, scalars,
         scratch=4 * fh * n + (n if lined else 0), variant="dsp two pixels", estimate=cost,
-        in_place=pointwise and k <= c, traffic=Traffic(passes=(pixels + odd) // 2),
+        in_place=PIXELS if pointwise and (form.over or not odd) else "", traffic=Traffic(passes=(pixels + odd) // 2),
     )  # fmt: skip
 
 

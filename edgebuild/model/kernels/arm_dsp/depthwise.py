@@ -6,7 +6,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import shape_of, words
+from ...ops.sums import in_place, shape_of, words
 from .convolution import bounds, rescaling
 
 Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
@@ -100,7 +100,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
-        in_place=s.stride == (1, 1) and (oh, ow) == (h, w), traffic=Traffic(channels_in=1, channels_out=1),
+        in_place=in_place(s, form), traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip
 
 

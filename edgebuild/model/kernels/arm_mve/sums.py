@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import shape_of
+from ...ops.sums import in_place, shape_of
 
 LANES = 16
 
@@ -105,7 +105,7 @@ def _products(pixels: int, groups: int, taps: int, how: str) -> float:
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:
     """Four channels at a time through columns of the rows under the window, so that a window is one vector."""
-    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     how, taps, advance = s.finish, fh * fw, s.stride[1] * fh
     total = (ow - 1) * s.stride[1] + fw
     plane = total * fh
@@ -139,7 +139,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_mve/depthwise.c.j2", s.stem, shape, (constant,), scalars,
         scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
-        in_place=s.stride == (1, 1) and (oh, ow) == (h, w) and fours,
+        in_place=in_place(s, form) if fours else "",
         traffic=Traffic(channels_in=4, channels_out=4),
     )  # fmt: skip
 

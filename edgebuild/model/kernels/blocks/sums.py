@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums
-from ...ops.sums import shape_of
+from ...ops.sums import in_place, shape_of
 
 MOST_TAPS = 16  # of a depthwise window that is held in registers
 
@@ -121,5 +121,5 @@ def depthwise(core: Core, s: Sums, form: Form) -> Kernel | None:
     cost = c * (2.7 * core.product * rows * w + made * each)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
-        scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost,
+        scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost, in_place=in_place(s, form),
     )  # fmt: skip

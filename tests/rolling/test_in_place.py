@@ -1,0 +1,92 @@
+"""Results over the operands of their ops: kernels that state it compute the same on every core, and plans use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.ops.transpose import cycle_starts, swapped
+from edgebuild.model.plan import search
+from edgebuild.model.plan.search import Plan
+from edgebuild.model.verify import verify
+from tests.graphs import random_inputs
+from tests.ops.host import run_on_host
+from tests.rolling.test_networks import Net
+from tests.rolling.test_rolling import planned as plan_of
+from tests.zoo.builders import Net as Onnx
+from tests.zoo.builders import quantized
+
+CORES = {"mps2-an386": 3, "mps3-an547": 2, "riscv-virt": 2, "microbit": 2}  # and kernels in place, at least
+
+
+def network(height: int, width: int, seed: int) -> bytes:
+    """A planar image, and layers that keep, grow and shrink its pixels; height x width may be odd."""
+    net = Onnx("in_place", (3, height, width), seed, 13)
+    x = net.conv("input", 8, (1, 1))
+    x = net.conv(x, 8, (3, 3), depthwise=True)
+    x = net.conv(x, 12, (1, 1))
+    x = net.conv(x, 12, (3, 3), depthwise=True, relu=False)
+    x = net.conv(x, 4, (1, 1))
+    return quantized(net.model(net.conv(x, 4, (3, 3), stride=2))).SerializeToString()
+
+
+def planned(file: Path, target: str) -> Plan:
+    return plan_model(model_request(file, "model", target, {"tile": "off"}), load_target(target))
+
+
+@pytest.mark.parametrize("target", CORES)
+@pytest.mark.parametrize(("height", "width"), [(9, 11), (16, 10)])
+def test_kernels_work_in_place_as_they_state(target: str, height: int, width: int, tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(network(height, width, height))
+    found = planned(file, target)
+    assert sum(s.over for s in found.steps) >= CORES[target], [s.name for s in found.steps if s.over]
+    assert not found.tiled
+    artifacts = compile_model(model_request(file, "model", target, {"tile": "off"}))
+    assert verify(file, load_target(target), artifacts)["equal"]
+
+
+def shapes() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    for shape in ((1, 3, 4, 5), (2, 3, 1, 4), (1, 7, 1, 6), (3, 5), (4, 2, 3)):
+        yield from ((shape, perm) for perm in permutations(range(len(shape))))
+
+
+def test_cycles_of_a_transposition_reach_every_element() -> None:
+    for shape, perm in shapes():
+        x = np.arange(int(np.prod(shape)))
+        wanted = x.reshape(shape).transpose(perm).ravel()
+        if (found := swapped(shape, perm)) is None:
+            continue
+        rows, columns, inner = found
+        y = x.reshape(-1, inner).copy()
+        for start in cycle_starts(rows, columns) or ():
+            held, to = y[start].copy(), start
+            while (source := to % rows * columns + to // rows) != start:
+                y[to] = y[source]
+                to = source
+            y[to] = held
+        assert np.array_equal(y.ravel(), wanted), (shape, perm)
+    assert sum(swapped(*case) is not None for case in shapes()) > 20
+
+
+def test_transpositions_of_random_matrices_run_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In C, on this machine, against numpy: no copy of the operand is left in the arena."""
+    monkeypatch.setattr(search, "ALONE", 3.0)  # there is nothing else here that its instructions could be a part of
+    rng = np.random.default_rng(7)
+    graphs = []
+    for _ in range(6):
+        net = Net(1, *(int(n) for n in rng.integers(2, 9, 3)))
+        graphs.append(net.graph(net.add("transpose", "x", perm=(0, 2, 3, 1))))
+    inputs = [random_inputs(graph, 1, seed) for seed, graph in enumerate(graphs)]
+    results = run_on_host(graphs, inputs, tmp_path, tile="off")
+    for graph, [vector], [[got]] in zip(graphs, inputs, results, strict=True):
+        assert np.array_equal(got, ops.run(graph, *vector)[graph.outputs[0]])
+        assert plan_of(graph, tile="off").arena_bytes == graph.tensors["x"].bytes
