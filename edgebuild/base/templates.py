@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 from operator import index
 from pathlib import Path
@@ -44,6 +45,19 @@ def minus(text: str, term: object) -> str:
     return text if type(term) is int and term == 0 else f"{text} - {term}"
 
 
+def terms(steps: Iterable[int], names: str | Sequence[str]) -> str:
+    """C for the sum of indexes times their steps. The indexes have these names, or this one with numbers behind it."""
+    named = [(f"{names}{n}" if isinstance(names, str) else names[n], step) for n, step in enumerate(steps)]
+    return " + ".join(times(name, step) for name, step in named if step) or "0"
+
+
+def pixel(row: str, width: object, column: str, channels: object) -> str:
+    """C for the place of a pixel behind that of its tensor, in elements."""
+    if type(channels) is int and channels == 1:
+        return f"{times(row, width)} + {column}"
+    return f"({times(row, width)} + {column}) * {channels}"
+
+
 def at_row(text: str, ring: int) -> str:
     """C for the place of a row in a ring of so many rows; 0: in a tensor that is there whole.
 
@@ -51,6 +65,17 @@ def at_row(text: str, ring: int) -> str:
     """
     row = text if text.isidentifier() else f"({text})"
     return f"{row} % {index(ring)}" if ring else row
+
+
+def turns(body: str, head: str) -> str:
+    """C that stands in braces behind `head`; without a head it moves a step to the left instead.
+
+    So the same lines are the body of a loop, or run once.
+    """
+    if not head:
+        return "".join(line.removeprefix("    ") for line in body.splitlines(keepends=True))
+    margin = body[: len(body) - len(body.lstrip(" ")) - 4]
+    return f"{margin}{head}{'' if head == '{' else ' {'}\n{body}{margin}}}\n"
 
 
 def noted(value: object) -> object:
@@ -69,7 +94,8 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=("jinja2.ext.do",),
     )
-    made.filters |= {"times": times, "plus": plus, "minus": minus, "at_row": at_row, "noted": noted}
+    for function in (times, plus, minus, terms, pixel, at_row, noted, turns):
+        made.filters[function.__name__] = function
     return made
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ...base.templates import times
+
 LONGEST = 24  # calls in the body of a loop
 LEAST = 3  # calls that a loop must save
 
@@ -35,7 +37,7 @@ class Arg:
             return self.text
         terms = [self.base] if self.base else []
         terms += [str(self.offset)] if self.offset or not self.base else []
-        turns = f" {'-' if self.step < 0 else '+'} t * {abs(self.step)}" if self.step else ""
+        turns = f" {'-' if self.step < 0 else '+'} {times('t', abs(self.step))}" if self.step else ""
         return self.text.format(" + ".join(terms) + turns)
 
 

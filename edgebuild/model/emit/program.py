@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
-from ...base.templates import Used, environment
+from ...base.templates import Used, environment, times
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
@@ -293,7 +293,7 @@ def _row_offset(plan: Plan, rolled: Rolled, t: Tensor) -> str:
     rows = rolled.rings.get(rolled.inside.get(root, root), 0)
     size = row_bytes(graph, t.name) // (t.bytes // t.elements)
     at = f"row % {rows}" if rows > 1 else "row"
-    return "" if rows == 1 else f" + {at} * {size}"
+    return "" if rows == 1 else f" + {times(at, size)}"
 
 
 def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:

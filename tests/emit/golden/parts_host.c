@@ -204,38 +204,34 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          const int32_t *multiplier, const int8_t *shift, int32_t x_zero, int32_t y_zero,
                          int32_t low, int32_t high)
 {
-    {
-        for (int32_t k = 0; k < 3; ++k) {
-            const int8_t *weight = w + k * 16;
-            int32_t sum = bias[k];
-            for (int32_t c = 0; c < 16; ++c) {
-                sum += (x[c] - x_zero) * weight[c];
-            }
-            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
+    for (int32_t k = 0; k < 3; ++k) {
+        const int8_t *weight = w + k * 16;
+        int32_t sum = bias[k];
+        for (int32_t c = 0; c < 16; ++c) {
+            sum += (x[c] - x_zero) * weight[c];
         }
+        *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
     }
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 

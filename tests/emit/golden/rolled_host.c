@@ -122,7 +122,7 @@ static void tiny_rows_0(void)
         for (uint32_t i = 0; i < line[0] * length; ++i) {
             const uint8_t call = line[2 + i % length];
             const int32_t row = rows[call]++;
-        EB_STEP();
+            EB_STEP();
             switch (call) {
             case 0: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
@@ -161,24 +161,22 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
                                     int32_t x_zero, int32_t y_zero, int32_t low, int32_t high)
 {
-    {
-        const int32_t y0 = row - 1;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
-        for (int32_t ox = 0; ox < 8; ++ox) {
-            const int32_t x0 = ox - 1;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
-            for (int32_t k = 0; k < 4; ++k) {
-                int32_t sum = bias[k];
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    /* the taps of a row, and their channels, are neighbours in memory */
-                    const int8_t *in = x + ((y0 + fy) * 8 + x0 + fx0) * 2;
-                    const int8_t *weight = w + ((k * 3 + fy) * 3 + fx0) * 2;
-                    for (int32_t i = 0; i < (fx1 - fx0) * 2; ++i) {
-                        sum += (in[i] - x_zero) * weight[i];
-                    }
+    const int32_t y0 = row - 1;
+    const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
+    for (int32_t ox = 0; ox < 8; ++ox) {
+        const int32_t x0 = ox - 1;
+        const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
+        for (int32_t k = 0; k < 4; ++k) {
+            int32_t sum = bias[k];
+            for (int32_t fy = fy0; fy < fy1; ++fy) {
+                /* the taps of a row, and their channels, are neighbours in memory */
+                const int8_t *in = x + ((y0 + fy) * 8 + x0 + fx0) * 2;
+                const int8_t *weight = w + ((k * 3 + fy) * 3 + fx0) * 2;
+                for (int32_t i = 0; i < (fx1 - fx0) * 2; ++i) {
+                    sum += (in[i] - x_zero) * weight[i];
                 }
-                *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
             }
+            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
         }
     }
 }
@@ -188,23 +186,21 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
                                     int32_t x_zero, int32_t y_zero, int32_t low, int32_t high)
 {
-    {
-        const int32_t y0 = row * 2;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
-        for (int32_t ox = 0; ox < 4; ++ox) {
-            const int32_t x0 = ox * 2;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
-            for (int32_t k = 0; k < 4; ++k) {
-                int32_t sum = bias[k];
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int8_t *in = x + ((y0 + fy) % 3 * 8 + x0) * 4 + k;
-                    const int8_t *weight = w + fy * 12 + k;
-                    for (int32_t fx = fx0; fx < fx1; ++fx) {
-                        sum += (in[fx * 4] - x_zero) * weight[fx * 4];
-                    }
+    const int32_t y0 = row * 2;
+    const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
+    for (int32_t ox = 0; ox < 4; ++ox) {
+        const int32_t x0 = ox * 2;
+        const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
+        for (int32_t k = 0; k < 4; ++k) {
+            int32_t sum = bias[k];
+            for (int32_t fy = fy0; fy < fy1; ++fy) {
+                const int8_t *in = x + ((y0 + fy) % 3 * 8 + x0) * 4 + k;
+                const int8_t *weight = w + fy * 12 + k;
+                for (int32_t fx = fx0; fx < fx1; ++fx) {
+                    sum += (in[fx * 4] - x_zero) * weight[fx * 4];
                 }
-                *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
             }
+            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
         }
     }
 }
@@ -238,38 +234,34 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          const int32_t *multiplier, const int8_t *shift, int32_t x_zero, int32_t y_zero,
                          int32_t low, int32_t high)
 {
-    {
-        for (int32_t k = 0; k < 3; ++k) {
-            const int8_t *weight = w + k * 16;
-            int32_t sum = bias[k];
-            for (int32_t c = 0; c < 16; ++c) {
-                sum += (x[c] - x_zero) * weight[c];
-            }
-            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
+    for (int32_t k = 0; k < 3; ++k) {
+        const int8_t *weight = w + k * 16;
+        int32_t sum = bias[k];
+        for (int32_t c = 0; c < 16; ++c) {
+            sum += (x[c] - x_zero) * weight[c];
         }
+        *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
     }
 }
 
 /* classes: 3 -> 3, step 3, result lives to step 3 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 

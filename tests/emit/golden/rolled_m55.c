@@ -132,7 +132,7 @@ static void tiny_rows_0(void)
         for (uint32_t i = 0; i < line[0] * length; ++i) {
             const uint8_t call = line[2 + i % length];
             const int32_t row = rows[call]++;
-        EB_STEP();
+            EB_STEP();
             switch (call) {
             case 0: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
@@ -179,42 +179,39 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 {
     /* scratch: what lies under the windows of 2 outputs side by side, column by column, so that a window is one piece. */
     static const uint8_t offsets[16] = { 0, 1, 6, 7, 12, 13, 18, 19, 24, 25, 30, 31, 36, 37, 42, 43 };
-    {
-        for (int32_t ox = 0; ox < 8; ox += 2) {
-            int8_t *to = scratch;
-            int32_t ix = ox - 1, n = 4;
-            if (ox > 0) { /* the first columns are the last ones of before */
-                eb_copy(scratch, scratch + 12, 12);
-                to += 12;
-                ix += 2;
-                n -= 2;
-            }
-            const int32_t before = eb_clamp(-ix, 0, n), past = eb_clamp(8 - ix, before, n);
-            if (before > 0) {
-                eb_set(to, x_zero, before * 6);
-            }
-            if (past < n) {
-                eb_set(to + past * 6, x_zero, (n - past) * 6);
-            }
-            to += before * 6;
-            for (int32_t fy = 0; fy < 3; ++fy) {
-                const int32_t iy = row - 1 + fy;
-                int8_t *at = to + fy * 2;
-                if (iy < 0 || iy >= 8) {
-                    for (int32_t i = before; i < past; ++i, at += 6) {
-                        eb_set(at, x_zero, 2);
-                    }
-                    continue;
+    for (int32_t ox = 0; ox < 8; ox += 2) {
+        int8_t *to = scratch;
+        int32_t ix = ox - 1, n = 4;
+        if (ox > 0) { /* the first columns are the last ones of before */
+            eb_copy(scratch, scratch + 12, 12);
+            to += 12;
+            ix += 2;
+            n -= 2;
+        }
+        const int32_t before = eb_clamp(-ix, 0, n), past = eb_clamp(8 - ix, before, n);
+        if (before > 0) {
+            eb_set(to, x_zero, before * 6);
+        }
+        if (past < n) {
+            eb_set(to + past * 6, x_zero, (n - past) * 6);
+        }
+        to += before * 6;
+        for (int32_t fy = 0; fy < 3; ++fy) {
+            const int32_t iy = row - 1 + fy;
+            int8_t *at = to + fy * 2;
+            if (iy < 0 || iy >= 8) {
+                for (int32_t i = before; i < past; ++i, at += 6) {
+                    eb_set(at, x_zero, 2);
                 }
-                const int8_t *from = x + (iy * 8 + ix + before) * 2;
-                eb_spread(at, from, (past - before) * 2, offsets, 16, 48);
+                continue;
             }
-            const int8_t *in = scratch;
-            const int32_t last = ox + 2 <= 8 ? 2 : 0;
-            for (int32_t i = 1; i < last; i += 2, in += 12, y += 8) {
-                eb_mve2_relu_clamped(in, in + 6, w, y, y + 4, w + 27, 18, y_zero, low, high);
-
-            }
+            const int8_t *from = x + (iy * 8 + ix + before) * 2;
+            eb_spread(at, from, (past - before) * 2, offsets, 16, 48);
+        }
+        const int8_t *in = scratch;
+        const int32_t last = ox + 2 <= 8 ? 2 : 0;
+        for (int32_t i = 1; i < last; i += 2, in += 12, y += 8) {
+            eb_mve2_relu_clamped(in, in + 6, w, y, y + 4, w + 27, 18, y_zero, low, high);
         }
     }
 }
@@ -228,38 +225,35 @@ EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, i
     for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
         scratch[i] = (int8_t)x_zero;
     }
-    {
-        const int8_t *line[3];
-        int32_t missing = 0; /* rows of padding */
-        for (int32_t fy = 0; fy < 3; ++fy) {
-            const int32_t iy = row * 2 + fy;
-            const int32_t there = iy >= 0 && iy < 8;
-            line[fy] = there ? x + iy % 3 * 32 : (const int8_t *)0;
-            missing += !there;
-        }
-        for (int32_t ox = 0; ox < 4; ++ox, y += 4) {
-            const int32_t left = ox * 2;
-            if (missing || left < 0 || left > 5) {
-                for (int32_t i = 0; i < 9; ++i) {
-                    const int32_t ix = left + i % 3 * 1;
-                    const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
-                    taps[i] = there ? line[i / 3] + ix * 4 : scratch;
-                }
-            } else
-            {
-                const int32_t at = left * 4;
-                taps[0] = line[0] + at;
-                taps[1] = line[0] + at + 4;
-                taps[2] = line[0] + at + 8;
-                taps[3] = line[1] + at;
-                taps[4] = line[1] + at + 4;
-                taps[5] = line[1] + at + 8;
-                taps[6] = line[2] + at;
-                taps[7] = line[2] + at + 4;
-                taps[8] = line[2] + at + 8;
+    const int8_t *line[3];
+    int32_t missing = 0; /* rows of padding */
+    for (int32_t fy = 0; fy < 3; ++fy) {
+        const int32_t iy = row * 2 + fy;
+        const int32_t there = iy >= 0 && iy < 8;
+        line[fy] = there ? x + iy % 3 * 32 : (const int8_t *)0;
+        missing += !there;
+    }
+    for (int32_t ox = 0; ox < 4; ++ox, y += 4) {
+        const int32_t left = ox * 2;
+        if (missing || left < 0 || left > 5) {
+            for (int32_t i = 0; i < 9; ++i) {
+                const int32_t ix = left + i % 3;
+                const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
+                taps[i] = there ? line[i / 3] + ix * 4 : scratch;
             }
-            eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, low4, high4);
+        } else {
+            const int32_t at = left * 4;
+            taps[0] = line[0] + at;
+            taps[1] = line[0] + at + 4;
+            taps[2] = line[0] + at + 8;
+            taps[3] = line[1] + at;
+            taps[4] = line[1] + at + 4;
+            taps[5] = line[1] + at + 8;
+            taps[6] = line[2] + at;
+            taps[7] = line[2] + at + 4;
+            taps[8] = line[2] + at + 8;
         }
+        eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, low4, high4);
     }
 }
 
@@ -292,35 +286,31 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 2, result lives to step 3 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
-    {
-        const int8_t *in = x;
-        int8_t rest[1][4];
-        eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
-        memcpy(y, rest[0], (uint32_t)3);
+    const int8_t *in = x;
+    int8_t rest[1][4];
+    eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
+    memcpy(y, rest[0], (uint32_t)3);
 
-    }
 }
 
 /* classes: 3 -> 3, step 3, result lives to step 3 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 

@@ -132,7 +132,7 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
                 return 0;
             }
             const int32_t row = rows[call]++;
-        EB_STEP();
+            EB_STEP();
             switch (call) {
             case 0: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
@@ -194,37 +194,33 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
     /* One pixel at a time: the bytes under its window side by side. */
     int32_t *const columns = (int32_t *)(void *)scratch;
     const int32_t zeros = (int32_t)(((uint32_t)x_zero & 0xFFu) * 0x01010101u);
-    {
-        const int32_t top = row - 1;
-        const int32_t fy0 = eb_first_tap(top, 1), fy1 = eb_past_tap(top, 1, 3, 8);
-        for (int32_t ox = 0; ox < 8; ox += 1) {
-            {
-                const int32_t left = ox - 1;
-                int32_t *const to = columns;
-                const int32_t inner = left >= 0 && left <= 4;
-                if (!inner || fy1 - fy0 < 3) {
-                    for (int32_t i = 0; i < 6; i += 1) {
-                        to[i] = zeros;
-                    }
-                }
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int32_t iy = top + fy;
-                    const int8_t *const in = x + (iy % 3 * 8 + left) * 2;
-                    if (!inner) {
-                        const int32_t last = eb_clamp(8 - left, 0, 3) * 2;
-                        int8_t *const bytes = (int8_t *)(to + fy * 2);
-                        for (int32_t i = left < 0 ? -left * 2 : 0; i < last; ++i) {
-                            bytes[i] = in[i];
-                        }
-                        continue;
-                    }
-                    to[fy * 2] = (int32_t)eb_load(in);
-                    to[fy * 2 + 1] = (int32_t)eb_load(in + 4);
-                }
+    const int32_t top = row - 1;
+    const int32_t fy0 = eb_first_tap(top, 1), fy1 = eb_past_tap(top, 1, 3, 8);
+    for (int32_t ox = 0; ox < 8; ox += 1) {
+        const int32_t left = ox - 1;
+        int32_t *const to = columns;
+        const int32_t inner = left >= 0 && left <= 4;
+        if (!inner || fy1 - fy0 < 3) {
+            for (int32_t i = 0; i < 6; i += 1) {
+                to[i] = zeros;
             }
-            eb_dot1_relu_clamped(scratch, w, y, scratch + 24, 1, y_zero, low4, high4);
-            y += 4;
         }
+        for (int32_t fy = fy0; fy < fy1; ++fy) {
+            const int32_t iy = top + fy;
+            const int8_t *const in = x + (iy % 3 * 8 + left) * 2;
+            if (!inner) {
+                const int32_t last = eb_clamp(8 - left, 0, 3) * 2;
+                int8_t *const bytes = (int8_t *)(to + fy * 2);
+                for (int32_t i = left < 0 ? -left * 2 : 0; i < last; ++i) {
+                    bytes[i] = in[i];
+                }
+                continue;
+            }
+            to[fy * 2] = (int32_t)eb_load(in);
+            to[fy * 2 + 1] = (int32_t)eb_load(in + 4);
+        }
+        eb_dot1_relu_clamped(scratch, w, y, scratch + 24, 1, y_zero, low4, high4);
+        y += 4;
     }
 }
 
@@ -237,61 +233,56 @@ EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, i
     for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
         scratch[i] = (int8_t)x_zero;
     }
-    {
-        const int8_t *line[3];
-        int32_t missing = 0; /* rows of padding */
-        for (int32_t fy = 0; fy < 3; ++fy) {
-            const int32_t iy = row * 2 + fy;
-            const int32_t there = iy >= 0 && iy < 8;
-            line[fy] = there ? x + iy % 3 * 32 : (const int8_t *)0;
-            missing += !there;
-        }
-        for (int32_t ox = 0; ox < 4; ++ox, y += 4) {
-            const int32_t left = ox * 2;
-            if (missing || left < 0 || left > 5) {
-                for (int32_t i = 0; i < 9; ++i) {
-                    const int32_t ix = left + i % 3 * 1;
-                    const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
-                    taps[i] = there ? line[i / 3] + ix * 4 : scratch;
-                }
-            } else
-            {
-                const int32_t at = left * 4;
-                taps[0] = line[0] + at;
-                taps[1] = line[0] + at + 4;
-                taps[2] = line[0] + at + 8;
-                taps[3] = line[1] + at;
-                taps[4] = line[1] + at + 4;
-                taps[5] = line[1] + at + 8;
-                taps[6] = line[2] + at;
-                taps[7] = line[2] + at + 4;
-                taps[8] = line[2] + at + 8;
+    const int8_t *line[3];
+    int32_t missing = 0; /* rows of padding */
+    for (int32_t fy = 0; fy < 3; ++fy) {
+        const int32_t iy = row * 2 + fy;
+        const int32_t there = iy >= 0 && iy < 8;
+        line[fy] = there ? x + iy % 3 * 32 : (const int8_t *)0;
+        missing += !there;
+    }
+    for (int32_t ox = 0; ox < 4; ++ox, y += 4) {
+        const int32_t left = ox * 2;
+        if (missing || left < 0 || left > 5) {
+            for (int32_t i = 0; i < 9; ++i) {
+                const int32_t ix = left + i % 3;
+                const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
+                taps[i] = there ? line[i / 3] + ix * 4 : scratch;
             }
-            eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, low4, high4);
+        } else {
+            const int32_t at = left * 4;
+            taps[0] = line[0] + at;
+            taps[1] = line[0] + at + 4;
+            taps[2] = line[0] + at + 8;
+            taps[3] = line[1] + at;
+            taps[4] = line[1] + at + 4;
+            taps[5] = line[1] + at + 8;
+            taps[6] = line[2] + at;
+            taps[7] = line[2] + at + 4;
+            taps[8] = line[2] + at + 8;
         }
+        eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, low4, high4);
     }
 }
 
 /* pool: 4x4x4 -> 2x2x4, step 0, result lives to step 1 */
 static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t low, int32_t high)
 {
-    {
-        const int32_t y0 = row * 2;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
-        for (int32_t ox = 0; ox < 2; ++ox) {
-            const int32_t x0 = ox * 2;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 2, 4);
-            for (int32_t c = 0; c < 4; ++c) {
-                int32_t value = -128;
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int8_t *in = x + ((y0 + fy) % 2 * 4 + x0) * 4 + c;
-                    for (int32_t fx = fx0; fx < fx1; ++fx) {
-                        const int32_t next = in[fx * 4];
-                        value = next > value ? next : value;
-                    }
+    const int32_t y0 = row * 2;
+    const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
+    for (int32_t ox = 0; ox < 2; ++ox) {
+        const int32_t x0 = ox * 2;
+        const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 2, 4);
+        for (int32_t c = 0; c < 4; ++c) {
+            int32_t value = -128;
+            for (int32_t fy = fy0; fy < fy1; ++fy) {
+                const int8_t *in = x + ((y0 + fy) % 2 * 4 + x0) * 4 + c;
+                for (int32_t fx = fx0; fx < fx1; ++fx) {
+                    const int32_t next = in[fx * 4];
+                    value = next > value ? next : value;
                 }
-                *y++ = (int8_t)eb_clamp(value, low, high);
             }
+            *y++ = (int8_t)eb_clamp(value, low, high);
         }
     }
 }
@@ -299,33 +290,29 @@ static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t
 /* dense: 16 -> 3, step 1, result lives to step 2 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
-    {
-        int8_t last[4];
-        eb_dot1_signed(x, w + 0, last, x + 16, 1, y_zero);
-        memcpy(y, last, (uint32_t)3);
-    }
+    int8_t last[4];
+    eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
+    memcpy(y, last, (uint32_t)3);
 }
 
 /* classes: 3 -> 3, step 2, result lives to step 2 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 

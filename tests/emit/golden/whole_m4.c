@@ -165,10 +165,10 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
                     continue;
                 }
                 for (int32_t pixel = 0; pixel < 2; ++pixel) {
-                    const int32_t ix = x0 + pixel * next * 1;
+                    const int32_t ix = x0 + pixel * next;
                     const int32_t before = eb_clamp(-ix, 0, 3), past = eb_clamp(8 - ix, before, 3);
                     const int32_t inside = past - before;
-                    const int8_t *const part = from + (pixel * next * 1 + before) * 2;
+                    const int8_t *const part = from + (pixel * next + before) * 2;
                     for (int32_t i = 0; i < 8; ++i) {
                         line[i] = (int8_t)x_zero;
                     }
@@ -205,12 +205,11 @@ EB_NO_SCHEDULE static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const
             const int32_t left = ox * 2;
             if (missing || left < 0 || left > 5) {
                 for (int32_t i = 0; i < 9; ++i) {
-                    const int32_t ix = left + i % 3 * 1;
+                    const int32_t ix = left + i % 3;
                     const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
                     taps[i] = there ? line[i / 3] + ix * 4 : scratch;
                 }
-            } else
-            {
+            } else {
                 const int32_t at = left * 4;
                 taps[0] = line[0] + at;
                 taps[1] = line[0] + at + 4;
@@ -254,33 +253,29 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 3, result lives to step 4 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
-    {
-        int8_t last[4];
-        eb_dot1_signed(x, w + 0, last, x + 16, 1, y_zero);
-        memcpy(y, last, (uint32_t)3);
-    }
+    int8_t last[4];
+    eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
+    memcpy(y, last, (uint32_t)3);
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 

@@ -163,7 +163,6 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
             const int8_t *in = scratch;
             for (int32_t i = 0; i < 4; ++i, in += 12, y += 8) {
                 eb_mve2_relu_clamped(in, in + 6, w, y, y + 4, w + 27, 18, y_zero, low, high);
-
             }
         }
     }
@@ -267,7 +266,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int
         int8_t *out = y + first;
         int32_t next = 0, slot = 0, last = next + 2;
         for (int32_t made = 0; made < 4; ++next) {
-            int8_t *const to = columns + 0 + slot;
+            int8_t *const to = columns + slot;
             slot = slot + 1 < 3 ? slot + 1 : 0;
             if (next < 0 || next >= 8) {
                 for (int32_t i = 0; i < 24; i += 3) {
@@ -319,35 +318,31 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 3, result lives to step 4 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
-    {
-        const int8_t *in = x;
-        int8_t rest[1][4];
-        eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
-        memcpy(y, rest[0], (uint32_t)3);
+    const int8_t *in = x;
+    int8_t rest[1][4];
+    eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
+    memcpy(y, rest[0], (uint32_t)3);
 
-    }
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 

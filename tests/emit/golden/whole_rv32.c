@@ -249,7 +249,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
     for (int32_t k = 0; k < 4; ++k) {
         const int8_t *in = x + k;
         for (int32_t r = 0; r < 8; ++r) {
-            int8_t *const to = plane + (r + 0) * 9 + 0;
+            int8_t *const to = plane + r * 9;
             for (int32_t i = 0; i < 8; i += 4, in += 16) {
                 to[i] = in[0];
                 to[i + 1] = in[4];
@@ -304,29 +304,27 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                 out[4] = (int8_t)eb_clamp(eb_rescale(sum1, m, half, e), -3, 127);
                 out[8] = (int8_t)eb_clamp(eb_rescale(sum2, m, half, e), -3, 127);
             }
+            int32_t sum0 = first;
             {
-                int32_t sum0 = first;
-                {
-                    const int32_t v0 = at[0];
-                    const int32_t v1 = at[1];
-                    const int32_t v2 = at[2];
-                    sum0 += v0 * w0 + v1 * w1 + v2 * w2;
-                }
-                {
-                    const int32_t v0 = at[9];
-                    const int32_t v1 = at[10];
-                    const int32_t v2 = at[11];
-                    sum0 += v0 * w3 + v1 * w4 + v2 * w5;
-                }
-                {
-                    const int32_t v0 = at[18];
-                    const int32_t v1 = at[19];
-                    const int32_t v2 = at[20];
-                    sum0 += v0 * w6 + v1 * w7 + v2 * w8;
-                }
-                out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
-                out += 4;
+                const int32_t v0 = at[0];
+                const int32_t v1 = at[1];
+                const int32_t v2 = at[2];
+                sum0 += v0 * w0 + v1 * w1 + v2 * w2;
             }
+            {
+                const int32_t v0 = at[9];
+                const int32_t v1 = at[10];
+                const int32_t v2 = at[11];
+                sum0 += v0 * w3 + v1 * w4 + v2 * w5;
+            }
+            {
+                const int32_t v0 = at[18];
+                const int32_t v1 = at[19];
+                const int32_t v2 = at[20];
+                sum0 += v0 * w6 + v1 * w7 + v2 * w8;
+            }
+            out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
+            out += 4;
         }
     }
 }
@@ -362,43 +360,41 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          int32_t high)
 {
     /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed again where it does not divide. */
-    {
-        const int32_t columns = 1;
-        const int8_t *const line = x;
-        for (int32_t ox = 0; ox < columns; ox += 1) {
-            const int32_t at0 = ox;
-            int8_t *const y0 = y + at0 * 3;
-            const int8_t *const x0 = line + at0 * 16;
-            const int8_t *weight = w;
-            for (int32_t k = 0; k < 3; k += 1) {
-                int32_t s00 = start[k];
-                const int8_t *in0 = x0;
-                for (const int8_t *const end = in0 + 16; in0 != end; weight += 4) {
-                    {
-                        const int32_t w0 = weight[0];
-                        const int32_t v0 = in0[0];
-                        s00 += v0 * w0;
-                    }
-                    {
-                        const int32_t w0 = weight[1];
-                        const int32_t v0 = in0[1];
-                        s00 += v0 * w0;
-                    }
-                    {
-                        const int32_t w0 = weight[2];
-                        const int32_t v0 = in0[2];
-                        s00 += v0 * w0;
-                    }
-                    {
-                        const int32_t w0 = weight[3];
-                        const int32_t v0 = in0[3];
-                        s00 += v0 * w0;
-                    }
-                    in0 += 4;
+    const int32_t columns = 1;
+    const int8_t *const line = x;
+    for (int32_t ox = 0; ox < columns; ox += 1) {
+        const int32_t at0 = ox;
+        int8_t *const y0 = y + at0 * 3;
+        const int8_t *const x0 = line + at0 * 16;
+        const int8_t *weight = w;
+        for (int32_t k = 0; k < 3; k += 1) {
+            int32_t s00 = start[k];
+            const int8_t *in0 = x0;
+            for (const int8_t *const end = in0 + 16; in0 != end; weight += 4) {
+                {
+                    const int32_t w0 = weight[0];
+                    const int32_t v0 = in0[0];
+                    s00 += v0 * w0;
                 }
-                const int32_t m0 = multiplier[k], e0 = shift[k];
-                y0[k] = (int8_t)eb_clamp(eb_requantize(s00, m0, e0) + y_zero, low, high);
+                {
+                    const int32_t w0 = weight[1];
+                    const int32_t v0 = in0[1];
+                    s00 += v0 * w0;
+                }
+                {
+                    const int32_t w0 = weight[2];
+                    const int32_t v0 = in0[2];
+                    s00 += v0 * w0;
+                }
+                {
+                    const int32_t w0 = weight[3];
+                    const int32_t v0 = in0[3];
+                    s00 += v0 * w0;
+                }
+                in0 += 4;
             }
+            const int32_t m0 = multiplier[k], e0 = shift[k];
+            y0[k] = (int8_t)eb_clamp(eb_requantize(s00, m0, e0) + y_zero, low, high);
         }
     }
 }
@@ -406,23 +402,21 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
-    {
-        int8_t largest = x[0];
-        for (int32_t c = 1; c < 3; ++c) {
-            largest = x[c] > largest ? x[c] : largest;
-        }
-        uint32_t sum = 0;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
-        }
-        int32_t over;
-        const int32_t inverse = eb_reciprocal(sum, &over);
-        for (int32_t c = 0; c < 3; ++c) {
-            const int32_t distance = largest - x[c];
-            const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
-            y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
-        }
+    int8_t largest = x[0];
+    for (int32_t c = 1; c < 3; ++c) {
+        largest = x[c] > largest ? x[c] : largest;
+    }
+    uint32_t sum = 0;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+    }
+    int32_t over;
+    const int32_t inverse = eb_reciprocal(sum, &over);
+    for (int32_t c = 0; c < 3; ++c) {
+        const int32_t distance = largest - x[c];
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
 
