@@ -49,6 +49,7 @@ from edgebuild.base.options import (
 )
 
 SCHEMA = 1
+CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; what is generated from them is C++, too
 HSE = "the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
 
 
@@ -164,9 +165,9 @@ def model_outputs(name: str) -> tuple[str, ...]:
     return tuple(name + suffix for suffix in ModelRequest.SUFFIXES)
 
 
-def driver_outputs(name: str) -> tuple[str, ...]:
-    """The files that a driver of this name becomes."""
-    return tuple(name + suffix for suffix in DriverRequest.SUFFIXES)
+def driver_outputs(name: str, cpp: bool = False) -> tuple[str, ...]:
+    """The files that a driver of this name becomes. `cpp`: its sources are C++."""
+    return tuple(name + (".cpp" if cpp and suffix == ".c" else suffix) for suffix in DriverRequest.SUFFIXES)
 
 
 def model_request(source: Path, name: str, target: str, options: Mapping[str, Value]) -> ModelRequest:

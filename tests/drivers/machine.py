@@ -52,6 +52,9 @@ WARNINGS = (
 )
 
 
+CPP = ["-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-Wno-volatile"]
+
+
 class BusError(Exception):
     """An access that the bus does not take."""
 
@@ -249,17 +252,19 @@ def build(
     headers: dict[str, str] | None = None,
     isa: str = "rv32im",
     optimise: str = "-Os",
+    cpp: bool = False,
 ) -> Bench:
     """Compile a driver in the dialect, and C around it; `isa` is rv32im, rv32imc or cortex-m3."""
     for name, text in (headers or {}).items():
         (folder / name).write_text(text)
-    file = folder / "case.bf.c"
+    suffix = ".cpp" if cpp else ".c"
+    file = folder / f"case.bf{suffix}"
     file.write_text(source)
     artifacts, driver = compile_driver(DriverRequest((file,), "case", target, layout))
     for a in artifacts:
         (folder / a.name).write_bytes(a.data)
     (folder / "extra.c").write_text(extra)
-    elf = link(folder, ["case.c", "extra.c"], isa=isa, optimise=optimise)
+    elf = link(folder, [f"case{suffix}", "extra.c"], isa=isa, optimise=optimise)
     return Bench(driver, {a.name: a.data for a in artifacts}, Machine(elf, models(driver), isa == CORTEX_M3))
 
 
@@ -291,24 +296,36 @@ def link(
     output: str = "case.elf",
     entry: str = "0",
 ) -> Path:
-    command = [
+    base = [
         *(ARM if isa == CORTEX_M3 else (*RISCV, f"-march={isa}")),
         optimise,
-        "-std=gnu11",
         "-g",
         "-ffreestanding",
-        "-nostdlib",
         *WARNINGS,
         *flags,
         "-ffunction-sections",
+    ]
+    objects = []
+    for source in sources:
+        language = CPP if source.endswith(".cpp") else ["-std=gnu11"]
+        objects.append(f"{Path(source).stem}.o")
+        _run(folder, [*base, *language, "-c", "-o", objects[-1], source])
+    command = [
+        *base,
+        "-nostdlib",
+        "-Wl,--no-relax",  # nobody sets the global pointer
         f"-Wl,-Ttext={CODE:#x}",
         f"-Wl,-e,{entry}",
         f"-Wl,-Tdata={RAM:#x}",
         "-o",
         output,
-        *sources,
+        *objects,
         "-lgcc",
     ]
+    _run(folder, command)
+    return folder / output
+
+
+def _run(folder: Path, command: Sequence[str]) -> None:
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    return folder / output

@@ -86,6 +86,26 @@ class Program:
         lines += [f"void reset{n}(void) {{ atomic_store(&a{n}, 0u); }}", *self._function(f"unsigned t{n}", self.body)]
         return "\n".join([*lines, ""])
 
+    def cpp(self) -> str:
+        """The same as C++: the pointers are members of an object, and the helpers are its methods."""
+        n = self.number
+        head, _, _ = self.c().partition(f"static unsigned h{n}_" if self.helpers else f"void reset{n}")
+        group, state = f"bfGroup G{n}", f"static atomic_uint a{n};"
+        declarations = head.replace(state, "")
+        lines = [f"namespace n{n} {{", declarations, f"class Driver{n} {{", "public:"]
+        lines += [f"    Driver{n}({group} *first, {group} &second) : p(first), q(&second) {{}}"]
+        lines += ["    unsigned run(unsigned x, unsigned y);", "private:", f"    {group} *p;", f"    {group} *q;"]
+        for k, body in enumerate(self.helpers):
+            lines += self._function(f"static unsigned h{n}_{k}", body)
+        lines += ["};"]
+        text = "\n".join(_statements(self.body, 1)).replace("@", str(n))
+        lines += [f"unsigned Driver{n}::run(unsigned x, unsigned y)", "{", "    unsigned z = 0;", text]
+        lines += ["    return x * 31 + y * 7 + z;", "}", "}", f"using n{n}::G{n};", 'extern "C" {']
+        lines += [f"void reset{n}(void) {{ atomic_store(&a{n}, 0u); }}"]
+        lines += [f"unsigned t{n}({group} *p, {group} *q, unsigned x, unsigned y)"]
+        lines += [f"{{ n{n}::Driver{n} driver(p, *q); return driver.run(x, y); }}", "}"]
+        return "\n".join([f"static unsigned a{n};", *lines, ""]).replace("{ void *s = p;", "{ auto s = p;")
+
     def _function(self, head: str, body: tuple[Statement, ...]) -> list[str]:
         group = f"bfGroup G{self.number}"
         lines = [f"{head}({group} *p, {group} *q, unsigned x, unsigned y)", "{", "    unsigned z = 0;"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,27 +13,49 @@ from tests.drivers.cases import Case, svd
 from tests.drivers.machine import Bench, build
 from tests.drivers.more_cases import CASES
 
+KEYWORDS = {"class": "kind", "new": "fresh", "_Bool": "bool"}
+SELECTED = "_Generic(r->data, unsigned char: 100, default: 0)"  # C++ has overloads in its place
 
-def bench(case: Case, folder: Path) -> Bench:
+
+def in_cpp(case: Case) -> Case:
+    """The same driver as C++, with C's names for the linker."""
+    words = re.compile(rf"\b({'|'.join(KEYWORDS)})\b")
+    source = case.source.replace(SELECTED, "select(decltype(r->data)())")
+    source = source.replace("bfGroup bit ", "bfGroup pin ").replace("make_device(bit,", "make_device(pin,")
+    source = source.replace("bit bit;", "bit one;").replace("->bit", "->one")  # a member may not hide its type
+    lines = words.sub(lambda m: KEYWORDS[m[1]], source)
+    trace = tuple(words.sub(lambda m: KEYWORDS[m[1]], t).replace("bit=", "one=") for t in case.trace)
+    overloads = (
+        "static int select(unsigned char) { return 100; }\n[[maybe_unused]] static int select(int) { return 0; }\n"
+    )
+    head = overloads if SELECTED in case.source else ""
+    return replace(case, source=f'{head}extern "C" {{\n{lines}\n}}\n', trace=trace)
+
+
+def bench(case: Case, folder: Path, cpp: bool = False) -> Bench:
     layout = "optimize"
     if case.registers:
         (folder / "chip.svd").write_text(svd(case.registers))
         if case.overlay:
             (folder / "chip.overlay.yaml").write_text(case.overlay)
         layout = f"fixed:{folder / 'chip.svd'}"
-    return build(folder, case.source, target=case.target, layout=layout, extra=case.extra, headers=case.headers)
+    return build(
+        folder, case.source, target=case.target, layout=layout, extra=case.extra, headers=case.headers, cpp=cpp
+    )
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.number:02}-{c.title.replace(' ', '_')}")
-def test_case(case: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
+def test_case(case: Case, cpp: bool, tmp_path: Path) -> None:
+    case = in_cpp(case) if cpp else case
     if case.error:
         with pytest.raises(EdgebuildError) as caught:
-            bench(case, tmp_path)
+            bench(case, tmp_path, cpp)
         assert case.error in str(caught.value)
         assert caught.value.diagnostics[0].line > 0
         return
-    b = bench(case, tmp_path)
+    b = bench(case, tmp_path, cpp)
     for model in b.machine.models.values():
         model.values.update(case.values)
         model.sequences.update({k: list(v) for k, v in case.sequences.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -62,7 +63,8 @@ def check(b: Bench, programs: list[Program]) -> tuple[int, int]:
             base = address(program.number) + layout.offset
             got = b.call(f"t{program.number}", base + p * layout.stride, base + q * layout.stride, x, y) & 0xFFFFFFFF
             want = program.run(expected, p, q, x, y, offsets)
-            text = f"{program.c()}\n{b.files['case.c'].decode().split(f'unsigned t{program.number}(')[1][:2000]}"
+            generated = next(data.decode() for n, data in b.files.items() if n in ("case.c", "case.cpp"))
+            text = f"{program.c()}\n{re.split(rf'(?:unsigned t|::Driver){program.number}[(:]', generated)[1][:2000]}"
             assert got == want, f"result {got:#x}, expected {want:#x} for {(p, q, x, y)}\n{text}"
             assert hardware.device.notes == expected.notes, f"side effects for {(p, q, x, y)}\n{text}"
             assert hardware.device.snapshot() == expected.snapshot(), f"final state for {(p, q, x, y)}\n{text}"
@@ -70,11 +72,19 @@ def check(b: Bench, programs: list[Program]) -> tuple[int, int]:
     return before, sum(len(r) for r in b.driver.merged.conflicts.regions.values())
 
 
-def run(folder: Path, seed: int, count: int, target: str) -> tuple[int, int]:
+ATOMICS = """
+static inline void atomic_store(unsigned *a, unsigned v) { __atomic_store_n(a, v, 5); }
+static inline unsigned atomic_fetch_add(unsigned *a, unsigned v) { return __atomic_fetch_add(a, v, 5); }
+static inline unsigned atomic_exchange(unsigned *a, unsigned v) { return __atomic_exchange_n(a, v, 5); }
+"""
+
+
+def run(folder: Path, seed: int, count: int, target: str, cpp: bool = False) -> tuple[int, int]:
     generator = Generator(Random(seed))
     programs = [generator.program(n) for n in range(count)]
-    head = "#include <stdatomic.h>\n#include <stddef.h>\n"
-    b = build(folder, head + "\n".join(p.c() for p in programs), target=target, isa="rv32ima")
+    head = "#include <stddef.h>\n" + (ATOMICS if cpp else "#include <stdatomic.h>\n")
+    text = "\n".join(p.cpp() if cpp else p.c() for p in programs)
+    b = build(folder, head + text, target=target, isa="rv32ima", cpp=cpp)
     return check(b, programs)
 
 
@@ -83,6 +93,20 @@ def run(folder: Path, seed: int, count: int, target: str) -> tuple[int, int]:
 def test_some_programs(target: str, tmp_path: Path) -> None:
     before, after = run(tmp_path, 1, 60, target)
     assert after < before, "nothing was merged: the test does not test"
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
+def test_some_programs_of_cpp(target: str, tmp_path: Path) -> None:
+    before, after = run(tmp_path, 2, 60, target, cpp=True)
+    assert after < before, "nothing was merged: the test does not test"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("seed", range(40, 50))
+def test_many_programs_of_cpp(seed: int, tmp_path: Path) -> None:
+    run(tmp_path, seed, 100, "riscv-virt" if seed % 2 else "pulpino", cpp=True)
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Child, Field, FieldId
 
+MEMORY = "*"  # stands for all objects that a pointer may reach, among the variables of a key
+
 
 @dataclass(frozen=True)
 class Step:
@@ -105,6 +107,8 @@ class Site:
     write: Access | None = None
     type: str = ""  # of an unevaluated expression
     parts: tuple[tuple[Access, Cursor | None], ...] = ()  # of a whole register: each field, and its value if it has one
+    does: str = ""  # what the right side does: "" (nothing that others see), "reads" fields, "changes" something
+    inner: tuple[int, ...] = ()  # the parts whose values do something
     of: Site | None = None  # the "load" of the variable that is meant
     variable: str = ""
 
@@ -138,6 +142,11 @@ class Function:
     handler: bool = False  # by its name an interrupt handler
     interrupt: str | None = None  # declared as one; the name of the interrupt, which may be empty
     static: bool = False
+
+    @property
+    def stores(self) -> bool:
+        """Whether it changes memory that others may know of, besides registers."""
+        return any(n.kind == "assign" and n.text == MEMORY for n in self.nodes)
 
     @property
     def callees(self) -> set[str]:

@@ -68,7 +68,7 @@ class Chains:
             local = root.kind == CursorKind.DECL_REF_EXPR and variable_name(root.referenced) in self.locals
             if local:
                 inner = replace(self._root(base, group.name, False), local=variable_name(root.referenced))
-            elif not pointer and not (root.kind == CursorKind.ARRAY_SUBSCRIPT_EXPR or _is_deref(root)):
+            elif not pointer and not (root.kind in PLACES or _is_deref(root) or _is_reference(root)):
                 raise clang.error_at(cursor, self.unit.text, f"a '{name}' that is no part of a device: use a pointer")
             inner = inner or self._root(base, group.name, pointer)
         if isinstance(inner.end, Child) and inner.end.dims and inner.steps[-1].constant == inner.end.dims[-1]:
@@ -118,7 +118,7 @@ class Chains:
         device = ""
         if bare.kind == CursorKind.DECL_REF_EXPR and bare.spelling in self.dialect.devices:
             referenced = bare.referenced
-            if referenced.semantic_parent.kind == CursorKind.TRANSLATION_UNIT:  # not a local of the same name
+            if referenced.semantic_parent.kind in OUTSIDE:  # not a local of the same name
                 device = bare.spelling
         return Chain(cursor, device, (Prefix(cursor, pointer, group),), (0,), (), None, 0)
 
@@ -126,6 +126,19 @@ class Chains:
 def variable_name(d: Cursor) -> str:
     """A name for a variable, which no other of the unit has."""
     return f"{d.spelling}@{clang.offset(d.location)}"
+
+
+PLACES = (CursorKind.ARRAY_SUBSCRIPT_EXPR,)
+OUTSIDE = (CursorKind.TRANSLATION_UNIT, CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC)
+
+
+def _is_reference(cursor: Cursor) -> bool:
+    """Whether the expression is a reference of C++, or calls something that returns one."""
+    to = cursor.referenced
+    if to is None or cursor.kind not in (CursorKind.DECL_REF_EXPR, CursorKind.MEMBER_REF_EXPR, CursorKind.CALL_EXPR):
+        return False
+    type_ = to.result_type if cursor.kind == CursorKind.CALL_EXPR else to.type
+    return bool(type_.get_canonical().kind == TypeKind.LVALUEREFERENCE)
 
 
 def _is_deref(cursor: Cursor) -> bool:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from edgebuild.driver.analysis.cdfg import (
+    MEMORY,
     Access,
     Cdfg,
     Function,
@@ -49,6 +50,7 @@ class Summary:
     reads: frozenset[FieldId] = frozenset()
     writes: frozenset[FieldId] = frozenset()
     unknown: str = ""
+    stores: bool = False  # to memory that others may know of
 
 
 @dataclass(frozen=True)
@@ -112,13 +114,15 @@ def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
             writes = {a.field for a in f.accesses if a.kind == "w"}
             for a in f.accesses:
                 writes |= dialect.field(a.field).effects(a.kind)
+            stores = f.stores
             unknown = next((n.text for n in f.nodes if n.kind == "barrier"), "")
             for callee in f.callees:
                 inner = summaries.get(callee)
                 unknown = unknown or (_unknown_call(callee) if inner is None else inner.unknown)
                 reads |= inner.reads if inner else set()
                 writes |= inner.writes if inner else set()
-            new = Summary(frozenset(reads), frozenset(writes), unknown)
+                stores = stores or (inner is not None and inner.stores)
+            new = Summary(frozenset(reads), frozenset(writes), unknown, stores)
             changed = changed or new != summaries[name]
             summaries[name] = new
     return summaries
@@ -296,9 +300,12 @@ class Graph:
         if node.kind == "call":
             summary = self.summaries.get(node.text)
             unknown = _unknown_call(node.text) if summary is None else summary.unknown
+            if summary and summary.stores and MEMORY in a.variables:
+                return f"the address of '{a.field[1]}' may change by the call to {node.text}()"
             return f"'{a.field[1]}' may change between ({unknown})" if unknown else ""
         if node.kind == "assign" and node.text in a.variables:
-            return f"'{node.text.split('@')[0]}' changes in between"
+            what = "an object of memory" if node.text == MEMORY else f"'{node.text.split('@')[0]}'"
+            return f"{what} changes in between"
         return ""
 
     # ---- aliasing

@@ -6,10 +6,13 @@ sequenced by the language and what is not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
-from edgebuild.driver.analysis.cdfg import Chain, Node, Site, link
+from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Node, Site, link
 from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.analysis.keys import REFERENCES, is_local
 from edgebuild.driver.analysis.whole import Whole
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
@@ -20,6 +23,16 @@ COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {
 JUMPERS = {"setjmp", "_setjmp", "sigsetjmp", "longjmp", "__builtin_setjmp", "__builtin_longjmp"}
 K = CursorKind
 CHAINS = (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR)
+
+
+BUSY = (
+    K.CALL_EXPR,
+    K.COMPOUND_ASSIGNMENT_OPERATOR,
+    K.StmtExpr,
+    K.LAMBDA_EXPR,
+    K.CXX_NEW_EXPR,
+    K.CXX_DELETE_EXPR,
+)
 
 
 class Evaluator(Whole):
@@ -127,7 +140,7 @@ class Evaluator(Whole):
         left, right = clang.children(c)
         operator = clang.binary(c)
         if operator == "=":
-            self._assign(c, left, right, used)
+            self.assign(c, left, right, used)
         elif operator in ("&&", "||"):
             outer = self.path
             more, end = self.node("join", floating=True), self.node("join", floating=True)
@@ -196,7 +209,7 @@ class Evaluator(Whole):
         self.join(*ends)
         self.path = outer
 
-    def _assign(self, c: Cursor, left: Cursor, right: Cursor, used: bool) -> None:
+    def assign(self, c: Cursor, left: Cursor, right: Cursor, used: bool) -> None:
         chain = self.chains.read(left)
         outer = self.path
         if chain and chain.local:
@@ -206,12 +219,10 @@ class Evaluator(Whole):
             return
         if chain and chain.is_field and not chain.missing:
             site = self.site("assign", c, left, "=", right, used)
-            self.path = (*outer, ("u", 0))
-            self.evaluate_chain(chain)
-            self.path = (*outer, ("u", 1))
-            self.expression(right)
-            self.path = outer
+            steps = [(0, lambda: self.evaluate_chain(chain)), (1, lambda: self.expression(right))]
+            self._in_turn(outer, steps)
             site.write = self.access("w", chain, site)
+            site.does = self.does(right)
             return
         name, pointer = group_of(c.type, self.dialect)
         if chain or (name and not pointer):
@@ -223,24 +234,45 @@ class Evaluator(Whole):
         self.path = outer
         self.assigned(left)
 
+    def _in_turn(self, outer: tuple[tuple[str, int], ...], steps: list[tuple[int, Callable[[], None]]]) -> None:
+        """The left and the right side of an assignment: C leaves their order open, C++ has the right side first."""
+        for number, step in reversed(steps) if self.unit.cpp else steps:
+            self.path = (*outer, ("u", number))
+            step()
+        self.path = outer
+
+    def does(self, right: Cursor) -> str:
+        """Whether the right side "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
+        inside = list(right.walk_preorder())
+        changes = any(
+            x.kind in BUSY
+            or (x.kind == K.BINARY_OPERATOR and clang.binary(x) == "=")
+            or (x.kind == K.UNARY_OPERATOR and clang.unary(x).endswith(("++", "--")))
+            for x in inside
+        )
+        reads = any(x.kind in CHAINS and self.chains.read(x) for x in inside)
+        return "changes" if changes else "reads" if reads else ""
+
     def e_compound_assignment_operator(self, c: Cursor, used: bool) -> None:
         left, right = clang.children(c)
         chain = self.chains.read(left)
         outer = self.path
         if chain is None:
-            self.operands([left, right], "u")
+            self.lvalue(left)
+            self.expression(right)
             self.assigned(left)
             return
         if chain.local:
             self.local("set", c, chain, clang.binary(c), right, used)
             return
         site = self._modified(c, left, chain, "compound", clang.binary(c), right, used)
-        self.path = (*outer, ("u", 0))
-        self.evaluate_chain(chain)
-        site.read = self.access("r", chain, site)
-        self.path = (*outer, ("u", 1))
-        self.expression(right)
-        self.path = outer
+        site.does = self.does(right)
+
+        def read() -> None:
+            self.evaluate_chain(chain)
+            site.read = self.access("r", chain, site)
+
+        self._in_turn(outer, [(0, read), (1, lambda: self.expression(right))])
         site.write = self.access("w", chain, site)
 
     def e_unary_operator(self, c: Cursor, used: bool) -> None:
@@ -271,7 +303,7 @@ class Evaluator(Whole):
             self.lvalue(operand)
         elif operator.endswith(("++", "--")):
             if chain is None:
-                self.expression(operand)
+                self.lvalue(operand)
                 self.assigned(operand)
                 return
             site = self._modified(c, operand, chain, "step", operator, None, used)
@@ -367,7 +399,9 @@ class Evaluator(Whole):
     def lvalue(self, c: Cursor) -> None:
         """The operands of something that is written or whose address is taken."""
         inner = clang.bare(c)
-        if inner.kind != K.DECL_REF_EXPR:
+        if inner.kind == K.DECL_REF_EXPR:
+            self.no_register(inner)
+        else:
             self.operands([x for x in clang.children(inner) if clang.is_expression(x)], "u")
 
     def assigned(self, left: Cursor) -> None:
@@ -376,8 +410,12 @@ class Evaluator(Whole):
             self.check_volatile(target)
         elif target.kind == K.DECL_REF_EXPR and target.referenced is not None:
             self.node("assign", at=target, text=variable_name(target.referenced))
+            kinds = {t.get_canonical().kind for t in (target.type, target.referenced.type)}
+            if not is_local(target.referenced) or kinds & {TypeKind.RECORD, *REFERENCES}:
+                self.node("assign", at=target, text=MEMORY)
         else:
             self.check_volatile(target)
+            self.node("assign", at=target, text=MEMORY)
 
     def check_volatile(self, c: Cursor) -> None:
         if _is_volatile(c.type):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from clang.cindex import Cursor, CursorKind, TypeKind
 
-from edgebuild.driver.analysis.cdfg import Chain, Offset
+from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Offset
 from edgebuild.driver.analysis.chains import Chains, variable_name
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, Field, group_of
 
 K = CursorKind
+CASTS = (K.CSTYLE_CAST_EXPR, K.CXX_STATIC_CAST_EXPR, K.CXX_FUNCTIONAL_CAST_EXPR, K.CXX_REINTERPRET_CAST_EXPR)
+REFERENCES = (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE)
 
 
 class Keys:
@@ -41,29 +43,49 @@ class Keys:
             return f"({value})"
         if c.kind == K.DECL_REF_EXPR and c.referenced is not None:
             d = c.referenced
-            local = d.kind == K.PARM_DECL or (
-                d.kind == K.VAR_DECL
-                and d.storage_class.name not in ("STATIC", "EXTERN")
-                and d.semantic_parent.kind == K.FUNCTION_DECL
-            )
+            local = is_local(d)
             if d.spelling in self.dialect.devices and not local:
                 return f"(device:{d.spelling})"
-            if not local or c.type.is_volatile_qualified() or c.type.kind == TypeKind.ATOMIC:
+            if d.kind not in (K.PARM_DECL, K.VAR_DECL) or not self._steady(c, d):
                 return None
-            variables.add(variable_name(d))
+            variables |= {variable_name(d)} if local else {variable_name(d), MEMORY}
             return f"({variable_name(d)})"
+        if c.kind == K.CXX_THIS_EXPR:
+            return "(this)"
+        if c.kind == K.MEMBER_REF_EXPR:
+            return self._member(c, variables)
         if c.kind == K.ARRAY_SUBSCRIPT_EXPR or (c.kind == K.UNARY_OPERATOR and clang.unary(c) in "&*"):
             return self._pure_address(c, variables)
         if c.kind == K.BINARY_OPERATOR and clang.binary(c) not in ("=", ","):
             operator = clang.binary(c)
         elif c.kind == K.UNARY_OPERATOR and not clang.unary(c).endswith(("++", "--")):
             operator = clang.unary(c)
-        elif c.kind == K.CSTYLE_CAST_EXPR:
+        elif c.kind in CASTS:
             operator = c.type.spelling
         else:
             return None
         parts = [self._pure(x, variables) for x in clang.children(c) if clang.is_expression(x)]
         return None if None in parts else f"({operator}{''.join(p or '' for p in parts)})"
+
+    def _steady(self, c: Cursor, d: Cursor) -> bool:
+        """Whether a variable keeps its value until it is assigned. One that refers to another may change with that."""
+        type_ = c.type.get_canonical()
+        changing = c.type.is_volatile_qualified() or type_.is_volatile_qualified() or type_.kind == TypeKind.ATOMIC
+        refers = d.type.get_canonical().kind in REFERENCES and not group_of(c.type, self.dialect)[0]
+        return not changing and not refers
+
+    def _member(self, c: Cursor, variables: set[str]) -> str | None:
+        """`p->hw`, a member of an ordinary struct: a load, whose value stays until something is stored to memory."""
+        d = c.referenced
+        if d is None or d.kind != K.FIELD_DECL or d.is_bitfield() or d.semantic_parent.kind == K.UNION_DECL:
+            return None
+        if not self._steady(c, d) or self.chains.unit.member(d)[0] in self.dialect.groups:
+            return None
+        base = [x for x in clang.children(c) if clang.is_expression(x)]
+        inside = self._pure(base[0], variables) if base else "(this)"
+        constant = d.type.is_const_qualified() or d.type.get_canonical().kind in REFERENCES
+        variables |= set() if constant else {MEMORY}
+        return None if inside is None else f"({inside}.{clang.offset(d.location)})"
 
     def _pure_address(self, c: Cursor, variables: set[str]) -> str | None:
         """`&g->pads[i]`, and `p[i]` and `*p` where they are groups: addresses. Anything else would be a load."""
@@ -78,6 +100,14 @@ class Keys:
             return None
         operands = [self._pure(x, variables) for x in clang.children(c)]
         return None if None in operands else f"(*{'+'.join(p or '' for p in operands)})"
+
+
+def is_local(d: Cursor) -> bool:
+    """Whether a variable lives in a call of its function only."""
+    inside = d.semantic_parent is not None and d.semantic_parent.kind in clang.FUNCTIONS
+    return d.kind == K.PARM_DECL or (
+        d.kind == K.VAR_DECL and d.storage_class.name not in ("STATIC", "EXTERN") and inside
+    )
 
 
 def no_punning(unit: clang.Unit, dialect: Dialect) -> None:

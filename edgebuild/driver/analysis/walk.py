@@ -7,8 +7,9 @@ import re
 from clang.cindex import Cursor, CursorKind, StorageClass
 
 from edgebuild.driver.analysis.cdfg import Cdfg, Function, Node, link
-from edgebuild.driver.analysis.evaluate import Evaluator
+from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import no_punning, read_offsets
+from edgebuild.driver.analysis.objects import Objects, all_are_read
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
 
@@ -21,17 +22,24 @@ def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
     offsets = read_offsets(unit, dialect)
     functions: dict[str, Function] = {}
     evaluators = []
-    for cursor in unit.top:
-        if cursor.kind != CursorKind.FUNCTION_DECL or not cursor.is_definition():
-            continue
-        start = cursor.extent.start
-        if start.file is None or start.file.name != unit.tu.spelling:
-            continue
+    for cursor in unit.functions:
         walker = Walker(cursor, unit, dialect)
-        functions[cursor.spelling] = walker.run()
+        functions[unit.function_name(cursor)] = walker.run()
         evaluators.append(walker)
+    if unit.cpp:
+        all_are_read(unit, dialect)
     return Cdfg(functions, tuple(w for e in evaluators for w in e.warnings), offsets)
 
+
+SCOPED = (
+    CursorKind.COMPOUND_STMT,
+    CursorKind.IF_STMT,
+    CursorKind.WHILE_STMT,
+    CursorKind.DO_STMT,
+    CursorKind.FOR_STMT,
+    CursorKind.CXX_FOR_RANGE_STMT,
+    CursorKind.SWITCH_STMT,
+)
 
 # Instructions that turn interrupts off and on, as `contexts` knows them by the text of the node.
 SWITCHES = (
@@ -40,12 +48,14 @@ SWITCHES = (
 )
 
 
-class Walker(Evaluator):
+class Walker(Objects):
     """Statements: where control goes."""
 
     def __init__(self, cursor: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
         super().__init__(cursor, unit, dialect)
         self.breaks: list[Node] = []
+        self.scopes_around: list[int] = []  # how many scopes are open around each place that `break` leaves
+        self.loop_scopes: list[int] = []  # the same for `continue`
         self.continues: list[Node] = []
         self.labels: dict[str, Node] = {}
         self.cases: list[list[Node]] = []  # of the switches around
@@ -59,7 +69,10 @@ class Walker(Evaluator):
                 self.limits.no_group_value(child)
             if child.kind == CursorKind.COMPOUND_STMT:
                 body = child
-        assert body is not None
+            elif self.unit.cpp and clang.is_expression(child):
+                self.initialiser(child)
+        if body is None:
+            raise clang.error_at(self.function, self.unit.text, "a function with a try block is not supported")
         self.statement(body)
         if self.current:
             link(self.current, self.exit)
@@ -67,7 +80,7 @@ class Walker(Evaluator):
             if access.variables & self.addressed:
                 access.key = (None,) * len(access.key)
         return Function(
-            self.function.spelling,
+            self.unit.function_name(self.function),
             clang.place(self.function.location),
             clang.span(body),
             clang.place(body.extent.start),
@@ -81,7 +94,7 @@ class Walker(Evaluator):
             self.fulls,
             bool(HANDLER.search(self.function.spelling)),
             self._interrupt(),
-            self.function.storage_class == StorageClass.STATIC,
+            self.function.storage_class == StorageClass.STATIC and self.function.kind == CursorKind.FUNCTION_DECL,
         )
 
     def _interrupt(self) -> str | None:
@@ -92,6 +105,14 @@ class Walker(Evaluator):
 
     def statement(self, c: Cursor) -> None:
         """One statement. Whatever is not in the table is an expression."""
+        if not self.unit.cpp or c.kind not in SCOPED:
+            self._statement(c)
+            return
+        self.open_scope()
+        self._statement(c)
+        self.close_scope()
+
+    def _statement(self, c: Cursor) -> None:
         handler = getattr(self, clang.method("s", c.kind), None)
         if handler:
             handler(c)
@@ -113,9 +134,11 @@ class Walker(Evaluator):
         for d in clang.children(c):
             if d.kind == CursorKind.VAR_DECL:
                 self.variable(d)
+            elif self.unit.cpp:
+                self.no_fields_below(d, "a declaration inside of a function")
 
     def s_if_stmt(self, c: Cursor) -> None:
-        condition, then, *other = clang.children(c)
+        condition, then, *other = self.prepared(c)
         yes, no = self.branch(condition)
         self.current = yes
         self.statement(then)
@@ -131,8 +154,8 @@ class Walker(Evaluator):
         return yes, no
 
     def s_while_stmt(self, c: Cursor) -> None:
-        condition, body = clang.children(c)
         top = self.join()
+        condition, body = self.prepared(c)
         yes, end = self.branch(condition)
         self.current = yes
         self._inside(body, end, top)
@@ -181,7 +204,11 @@ class Walker(Evaluator):
     def _inside(self, body: Cursor, end: Node, again: Node) -> None:
         self.breaks.append(end)
         self.continues.append(again)
+        self.scopes_around.append(len(self.scopes))
+        self.loop_scopes.append(len(self.scopes))
         self.statement(body)
+        self.loop_scopes.pop()
+        self.scopes_around.pop()
         self.breaks.pop()
         self.continues.pop()
 
@@ -197,14 +224,16 @@ class Walker(Evaluator):
         raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
 
     def s_switch_stmt(self, c: Cursor) -> None:
-        value, body = clang.children(c)
+        value, body = self.prepared(c)
         self.full_expression(value)
         top, end = self.join(), self.node("join", floating=True)
         self.cases.append([])
         self.defaults.append(False)
         self.breaks.append(end)
+        self.scopes_around.append(len(self.scopes))
         self.current = None
         self.statement(body)
+        self.scopes_around.pop()
         self.breaks.pop()
         for case in self.cases.pop():
             link(top, case)
@@ -230,19 +259,23 @@ class Walker(Evaluator):
 
     def s_break_stmt(self, c: Cursor) -> None:
         self._stays(c, "break", len(self.breaks) in self.critical[-1:])
+        self.leave(self.scopes_around[-1])
         self.goto(self.breaks[-1])
 
     def s_continue_stmt(self, c: Cursor) -> None:
+        self.leave(self.loop_scopes[-1])
         self.goto(self.continues[-1])
 
     def s_return_stmt(self, c: Cursor) -> None:
         self._stays(c, "return", True)
         for value in clang.children(c):
             self.full_expression(value)
+        self.leave(0)
         self.goto(self.exit)
 
     def s_goto_stmt(self, c: Cursor) -> None:
         self._stays(c, "goto", True)
+        self.no_objects(c)
         self.goto(self._label(clang.children(c)[0].spelling))
 
     def s_label_stmt(self, c: Cursor) -> None:
@@ -259,6 +292,30 @@ class Walker(Evaluator):
 
     def s_indirect_goto_stmt(self, c: Cursor) -> None:
         raise clang.error_at(c, self.unit.text, "computed goto is not supported in a driver")
+
+    def s_cxx_for_range_stmt(self, c: Cursor) -> None:
+        """`for (T x : range)`: the steps of an iterator are calls of functions that nobody knows."""
+        *parts, body = clang.children(c)
+        for p in parts:
+            if p.kind == CursorKind.VAR_DECL:
+                self.limits.no_group_value(p)
+            elif clang.is_expression(p):
+                self.full_expression(p, wrap=False)
+        top = self.join()
+        for p in parts:
+            if p.kind == CursorKind.VAR_DECL:
+                self.node("assign", at=p, text=variable_name(p))
+        yes, end = self.node("join", floating=True), self.node("join", floating=True)
+        self.node("call", at=c)
+        for target in (yes, end):
+            link(self.current or top, target)
+        self.current = yes
+        self._inside(body, end, top)
+        self.goto(top)
+        self.current = end
+
+    def s_cxx_try_stmt(self, c: Cursor) -> None:
+        raise clang.error_at(c, self.unit.text, "exceptions are not supported in a driver")
 
     def s_asm_stmt(self, c: Cursor) -> None:
         self.limits.no_groups_below(c, "an asm statement")

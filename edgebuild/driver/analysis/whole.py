@@ -11,11 +11,13 @@ from clang.cindex import Cursor, CursorKind
 
 from edgebuild.driver.analysis.cdfg import Access, Chain, Site
 from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.analysis.record import Recorder
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Field, group_of
 
 K = CursorKind
+LITERALS = (K.INIT_LIST_EXPR, K.CXX_FUNCTIONAL_CAST_EXPR)  # besides C's, which C++ has as an extension
 
 
 class Whole(Recorder):
@@ -30,7 +32,8 @@ class Whole(Recorder):
         name, pointer = group_of(c.type, self.dialect)
         value = clang.bare(right)
         held = self.loads.get(variable_name(value.referenced)) if value.kind == K.DECL_REF_EXPR else None
-        if not name or pointer or not (held or value.kind == K.COMPOUND_LITERAL_EXPR):
+        literal = value.kind in (K.COMPOUND_LITERAL_EXPR, *LITERALS)
+        if not name or pointer or not (held or literal):
             return False
         chain = self._group(left)
         if used:
@@ -49,9 +52,13 @@ class Whole(Recorder):
             if v is not None:
                 self.path = (*outer, ("u", i + 1))
                 self.expression(v)
+        site.inner = tuple(i for i, v in enumerate(values) if v is not None and self.does(v))
         self.path = outer
         site.parts = tuple((self.access("w", x, site), v) for x, v in zip(chains, values, strict=True))
         return True
+
+    def does(self, value: Cursor) -> str:
+        raise NotImplementedError
 
     def _group(self, c: Cursor) -> Chain:
         chain = self.chains.read(c)
@@ -63,8 +70,9 @@ class Whole(Recorder):
         """The value of each field that the literal names."""
         values: list[Cursor | None] = [None] * len(chains)
         names = [(x.end.name, tuple(s.constant for s in x.steps if not s.member)) for x in chains if x.end]
-        initial = next(x for x in clang.children(literal) if x.kind == K.INIT_LIST_EXPR)
-        for item in clang.children(initial):
+        inside = (x for x in literal.walk_preorder() if x.kind == K.INIT_LIST_EXPR)
+        initial = next(inside, None)  # `G{}` of C++ has none
+        for item in clang.children(initial) if initial is not None else ():
             parts = clang.children(item)
             members = [x for x in parts if x.kind == K.MEMBER_REF]
             if len(members) != 1 or clang.bare(parts[-1]).kind == K.INIT_LIST_EXPR:
@@ -88,7 +96,9 @@ class Whole(Recorder):
         if not name or pointer or not parts or d.storage_class.name in ("STATIC", "EXTERN"):
             return False
         value = clang.bare(parts[-1])
-        if self.chains.read(value) is None:
+        if value.kind == K.CALL_EXPR and len(clang.children(value)) == 1:  # the copy constructor of C++
+            value = clang.bare(clang.children(value)[0])
+        if d.type.get_canonical().kind in REFERENCES or self.chains.read(value) is None:
             return False
         chain = self._group(value)
         site = self.site("load", d, value)

@@ -18,8 +18,9 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
     body = rewrite(driver.source.unit, driver.dialect, driver.cdfg, driver.merged, hal)
     said = report.as_dict(name, driver)
+    text = f'{LICENCE}#include "{name}_hal.h"\n' + _relative(body, driver.source.texts)
     files = {
-        ".c": f'{LICENCE}#include "{name}_hal.h"\n' + _relative(body, driver.source.texts),
+        ".cpp" if driver.source.unit.cpp else ".c": text,
         "_hal.h": _hal_header(name, hal),
         "_regs.h": export.c_header(name, driver),
         "_systemc.h": export.systemc(name, driver),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from clang.cindex import Cursor
 
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Offset, Site
+from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Function, Offset, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
 from edgebuild.driver.layout.registers import Window
@@ -92,12 +92,17 @@ def rewrite(unit: clang.Unit, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal:
         if unit.text[end:semicolon].strip():  # typedef bfGroup G { ... } name;
             text.add(start, end, lambda name=group.name: f"struct {name}")  # type: ignore[misc]
         else:
-            text.add(start, semicolon + 1, lambda name=group.name: f"/* bfGroup {name} */")  # type: ignore[misc]
+            known = (
+                f"using ::{group.name};"
+                if group.scoped and group.name in merged.layout.groups
+                else f"/* bfGroup {group.name} */"
+            )
+            text.add(start, semicolon + 1, lambda known=known: known)  # type: ignore[misc]
     for offset in cdfg.offsets:
         place = _register_offset(unit, merged, offset)
         text.add(*offset.extent, lambda place=place: place)  # type: ignore[misc]
     for function in cdfg.functions.values():
-        _Rewriter(text, function, merged, hal).run()
+        _Rewriter(text, function, merged, hal, unit.cpp).run()
     return text.rewritten()
 
 
@@ -122,8 +127,8 @@ class Part:
 
 
 class _Rewriter:
-    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal) -> None:
-        self.text, self.function, self.merged, self.hal = text, function, merged, hal
+    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool) -> None:
+        self.text, self.function, self.merged, self.hal, self.cpp = text, function, merged, hal, cpp
         self.declarations: list[str] = []
         self.parts: dict[Access, Part] = {}
 
@@ -147,13 +152,13 @@ class _Rewriter:
 
     def _body(self) -> str:
         inside = self.text.whole()
-        if not self.declarations:
+        if not any(self.declarations):
             return inside
         at, line = self.function.opens, self.function.opens.line
         rest, end, after = inside.partition("\n")
         if end and not rest.strip():
             inside, line = after, line + 1
-        lines = [*(f"    {d};" for d in self.declarations), f'#line {line} "{at.file}"', ""]
+        lines = [*(f"    {d};" for d in self.declarations if d), f'#line {line} "{at.file}"', ""]
         return "\n" + "\n".join(lines) + inside
 
     def _new(self, type_: str) -> str:
@@ -236,8 +241,19 @@ class _Rewriter:
         assert site.write
         if site.form == "assign":
             assert site.right is not None
-            return self._write(site, self._address(site.write), self._cursor(site.right))
+            before, value = self._first(site, wide_type(self._width(site.write)))
+            return self._chained(before, self._write(site, self._address(site.write), value))
         return self._modify(site)
+
+    def _first(self, site: Site, type_: str) -> tuple[list[str], str]:
+        """What C++ evaluates in front of the left side, and the value. Arguments of a call would have no order."""
+        assert site.right is not None and site.write
+        value = self._cursor(site.right)
+        open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
+        if not self.cpp or not site.does or not open_:
+            return [], value
+        name = self._new(type_)
+        return [f"{name} = {value}"], name
 
     def _whole(self, site: Site) -> str:
         """One access of a whole register."""
@@ -249,9 +265,16 @@ class _Rewriter:
         if site.form == "store":
             return f"{self.hal.store(ref.group, register, window)}({', '.join([*address, site.variable])})"
         values = {self.merged.ref(x).leaf: self._cursor(v) for x, v in site.parts if v is not None}
+        before = []
+        for i in site.inner if self.cpp and len(site.inner) > 1 else ():  # C++ evaluates them as they stand there
+            leaf = self.merged.ref(site.parts[i][0]).leaf
+            kept = self._new(wide_type(self._width(site.parts[i][0])))
+            before.append((site.parts[i][1].extent.start.offset, f"{kept} = {values[leaf]}"))  # type: ignore[union-attr]
+            values[leaf] = kept
         leaves = self.merged.named(region)
         name = self.hal.put(ref.group, register, leaves, window)
-        return f"{name}({', '.join([*address, *(values[n] for n in leaves)])})"
+        text = f"{name}({', '.join([*address, *(values[n] for n in leaves)])})"
+        return f"({', '.join([*(x for _, x in sorted(before)), text])})" if before else text
 
     def _held(self, site: Site) -> str:
         """A field of a variable that holds a register."""
@@ -271,26 +294,38 @@ class _Rewriter:
     def _modify(self, site: Site) -> str:
         """`f op= v`, `f++`: a read and a write, with an address that is evaluated once."""
         assert site.read and site.write
-        address, before = self._once(site.write)
-        old = self._read(site.read, address)
         if site.form == "compound":
             assert site.right is not None
-            value = f"{old} {site.operator[:-1]} ({self._cursor(site.right)})"
-            return self._chained(before, self._write(site, address, value), site)
+            first, right = self._first(site, site.right.type.get_canonical().spelling)
+            address, before = self._once(site.write)
+            value = f"{self._read(site.read, address)} {site.operator[:-1]} ({right})"
+            return self._chained([*first, *before], self._write(site, address, value))
+        address, before = self._once(site.write)
+        old = self._read(site.read, address)
         operator = site.operator[-1]
         if site.operator.startswith("post") and site.used:
             kept = self._new(value_type(self._width(site.write)))
             write = self._write(site, address, f"{kept} {operator} 1")
-            return f"({''.join(f'{b}, ' for b in before)}{kept} = {old}, (void){write}, {kept})"
-        return self._chained(before, self._write(site, address, f"{old} {operator} 1"), site)
+            return self._chained(before, f"({kept} = {old}, (void){write}, {kept})")
+        return self._chained(before, self._write(site, address, f"{old} {operator} 1"))
 
-    def _chained(self, before: list[str], text: str, site: Site) -> str:
-        return f"({', '.join([*before, text])})" if before else text
+    def _chained(self, before: list[str], text: str) -> str:
+        """The text behind the assignments of variables for it; those that it uses once at most are left out."""
+        kept = []
+        for assignment in before:
+            name, _, value = assignment.partition(" = ")
+            uses = len(re.findall(rf"\b{name}\b", text))
+            if uses > 1 or (value[0] != "&" and not value.isidentifier()):
+                kept.append(assignment)
+                continue
+            text = re.sub(rf"\b{name}\b", value.replace("\\", r"\\"), text)
+            self.declarations[int(name.split("_")[1])] = ""
+        return f"({', '.join([*kept, text])})" if kept else text
 
     def _once(self, a: Access) -> tuple[list[str], list[str]]:
         """An address for use in two places, and what has to be done in front of them."""
         address = self._address(a)
-        if None not in a.key:
+        if None not in a.key and MEMORY not in a.variables:
             return address, []
         pointer = self._new(f"volatile struct {self.merged.ref(a).group} *")
         before, names = [f"{pointer} = {address[0]}"], [pointer]

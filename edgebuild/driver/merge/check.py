@@ -111,6 +111,7 @@ def _assert_harmless(
         b = node.access.chain.device
         assert b and a.chain.device and b != a.chain.device, "moved over an access of a whole register"
     if node.kind == "call":
+        assert "*" not in a.variables or not _stores(cdfg, node.text), "the address may change by a call"
         for x in _inside(cdfg, node.text):
             assert not write, "a write moved over a call that uses devices"
             effects = dialect.field(a.field).effects("r")
@@ -139,6 +140,18 @@ def _assert_harmless(
         effects = dialect.field(n.field).effects(n.kind)
         assert apart or a.field not in effects, "merged across a side effect on the field"
         assert apart or not (write and effects), "a write moved over a side effect"
+
+
+def _stores(cdfg: Cdfg, name: str) -> bool:
+    """Whether a call of a function may store to memory."""
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        callee = todo.pop()
+        if callee not in seen:
+            seen.add(callee)
+            todo += [n.text for n in cdfg.functions[callee].nodes if n.kind == "call"]
+    return any(n.kind == "assign" and n.text == "*" for f in seen for n in cdfg.functions[f].nodes)
 
 
 def _inside(cdfg: Cdfg, name: str) -> list[Access]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,10 +21,8 @@ from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.base.target import hal_dir
 
 SUPPORT = "edgebuild_bf.h"
+LANGUAGES = {False: ("-x", "c", "-std=gnu11"), True: ("-x", "c++", "-std=gnu++17", "-Wno-c++11-narrowing")}
 FLAGS = (
-    "-x",
-    "c",
-    "-std=gnu11",
     "-DEDGEBUILD_ANALYSIS",
     "-D__EDGEBUILD__",
     "-Wno-microsoft-fixed-enum",
@@ -86,11 +89,36 @@ class Unit:
     text: bytes
     tu: TranslationUnit
     files: tuple[str, ...]
+    cpp: bool = False
 
     @cached_property
     def top(self) -> list[Cursor]:
-        """All declarations of the text and of its headers."""
-        return children(self.tu.cursor)
+        """All declarations of the text and of its headers, those in namespaces included."""
+        return list(_opened(self.tu.cursor, SCOPES)) if self.cpp else children(self.tu.cursor)
+
+    @cached_property
+    def functions(self) -> list[Cursor]:
+        """The functions that the text itself defines, those of classes included."""
+        bodies = _opened(self.tu.cursor, SCOPES + CLASSES) if self.cpp else self.top
+        return [c for c in bodies if c.kind in FUNCTIONS and c.is_definition() and self.own(c)]
+
+    def own(self, c: Cursor) -> bool:
+        """Whether a declaration stands in the text, and not in a header that stays one."""
+        start = c.extent.start
+        return start.file is not None and start.file.name == self.tu.spelling
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Names of the text's own functions in C++, by what identifies them; overloads have their parameters, too."""
+        plain = [(c.get_usr(), _qualified(c), c) for c in self.functions]
+        times = Counter(name for _, name, _ in plain)
+        return {
+            usr: name if times[name] == 1 else f"{name}({c.displayname.partition('(')[2]}" for usr, name, c in plain
+        }
+
+    def function_name(self, c: Cursor) -> str:
+        """The name of a function: in C++ with its classes and namespaces, if the text defines it."""
+        return self._names.get(c.get_usr(), c.spelling) if self.cpp else str(c.spelling)
 
     @cached_property
     def _members(self) -> dict[int, tuple[str, str]]:
@@ -101,8 +129,34 @@ class Unit:
         key = decl.data[0]
         if key not in self._members:
             parent = decl.semantic_parent
-            self._members[key] = (parent.spelling if parent is not None else "", decl.spelling)
+            known = parent is not None and parent.kind != CursorKind.CLASS_DECL  # groups are structs
+            self._members[key] = (parent.spelling if known else "", decl.spelling)
         return self._members[key]
+
+
+SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL)
+CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL)
+FUNCTIONS = (
+    CursorKind.FUNCTION_DECL,
+    CursorKind.CXX_METHOD,
+    CursorKind.CONSTRUCTOR,
+    CursorKind.DESTRUCTOR,
+    CursorKind.CONVERSION_FUNCTION,
+)
+
+
+def _opened(scope: Cursor, kinds: tuple[CursorKind, ...]) -> Iterator[Cursor]:
+    for c in children(scope):
+        yield c
+        if c.kind in kinds:
+            yield from _opened(c, kinds)
+
+
+def _qualified(c: Cursor) -> str:
+    """`drv::Uart::open`."""
+    parent = c.semantic_parent
+    inside = parent is not None and parent.kind in (CursorKind.NAMESPACE, *CLASSES) and parent.spelling
+    return f"{_qualified(parent)}::{c.spelling}" if inside else str(c.spelling)
 
 
 @cache
@@ -154,11 +208,27 @@ def library_headers(triple: str) -> list[str]:
     return ["-isystem", found] if found else []
 
 
-def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...]) -> Unit:
+COMPILERS = {"thumb": "arm-none-eabi-g++", "riscv": "riscv64-unknown-elf-g++"}
+
+
+@cache
+def standard_headers(triple: str) -> tuple[str, ...]:
+    """`-isystem` of the C++ standard library that the target's compiler has, where there is one."""
+    compiler = next((shutil.which(c) for start, c in COMPILERS.items() if triple.startswith(start)), None)
+    if compiler is None:
+        return ()
+    command = [compiler, "-x", "c++", "-E", "-v", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stderr
+    places = (line.strip() for line in said.splitlines() if line.startswith(" /"))
+    return tuple(word for p in places if "c++" in Path(p).parts for word in ("-isystem", os.path.normpath(p)))
+
+
+def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...], cpp: bool = False) -> Unit:
     """Parse `text` as the file `name`. Raises EdgebuildError with clang's errors."""
     library()
     support = hal_dir() / "include" / SUPPORT
     args = [
+        *LANGUAGES[cpp],
         *FLAGS,
         f"--target={triple}",
         "-ffreestanding",
@@ -168,6 +238,7 @@ def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...]) -> Unit:
         str(support.parent),
         "-isystem",
         str(hal_dir() / "analysis"),
+        *(standard_headers(triple) if cpp else ()),
         *builtin_headers(),
         *library_headers(triple),
         *flags,
@@ -182,7 +253,7 @@ def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...]) -> Unit:
     if errors:
         raise EdgebuildError(*errors)
     files = dict.fromkeys(str(i.include) for i in tu.get_includes())
-    return Unit(text, tu, tuple(f for f in files if f))
+    return Unit(text, tu, tuple(f for f in files if f), cpp)
 
 
 def _diagnostic(d: Any, text: bytes) -> Diagnostic:
@@ -341,8 +412,9 @@ def record(type_: Type) -> tuple[str, bool]:
         pointer = canonical.kind == TypeKind.POINTER
         if pointer:
             canonical = canonical.get_pointee()
-        known = canonical.kind == TypeKind.RECORD
-        type_._record = (canonical.get_declaration().spelling, pointer) if known else ("", False)
+        declaration = canonical.get_declaration() if canonical.kind == TypeKind.RECORD else None
+        known = declaration is not None and declaration.kind != CursorKind.CLASS_DECL  # groups are structs
+        type_._record = (declaration.spelling, pointer) if known and declaration is not None else ("", False)
         return type_._record
 
 

@@ -77,6 +77,7 @@ class Group:
     members: tuple[Field | Child, ...]
     where: clang.Place
     extent: tuple[int, int]  # bytes of the definition in the unit's text
+    scoped: bool = False  # whether it stands in a namespace
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -155,6 +156,8 @@ def read_dialect(unit: clang.Unit) -> Dialect:
             if _is_group(cursor, unit):
                 if unit.text[clang.span(cursor)[0] + 7 :].lstrip().startswith(b"{"):
                     raise clang.error_at(cursor, unit.text, "a group needs a name: bfGroup NAME { ... };")
+                if cursor.spelling in definitions:
+                    raise clang.error_at(cursor, unit.text, f"there are two groups '{cursor.spelling}'")
                 definitions[cursor.spelling] = cursor
         elif cursor.kind == CursorKind.ENUM_DECL:
             for c in clang.children(cursor):
@@ -167,6 +170,7 @@ def read_dialect(unit: clang.Unit) -> Dialect:
         elif cursor.kind == CursorKind.VAR_DECL and _value_of(cursor) in definitions:
             text = f"'{cursor.spelling}': a group cannot be a variable; a device is made by make_device()"
             raise clang.error_at(cursor, unit.text, text)
+    _names_are_free(unit, definitions)
     cursors: dict[FieldId, Cursor] = {}
     children: dict[int, Cursor] = {}  # where each group inside of a group is declared
     members = {name: _members(cursor, unit, definitions, cursors, children) for name, cursor in definitions.items()}
@@ -177,6 +181,7 @@ def read_dialect(unit: clang.Unit) -> Dialect:
             tuple(known.with_effects(m, cursors) for m in members[name]),
             clang.place(cursor.location),
             clang.span(cursor),
+            cursor.semantic_parent.kind == CursorKind.NAMESPACE,
         )
         for name, cursor in definitions.items()
     }
@@ -188,6 +193,18 @@ def read_dialect(unit: clang.Unit) -> Dialect:
                 f"make_device: '{device.group}' is not a bfGroup",
             )
     return Dialect(groups, devices, cursors)
+
+
+def _names_are_free(unit: clang.Unit, groups: Mapping[str, Cursor]) -> None:
+    """Raise EdgebuildError where a class has a group's name: generated groups stand outside of all namespaces."""
+    for c in unit.top if unit.cpp else ():
+        other = c.kind in (*clang.CLASSES, CursorKind.CLASS_TEMPLATE) and c.spelling in groups
+        if other and c.semantic_parent != groups[c.spelling].semantic_parent:
+            raise clang.error_at(c, unit.text, f"'{c.spelling}' is also the name of a bfGroup: choose another")
+        if c.kind in clang.CLASSES:
+            inner = next((x for x in clang.children(c) if x.kind in clang.CLASSES and _is_group(x, unit)), None)
+            if inner is not None:
+                raise clang.error_at(inner, unit.text, "a group is defined outside of classes")
 
 
 def _value_of(variable: Cursor) -> str:
@@ -228,6 +245,8 @@ def _members(
     for c in clang.children(cursor):
         if c.kind in (CursorKind.STRUCT_DECL, CursorKind.UNION_DECL):
             raise clang.error_at(c, unit.text, "a group is defined on its own, not inside of another")
+        if c.kind in (*clang.FUNCTIONS, CursorKind.VAR_DECL, CursorKind.CXX_BASE_SPECIFIER):
+            raise clang.error_at(c, unit.text, "a group holds fields and groups, and nothing else")
         if c.kind != CursorKind.FIELD_DECL:
             continue
         type_, dims = c.type, []

@@ -14,6 +14,7 @@ from pathlib import Path
 from clang.cindex import Cursor, CursorKind
 
 from edgebuild.base.errors import fail
+from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, group_of, read_dialect
 
@@ -38,20 +39,33 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
 
     Raises EdgebuildError if a file cannot be read or is not valid C.
     """
+    cpp = _is_cpp(sources)
     reader = _Reader([Path(b) for a, b in pairwise(options) if a == "-I"])
     text = "".join(reader.read(path, at=None) for path in sources).encode()
     folders = list(dict.fromkeys(str(p.parent) for p in sources))
     flags = (*(word for f in folders for word in ("-I", f)), *options)
     name = str(sources[0])
-    unit = clang.parse(name, text, triple, flags)
+    unit = clang.parse(name, text, triple, flags, cpp)
     dialect = read_dialect(unit)
     if MACROS.search(text):
         expanded = _expanded(unit, dialect)
         if expanded != text:
-            unit = clang.parse(name, expanded, triple, flags)
+            unit = clang.parse(name, expanded, triple, flags, cpp)
             dialect = read_dialect(unit)
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
     return Source(unit, dialect, tuple(files), tuple(map(str, reader.files)))
+
+
+def _is_cpp(sources: Sequence[Path]) -> bool:
+    """Whether the sources are C++. Raises EdgebuildError where they are of two languages, or of another one."""
+    for path in sources:
+        if path.suffix not in (".c", *CPP_SUFFIXES):
+            text = f"'{path.suffix}' is not a driver source; C files end in .c, and C++ in .cpp, .cc or .cxx"
+            raise fail(text, file=str(path))
+    found = {path.suffix in CPP_SUFFIXES for path in sources}
+    if len(found) > 1:
+        raise fail("C and C++ in one driver: make it two drivers", file=str(sources[0]))
+    return found == {True}
 
 
 class _Reader:
@@ -62,8 +76,6 @@ class _Reader:
 
     def read(self, path: Path, at: str | None) -> str:
         """The file's text with `#line` in front; headers that have to do with groups are in it."""
-        if at is None and path.suffix != ".c":
-            raise fail(f"'{path.suffix}' is not a driver source; C files end in .c", file=str(path))
         text = _load(path)
         if path not in self.files:
             self.files.append(path)
@@ -120,10 +132,8 @@ def _load(path: Path) -> str:
 def _expanded(unit: clang.Unit, dialect: Dialect) -> bytes:
     """The text with each function printed without macros in which an access comes out of one."""
     pieces, at = [], 0
-    for f in unit.top:
-        if f.kind != CursorKind.FUNCTION_DECL or not f.is_definition() or f.extent.start.file is None:
-            continue
-        if f.extent.start.file.name != unit.tu.spelling or not _access_in_macro(f, dialect):
+    for f in unit.functions:
+        if not _access_in_macro(f, dialect):
             continue
         start, end = clang.span(f)
         first, last = clang.place(f.extent.start), clang.place(f.extent.end)
