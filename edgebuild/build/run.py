@@ -1,5 +1,6 @@
 """`edgebuild run NAME.req.json`: do what a request asks, and leave what build systems need to know.
 
+Of a driver, `NAME.flags` beside the request has include folders and definitions, if it is there.
 Beside the products these are `NAME.d`, the files that were read, in make's language, and `NAME.stamp`, which is written
 last: whoever finds it finds complete products of what it names.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, is_written, publish, write_atomic
@@ -66,7 +68,9 @@ def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) ->
     """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
     from edgebuild.driver.command import generate
 
-    sources = [os.path.abspath(p) for p in (path, *request.sources)]
+    flags = Path(entry.stamp_of(os.path.abspath(path))).with_suffix(".flags")
+    request = with_flags(request, flags)
+    sources = [os.path.abspath(p) for p in (path, *request.sources, *([flags] if flags.exists() else []))]
     lines = _fingerprints(sources, began)
     artifacts, files, text = generate(request)
     inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*files, *code_files()))]))
@@ -74,6 +78,21 @@ def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) ->
     _finish(path, began, output, artifacts, inputs, lines)
     print(text)
     return 0
+
+
+def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
+    """The request with what `NAME.flags` adds, which build systems write: -I and -D of the target, one on a line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return request
+    words = {kind: [line[2:] for line in lines if line.startswith(kind)] for kind in ("-I", "-D")}
+    folders = (Path(os.path.normpath(file.parent / p)) for p in words["-I"])
+    return replace(
+        request,
+        include_dirs=tuple(dict.fromkeys((*request.include_dirs, *folders))),
+        defines=tuple(dict.fromkeys((*request.defines, *words["-D"]))),
+    )
 
 
 def _finish(

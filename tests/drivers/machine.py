@@ -21,6 +21,7 @@ from unicorn.riscv_const import (
     UC_RISCV_REG_A1,
     UC_RISCV_REG_A2,
     UC_RISCV_REG_A3,
+    UC_RISCV_REG_GP,
     UC_RISCV_REG_RA,
     UC_RISCV_REG_SP,
 )
@@ -178,6 +179,8 @@ class Machine:
                     self.uc.mem_write(segment["p_paddr"], segment.data())
             table = elf.get_section_by_name(".symtab")
             self.symbols = {s.name: (s["st_value"], s["st_size"]) for s in table.iter_symbols()}
+        if "__global_pointer$" in self.symbols:
+            self.uc.reg_write(UC_RISCV_REG_GP, self.symbols["__global_pointer$"][0])
         self.error: Exception | None = None
         for model in self.models.values():
             self.uc.mmio_map(model.block.base & ~0xFFF, 0x1000, self._reader, model, self._writer, model)
@@ -313,7 +316,6 @@ def link(
     command = [
         *base,
         "-nostdlib",
-        "-Wl,--no-relax",  # nobody sets the global pointer
         f"-Wl,-Ttext={CODE:#x}",
         f"-Wl,-e,{entry}",
         f"-Wl,-Tdata={RAM:#x}",

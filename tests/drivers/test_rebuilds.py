@@ -18,8 +18,15 @@ FILES = {
     "pad.h": "bfGroup Pad { bit a; bit b; };\nmake_device(Pad, pad, 0x1A101000);\n",
     "pads.bf.c": '#include "pad.h"\nvoid on(void) { pad->a = 1; pad->b = 1; }\n',
     "other.bf.c": "bfGroup O { bit a; };\nmake_device(O, o, 0x1A102000);\nvoid off(void) { o->a = 0; }\n",
+    "blink.bf.cpp": """#include "board.h"
+bfGroup Led { bit on; uint3 level; };
+make_device(Led, led, BOARD_LED);
+class Blink { public: void set(int level) { led->on = 1; led->level = level + LEVEL; } };
+extern "C" void blink(void) { Blink b; b.set(2); }
+""",
+    "vendor/board.h": "#define BOARD_LED 0x1A103000\n",
     "calls.yaml": "functions: {off: 5}\n",
-    "main.c": "void on(void); void off(void);\nint main(void) { on(); off(); return 0; }\n",
+    "main.c": "void on(void); void off(void); void blink(void);\nint main(void) { on(); off(); blink(); return 0; }\n",
     "SConstruct": """import os
 tools = "../package/edgebuild/build/scons/site_tools"
 env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=[tools])
@@ -28,15 +35,20 @@ SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 """,
     "SConscript": """Import("env")
 other = env.BfDriver("other", "other.bf.c", PROFILE="calls.yaml")
-env.Program("app", ["main.c", env.BfDriver("pads", "pads.bf.c"), other])
+blink = env.Clone()
+blink.Append(CPPPATH="vendor", CPPDEFINES={"LEVEL": 3})
+env.Program("app", ["main.c", blink.BfDriver("blink", "blink.bf.cpp"), env.BfDriver("pads", "pads.bf.c"), other])
 """,
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.20)
-project(app LANGUAGES C)
+project(app LANGUAGES C CXX)
 find_package(EdgeBuild REQUIRED)
 add_bf_driver(pads SOURCES pads.bf.c)
 add_bf_driver(other SOURCES other.bf.c PROFILE calls.yaml)
+add_bf_driver(blink SOURCES blink.bf.cpp FOR app)
 add_executable(app main.c)
-target_link_libraries(app PRIVATE pads other)
+target_include_directories(app PRIVATE vendor)
+target_compile_definitions(app PRIVATE LEVEL=3)
+target_link_libraries(app PRIVATE pads other blink)
 edgebuild_firmware(app)
 """,
 }
@@ -77,7 +89,7 @@ class Project:
                 run(*command, cwd=self.folder, env=env)
             output = run("cmake", "--build", "build", cwd=self.folder, env=env, status=status)
         made = re.findall(r"^\[edgebuild\] driver (\w+) ->", output, re.M)
-        compiled = re.findall(r" -c (?:-\S+ )*(\S+\.c)\b|Building C object \S*?(\w+\.c)\.o", output)
+        compiled = re.findall(r" -c (?:-\S+ )*(\S+\.c(?:pp)?)\b|Building C\w* object \S*?(\w+\.c(?:pp)?)\.o", output)
         return Built(set(made), {Path(a or b).name for a, b in compiled}, output)
 
     def edit(self, file: str, old: str, new: str) -> None:
@@ -99,9 +111,12 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             ROOT / part, made.folder.parent / "package" / part, ignore=shutil.ignore_patterns("__pycache__")
         )
     for name, text in FILES.items():
+        (made.folder / name).parent.mkdir(exist_ok=True)
         (made.folder / name).write_text(text)
     built = made.build()
-    assert built.drivers == {"pads", "other"} and {"pads.c", "other.c", "main.c"} <= built.compiled, built.output
+    assert (
+        built.drivers == {"pads", "other", "blink"} and {"pads.c", "other.c", "blink.cpp", "main.c"} <= built.compiled
+    ), built.output
     return made
 
 
@@ -139,6 +154,25 @@ def test_profile_is_read_again(project: Project) -> None:
     project.edit("calls.yaml", "5", "7")
     built = project.build()
     assert (built.drivers, built.compiled) == ({"other"}, set()), built.output  # the layout is the same
+    assert nothing(project)
+
+
+def test_definitions_of_the_target_reach_the_driver(project: Project) -> None:
+    text = (project.folder / "build" / "edgebuild" / "blink" / "blink.cpp").read_text()
+    assert (
+        "board.h" in text
+        and "0x1A103000" in (project.folder / "build" / "edgebuild" / "blink" / "blink_regs.h").read_text()
+    )
+    flags = (project.folder / "build" / "edgebuild" / "blink" / "blink.flags").read_text()
+    assert "-DLEVEL=3" in flags.splitlines() and re.search("^-I.*vendor$", flags, re.M)
+    project.edit("vendor/board.h", "0x1A103000", "0x1A104000")
+    built = project.build()
+    assert built.drivers == {"blink"}, built.output
+    file = "SConscript" if project.tool == "scons" else "CMakeLists.txt"
+    project.edit(file, '"LEVEL": 3' if project.tool == "scons" else "LEVEL=3",
+                 '"LEVEL": 4' if project.tool == "scons" else "LEVEL=4")  # fmt: skip
+    built = project.build()
+    assert "blink" in built.drivers, built.output
     assert nothing(project)
 
 

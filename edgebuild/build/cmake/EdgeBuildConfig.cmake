@@ -61,7 +61,7 @@ endfunction()
 
 function(edgebuild_add_bf_driver target)
   _edgebuild_options(DRIVER)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;${single}" "SOURCES;${lists}")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "NAME;TARGET;FOR;${single}" "SOURCES;${lists}")
   _edgebuild_check_arguments("edgebuild_add_bf_driver(${target})" SOURCES)
   if(NOT DEFINED arg_NAME)
     set(arg_NAME "${target}")
@@ -327,10 +327,34 @@ function(_edgebuild_add_driver_rule target name)
   set(base "${folder}/${name}")
   _edgebuild_write_request("${base}.req.json" "${folder}" driver "${name}" ${sources})
   get_property(products GLOBAL PROPERTY EDGEBUILD_DRIVER_SUFFIXES)
+  if(sources MATCHES "\\.(cpp|cc|cxx)(;|$)")
+    get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+    if(NOT "CXX" IN_LIST languages)
+      message(FATAL_ERROR "${target}: a driver in C++; write project(... LANGUAGES C CXX) or enable_language(CXX)")
+    endif()
+    list(TRANSFORM products REPLACE "^\\.c$" ".cpp")
+    set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE CXX)
+    target_compile_features("${target}" PRIVATE cxx_std_17)
+  endif()
   list(TRANSFORM products PREPEND "${base}")
+  set(flags_file "${base}.flags")
   _edgebuild_add_command("${target}" "${base}" "${sources}" ${products})
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}_regs.h" "${base}_hal.h")
   target_include_directories("${target}" PRIVATE ${folders})
+  if(DEFINED arg_FOR)
+    target_include_directories("${target}" PRIVATE "$<TARGET_PROPERTY:${arg_FOR},INCLUDE_DIRECTORIES>")
+    target_compile_definitions("${target}" PRIVATE "$<TARGET_PROPERTY:${arg_FOR},COMPILE_DEFINITIONS>")
+  endif()
+  set(includes "$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>")
+  set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")
+  set(first "") # of several configurations, since there is one driver
+  if(CMAKE_CONFIGURATION_TYPES)
+    list(GET CMAKE_CONFIGURATION_TYPES 0 first)
+    set(first CONDITION "$<CONFIG:${first}>")
+  endif()
+  file(GENERATE OUTPUT "${base}.flags" CONTENT
+    "$<$<BOOL:${includes}>:-I$<JOIN:${includes},\n-I>\n>$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},\n-D>\n>"
+    ${first} TARGET "${target}")
 endfunction()
 
 # The command that runs the request ${base}.req.json, which reads `sources` and what the depfile lists. Its products,
@@ -347,7 +371,7 @@ function(_edgebuild_add_command target base sources)
     OUTPUT "${base}.stamp"
     BYPRODUCTS ${ARGN}
     COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
-    DEPENDS ${sources} ${option_files} "${base}.req.json"
+    DEPENDS ${sources} ${option_files} ${flags_file} "${base}.req.json"
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}

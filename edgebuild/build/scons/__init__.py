@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from SCons.Action import Action
+from SCons.Defaults import processDefines
 from SCons.Errors import UserError
 from SCons.Tool import CScanner
 
@@ -37,7 +38,7 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean
 from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.installation import cmsis_nn_sources, code_files
 from edgebuild.base.options import Option, options_of
-from edgebuild.base.request import CLOCK_OUTPUTS, KINDS, SCHEMA, driver_outputs, model_outputs
+from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Firmware, Target, hal_dir, load_target
 from edgebuild.build.entry import is_current
 
@@ -99,13 +100,27 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     """
     where = f"BfDriver('{name}')"
     sources = env.arg2nodes(sources, env.fs.File)
-    _, products = _products(env, where, "driver", name, sources, TARGET, options, driver_outputs(name), CScanner)
+    outputs = driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources))
+    folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
+    flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(_write, None))
+    env.Depends(products, flags)
     _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
     overlay = Path(env.File(file).srcnode().abspath).with_suffix(".overlay.yaml") if colon else None
     if overlay and overlay.exists():
         env.Depends(products, env.File(str(overlay)))
     beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
     return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside]))
+
+
+def _flags(env: Environment, folder: Node) -> str:
+    """The include folders and definitions of `env`, one on a line; folders of products are left out."""
+    made = env.Dir("edgebuild")
+    paths = [env.Dir(p) for p in env.subst_list("$CPPPATH")[0]] if env.get("CPPPATH") else []
+    kept = [d for d in paths if not (d == made or d.is_under(made))]
+    relative = (os.path.relpath(d.srcnode().abspath, folder.abspath) for d in kept)
+    lines = [f"-I{Path(p).as_posix()}" for p in relative]
+    lines += [f"-D{env.subst(str(d))}" for d in processDefines(env.get("CPPDEFINES", []))]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def clock_config(env: Environment, name: str, TARGET: str | None = None, **options: Any) -> list[Node]:
@@ -133,6 +148,7 @@ def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
     libc = tools.libc if LIBC else ()
     folder = env.Dir("edgebuild").Dir(chip.name)
     env.Replace(EDGEBUILD_TARGET=name, CC=tools.compiler, LINK="$CC", AS="$CC", _EDGEBUILD_FRAGMENTS=_fragment_flags)
+    env.Replace(CXX=re.sub("gcc$", "g++", tools.compiler))
     env.Replace(**{variable: tools.prefix + variable.lower() for variable in ("AR", "RANLIB", "OBJCOPY", "SIZE")})
     env.Append(
         CCFLAGS=[*tools.cflags, *libc],

@@ -246,7 +246,7 @@ class _Rewriter:
         return self._modify(site)
 
     def _first(self, site: Site, type_: str) -> tuple[list[str], str]:
-        """What C++ evaluates in front of the left side, and the value. Arguments of a call would have no order."""
+        """Assignments that C++ makes in front of the left side, and the value: arguments of a call have no order."""
         assert site.right is not None and site.write
         value = self._cursor(site.right)
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
