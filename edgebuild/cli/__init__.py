@@ -18,7 +18,7 @@ COMMANDS = {
     "model": "compile a model to C for a target",
     "driver": "generate a driver and its register layout from sources in the bfGroup dialect",
     "verify": "build a test firmware, run it, compare with the model's reference interpreter",
-    "distribute": "plan one network on several devices",
+    "distribute": "one network on several devices: plan it and write C for each",
     "layout": "solve a memory layout problem from a file with columns id,lower,upper,size",
     "clock": "list a chip's clock configurations and write the C that switches between them",
     "calibrate": "build a firmware that measures a model's steps, or fit the cost model to that",

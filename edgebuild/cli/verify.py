@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,26 @@ from edgebuild.cli.common import add_model_arguments, model_request_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_model_arguments(parser, target_required=True)
+    add_model_arguments(parser, target_required=False)
     parser.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
     parser.add_argument("--dma", metavar="MODE", help="of the DMA model on host: eager, lazy (default) or random:SEED")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
     parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
+    parser.add_argument("--cluster", type=Path, metavar="FILE", help="several devices (YAML), simulated together")
+    parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
+    parser.add_argument("--simulate", choices=("host", "qemu"), default="host", help="of a cluster; default: host")
+    parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
+    parser.add_argument("--count", type=int, default=100, metavar="N", help="of inferences to disturb; default: 100")
+    parser.set_defaults(wrong_usage=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.base.artifacts import write_atomic
+    if args.cluster is not None:
+        return _cluster(args)
+    if args.target is None:
+        args.wrong_usage("--target or --cluster is required")
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
     from edgebuild.model.verify import read_inputs, verify
@@ -41,11 +51,41 @@ def run(args: argparse.Namespace) -> int:
         args.dma,
         (request.shape, request.outputs),
     )
+    return _tell(args, result, _verdict)
+
+
+def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[dict[str, Any]], str]) -> int:
+    from edgebuild.base.artifacts import write_atomic
+
     text = json.dumps(result, indent=1) + "\n"
     if args.json and args.json != "-":
         write_atomic(Path(args.json), text.encode())
-    print(text if args.json == "-" else _verdict(result), end="")
+    print(text if args.json == "-" else verdict(result), end="")
     return 0 if result["equal"] else 1
+
+
+def _cluster(args: argparse.Namespace) -> int:
+    from edgebuild.model.cluster_build import ClusterRequest
+    from edgebuild.model.verify import read_inputs
+    from edgebuild.model.verify.cluster import verify_cluster
+
+    inputs = read_inputs(args.inputs) if args.inputs else None
+    request = ClusterRequest(args.model, args.cluster, "model", args.devices)
+    disturbed = (args.faults, args.count) if args.faults is not None else (0, 0)
+    return _tell(args, verify_cluster(request, args.simulate, inputs, disturbed, args.keep), _cluster_verdict)
+
+
+def _cluster_verdict(r: dict[str, Any]) -> str:
+    what = "equal to one device" if r["equal"] else f"DIFFERS from one device, by up to {r['max_abs_diff']}"
+    plan = "as planned" if r["as_planned"] else f"planned {r['planned_bytes']}"
+    lines = [f"{r['model']} on {len(r['devices'])} devices ({r['simulated']}): {what} ({r['inputs_tried']} inputs)"]
+    lines.append(f"  {r['messages']} messages, {r['wire_bytes']} B on the wire, {plan}")
+    if "faults" in r:
+        f = r["faults"]
+        codes = ", ".join(f"{n} {code}" for code, n in f["codes"].items())
+        lines.append(f"  {f['injected']} faults: {codes}")
+        lines.append(f"  {f['wrong']} wrong, {f['hangs']} hang, {f['not_recovered']} not recovered")
+    return "\n".join(lines) + "\n"
 
 
 def _verdict(r: dict[str, Any]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from .ir import ITEM_BYTES, Graph, Op
 from .plan.distribute import thesis
 from .plan.distribute.choose import Chosen, choose
 from .plan.distribute.clusterfile import read_cluster
-from .plan.distribute.problem import SUMS, Cluster, Layer, Network, Tensor
+from .plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
 from .plan.distribute.problem import Window as Rows
 from .plan.distribute.transfers import Transfer, cost, routed, transfers
 from .project import can_be_cut
@@ -26,6 +28,7 @@ from .project import can_be_cut
 SCHEMA = 1
 HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c
 SHAPES = (".yaml", ".yml")
+Spare = tuple[int, int]
 
 
 def network_of(graph: Graph) -> Network:
@@ -112,13 +115,21 @@ def _partial(op: Op, graph: Graph) -> int:
 
 
 def plan_cluster(
-    model: Path, cluster_file: Path, count: int | None, method: str, objective: str, graph: Graph | None
+    model: Path,
+    cluster_file: Path,
+    count: int | None,
+    method: str,
+    objective: str,
+    graph: Graph | None,
+    spare: Mapping[int, Spare] = MappingProxyType({}),
 ) -> tuple[Chosen, dict[str, Any]]:
     """The plan of a model (`graph`) or of a shapes file, and its report.
 
+    `spare`: bytes of flash and RAM that the plan leaves free on devices, by number.
     Raises EdgebuildError where a file is wrong or no plan fits.
     """
     cluster, stated = read_cluster(cluster_file, count)
+    cluster = replace(cluster, devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices)))
     table = shapes.read_shapes(model) if graph is None else ()
     network = network_of(graph) if graph is not None else shapes.network(table, 1, 4)
     chosen = choose(network, cluster, stated, method, objective, str(cluster_file))
@@ -126,6 +137,10 @@ def plan_cluster(
     if graph is None:
         found["paper"] = paper(table, len(cluster.devices))
     return chosen, found
+
+
+def _less(d: Device, flash: int, ram: int) -> Device:
+    return replace(d, flash=max(0, d.flash - flash), ram=max(0, d.ram - ram))
 
 
 def messages(chosen: Chosen) -> list[tuple[int, str, Transfer]]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..base.artifacts import Artifact
-from ..base.errors import fail
+from ..base.errors import EdgebuildError, fail
 from ..base.request import ModelRequest
 from ..base.target import Target, load_target
 from . import ops
-from .cluster import json_artifact, plan_cluster
+from .cluster import Spare, json_artifact, plan_cluster
 from .compile import check_weights, compile_model, prepare
 from .emit import emit
 from .emit.cluster import Row, cluster_header
@@ -22,10 +22,11 @@ from .ir import Graph, Link, Op
 from .ops.link import EVERYONE
 from .plan.choose import plan
 from .plan.distribute.choose import Chosen
-from .plan.distribute.problem import Device
 from .plan.search import Plan
 from .project import Message, project
 from .together import check_together
+
+ATTEMPTS = 8  # of plans that leave more and more room
 
 
 @dataclass(frozen=True)
@@ -69,28 +70,56 @@ class Cluster:
         return (*own, self.header, json_artifact(self.report["model"]["prefix"], self.report))
 
 
+class _Over(Exception):
+    """Products that are larger than the plan reckoned: bytes of flash and RAM by device."""
+
+    def __init__(self, more: dict[int, Spare], error: EdgebuildError) -> None:
+        super().__init__(str(error))
+        self.more, self.error = more, error
+
+
 def build_cluster(request: ClusterRequest) -> Cluster:
-    """Everything that the devices get. Raises EdgebuildError where the model, the cluster or a device is wrong."""
+    """Everything that the devices get. Raises EdgebuildError where the model, the cluster or a device is wrong.
+
+    A plan counts weights and tensors. Where tables of kernels, or copies of parts, make a device's products larger than
+    its memory, the plan is made again with as much less room.
+    """
     graph = prepare(request.source)
-    chosen, report = plan_cluster(
-        request.source, request.cluster, request.devices, request.method, request.objective, graph
-    )
+    spare: dict[int, Spare] = {}
+    error: EdgebuildError | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            chosen, report = plan_cluster(
+                request.source, request.cluster, request.devices, request.method, request.objective, graph, spare
+            )
+        except EdgebuildError as no_plan:
+            raise error or no_plan from None
+        try:
+            return _built(request, graph, chosen, report, spare)
+        except _Over as over:
+            error = error or over.error
+            for k, (flash, ram) in over.more.items():
+                before = spare.get(k, (0, 0))
+                spare[k] = (before[0] + flash, before[1] + ram)
+    assert error is not None
+    raise error
+
+
+def _built(
+    request: ClusterRequest, graph: Graph, chosen: Chosen, report: dict[str, Any], spare: Mapping[int, Spare]
+) -> Cluster:
     report["model"]["prefix"] = request.name
-    source = chosen.plan.cluster.source
+    source, digest = chosen.plan.cluster.source, int(report["plan_hash"][:8], 16)
     graphs, messages = project(graph, chosen.plan)
     if len(graphs) == 1:
         parts = [_alone(request, chosen)]
     else:
-        parts = _parts(request, graph, chosen, graphs, messages, int(report["plan_hash"][:8], 16))
+        parts = _Builder(request, graph, chosen, digest, spare).parts(graphs, messages)
     for part in parts:
         _complete(report["devices"][part.number], part)
-    does = [("source" if d["number"] == source else d["name"]) for d in report["devices"]]
-    built = {part.number: f"{part.name}, int {part.entry}(void)" for part in parts}
-    devices = [(d["name"], built.get(d["number"], "idle")) for d, _ in zip(report["devices"], does, strict=True)]
-    rows = [
-        Row(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages
-    ]  # fmt: skip
-    digest = int(report["plan_hash"][:8], 16)
+    does = {part.number: f"{part.name}, {part.entry}()" for part in parts}
+    devices = [(d["name"], does.get(d["number"], "idle")) for d in report["devices"]]
+    rows = [Row(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
     header = cluster_header(request.name, graph.file, digest, source, devices, rows)
     return Cluster(tuple(parts), source, report, messages, header)
 
@@ -114,49 +143,66 @@ def _arena(artifacts: Sequence[Artifact]) -> int:
     return int(json.loads(report.data)["ram"]["arena_bytes"])
 
 
-def _parts(
-    request: ClusterRequest,
-    graph: Graph,
-    chosen: Chosen,
-    graphs: Sequence[Graph],
-    messages: Sequence[Message],
-    plan_hash: int,
-) -> list[Part]:
-    """Each device through the ordinary pipeline; then all of them together, before anything is printed."""
-    cluster = chosen.plan.cluster
-    busy = [k for k, g in enumerate(graphs) if g.ops or k == cluster.source]
-    peers, timeout = sum(1 << k for k in busy), round(cluster.medium.timeout_ms * 1000)
-    plans: dict[int, Plan] = {}
-    for k in busy:
-        is_source = k == cluster.source
-        name = request.name if is_source else f"{request.name}_dev{k}"
-        link = Link(plan_hash, k, cluster.source, peers, timeout, f"{name}_{'invoke' if is_source else 'serve'}")
-        own = ModelRequest(request.source, name, request.target or cluster.devices[k].target)
-        plans[k] = _planned(replace(graphs[k], link=link), own, cluster.devices[k])
-    orders = [_order(plans[k]) if k in plans else [] for k in range(len(graphs))]
-    planned = [plans[k].graph if k in plans else graphs[k] for k in range(len(graphs))]
-    check_together(graph, planned, orders, messages, cluster.source)
-    digest = hashlib.sha256(request.source.read_bytes()).hexdigest()
-    found = []
-    for k, made in plans.items():
-        artifacts = emit(made, digest)
-        weights = len(next(a.data for a in artifacts if a.name.endswith("_weights.bin")))
-        check_weights(made, weights, made.target)
-        if weights > cluster.devices[k].flash:
-            text = f"device '{cluster.devices[k].name}': weights {weights} B, flash {cluster.devices[k].flash} B"
-            hint = "sums, biases and tables come on top of the plan; give the plan less flash, or the device more"
-            raise fail(text, file=str(request.cluster), hints=[hint])
-        link_of = made.graph.link
-        assert link_of is not None
-        found.append(Part(k, made.name, made.target, link_of.entry, artifacts, made))
-    return found
+@dataclass(frozen=True)
+class _Builder:
+    """Devices through the ordinary pipeline. `digest`: of the plan."""
 
+    request: ClusterRequest
+    graph: Graph
+    chosen: Chosen
+    digest: int
+    spare: Mapping[int, Spare]
 
-def _planned(graph: Graph, own: ModelRequest, device: Device) -> Plan:
-    """The fastest plan; one within the device's RAM if that takes more."""
-    target = load_target(own.target)
-    made = plan(graph, target, own)
-    return made if made.arena_bytes <= device.ram else plan(graph, target, replace(own, ram=device.ram))
+    def parts(self, graphs: Sequence[Graph], messages: Sequence[Message]) -> list[Part]:
+        """Each device by itself; then all of them together, before anything is printed."""
+        cluster = self.chosen.plan.cluster
+        busy = [k for k, g in enumerate(graphs) if g.ops or k == cluster.source]
+        peers = sum(1 << k for k in busy)
+        plans = {k: self.planned(k, graphs[k], peers) for k in busy}
+        sha256 = hashlib.sha256(self.request.source.read_bytes()).hexdigest()
+        found = [self.part(k, made, sha256) for k, made in plans.items()]
+        self.check_sizes(found)
+        orders = [_order(plans[k]) if k in plans else [] for k in range(len(graphs))]
+        planned = [plans[k].graph if k in plans else graphs[k] for k in range(len(graphs))]
+        check_together(self.graph, planned, orders, messages, cluster.source)
+        return found
+
+    def planned(self, k: int, graph: Graph, peers: int) -> Plan:
+        """The fastest plan of a device; one within its RAM if that takes more."""
+        cluster, device = self.chosen.plan.cluster, self.chosen.plan.cluster.devices[k]
+        is_source, timeout = k == cluster.source, round(cluster.medium.timeout_ms * 1000)
+        name = self.request.name if is_source else f"{self.request.name}_dev{k}"
+        link = Link(self.digest, k, cluster.source, peers, timeout, f"{name}_{'invoke' if is_source else 'serve'}")
+        own = ModelRequest(self.request.source, name, self.request.target or device.target)
+        target, graph = load_target(own.target), replace(graph, link=link)
+        made, room = plan(graph, target, own), device.ram + self.spare.get(k, (0, 0))[1]
+        if made.arena_bytes <= room:
+            return made
+        try:
+            return plan(graph, target, replace(own, ram=room))
+        except EdgebuildError as error:
+            raise _Over({k: (0, min(made.arena_bytes - room, room // 8) + 1)}, error) from None
+
+    def part(self, k: int, made: Plan, sha256: str) -> Part:
+        artifacts, link = emit(made, sha256), made.graph.link
+        assert link is not None
+        return Part(k, made.name, made.target, link.entry, artifacts, made)
+
+    def check_sizes(self, parts: Sequence[Part]) -> None:
+        """Raise _Over where weights do not fit the flash that the cluster gives a device."""
+        more: dict[int, Spare] = {}
+        for part in parts:
+            device = self.chosen.plan.cluster.devices[part.number]
+            weights = len(next(a.data for a in part.artifacts if a.name.endswith("_weights.bin")))
+            room = device.flash + self.spare.get(part.number, (0, 0))[0]
+            if weights > room:
+                more[part.number] = (weights - room, 0)
+                text = f"device '{device.name}': weights {weights} B, flash {room} B"
+            elif part.plan is not None:
+                check_weights(part.plan, weights, part.target)
+        if more:
+            hint = "sums, biases and tables come on top of the plan; more flash, or more devices, would fit"
+            raise _Over(more, fail(text, file=str(self.request.cluster), hints=[hint]))
 
 
 def _order(made: Plan) -> list[Op]:

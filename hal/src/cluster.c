@@ -282,11 +282,11 @@ int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, u
             return EB_LINK_PLAN;
         }
         if (h.kind == START && from == c->source) {
-            if (!mine) {
+            if ((int32_t)(h.inference - c->inference) > 0) {
                 c->pending = h.inference;
                 return EB_LINK_ORDER;
             }
-            if (send_head(c, from, READY, 0, 0) != EB_OK) { /* the first one was lost */
+            if (mine && send_head(c, from, READY, 0, 0) != EB_OK) { /* the first one was lost */
                 return EB_LINK_TIMEOUT;
             }
         } else if (mine && h.kind == DATA && h.message > message) {

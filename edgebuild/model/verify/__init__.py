@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,11 @@ from ...base.errors import fail, from_os
 from ...base.target import Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..importers import Shapes
-from .build import NAME, SANITIZERS, Builder, sources, write_sources
+from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .cycles import cycles
 from .elf import Sizes, read_sizes
 from .layers import layers
-from .oracles import Array, Port, Reference, fit, random_inputs, reference
+from .oracles import Array, Port, Reference, fit, random_inputs, reference, split_vectors
 from .run import Outcome, run_harness
 from .stepwise import stepwise
 
@@ -59,9 +57,9 @@ def verify(
     """
     report = _report(artifacts)
     _check_runnable(target)
-    vectors = _vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
+    vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
     expected = reference(model_path, vectors, report)
-    with _folder(keep) as folder:
+    with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, len(vectors))
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
@@ -114,7 +112,7 @@ def measure(target: Target, artifacts: Sequence[Artifact], keep: Path | None = N
     (data, bss and arena, no stack), `arena_bytes`, `weights_bytes`, `forbidden_symbols` (heap, libm, soft double).
     """
     report = _report(artifacts)
-    with _folder(keep) as folder:
+    with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, 1)
         sizes = _sizes(Builder(target, folder, bool(report.get("needs_libm"))), report)
     return _figures(sizes, report, target.firmware is not None)
@@ -229,40 +227,7 @@ def read_inputs(file: Path) -> Array:
     return np.asarray(array)
 
 
-def _vectors(inputs: Array, report: dict[str, Any]) -> list[list[Array]]:
-    """Rows of the user's array, cut into the model's inputs."""
-    ports = report["inputs"]
-    total = sum(int(np.prod(port["shape"])) for port in ports)
-    if inputs.size == 0 or inputs.size % total:
-        raise fail(f"the inputs have {inputs.size} elements", hints=[f"the model takes {total} for each vector"])
-    vectors = []
-    for row in inputs.reshape(-1, total):
-        arrays, at = [], 0
-        for port in ports:
-            count = int(np.prod(port["shape"]))
-            if inputs.dtype != np.dtype(port["dtype"]):
-                raise fail(f"the inputs are {inputs.dtype}, input '{port['name']}' is {port['dtype']}",
-                           hints=[f"quantised: round(x / {port['scale']}) + {port['zero_point']}"]
-                           if port.get("scale") else [])  # fmt: skip
-            arrays.append(np.ascontiguousarray(row[at : at + count]).reshape(port["shape"]))
-            at += count
-        vectors.append(arrays)
-    return vectors
-
-
 def _report(artifacts: Sequence[Artifact]) -> dict[str, Any]:
     data = next(a.data for a in artifacts if a.name == f"{NAME}_report.json")
     report: dict[str, Any] = json.loads(data)
     return report
-
-
-@contextlib.contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        for stale in keep.glob("*.o"):  # objects of an earlier run, perhaps of other sources
-            stale.unlink()
-        yield keep.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="edgebuild-verify-") as name:
-        yield Path(name)

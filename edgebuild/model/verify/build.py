@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +44,7 @@ class Builder:
     needs_libm: bool
     extra: tuple[str, ...] = ()  # flags for compiling and linking alike: sanitizers
     cmsis_nn: Path | None = None  # its folder, if the model may call it
+    name: str = NAME  # of the model
 
     def program(
         self, name: str, sources: Sequence[Path], special: Mapping[Path, tuple[str, ...]] = MappingProxyType({})
@@ -54,7 +57,7 @@ class Builder:
         library = cmsis_nn_sources(self.cmsis_nn) if self.cmsis_nn else ()
         objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup), *library)]
         objects += [self._object(s, flags, f".{name}") for s, flags in special.items()]
-        fragments = (f"{NAME}_memory.ld",) if self.target.firmware else ()
+        fragments = (f"{self.name}_memory.ld",) if self.target.firmware else ()
         tools = self.target.toolchain
         libraries = (tools.libm if self.needs_libm else ()) + tools.libs
         self._run(
@@ -198,3 +201,16 @@ def _stream(report: dict[str, Any]) -> list[str]:
         f"#define MODEL_INPUTS X(stream_input, {port['bytes']}u)",
         "#define MODEL_INVOKE stream_invoke",
     ]
+
+
+@contextlib.contextmanager
+def folder_of(keep: Path | None) -> Iterator[Path]:
+    """A folder for a test program: `keep`, without the objects of earlier runs, or a temporary one."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        for stale in keep.glob("*.o"):  # objects of an earlier run, perhaps of other sources
+            stale.unlink()
+        yield keep.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="edgebuild-verify-") as name:
+        yield Path(name)

@@ -60,6 +60,27 @@ def _draw(rng: np.random.Generator, port: Port, rows: int | None) -> Array:
     return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
 
 
+def split_vectors(inputs: Array, report: dict[str, Any]) -> list[list[Array]]:
+    """Rows of the user's array, cut into the model's inputs."""
+    ports = report["inputs"]
+    total = sum(int(np.prod(port["shape"])) for port in ports)
+    if inputs.size == 0 or inputs.size % total:
+        raise fail(f"the inputs have {inputs.size} elements", hints=[f"the model takes {total} for each vector"])
+    vectors = []
+    for row in inputs.reshape(-1, total):
+        arrays, at = [], 0
+        for port in ports:
+            count = int(np.prod(port["shape"]))
+            if inputs.dtype != np.dtype(port["dtype"]):
+                raise fail(f"the inputs are {inputs.dtype}, input '{port['name']}' is {port['dtype']}",
+                           hints=[f"quantised: round(x / {port['scale']}) + {port['zero_point']}"]
+                           if port.get("scale") else [])  # fmt: skip
+            arrays.append(np.ascontiguousarray(row[at : at + count]).reshape(port["shape"]))
+            at += count
+        vectors.append(arrays)
+    return vectors
+
+
 def fit(value: Array, shape: Sequence[int]) -> Array | None:
     """`value` in the layout that generated code has for `shape`: as it is, or from NCHW; None where sizes differ."""
     target = tuple(shape)

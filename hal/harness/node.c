@@ -5,8 +5,8 @@
  *
  * harness_cluster.h (generated) includes the header of the device's part and defines
  *   NODE_ENTRY                  its function
+ *   NODE_IS_SOURCE              1 or 0
  *   NODE_INPUTS, NODE_OUTPUTS   lists of X(function, bytes), of the source
- *   VECTORS                     number of input vectors, 0 of the others
  */
 #include <stdint.h>
 
@@ -19,12 +19,16 @@ int main(void)
 {
     int failed = 0;
     const int output = eb_open("output.bin", EB_WRITE);
-#if VECTORS > 0
+#if NODE_IS_SOURCE
     const int input = eb_open("input.bin", EB_READ);
-    for (int vector = 0; vector < VECTORS && !failed; ++vector) {
-#define X(function, bytes) failed |= eb_read(input, function(), bytes) != (bytes);
+    for (;;) {
+        int complete = 1;
+#define X(function, bytes) complete &= eb_read(input, function(), bytes) == (bytes);
         NODE_INPUTS
 #undef X
+        if (!complete) {
+            break;
+        }
         const uint32_t code = (uint32_t)NODE_ENTRY();
         failed |= eb_write(output, &code, sizeof code) != sizeof code;
 #define X(function, bytes) failed |= eb_write(output, function(), bytes) != (bytes);

@@ -1,0 +1,273 @@
+"""`verify --cluster`: a program for each device, all run together with a relay as the medium."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ...base.artifacts import publish
+from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.firmware import firmware_support
+from ...base.request import ModelRequest
+from ...base.target import hal_dir, load_target
+from ..cluster_build import Cluster, ClusterRequest, Part, build_cluster
+from ..compile import compile_model
+from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
+from .faults import Faults, Key
+from .oracles import Array, random_inputs, split_vectors
+from .relay import Fault, Relay, unharmed
+from .run import run_harness
+
+VECTORS = 3
+RELATIVE = 1e-5  # of floats, to the largest value
+WALL_S = 900.0  # for all vectors together: a device that hangs is ended then
+CODES = ("EB_OK", "EB_LINK_TIMEOUT", "EB_LINK_CRC", "EB_LINK_PLAN", "EB_LINK_ORDER")
+HOST = "host"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run of all devices gave: the source's code and outputs for each vector, and the relay's counts."""
+
+    codes: list[int]
+    outputs: list[list[Array]]
+    workers: dict[int, Counter[int]]  # how often each device but the source returned each code
+    relay: Relay
+    finished: bool
+
+
+def verify_cluster(
+    request: ClusterRequest,
+    simulate: str = HOST,
+    inputs: Array | None = None,
+    disturbed: tuple[int, int] = (0, 0),
+    keep: Path | None = None,
+) -> dict[str, Any]:
+    """Does the cluster compute what one device computes, and does it send what its plan says?
+
+    `simulate`: "host" builds all devices for the build machine, with sanitizers; "qemu" each for its own target.
+    `inputs`: as of `verify`. `disturbed`: a seed, and how many inferences to disturb.
+
+    Returns `equal`, `max_abs_diff`, `wire_bytes` of an inference as the relay counts them and `planned_bytes`,
+    `devices` (codes that they returned), and `faults` where they were asked for.
+    Raises MissingTool and EdgebuildError as `verify` does.
+    """
+    made = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
+    report = report_of(next(p for p in made.parts if p.number == made.source))
+    given = split_vectors(inputs, report) if inputs is not None else None
+    vectors = given or random_inputs(request.source, report, VECTORS)
+    with folder_of(keep) as folder:
+        expected = _one_device(request.source, folder / "one", vectors)
+        programs = {part.number: program(part, folder / f"dev{part.number}", made) for part in made.parts}
+        run = Run(made, programs, folder, report)
+        clean = run.all(vectors, unharmed)
+        found = _judged(made, clean, expected)
+        if disturbed[1] and len(programs) > 1:
+            found["faults"] = _disturb(run, vectors, expected, list(clean.relay.frames), *disturbed)
+            bad = sum(found["faults"][k] for k in ("wrong", "hangs", "not_recovered"))
+            found["equal"] = found["equal"] and not bad
+    return {"model": request.source.name, "simulated": simulate, **found}
+
+
+def report_of(part: Part) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(next(a.data for a in part.artifacts if a.name.endswith("_report.json")))
+    return report
+
+
+def _one_device(model: Path, folder: Path, vectors: list[list[Array]]) -> list[list[Array]]:
+    """The outputs of the model on one device: the build machine, with sanitizers."""
+    target = load_target(HOST)
+    artifacts = compile_model(ModelRequest(model, NAME, HOST))
+    report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_sources(folder, target, artifacts, report, len(vectors))
+    builder = Builder(target, folder, False, SANITIZERS)
+    hal = [hal_dir() / name for name in ("harness/harness.c", "src/counter.c", "src/semihost_host.c")]
+    return run_harness(builder.program("harness", [*sources(target, report), *hal]), target, vectors, report).outputs
+
+
+def program(part: Part, folder: Path, made: Cluster) -> list[str]:
+    """Build a device's program; the command that runs it in its folder."""
+    target, is_source = part.target, part.number == made.source
+    if target.firmware is not None and target.runner is None:
+        raise fail(f"target {target.name} names no `runner:`, so nothing can run its programs",
+                   hints=["--simulate host runs all devices on the build machine"])  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    publish((*part.artifacts, made.header, *firmware_support(target)), folder)
+    (folder / "harness_cluster.h").write_text(_harness(part, is_source), encoding="utf-8")
+    builder = Builder(target, folder, False, () if target.firmware else SANITIZERS, name=part.name)
+    own = [Path(part.name + suffix) for suffix in (".c", "_weights.S", "_weights.c")]
+    io = target.runner.sources if target.runner else ("src/semihost_host.c",)
+    hal = [hal_dir() / f for f in ("harness/node.c", "src/cluster.c", "src/link_relay.c", "src/counter.c", *io)]
+    elf = builder.program("device", [*own, *hal])
+    return [w.replace("{elf}", elf.name) for w in target.runner.command] if target.runner else [str(elf.resolve())]
+
+
+def _harness(part: Part, is_source: bool) -> str:
+    report, entry = report_of(part), part.entry
+    inputs, outputs = (
+        " ".join(f"X({p['function']}, {p['bytes']}u)" for p in report[side]) for side in ("inputs", "outputs")
+    )
+    lines = [f'#include "{part.name}.h"']
+    if part.plan is None:  # one device alone, whose function returns nothing
+        lines.append(f"static int alone(void) {{ {entry}(); return 0; }}")
+        entry = "alone"
+    lines += [f"#define NODE_ENTRY {entry}", f"#define NODE_IS_SOURCE {int(is_source)}"]
+    lines += [f"#define NODE_INPUTS {inputs}", f"#define NODE_OUTPUTS {outputs}", ""]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Programs of all devices, in the folders in which they run. `report`: the source's."""
+
+    made: Cluster
+    programs: dict[int, list[str]]
+    folder: Path
+    report: dict[str, Any]
+
+    def place(self, device: int) -> Path:
+        return self.folder / f"dev{device}"
+
+    def all(self, vectors: list[list[Array]], fault: Fault) -> Result:
+        """Start all devices, and wait until the source has gone through all vectors."""
+        home = self.place(self.made.source)
+        (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
+        relay = Relay({k: self.place(k) for k in self.programs}, fault)
+        relay.start()
+        started: dict[int, subprocess.Popen[bytes]] = {}
+        try:
+            for k, command in self.programs.items():
+                log = (self.place(k) / "log.txt").open("wb")
+                started[k] = self._start(command, k, log)
+            finished = self._wait(started, relay)
+        finally:
+            relay.stop()
+            for process in started.values():
+                try:
+                    process.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            relay.close()
+        for k, process in started.items():
+            if finished and process.returncode:
+                text = (self.place(k) / "log.txt").read_text(errors="replace")
+                raise fail(f"the program of device {k} ended with status {process.returncode}",
+                           hints=text.strip().splitlines()[-30:])  # fmt: skip
+        codes, outputs = self._results(home / "output.bin")
+        workers = {k: Counter((self.place(k) / "output.bin").read_bytes()) for k in started if k != self.made.source}
+        return Result(codes, outputs, workers, relay, finished)
+
+    def _start(self, command: list[str], device: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        part = next(p for p in self.made.parts if p.number == device)
+        try:
+            return subprocess.Popen(command, cwd=self.place(device), stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=subprocess.STDOUT)  # fmt: skip
+        except FileNotFoundError:
+            package = part.target.runner.package if part.target.runner else ""
+            hints = (f"apt-get install {package}",) if package else ()
+            raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hints)) from None
+
+    def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay) -> bool:
+        """Whether the source ended by itself within the time."""
+        began, source = time.monotonic(), started[self.made.source]
+        while source.poll() is None and time.monotonic() - began < WALL_S:
+            for k, process in started.items():
+                if k != self.made.source and process.poll() is not None and k not in relay.ended:
+                    relay.end(k)
+            time.sleep(0.003)
+        return source.poll() is not None
+
+    def _results(self, file: Path) -> tuple[list[int], list[list[Array]]]:
+        ports = self.report["outputs"]
+        size, data = 4 + sum(p["bytes"] for p in ports), file.read_bytes()
+        codes, outputs = [], []
+        for at in range(0, len(data) - size + 1, size):
+            codes.append(int.from_bytes(data[at : at + 4], "little"))
+            arrays, start = [], at + 4
+            for p in ports:
+                arrays.append(np.frombuffer(data[start : start + p["bytes"]], p["dtype"]).reshape(p["shape"]))
+                start += p["bytes"]
+            outputs.append(arrays)
+        return codes, outputs
+
+
+def _same(mine: Sequence[Array], theirs: Sequence[Array]) -> bool:
+    return all(_distance(a, b) <= _limit(b) for a, b in zip(mine, theirs, strict=True))
+
+
+def _distance(a: Array, b: Array) -> float:
+    return float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0))
+
+
+def _limit(b: Array) -> float:
+    """Integers are equal; floats were added in another order."""
+    return RELATIVE * float(np.max(np.abs(b), initial=0.0)) if b.dtype.kind == "f" else 0.0
+
+
+def _judged(made: Cluster, clean: Result, expected: list[list[Array]]) -> dict[str, Any]:
+    """The result of an undisturbed run."""
+    pairs = [
+        (a, b) for mine, theirs in zip(clean.outputs, expected, strict=False) for a, b in zip(mine, theirs, strict=True)
+    ]
+    complete = clean.finished and clean.codes == [0] * len(expected)
+    planned = made.report["wire"]["frame_bytes"] if len(made.parts) > 1 else 0
+    counted = set(clean.relay.wire.values()) or {0}
+    return {
+        "equal": complete and all(_same(a, b) for a, b in zip(clean.outputs, expected, strict=True)),
+        "max_abs_diff": max((_distance(a, b) for a, b in pairs), default=0.0),
+        "inputs_tried": len(expected),
+        "codes": clean.codes,
+        "wire_bytes": max(counted),
+        "planned_bytes": planned,
+        "as_planned": counted == {planned},
+        "messages": len(made.messages),
+        "devices": [
+            {key: row.get(key) for key in ("name", "target", "weights_bytes", "arena_bytes", "macs")}
+            | {"serves": dict(clean.workers.get(row["number"], {}))}
+            for row in made.report["devices"]
+        ],
+    }
+
+
+def _disturb(
+    run: Run, vectors: list[list[Array]], expected: list[list[Array]], keys: list[Key], seed: int, count: int
+) -> dict[str, Any]:
+    """Every second inference is disturbed: it ends with a code or the right result, and the next one works."""
+    faults = Faults(seed, keys, _timeout(run.made))
+    some = [vectors[i // 2 % len(vectors)] for i in range(2 * count)]
+    result = run.all(some, faults)
+    codes, wrong, lost = Counter[str](), 0, list[str]()
+    for i, (code, outputs) in enumerate(zip(result.codes, result.outputs, strict=True)):
+        right = _same(outputs, expected[i // 2 % len(vectors)])
+        wrong += code == 0 and not right
+        if i % 2 == 0:
+            codes[CODES[code]] += 1
+        elif code:
+            lost.append(f"{faults.kinds.get(i, 'none')}: {CODES[code]}")
+    return {
+        "seed": seed,
+        "injected": sum(faults.injected.values()),
+        "kinds": dict(sorted(faults.injected.items())),
+        "codes": dict(sorted(codes.items())),
+        "wrong": wrong,
+        "hangs": 2 * count - len(result.codes),
+        "recovered": len(result.codes) // 2 - len(lost),
+        "not_recovered": len(lost),
+        "examples": lost[:5],
+    }
+
+
+def _timeout(made: Cluster) -> int:
+    link = next(p.plan.graph.link for p in made.parts if p.plan is not None)
+    assert link is not None
+    return link.timeout_us

@@ -1,0 +1,76 @@
+"""Seeded faults of a medium: every second inference is disturbed once, and the one behind it must work."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from .relay import HEAD, Delivery, Frame
+
+KINDS = ("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "noise", "dead")
+Key = tuple[int, int, str, int]
+
+
+class Faults:
+    """A fault for a relay. `keys`: frames of an undisturbed inference; `timeout_us`: how long devices wait."""
+
+    def __init__(self, seed: int, keys: Sequence[Key], timeout_us: int) -> None:
+        self.seed, self.keys, self.timeout = seed, sorted(keys), timeout_us
+        self.injected: Counter[str] = Counter()
+        self.kinds: dict[int, str] = {}  # by inference
+        self.done: set[int] = set()
+        self.before: dict[Key, bytes] = {}
+        self.dead: tuple[int, int] | None = None  # a device and the inference in which it says nothing more
+
+    def __call__(self, frame: Frame) -> Sequence[Delivery]:
+        number, good = frame.inference, Delivery(frame.data)
+        rng = random.Random(f"{self.seed} {number}")
+        key, kind = rng.choice(self.keys), rng.choice(KINDS)
+        before = self.before.get(frame.key, frame.data)
+        self.before[frame.key] = frame.data
+        if self.dead == (frame.sender, number):
+            return ()
+        if number % 2 == 0 or frame.key != key or number in self.done:
+            return (good,)
+        self.done.add(number)
+        self.injected[kind] += 1
+        self.kinds[number] = kind
+        if kind == "dead":
+            self.dead = (frame.sender, number)
+        return self._made(kind, frame.data, before, rng)
+
+    def _made(self, kind: str, data: bytes, before: bytes, rng: random.Random) -> Sequence[Delivery]:
+        good = Delivery(data)
+        match kind:
+            case "repeated":
+                return good, good
+            case "damaged":
+                wrong = bytearray(data)
+                for _ in range(rng.randint(1, 3)):
+                    wrong[rng.randrange(len(wrong))] ^= 1 << rng.randrange(8)
+                return (Delivery(bytes(wrong)),)
+            case "truncated":
+                return (Delivery(data[: rng.randrange(len(data))]),)
+            case "late":
+                return (Delivery(data, rng.randint(1, 3 * self.timeout)),)
+            case "swapped":  # all that can be sent before it overtakes it
+                return (Delivery(data, 1),)
+            case "foreign":  # of another plan: its head is whole
+                return Delivery(foreign(data)), good
+            case "stale":
+                return Delivery(before), good
+            case "noise":
+                return Delivery(rng.randbytes(rng.randint(1, 2 * HEAD))), good
+            case _:
+                return ()
+
+
+def foreign(data: bytes) -> bytes:
+    """The same frame as firmware of another plan sends it."""
+    import zlib
+
+    head = bytearray(data[:HEAD])
+    head[4] ^= 0xFF
+    head[20:24] = zlib.crc32(bytes(head[:20])).to_bytes(4, "little")
+    return bytes(head) + data[HEAD:]

@@ -1,0 +1,223 @@
+"""The medium of a simulated cluster: it has two pipes to every device, hands on frames and keeps the time.
+
+Time stands still while a device computes. It goes on to the next timeout, or the arrival of a late frame, when all
+devices wait; so a run is a function of the programs and the faults, however fast the machine is. The pipes' requests
+are those of hal/src/link_relay.c, the frames those of hal/src/cluster.c.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HEAD, TAIL, EVERYONE = 24, 4, 255
+SEND, RECEIVE, TIME, QUIT = 0, 1, 2, 9
+KINDS = ("data", "start", "ready")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame on its way, from its head."""
+
+    sender: int
+    receiver: int
+    kind: str
+    message: int
+    inference: int
+    data: bytes
+
+    @property
+    def key(self) -> tuple[int, int, str, int]:
+        """The same in every inference."""
+        return self.sender, self.receiver, self.kind, self.message
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Bytes that arrive after a delay, microseconds."""
+
+    data: bytes
+    delay: int = 0
+
+
+Fault = Callable[[Frame], Sequence[Delivery]]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A frame that a device sent (bytes, to), or bytes that it received (bytes, from), after `ticks` of computing."""
+
+    what: int
+    device: int
+    bytes: int
+    ticks: int
+
+
+def unharmed(frame: Frame) -> Sequence[Delivery]:
+    return (Delivery(frame.data),)
+
+
+@dataclass
+class Relay:
+    """`folders`: of the devices that take part, by number. `fault`: what arrives of each frame."""
+
+    folders: dict[int, Path]
+    fault: Fault = unharmed
+    now: int = 0
+    over: bool = False
+    wire: dict[int, int] = field(default_factory=dict)  # bytes by inference, each transmission once
+    frames: dict[tuple[int, int, str, int], int] = field(default_factory=dict)  # how often each was sent
+    events: dict[int, list[Event]] = field(default_factory=dict)
+    timeouts: int = 0
+
+    def __post_init__(self) -> None:
+        self.lock = threading.Condition()
+        self.pipes: dict[int, tuple[int, int]] = {}
+        for k, folder in self.folders.items():
+            for name in ("to_relay", "from_relay"):
+                (folder / name).unlink(missing_ok=True)
+                os.mkfifo(folder / name)
+            # For reading and writing: neither side waits for the other to open it.
+            self.pipes[k] = (os.open(folder / "to_relay", os.O_RDWR), os.open(folder / "from_relay", os.O_RDWR))
+        self.streams = {(a, b): bytearray() for a in self.folders for b in self.folders if a != b}
+        self.unfinished = {(a, b): bytearray() for a in self.folders for b in (*self.folders, EVERYONE)}
+        self.waiting: dict[int, tuple[int, int, int]] = {}  # device: sender, bytes, deadline
+        self.expired: set[int] = set()
+        self.ended: set[int] = set()
+        self.late: list[tuple[int, int, tuple[int, int], bytes]] = []
+        self.events = {k: [] for k in self.folders}
+        self.threads = [threading.Thread(target=self._serve, args=(k,), daemon=True) for k in self.folders]
+
+    def start(self) -> None:
+        for thread in self.threads:
+            thread.start()
+
+    def end(self, device: int) -> None:
+        """A device has ended, or will never answer."""
+        with self.lock:
+            self.ended.add(device)
+            self._advance()
+            self.lock.notify_all()
+
+    def stop(self) -> None:
+        """All receivers learn that the test is over."""
+        with self.lock:
+            self.over = True
+            self.lock.notify_all()
+
+    def close(self) -> None:
+        self.stop()
+        for k in self.folders:
+            os.write(self.pipes[k][0], struct.pack("<4I", QUIT, 0, 0, 0))
+        for thread in self.threads:
+            thread.join(timeout=10)
+        for pair in self.pipes.values():
+            for pipe in pair:
+                os.close(pipe)
+
+    # ---- one device
+
+    def _serve(self, device: int) -> None:
+        source, sink = self.pipes[device]
+        while True:
+            word, size, timeout, ticks = struct.unpack("<4I", _read(source, 16))
+            what, other = word & 0xFF, word >> 8 & 0xFF
+            if what == QUIT:
+                return
+            if what == TIME:
+                self.events[device].append(Event(TIME, other, 0, ticks))
+                _write(sink, struct.pack("<I", self.now & 0xFFFFFFFF))
+            elif what == SEND:
+                self._send(device, other, _read(source, size), ticks)
+            else:
+                self.events[device].append(Event(RECEIVE, other, size, ticks))
+                status, data = self._receive(device, other, size, timeout)
+                _write(sink, struct.pack("<I", status) + data)
+
+    def _send(self, sender: int, to: int, data: bytes, ticks: int) -> None:
+        """Take bytes; hand on the frame that they complete."""
+        with self.lock:
+            buffer = self.unfinished.setdefault((sender, to), bytearray())
+            buffer += data
+            self.events[sender].append(Event(SEND, to, len(data), ticks))
+            if len(buffer) < HEAD:
+                return
+            inference, message, _, kind, length = struct.unpack_from("<IHBBI", buffer, 8)
+            total = HEAD + (length + TAIL if length else 0)
+            if len(buffer) < total:
+                return
+            frame = Frame(sender, to, KINDS[kind], message, inference, bytes(buffer))
+            buffer.clear()
+            self.wire[inference] = self.wire.get(inference, 0) + total
+            self.frames[frame.key] = self.frames.get(frame.key, 0) + 1
+            receivers = [k for k in self.folders if k != sender] if to == EVERYONE else [to]
+            for delivery in self.fault(frame):
+                for receiver in receivers:
+                    self._deliver((sender, receiver), delivery)
+            self.lock.notify_all()
+
+    def _deliver(self, way: tuple[int, int], delivery: Delivery) -> None:
+        if way not in self.streams:
+            return
+        if delivery.delay:
+            heapq.heappush(self.late, (self.now + delivery.delay, len(self.late), way, delivery.data))
+        else:
+            self.streams[way] += delivery.data
+
+    def _receive(self, device: int, sender: int, size: int, timeout: int) -> tuple[int, bytes]:
+        with self.lock:
+            stream = self.streams.get((sender, device), bytearray())
+            self.waiting[device] = (sender, size, self.now + timeout)
+            while len(stream) < size and device not in self.expired and not self.over:
+                self._advance()
+                if len(stream) < size and device not in self.expired:
+                    self.lock.wait()
+            del self.waiting[device]
+            expired = device in self.expired
+            self.expired.discard(device)
+            data = bytes(stream[:size])
+            del stream[:size]
+            if len(data) == size:
+                return 0, data
+            self.timeouts += expired
+            return (2, b"") if self.over else (1, b"")
+
+    def _advance(self) -> None:
+        """If all wait for what is not there: on to the next arrival or timeout."""
+        while not self.over and all(k in self.ended or self._stuck(k) for k in self.folders):
+            alive = [k for k in self.waiting if k not in self.ended]
+            if not alive:
+                return
+            deadline, first = min((self.waiting[k][2], k) for k in alive)
+            if self.late and self.late[0][0] <= deadline:
+                arrival, _, way, data = heapq.heappop(self.late)
+                self.now = max(self.now, arrival)
+                self.streams[way] += data
+            else:
+                self.now = max(self.now, deadline)
+                self.expired.add(first)
+            self.lock.notify_all()
+
+    def _stuck(self, device: int) -> bool:
+        if device not in self.waiting or device in self.expired:
+            return False
+        sender, size, _ = self.waiting[device]
+        return len(self.streams.get((sender, device), b"")) < size
+
+
+def _read(pipe: int, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        found += os.read(pipe, size - len(found))
+    return found
+
+
+def _write(pipe: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(pipe, view) :]

@@ -1,0 +1,141 @@
+"""Products of a cluster: C of every device, run together, against one device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.artifacts import publish
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import hal_dir
+from edgebuild.cli import main
+from edgebuild.model.cluster_build import Cluster, ClusterRequest, build_cluster
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import cluster as together
+from edgebuild.model.verify.oracles import random_inputs
+from edgebuild.model.verify.relay import unharmed
+from tests.fuzz.networks import WRITERS, recipes
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+MEDIA = {"star": "kind: star", "bus": "kind: bus, broadcast: true", "switch": "kind: switch"}
+
+
+def cluster_file(
+    folder: Path,
+    n: int,
+    flash: str = "4K",
+    medium: str = "star",
+    source: int = 0,
+    target: str = "host",
+    ram: str = "16K",
+) -> Path:
+    targets = target.split()
+    rows = [f"- {{name: d{k}, target: {targets[k % len(targets)]}, flash: {flash}, ram: {ram}}}" for k in range(n)]
+    text = f"source: d{source}\nmedium: {{{MEDIA[medium]}, bits_per_s: 3e6, message_us: 20}}\n"
+    file = folder / f"c{n}{medium}.yaml"
+    file.write_text("devices:\n" + "\n".join(rows) + "\n" + text)
+    return file
+
+
+@pytest.mark.parametrize("target", ["host", "mps2-an386"])
+def test_a_cluster_of_one_gets_the_files_of_the_model(tmp_path: Path, target: str) -> None:
+    file = cluster_file(tmp_path, 1, flash="64K", target=target)
+    made = build_cluster(ClusterRequest(DIGITS, file, "digits"))
+    assert made.parts[0].artifacts == compile_model(ModelRequest(DIGITS, "digits", target))
+
+
+def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
+    request = ClusterRequest(DIGITS, cluster_file(tmp_path, 3), "digits")
+    assert build_cluster(request).artifacts == build_cluster(request).artifacts
+
+
+@pytest.mark.needs("gcc", "clang")
+@pytest.mark.parametrize("method", ["joint", "owp"])
+def test_products_compile_without_a_warning(tmp_path: Path, method: str) -> None:
+    made = build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 3), "digits", method=method))
+    publish(made.artifacts, tmp_path)
+    files = [f"{part.name}.c" for part in made.parts]
+    files += [str(hal_dir() / "src" / name) for name in ("cluster.c", "link_relay.c")]
+    flags = ["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-O2", "-I.", f"-I{hal_dir() / 'include'}"]
+    for compiler in ("gcc", "clang"):
+        subprocess.run([compiler, *flags, "-c", *files], cwd=tmp_path, check=True)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("method", "n", "medium"), [("joint", 2, "bus"), ("owp", 3, "star"), ("fdto", 4, "switch"), ("paper", 2, "switch")]
+)
+def test_together_they_are_one_device(tmp_path: Path, method: str, n: int, medium: str) -> None:
+    file = cluster_file(tmp_path, n, "16K" if method != "joint" else "4K", medium, source=n - 1)
+    result = together.verify_cluster(ClusterRequest(DIGITS, file, "digits", method=method))
+    assert result["equal"] and result["as_planned"] and result["messages"]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(("form", "seed"), [("tflite", 11), ("qdq", 12), ("float", 13)])
+def test_random_networks(tmp_path: Path, form: str, seed: int) -> None:
+    (recipe,) = recipes(seed, 1, [form])
+    model = tmp_path / f"network.{'tflite' if form == 'tflite' else 'onnx'}"
+    model.write_bytes(WRITERS[form].write(recipe))
+    file = cluster_file(tmp_path, 3, "1M", medium="bus" if seed % 2 else "star", source=1, ram="1M")
+    result = together.verify_cluster(ClusterRequest(model, file, "net", method="owp"))
+    assert result["equal"] and result["as_planned"]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
+@pytest.mark.parametrize("n", [2, 4])
+def test_in_simulators_of_two_kinds(tmp_path: Path, n: int) -> None:
+    file = cluster_file(tmp_path, n, "16K", target="mps2-an386 riscv-virt", source=1)
+    result = together.verify_cluster(ClusterRequest(DIGITS, file, "digits", method="owp"), simulate="qemu")
+    assert result["equal"] and result["as_planned"] and result["messages"]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(("seed", "n"), [(1, 2), (2, 3)])
+def test_faults_end_in_a_code_and_the_next_inference_works(tmp_path: Path, seed: int, n: int) -> None:
+    file = cluster_file(tmp_path, n, "16K")
+    request = ClusterRequest(DIGITS, file, "digits", method="owp")
+    faults = together.verify_cluster(request, disturbed=(seed, 60))["faults"]
+    assert faults["injected"] == 60 and sum(faults["codes"].values()) == 60
+    assert (faults["wrong"], faults["hangs"], faults["not_recovered"]) == (0, 0, 0), faults
+    assert len(faults["codes"]) > 2  # they did harm
+
+
+@pytest.mark.needs("gcc")
+def test_firmware_of_two_plans_is_refused(tmp_path: Path) -> None:
+    def built(folder: str, method: str) -> tuple[Cluster, dict[int, list[str]]]:
+        request = ClusterRequest(DIGITS, cluster_file(tmp_path, 2, "16K"), "model", method=method)
+        made = build_cluster(request)
+        programs = {p.number: together.program(p, tmp_path / folder / f"dev{p.number}", made) for p in made.parts}
+        return made, programs
+
+    made, one = built("one", "owp")
+    _, other = built("other", "fdto")
+    report = together.report_of(made.parts[0])
+    run = together.Run(made, {0: one[0], 1: other[1]}, tmp_path / "one", report)
+    vectors = random_inputs(DIGITS, report, 2)
+    assert run.all(vectors, unharmed).codes == [3, 3]  # EB_LINK_PLAN
+    assert replace(run, programs=one).all(vectors, unharmed).codes == [0, 0]
+
+
+def test_a_device_whose_products_do_not_fit_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EdgebuildError, match=r"device 'd0': weights \d+ B, flash 2900 B|no plan"):
+        build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 2, "2900"), "digits"))
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = cluster_file(tmp_path, 2)
+    words = ["distribute", str(DIGITS), "--cluster", str(file), "--name", "digits", "-o", str(tmp_path)]
+    assert main(words) == 0
+    report = json.loads((tmp_path / "digits_cluster.json").read_text())
+    assert [d["files"] for d in report["devices"]] == ["digits", "digits_dev1"]
+    assert all(d["weights_bytes"] <= 4096 for d in report["devices"])
+    assert report["wire"]["frame_bytes"] == sum(m["bytes"] + 28 for m in report["messages"]) + 2 * 24
+    assert "DIGITS_PLAN_HASH 0x" + report["plan_hash"][:8] in (tmp_path / "digits_cluster.h").read_text()
+    with pytest.raises(SystemExit, match="2"):
+        main(["verify", str(DIGITS)])
