@@ -35,7 +35,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Result:
-    """What a run of all devices gave: the source's code and outputs for each vector, and the relay's counts."""
+    """The outcome of a run of all devices: the source's code and outputs for each vector, and the relay's counts."""
 
     codes: list[int]
     outputs: list[list[Array]]
