@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-from .machine import machine
-from .networks import Found, Tally, keep, recipes, smaller, sweep
-from .others import ALL, Trouble
+from .journal import Journal
 from .recipe import FORMS
+from .units import OTHERS, TARGETS, Result, Unit, networks, others, run
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
-SMALL_OF_ALIKE = 3
-KINDS = {"wrong": ("wrong", "crash"), "tracebacks": ("traceback", "timeout"), "does_not_compile": ("does_not_compile",)}
+TOLD = 2000  # characters of a failure's text
 
 
 def arguments() -> argparse.Namespace:
@@ -27,7 +28,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), help="all if none is given")
     parser.add_argument("--targets", nargs="+", choices=("host", *TARGETS), help="all if none is given: each network "
                         "on the host in all modes, and on one of the others in some")  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=("networks", *ALL), help="leave out the rest")
+    parser.add_argument("--only", nargs="+", choices=("networks", *OTHERS), help="leave out the rest")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0: one for each core")
+    parser.add_argument("--seconds", type=int, help="begin nothing new after this time; --resume goes on")
+    parser.add_argument("--resume", action="store_true", help="leave out what an earlier run found to be right")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for fuzz.json and fuzz/ (build)")
     return parser.parse_args()
 
@@ -35,67 +39,59 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     options = arguments()
     seed = options.seed if options.seed is not None else int(time.strftime("%Y%m%d"))
-    start, wanted = time.monotonic(), options.only or ["networks", *ALL]
+    start, wanted = time.monotonic(), options.only or ["networks", *OTHERS]
     print(f"seed {seed}, count {options.count}", flush=True)
-    tally, folder = Tally(), options.output / "fuzz"
-    kept, troubles = list[Found](), list[Trouble]()
+    units = list(networks(seed, options.count, options.forms, options.targets)) if "networks" in wanted else []
+    units += [u for part in OTHERS if part in wanted for u in others(part, seed, options.count)]
+    journal = Journal(options.output, options.resume)
+    missing = journal.missing(units)
+    if options.resume:
+        print(f"{len(units) - len(missing)} of {len(units)} units are done", flush=True)
+    about = {"seeds": [seed, options.count], "parts": wanted}
+    found = journal.write(units, about)
     try:
-        if "networks" in wanted:
-            networks(seed, options, folder, tally, kept)
-        for name in (n for n in ALL if n in wanted):
-            for trouble in ALL[name](seed, options.count, folder / name):
-                print(f"{trouble.kind}: {trouble.command}\n{trouble.text[-2000:]}", flush=True)
-                troubles.append(trouble)
+        for n, result in enumerate(work(missing, options, journal, start), start=1):
+            journal.add(result)
+            for failure in result.failures:
+                print(f"{failure['kind']}: {failure['command']}\n{failure['text'][-TOLD:]}", flush=True)
+            found = journal.write(units, {**about, "seconds": round(time.monotonic() - start)})
+            if n % 30 == 0:
+                print(f"{n} of {len(missing)} units, {found['runs']} runs", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("interrupted: what follows is of the part that ran", file=sys.stderr)
-    result = {**_counts(kept, troubles), **_summary(tally), "seeds": [seed, options.count], "parts": wanted}
-    result["seconds"] = round(time.monotonic() - start)
-    options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "fuzz.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=1))
-    return int(bool(kept or troubles))
+    print(json.dumps(found, indent=1))
+    return int(bool(found["cases"]))
 
 
-def networks(seed: int, options: argparse.Namespace, folder: Path, tally: Tally, kept: list[Found]) -> None:
-    for i, recipe in enumerate(recipes(seed, options.count, options.forms)):
-        for name in options.targets or ["host", TARGETS[i % len(TARGETS)]]:
-            one = Tally()
-            sweep(recipe, [machine(name, folder)], folder / "work", one, thorough=name == "host")
-            kept += [_tell(f, folder, kept) for f in one.found]
-            _add(tally, one)
-        if i % 30 == 29:
-            print(f"{tally.networks} networks, {tally.runs} runs, {len(kept)} failures", file=sys.stderr, flush=True)
+def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, start: float) -> Iterator[Result]:
+    """The results of all units, as they come, in `jobs` processes."""
+    jobs, waiting, running = options.jobs or os.cpu_count() or 1, iter(missing), dict[Future[Result], Unit]()
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"))
+    try:
+        while True:
+            late = options.seconds is not None and time.monotonic() - start > options.seconds
+            while len(running) < jobs and not late and (unit := next(waiting, None)) is not None:
+                running[pool.submit(run, unit, options.output / "fuzz", journal.common())] = unit
+            if not running:
+                return
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+                done, pool = set(running), ProcessPoolExecutor(jobs, get_context("spawn"))
+            for future in done:
+                yield _result(future, running.pop(future))
+    finally:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown()
 
 
-def _tell(found: Found, folder: Path, kept: list[Found]) -> Found:
-    """Keep a failure and say so. Of those that look alike only some are made small: that takes the most time."""
-    alike = sum(
-        (f.failure.cause, f.target, f.options) == (found.failure.cause, found.target, found.options) for f in kept
-    )
-    small = smaller(found, machine(found.target, folder), folder / "small") if alike < SMALL_OF_ALIKE else found
-    done = keep(small, folder / "cases")
-    print(f"{done.failure.kind}: {done.command}\n    {done.recipe.described()}\n    {done.failure.where}", flush=True)
-    return done
-
-
-def _add(tally: Tally, one: Tally) -> None:
-    tally.runs += one.runs
-    tally.networks += one.networks
-    tally.same += one.same
-    for reason, count in one.refused.items():
-        tally.refused[reason] = tally.refused.get(reason, 0) + count
-
-
-def _counts(kept: list[Found], troubles: list[Trouble]) -> dict[str, Any]:
-    seen = [f.failure.kind for f in kept] + [t.kind for t in troubles]
-    counts: dict[str, Any] = {name: sum(kind in kinds for kind in seen) for name, kinds in KINDS.items()}
-    counts["not_least"] = seen.count("not_least")
-    return {**counts, "cases": [f.command for f in kept] + [t.command for t in troubles]}
-
-
-def _summary(tally: Tally) -> dict[str, Any]:
-    refused = dict(sorted(tally.refused.items(), key=lambda item: -item[1]))
-    return {"runs": tally.runs, "networks": tally.networks, "equal_plans": tally.same, "refused": refused}
+def _result(future: Future[Result], unit: Unit) -> Result:
+    """A unit that ends its process, or fails outside of what it judges, is a failure too."""
+    problem = future.exception()
+    if problem is None:
+        return future.result()
+    text = f"{type(problem).__name__}: {problem}"
+    return Result(unit.name, failures=[{"kind": "traceback", "command": f"unit {unit.name}", "text": text}])
 
 
 if __name__ == "__main__":

@@ -155,11 +155,11 @@ class Judge:
         return report_of(artifacts)
 
 
-def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally, thorough: bool) -> None:
-    """All modes of one network on some machines. Failures go into `tally`, one of each cause."""
+def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally) -> None:
+    """One network in all modes on the host, in some on other machines. Failures go into `tally`, one of each cause."""
     tally.networks += 1
     try:
-        judge = Judge(recipe, folder)
+        judge = Judge(recipe, folder / "work")
     except EdgebuildError as reason:
         return tally.refuse(reason.diagnostics[0].text)
     except ValueError as reason:
@@ -168,7 +168,7 @@ def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tall
         return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
     for machine in machines:
         causes, known, arenas = set[str](), set[str](), dict[str, int]()
-        for options in modes(recipe, judge.arena, thorough):
+        for options in modes(recipe, judge.arena, machine.name == "host"):
             tally.runs += 1
             before = len(known)
             try:

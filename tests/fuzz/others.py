@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +23,6 @@ from .machine import Failure, compiled, report_of
 from .networks import WRITERS, recipes
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = 25  # drivers that are built together
-DAMAGED = 50  # copies of one model, each damaged in another way
 CLOCKED = "stm32f767"
 
 
@@ -36,17 +35,16 @@ class Trouble:
     text: str
 
 
-def drivers(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
-    """`count` random programs, run as they were written and as they were merged; the shortest start that fails."""
-    for number in range(seed, seed + -(-count // PROGRAMS)):
-        target = "riscv-virt" if number % 2 else "pulpino"
-        trouble, low, high = _programs(number, PROGRAMS, target, folder), 0, PROGRAMS
-        while trouble is not None and low + 1 < high:
-            middle = (low + high) // 2
-            found = _programs(number, middle, target, folder)
-            low, high, trouble = (low, middle, found) if found else (middle, high, trouble)
-        if trouble is not None:
-            yield trouble
+def driver_programs(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+    """Random programs, run as they were written and as they were merged; the shortest start that fails."""
+    target = "riscv-virt" if seed % 2 else "pulpino"
+    trouble, low, high = _programs(seed, count, target, folder), 0, count
+    while trouble is not None and low + 1 < high:
+        middle = (low + high) // 2
+        found = _programs(seed, middle, target, folder)
+        low, high, trouble = (low, middle, found) if found else (middle, high, trouble)
+    if trouble is not None:
+        yield trouble
 
 
 def _programs(seed: int, count: int, target: str, folder: Path) -> Trouble | None:
@@ -61,46 +59,47 @@ def _programs(seed: int, count: int, target: str, folder: Path) -> Trouble | Non
     return None
 
 
-def damaged(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
-    """`count` damaged files of random networks: each is refused or compiled, within bounds of time and memory."""
-    for recipe in recipes(seed, max(1, count // (3 * DAMAGED))):
-        suffix = "tflite" if recipe.form == "tflite" else "onnx"
-        place = folder / f"{recipe.form}_{recipe.seed}"
-        place.mkdir(parents=True, exist_ok=True)
-        try:
-            (place / f"whole.{suffix}").write_bytes(WRITERS[recipe.form].write(recipe))
-        except ValueError:
-            continue
-        arguments = [str(place), str(place / f"whole.{suffix}"), str(DAMAGED), str(seed)]
-        command = [sys.executable, "-P", damage.__file__, *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode:
-            yield Trouble("traceback", " ".join(["python", *command[2:]]), done.stdout)
+def damaged_file(form: str, seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+    """Damaged files of a random network: each is refused or compiled, within bounds of time and memory."""
+    suffix = "tflite" if form == "tflite" else "onnx"
+    place = folder / f"{form}_{seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        whole = WRITERS[form].write(next(recipes(seed, 1, [form])))
+    except ValueError:
+        return
+    (place / f"whole.{suffix}").write_bytes(whole)
+    arguments = [str(place), str(place / f"whole.{suffix}"), str(count), str(seed)]
+    command = [sys.executable, "-P", damage.__file__, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        yield Trouble("traceback", " ".join(["python", *command[2:]]), done.stdout)
+    else:
+        shutil.rmtree(place)
 
 
-def energy(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
-    """`count` networks with a random time for one inference: the plan keeps to it and adds up."""
+def plan_of_energy(seed: int, folder: Path) -> Iterator[Trouble]:
+    """A network with a random time for one inference: the plan keeps to it and adds up."""
     folder.mkdir(parents=True, exist_ok=True)
-    for recipe in recipes(seed, count, ["tflite"]):
-        file = folder / f"energy_{recipe.seed}.tflite"
-        try:
-            file.write_bytes(WRITERS["tflite"].write(recipe))
-        except ValueError:
-            continue
-        qos = round(10 ** Random(recipe.seed).uniform(-1.5, 2), 3)
-        options = {"objective": "energy", "qos": qos, "tile": Random(recipe.seed).choice([None, "off", "rolling"])}
-        command = " ".join(["edgebuild model", file.name, f"--name n --target {CLOCKED} -o DIR"]
-                           + [f"--{k} {v}" for k, v in options.items() if v is not None])  # fmt: skip
-        try:
-            problems = list(plan_faults(report_of(compiled(file, CLOCKED, options))["energy"]))
-        except EdgebuildError:
-            continue  # too little time, or an operator that is not there
-        except Failure as failure:
-            yield Trouble(failure.kind, command, failure.text)
-            continue
-        if problems:
-            yield Trouble("wrong", command, "; ".join(problems))
+    recipe, file = next(recipes(seed, 1, ["tflite"])), folder / f"energy_{seed}.tflite"
+    try:
+        file.write_bytes(WRITERS["tflite"].write(recipe))
+    except ValueError:
+        return
+    qos = round(10 ** Random(seed).uniform(-1.5, 2), 3)
+    options = {"objective": "energy", "qos": qos, "tile": Random(seed).choice([None, "off", "rolling"])}
+    command = " ".join(["edgebuild model", file.name, f"--name n --target {CLOCKED} -o DIR"]
+                       + [f"--{k} {v}" for k, v in options.items() if v is not None])  # fmt: skip
+    try:
+        problems = list(plan_faults(report_of(compiled(file, CLOCKED, options))["energy"]))
+    except EdgebuildError:
+        return  # too little time, or an operator that is not there
+    except Failure as failure:
+        yield Trouble(failure.kind, command, failure.text)
+        return
+    if problems:
+        yield Trouble("wrong", command, "; ".join(problems))
 
 
 def plan_faults(plan: dict[str, Any]) -> Iterator[str]:
@@ -141,10 +140,3 @@ def _in_one(plan: dict[str, Any]) -> float | None:
         return None
     ways = [m["energy_uj"] + m["power_mw"] * rest / 1000 for m in plan["idle_modes"] if m["min_time_us"] <= rest]
     return float(sum(p["energy_uj"] for p in chosen) + min(ways))
-
-
-ALL: dict[str, Callable[[int, int, Path], Iterator[Trouble]]] = {
-    "drivers": drivers,
-    "damaged": damaged,
-    "energy": energy,
-}

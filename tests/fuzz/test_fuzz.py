@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
+from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, machine
 from tests.fuzz.networks import Found, Judge, Tally, keep, recipes, smaller, sweep
-from tests.fuzz.others import damaged, energy, plan_faults
+from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
 from tests.fuzz.recipe import FORMS
+from tests.fuzz.units import Result, networks
 
 HOST, TARGETS = 3, (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4))
 
@@ -32,7 +34,7 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
     """In all modes of tiling, under the sanitizers."""
     tally = Tally()
     for recipe in recipes(1, HOST, [form]):
-        sweep(recipe, [host], tmp_path / "work", tally, thorough=True)
+        sweep(recipe, [host], tmp_path, tally)
     assert not tally.found, told(tally.found)
     assert tally.runs - tally.same > HOST
 
@@ -42,13 +44,14 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
 def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) -> None:
     tally = Tally()
     for recipe in recipes(100 * seed, 1, ["tflite" if seed % 2 else "qdq"]):
-        sweep(recipe, [machine(target, tmp_path)], tmp_path / "work", tally, thorough=False)
+        sweep(recipe, [machine(target, tmp_path)], tmp_path, tally)
     assert not tally.found, told(tally.found)
     assert tally.runs
 
 
 def test_damaged_files_and_plans_of_energy(tmp_path: Path) -> None:
-    troubles = [*damaged(3, 1, tmp_path), *energy(3, 2, tmp_path)]
+    plans = [trouble for seed in (3, 4) for trouble in plan_of_energy(seed, tmp_path)]
+    troubles = [*plans, *damaged_file("tflite", 3, 50, tmp_path)]
     assert not troubles, troubles[0].text
 
 
@@ -78,7 +81,7 @@ def test_a_planted_fault_is_found_and_made_small(
         words = [layer.word for layer in recipe.layers]
         tally = Tally()
         if len(words) > 7 and "add" in words:
-            sweep(recipe, [host], tmp_path / "work", tally, thorough=False)
+            sweep(recipe, [host], tmp_path, tally)
         if tally.found:
             small = smaller(tally.found[0], host, tmp_path / "small")
             break
@@ -92,3 +95,21 @@ def test_recipes_are_functions_of_their_seed(tmp_path: Path) -> None:
     first, second = (Judge(next(recipes(9, 1, ["float"])), tmp_path / name) for name in "ab")
     assert first.file.read_bytes() == second.file.read_bytes()
     assert all(np.array_equal(a, b) for a, b in zip(first.vectors[0], second.vectors[0], strict=True))
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Units that failed, or whose line was cut, run again."""
+    units = list(networks(7, 2, FORMS[:2], ["host"]))
+    journal = Journal(tmp_path, resume=False)
+    journal.add(Result(units[0].name, runs=6, networks=1))
+    journal.add(Result(units[1].name, failures=[{"kind": "wrong", "command": "c", "text": "t"}], causes=["c"]))
+    assert journal.write(units, {"seeds": [7, 2]})["wrong"] == 1
+    with journal.file.open("a") as file:
+        file.write('{"unit": "networks 8')
+    again = Journal(tmp_path, resume=True)
+    assert again.missing(units) == units[1:]
+    again.add(Result(units[1].name, runs=5, networks=1))
+    found = again.write(units, {})
+    assert (found["wrong"], found["runs"], found["units"]) == (0, 11, 2)
+    assert Journal(tmp_path, resume=True).missing(units) == units[2:]
+    assert Journal(tmp_path, resume=False).missing(units) == units

@@ -17,8 +17,9 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest, model_outputs
 from edgebuild.model.compile import compile_model
 
-MEMORY = 3 << 30  # bytes; the libraries alone map more than one
-SECONDS = 5
+MAPPED = 3 << 30  # bytes of addresses; the libraries alone map more than one
+MEMORY = 1 << 30  # bytes in use
+SECONDS = 10
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
@@ -33,7 +34,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def main(folder: str, model: str, count: str, first: str = "0") -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAPPED, MAPPED))
     data, bad, refused = Path(model).read_bytes(), 0, 0
     for seed in range(int(first), int(first) + int(count)):
         file = Path(folder, f"{seed}{Path(model).suffix}")
@@ -48,6 +49,10 @@ def main(folder: str, model: str, count: str, first: str = "0") -> int:
             bad += 1
             print(f"{file}:\n{traceback.format_exc()}")
         signal.alarm(0)
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 > MEMORY:
+            bad += 1
+            print(f"{file}: more than {MEMORY} bytes in use")
+            break
     print(f"{refused} of {count} refused")
     return bad
 

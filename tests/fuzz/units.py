@@ -1,0 +1,92 @@
+"""The fuzzer's work in units, each a function of its name: so that they run side by side, and a run can go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .machine import machine
+from .networks import WRITERS, Found, Tally, keep, smaller, sweep
+from .others import damaged_file, driver_programs, plan_of_energy
+from .recipe import FORMS, draw
+
+TARGETS = ("microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
+PROGRAMS = 25  # drivers that are built together
+DAMAGED = 50  # copies of one model, each damaged in another way
+
+
+@dataclass(frozen=True)
+class Unit:
+    """`part`: networks or a part of `OTHERS`; `form`: of networks; `targets`: where a network runs."""
+
+    part: str
+    seed: int
+    form: str = ""
+    targets: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return " ".join([self.part, str(self.seed), self.form, *self.targets]).strip()
+
+
+@dataclass
+class Result:
+    """Findings of a unit. `failures`: kind, how to see it again, text; `causes`: the same for failures that are alike."""
+
+    unit: str
+    runs: int = 0
+    networks: int = 0
+    equal_plans: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    causes: list[str] = field(default_factory=list)
+
+
+def networks(seed: int, count: int, forms: Sequence[str], targets: Sequence[str] | None) -> Iterator[Unit]:
+    """`targets`: None: the host, and of the others each in its turn."""
+    for i, (number, form) in enumerate((n, f) for n in range(seed, seed + count) for f in forms):
+        yield Unit("networks", number, form, tuple(targets or ("host", TARGETS[i % len(TARGETS)])))
+
+
+def others(part: str, seed: int, count: int) -> Iterator[Unit]:
+    """`count` programs, plans, or damaged files of each form."""
+    each, forms = {"drivers": (PROGRAMS, [""]), "damaged": (DAMAGED, list(FORMS)), "energy": (1, ["tflite"])}[part]
+    for number in range(seed, seed - (-count // each)):
+        yield from (Unit(part, number, form) for form in forms)
+
+
+def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset()) -> Result:
+    """`common`: causes that were seen often; failures of these are kept as they are, for making them small takes time.
+
+    `folder`: cases go into it, scratch files into a place of this process.
+    """
+    place, result = folder / f"worker_{os.getpid()}", Result(unit.name)
+    if unit.part != "networks":
+        for trouble in OTHERS[unit.part](unit, place / unit.part):
+            result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
+        return result
+    tally = Tally()
+    sweep(draw(unit.form, unit.seed, WRITERS[unit.form].WORDS), [machine(t, place) for t in unit.targets], place, tally)
+    result.runs, result.networks, result.equal_plans = tally.runs, tally.networks, tally.same
+    result.refused = tally.refused
+    for found in tally.found:
+        cause = f"{found.failure.cause} {found.target}"
+        small = found if cause in common else smaller(found, machine(found.target, place), place / "small")
+        result.failures.append(_kept(keep(small, folder / "cases")))
+        result.causes.append(cause)
+    return result
+
+
+def _kept(found: Found) -> dict[str, str]:
+    text = f"{found.recipe.described()}\n{found.failure.where}\n{found.failure.text}"
+    return {"kind": found.failure.kind, "command": found.command, "text": text}
+
+
+OTHERS: dict[str, Callable[[Unit, Path], Iterator[Any]]] = {
+    "drivers": lambda unit, place: driver_programs(unit.seed, PROGRAMS, place),
+    "damaged": lambda unit, place: damaged_file(unit.form, unit.seed, DAMAGED, place),
+    "energy": lambda unit, place: plan_of_energy(unit.seed, place),
+}
