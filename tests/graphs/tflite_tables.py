@@ -340,14 +340,18 @@ def extreme(name: str) -> Callable[[Draft], bytes]:
     return make
 
 
-def gather_nd(f: Draft) -> bytes:
+def gather_nd(real: bool) -> Callable[[Draft], bytes]:
     """Computed places in a table that is larger than any index that tests draw."""
-    depth, rest = f.s.between(1, 2), f.s.shape(0, 2)
-    data = f.s.rng.standard_normal((*(INDEX_ROWS,) * depth, *rest)).astype(np.float32)
-    table = f.tensor("table", data.shape, "float32", None, data)
-    index = f.input((1, f.s.between(1, 4), depth), None, "int32")
-    shape = (1, f.tensors[index].shape[1], *rest)
-    return f.done("GATHER_ND", [table, index], shape, None, None, "float32")
+
+    def make(f: Draft) -> bytes:
+        depth, rest = f.s.between(1, 2), f.s.shape(0, 2)
+        shape, dtype, q = (*(INDEX_ROWS,) * depth, *rest), "float32" if real else "int8", None if real else f.quant()
+        data = f.s.rng.standard_normal(shape) if real else f.s.rng.integers(-128, 128, shape)
+        table = f.tensor("table", shape, dtype, q, data.astype(dtype))
+        index = f.input((1, f.s.between(1, 4), depth), None, "int32")
+        return f.done("GATHER_ND", [table, index], (1, f.tensors[index].shape[1], *rest), q, None, dtype)
+
+    return make
 
 
 def bilinear(f: Draft) -> bytes:
@@ -360,7 +364,7 @@ def bilinear(f: Draft) -> bytes:
 
 OPERATORS |= {name: reduction(name) for name in ("REDUCE_MAX", "REDUCE_MIN", "SUM", "REDUCE_ALL")}
 OPERATORS |= {"ARG_MAX": extreme("ARG_MAX"), "ARG_MIN": extreme("ARG_MIN")}
-OPERATORS |= {"GATHER_ND": gather_nd, "RESIZE_BILINEAR": bilinear}
+OPERATORS |= {"GATHER_ND": gather_nd(True), "GATHER_ND int8": gather_nd(False), "RESIZE_BILINEAR": bilinear}
 OPERATORS |= {name: unary(name) for name in INT8}
 OPERATORS |= {f"{name} float": real(name) for name in (*EXACT, *SMOOTH)}
 OPERATORS |= {name: binary(name) for name in ("SUB", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", *COMPARISONS)}

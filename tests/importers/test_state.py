@@ -75,10 +75,10 @@ def test_svdf(form: str, tmp_path: Path) -> None:
     assert result["state_bytes"] == FILTERS * MEMORY * {"float": 4, "int8, state int16": 2, "int8, state int8": 1}[form]
 
 
-def remembering(start: np.ndarray | None) -> bytes:
+def remembering(start: np.ndarray | None, zero: int = 0) -> bytes:
     """The sum of the input and what was: sum = x + old; old = sum. `start`: what it is at first."""
     f, init = File(), File()
-    shape, q = (1, 6), Quant((0.5,), (0,))
+    shape, q = (1, 6), Quant((0.5,), (zero,))
 
     def handle(file: File) -> int:
         options = schema.VarHandleOptionsT()
@@ -103,9 +103,11 @@ def remembering(start: np.ndarray | None) -> bytes:
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("zero", [0, 37])
 @pytest.mark.parametrize("start", [None, np.arange(-30, 30, 10, np.int8).reshape(1, 6)], ids=["zeros", "call once"])
-def test_variables(start: np.ndarray | None, tmp_path: Path) -> None:
-    (tmp_path / "m.tflite").write_bytes(remembering(start))
+def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
+    """Without a first value a variable is real zero, which is stored as the zero point."""
+    (tmp_path / "m.tflite").write_bytes(remembering(start, zero))
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 6

@@ -22,7 +22,8 @@ from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.conftest import ROOT
 from tests.fuzz import onnx_writer
-from tests.fuzz.recipe import choice, draw
+from tests.fuzz.networks import drawn
+from tests.fuzz.recipe import choice
 from tests.graphs import OPERATORS
 from tests.graphs.tflite_models import VALID, Draft, schema
 from tests.importers.test_onnx import onnxruntime_outputs
@@ -152,11 +153,11 @@ def agree(model: onnx.ModelProto, folder: Path, seed: int) -> bool | None:
 
 
 @cache
-def drawn(folder: Path) -> set[str]:
+def compared(folder: Path) -> set[str]:
     """The operators of random networks all of which were computed as onnxruntime does."""
     seen = set[str]()
     for seed in range(NETWORKS):
-        recipe = draw("float", seed, onnx_writer.WORDS)
+        recipe = drawn("float", seed)
         model = onnx_writer.OnnxWriter(recipe).write()
         found = agree(model, folder, seed)
         assert found is not False, recipe.described()
@@ -224,7 +225,7 @@ def _near(mine: Array, theirs: Array) -> bool:
 
 def test_every_onnx_operator_is_compared(tmp_path: Path) -> None:
     """In random networks and in single nodes with onnxruntime, else with the node tests of the standard."""
-    found = drawn(tmp_path)
+    found = compared(tmp_path)
     for operator in CASES.keys() & ONNX_READERS.keys():
         for seed, case in enumerate(CASES[operator]):
             assert agree(single(operator, *case), tmp_path, seed), f"{operator} {case[:2]}"

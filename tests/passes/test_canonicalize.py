@@ -11,8 +11,10 @@ import pytest
 
 from edgebuild.model import ops
 from edgebuild.model.importers import read_model
-from edgebuild.model.ir import Graph, dump
+from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.ir import Graph, Quant, dump
 from edgebuild.model.passes.canonicalize import canonicalize
+from tests.fuzz.recipe import choice
 from tests.graphs import (
     OPERATORS,
     examples,
@@ -23,6 +25,8 @@ from tests.graphs import (
     small_graphs,
     tflite_files,
 )
+from tests.graphs.tflite_models import Draft, schema
+from tests.ops.test_tflm import interpreted
 
 FLOATS, INTEGERS, CHAINS, FILES = 60, 40, 100, 5
 
@@ -98,3 +102,49 @@ def test_twice_is_once(tmp_path: Path) -> None:
         for t in once.tensors.values():
             if t.data is not None:
                 np.testing.assert_array_equal(twice.tensors[t.name].data, t.data)
+
+
+def test_operators_on_quantised_constants_are_computed_beforehand(tmp_path: Path) -> None:
+    """A constant that QUANTIZE brings to the scale of the other operand, as TFLM does at every inference."""
+    f, shape = Draft(choice(4)), (1, 3, 4)
+    q, other = Quant((0.05,), (3,)), Quant((0.11,), (-9,))
+    data = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+    x, c = f.input(shape, q), f.tensor("c", shape, "int8", other, data)
+    made = f.tensor("made", shape, "int8", q)
+    f.operator("QUANTIZE", [c], [made], schema.QuantizeOptionsT())
+    y = f.tensor("y", shape, "int8", q)
+    f.operator("MAXIMUM", [x, made], [y], schema.MaximumMinimumOptionsT())
+    file = f.pack([x], [y])
+    given = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
+    (((want,),),) = interpreted([file], [[[given]]], tmp_path)
+    graph = canonicalize(read_tflite(file, "constant.tflite"))
+    assert [op.kind for op in graph.ops] == ["pointwise"]
+    np.testing.assert_array_equal(ops.run(graph, given)[graph.outputs[0]], want)
+
+
+@pytest.mark.parametrize("name", ["ADD", "RELU", "TANH", "QUANTIZE"])
+def test_real_arithmetic_between_integers_stays_real(name: str, tmp_path: Path) -> None:
+    """DEQUANTIZE, an operator on floats, QUANTIZE: TFLM's integer form of the operator would round otherwise."""
+    f, shape = Draft(choice(5)), (1, 6, 50)
+    q, other, x = (
+        Quant((0.037,), (5,)),
+        Quant((0.051,), (-11,)),
+        f.tensor("x", (1, 6, 50), "int8", Quant((0.037,), (5,))),
+    )
+    head = f.tensor("head", shape, "int8", q)
+    f.operator("RELU", [x], [head])
+    real, made = (f.tensor(n, shape, "float32") for n in ("real", "made"))
+    f.operator("DEQUANTIZE", [head], [real], schema.DequantizeOptionsT())
+    if name != "QUANTIZE":
+        f.operator(
+            name, [real, real] if name == "ADD" else [real], [made], schema.AddOptionsT() if name == "ADD" else None
+        )
+    y = f.tensor("y", shape, "int8", other)
+    f.operator("QUANTIZE", [real if name == "QUANTIZE" else made], [y], schema.QuantizeOptionsT())
+    last = f.tensor("last", shape, "int8", other)
+    f.operator("RELU", [y], [last])
+    file = f.pack([x], [last])
+    given = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
+    (((want,),),) = interpreted([file], [[[given]]], tmp_path)
+    graph = canonicalize(read_tflite(file, "real.tflite"))
+    np.testing.assert_array_equal(ops.run(graph, given)[graph.outputs[0]], want)

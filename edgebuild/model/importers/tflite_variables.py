@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from ..ir import Array, Tensor
 from .builder import Builder, Node
 
@@ -49,12 +51,20 @@ class Variables:
 
     def finish(self, builder: Builder) -> None:
         for name, first in self.read.items():
-            builder.states.append((first, self.current[name], self.first.get(name)))
+            value = self.first.get(name)
+            builder.states.append((first, self.current[name], zero(builder.tensors[first]) if value is None else value))
+
+
+def zero(state: Tensor) -> Array | None:
+    """The stored zero that TFLM gives to a variable without a first value; None where that is 0."""
+    if state.dtype != "int8" or state.quant is None or not any(state.quant.zero_point):
+        return None
+    return np.full(state.shape, state.quant.zero_point[0], np.int8)
 
 
 def after(builder: Builder, state: Tensor) -> Tensor:
     """The tensor that a variable tensor of the file is after the inference; nothing else may write it."""
     made = replace(state, name=f"{state.name}@after", data=None)
     builder.tensors[made.name] = made
-    builder.states.append((state.name, made.name, None))
+    builder.states.append((state.name, made.name, zero(state)))
     return made

@@ -40,7 +40,18 @@ def from_onnx(node: Any) -> None:
 
 
 def from_nd(node: Any) -> None:
-    node.emit("gather_nd", node.inputs, batch=node.attr("batch_dims", 0) if hasattr(node, "attr") else 0)
+    """Known places are those of one dimension in place of all that they index."""
+    x, index, batch = node.tensor(0), node.tensor(1), node.attr("batch_dims", 0) if hasattr(node, "attr") else 0
+    if index.data is not None and not batch and index.quant is None:
+        depth = index.shape[-1]
+        places = np.moveaxis(index.data.astype(np.int64), -1, 0)
+        sizes = x.shape[:depth]
+        if any((p < -n).any() or (p >= n).any() for p, n in zip(places, sizes, strict=True)):
+            raise node.error(f"indices {index.data.min()} to {index.data.max()} in {sizes}")
+        flat = np.ravel_multi_index(tuple(p % n for p, n in zip(places, sizes, strict=True)), sizes)
+        rows = node.reshaped(node.inputs[0], (prod(sizes), *x.shape[depth:]))
+        return taken_along(node, 0, np.asarray(flat), (*index.shape[:-1], *x.shape[depth:]), rows)
+    node.emit("gather_nd", node.inputs, batch=batch)
 
 
 def nest(op: Op, graph: Graph) -> Nest:

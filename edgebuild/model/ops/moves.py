@@ -256,15 +256,16 @@ def tflite_space_to_depth(node: Any) -> None:
 # Gathers by constants, and borders -----------------------------------------------------------
 
 
-def taken_along(node: Any, axis: int, index: Array, shape: Sequence[int]) -> None:
-    """A gather whose indices are known."""
-    x = node.tensor(0)
+def taken_along(node: Any, axis: int, index: Array, shape: Sequence[int], name: str = "") -> None:
+    """A gather whose indices are known, from tensor `name` or the first operand."""
+    name = name or node.inputs[0]
+    x = node.builder.tensors[name]
     index = np.where(index < 0, index + x.shape[axis], index)
     if index.min(initial=0) < 0 or index.max(initial=0) >= x.shape[axis]:
         raise node.error(f"index {int(index.max())} of dimension {axis}, which has {x.shape[axis]}")
     tables = _whole(x)
     tables[axis] = index.ravel()
-    _take(node, node.inputs[0], tables, shape)
+    _take(node, name, tables, shape)
 
 
 def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:

@@ -16,23 +16,27 @@ OPEN = (None, None)
 
 
 def fold_constant(op: Op, view: View) -> Edit | None:
-    """An op on constants is a constant; moves keep the quantisation, arithmetic needs plain numbers."""
+    """An op on constants is a constant.
+
+    TFLite's quantised ops have an exact meaning. In ONNX what is quantised waits for its QuantizeLinear: there moves
+    keep the quantisation, and arithmetic needs plain numbers.
+    """
     operands = [view.tensor(n) for n in op.inputs]
     if op.kind == "copy":  # an output of the graph, which is computed
         return None
     if not operands or not all(t.constant for t in operands):
         return None
-    spec, first = ops.SPECS[op.kind], operands[0]
-    if any(t.quant is not None for t in operands) and not (
-        spec.exact and first.quant is not None and first.quant.per_tensor
-    ):
+    spec, first, y = ops.SPECS[op.kind], operands[0], view.tensor(op.outputs[0])
+    moved = spec.exact and first.quant is not None and first.quant.per_tensor
+    settled = view.graph.arithmetic == "tflite" and (y.dtype != "float32" or op.kind == "dequantize")
+    if any(t.quant is not None for t in operands) and not (moved or settled):
         return None
+    quant = first.quant if moved else y.quant
     data = np.ascontiguousarray(spec.reference(op, view.graph, *(t.data for t in operands)))
-    y = view.tensor(op.outputs[0])
     if y.name in view.graph.outputs:
-        source = Tensor(unused(f"{y.name}@constant", view), data.shape, y.dtype, first.quant, data)
+        source = Tensor(unused(f"{y.name}@constant", view), data.shape, y.dtype, quant, data)
         return Edit((op,), (Op("copy", op.name, (source.name,), op.outputs, {}, op.origin),), (source,))
-    return Edit((op,), (), (Tensor(y.name, data.shape, y.dtype, first.quant, data),))
+    return Edit((op,), (), (Tensor(y.name, data.shape, y.dtype, quant, data),))
 
 
 def constant_second(op: Op, view: View) -> Edit | None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from ... import ops
-from ...ir import Op, Quant, Tensor, real_values
+from ...ir import Graph, Op, Quant, Tensor, real_values
+from ...ops.base import check_limits
 from ...ops.fixedpoint import limits
+from ...ops.quantised import TABLES
 from ...ops.spatial import bias_quant, centred, symmetric_weights
 from ..rewrite import Edit, View, unused
 from .fuse import SUMS
@@ -40,20 +42,36 @@ def integer_op(op: Op, view: View) -> Edit | None:
             others.add(name)
         else:
             return None
-    made = {t.name: t for t in constants}
-    types = [(made.get(n) or view.tensor(n)).dtype for n in (*inputs, *quantize.outputs) if n not in others]
-    if not _has_form(op, types):
-        return None
     joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
-    return Edit((op, quantize), (joined,), tuple(constants))
+    graph = replace(view.graph, tensors={**view.graph.tensors, **{t.name: t for t in constants}})
+    same = graph.arithmetic == "onnx" or _equal_in_floats(joined, graph, others)
+    return Edit((op, quantize), (joined,), tuple(constants)) if same and _has_form(joined, graph, others) else None
 
 
-def _has_form(op: Op, types: list[str]) -> bool:
-    """Whether the op is quantised in these types of operands and result: one, or what sums of products are."""
+def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
+    """Whether the op is quantised in the types of its operands and result: one, or what sums of products are.
+
+    `others`: operands that are no values.
+    """
     spec = ops.SPECS[op.kind]
+    types = [graph.tensors[n].dtype for n in (*op.inputs, *op.outputs) if n not in others]
     if op.kind in SUMS:
-        return {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
-    return len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
+        known = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
+    else:
+        known = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
+    return known and check_limits(spec, op, graph) is None
+
+
+def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
+    """Whether the integer op does what dequantize, the float op and quantize do: in TFLite arithmetic few do.
+
+    Values that are moved or bounded in one quantisation, and int8 functions whose table goes through floats.
+    """
+    quants = {graph.tensors[n].quant for n in (*op.inputs, *op.outputs) if n not in others}
+    if ops.SPECS[op.kind].exact or op.kind == "clamp":
+        return len(quants) == 1
+    table = op.kind == "pointwise" and len(op.inputs) == 1 and graph.result(op).dtype == "int8"
+    return table and op.attrs["function"] not in TABLES
 
 
 def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
@@ -124,8 +142,11 @@ def quantize_of_dequantize(op: Op, view: View) -> Edit | None:
     first = view.producer(op.inputs[0], "dequantize") if op.kind == "quantize" else None
     if first is None:
         return None
-    if view.tensor(first.inputs[0]).quant == view.tensor(op.outputs[0]).quant:
-        return None if op.outputs[0] in view.graph.outputs else Edit((op,), rename={op.outputs[0]: first.inputs[0]})
+    x, y = view.tensor(first.inputs[0]), view.tensor(op.outputs[0])
+    if (x.quant, x.dtype) == (y.quant, y.dtype):
+        return None if op.outputs[0] in view.graph.outputs else Edit((op,), rename={y.name: x.name})
+    if view.graph.arithmetic == "tflite":  # whose requantize rounds in fixed point
+        return None
     return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
 
 
