@@ -23,7 +23,7 @@ from . import onnx_writer, tflite_writer
 from .machine import Failure, Machine, compiled, digest, largest_difference, report_of
 from .recipe import FORMS, Recipe, choice, draw
 
-WRITERS: dict[str, ModuleType] = {"tflite": tflite_writer, "float": onnx_writer, "qdq": onnx_writer}
+WRITERS: dict[str, ModuleType] = {f: tflite_writer if f.startswith("tflite") else onnx_writer for f in FORMS}
 TILE = ("off", "auto", "rolling", "fdt", "ffmt")
 VECTORS = 3
 RELATIVE = 1e-4  # of floats, to the largest value on the way: sums are added up in other orders
@@ -89,8 +89,9 @@ class Judge:
         """Raises EdgebuildError where the network is refused, Failure where that goes wrong, ValueError: no network."""
         folder.mkdir(parents=True, exist_ok=True)
         self.recipe, self.folder = recipe, folder
-        self.file = folder / f"network.{'tflite' if recipe.form == 'tflite' else 'onnx'}"
+        self.file, self.twin = (folder / f"{name}.{recipe.suffix}" for name in ("network", "twin"))
         self.file.write_bytes(WRITERS[recipe.form].write(recipe))
+        self.twin.write_bytes(WRITERS[recipe.form].write(recipe, twin=True))
         self.plain = compiled(self.file, "host", {"tile": "off"})
         self.report = report_of(self.plain)
         self.vectors = self._vectors()
@@ -107,7 +108,7 @@ class Judge:
 
     def _expected(self) -> Reference:
         try:
-            expected = reference(self.file, self.vectors, self.report)
+            expected = reference(self.twin, self.vectors, self.report)
         except EdgebuildError:
             raise
         except Exception as reason:  # onnxruntime has its own, and none in common
@@ -227,9 +228,8 @@ def keep(found: Found, cases: Path) -> Found:
     """Write the network as a case with a line in the README beside it."""
     cases.mkdir(parents=True, exist_ok=True)
     r = found.recipe
-    suffix = "tflite" if r.form == "tflite" else "onnx"
     tile = "_".join(str(v) for v in found.options.values()).replace(".", "_").lower()
-    name = f"{found.failure.kind}_{r.form}_{r.seed}_{found.target}_{tile}.{suffix}"
+    name = f"{found.failure.kind}_{r.form}_{r.seed}_{found.target}_{tile}.{r.suffix}"
     (cases / name).write_bytes(WRITERS[r.form].write(r))
     kept = Found(r, found.target, found.options, found.failure, str(cases / name))
     readme = cases / "README.md"
@@ -247,4 +247,8 @@ def recipes(seed: int, count: int, forms: Sequence[str] = FORMS) -> Iterator[Rec
     """`count` networks of every form, from consecutive seeds."""
     for number in range(seed, seed + count):
         for form in forms:
-            yield draw(form, number, WRITERS[form].WORDS)
+            yield drawn(form, number)
+
+
+def drawn(form: str, seed: int) -> Recipe:
+    return draw(form, seed, WRITERS[form].WORDS, WRITERS[form].operators(form))

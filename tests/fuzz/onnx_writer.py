@@ -20,8 +20,7 @@ from edgebuild.model.ir import Array
 from edgebuild.model.ops import ONNX_READERS
 from tests.graphs import powers_of_two, quantised
 
-from .recipe import Choice, Recipe, choice
-from .tflite_writer import DoesNotFit
+from .recipe import Choice, DoesNotFit, Recipe, choice
 
 OPSET = 17
 # Not drawn by schema: these jump where their operand moves a little, so that float results cannot be compared behind
@@ -102,7 +101,9 @@ class OnnxWriter:
             operands = [self.values[n] for n in layer.operands]
             before = len(self.nodes)
             try:
-                self.values[layer.number] = getattr(self, layer.word)(*operands)
+                make = getattr(self, layer.word, None)
+                made = make(*operands) if make is not None else self.node(layer.word, operands[:1])
+                self.values[layer.number] = made
             except DoesNotFit:
                 del self.nodes[before:]
                 self.values[layer.number] = operands[0]
@@ -386,7 +387,12 @@ WORDS = (
 )
 
 
-def write(recipe: Recipe) -> bytes:
+def operators(form: str) -> tuple[str, ...]:
+    return by_schema(1)
+
+
+def write(recipe: Recipe, twin: bool = False) -> bytes:
+    """`twin`: of no concern, for onnxruntime has all operators."""
     model = OnnxWriter(recipe).write()
     if recipe.form == "qdq":
         s = choice(recipe.seed)

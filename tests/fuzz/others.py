@@ -20,7 +20,7 @@ from tests.drivers import test_random
 from tests.importers import fuzz as damage
 
 from .machine import Failure, compiled, report_of
-from .networks import WRITERS, recipes
+from .networks import WRITERS, drawn
 
 ROOT = Path(__file__).parents[2]
 CLOCKED = "stm32f767"
@@ -61,15 +61,15 @@ def _programs(seed: int, count: int, target: str, folder: Path) -> Trouble | Non
 
 def damaged_file(form: str, seed: int, count: int, folder: Path) -> Iterator[Trouble]:
     """Damaged files of a random network: each is refused or compiled, within bounds of time and memory."""
-    suffix = "tflite" if form == "tflite" else "onnx"
+    recipe = drawn(form, seed)
     place = folder / f"{form}_{seed}"
     place.mkdir(parents=True, exist_ok=True)
     try:
-        whole = WRITERS[form].write(next(recipes(seed, 1, [form])))
+        whole = WRITERS[form].write(recipe)
     except ValueError:
         return
-    (place / f"whole.{suffix}").write_bytes(whole)
-    arguments = [str(place), str(place / f"whole.{suffix}"), str(count), str(seed)]
+    (place / f"whole.{recipe.suffix}").write_bytes(whole)
+    arguments = [str(place), str(place / f"whole.{recipe.suffix}"), str(count), str(seed)]
     command = [sys.executable, "-P", damage.__file__, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -82,7 +82,7 @@ def damaged_file(form: str, seed: int, count: int, folder: Path) -> Iterator[Tro
 def plan_of_energy(seed: int, folder: Path) -> Iterator[Trouble]:
     """A network with a random time for one inference: the plan keeps to it and adds up."""
     folder.mkdir(parents=True, exist_ok=True)
-    recipe, file = next(recipes(seed, 1, ["tflite"])), folder / f"energy_{seed}.tflite"
+    recipe, file = drawn("tflite", seed), folder / f"energy_{seed}.tflite"
     try:
         file.write_bytes(WRITERS["tflite"].write(recipe))
     except ValueError:

@@ -6,7 +6,7 @@ any layer can be taken away and what is left is a network still: that is how fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeVar
@@ -15,18 +15,21 @@ import numpy as np
 
 from tests.graphs.source import Source
 
-FORMS = ("tflite", "float", "qdq")
+# TFLite in int8, in float32 and with activations of int16; ONNX in float32 and as QDQ.
+FORMS = ("tflite", "tflite_float", "tflite_int16", "float", "qdq")
+INTEGERS = {"tflite": "int8", "tflite_int16": "int16"}  # types of activations
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """`word` names a method of the writers; `operands` are numbers of earlier layers."""
+    """`word`: a method of the writer or an operator; `operands`: earlier layers; `most`: bounds of sizes, by name."""
 
     number: int
     word: str
     operands: tuple[int, ...]
     seed: int
+    most: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,37 @@ class Recipe:
         kept = (replace(layer, operands=new(layer.operands)) for layer in self.layers if layer is not gone)
         return replace(self, layers=tuple(kept), outputs=tuple(n for n in self.outputs if n != number))
 
+    def bounded(self, number: int, name: str, most: int) -> Recipe:
+        """The recipe with one size of one layer bounded."""
+
+        def new(layer: Layer) -> Layer:
+            return replace(layer, most=tuple({**dict(layer.most), name: most}.items()))
+
+        return replace(self, layers=tuple(new(x) if x.number == number else x for x in self.layers))
+
+    @property
+    def suffix(self) -> str:
+        return "tflite" if self.form.startswith("tflite") else "onnx"
+
     def described(self) -> str:
-        return " ".join(f"{layer.number}:{layer.word}{list(layer.operands) or ''}" for layer in self.layers)
+        return " ".join(
+            f"{layer.number}:{layer.word}{list(layer.operands) or ''}{dict(layer.most) or ''}" for layer in self.layers
+        )
+
+
+class DoesNotFit(Exception):
+    """A layer cannot work on its operands; it is left out."""
+
+
+class Sizes:
+    """Sizes that a layer draws: `most` bounds them by name, `used` tells what they were."""
+
+    def __init__(self, most: Mapping[str, int]) -> None:
+        self.most, self.used = most, dict[str, int]()
+
+    def of(self, name: str, drawn: int) -> int:
+        self.used[name] = min(drawn, self.most.get(name, drawn))
+        return self.used[name]
 
 
 @dataclass(frozen=True)
@@ -64,16 +96,16 @@ class Choice(Source):
         return int(self.rng.integers(low, high + 1))
 
 
-def choice(seed: int, arithmetic: str = "tflite", real: bool = False) -> Choice:
+def choice(seed: int, arithmetic: str = "tflite", real: bool = False, integer: str = "int8") -> Choice:
     draw: Any = None
-    return Choice(draw, np.random.default_rng(seed), arithmetic, real)
+    return Choice(draw, np.random.default_rng(seed), arithmetic, real, integer)
 
 
 class Drawing:
     """A recipe that grows. `images` are the values that later layers may read."""
 
-    def __init__(self, seed: int, words: Sequence[str]) -> None:
-        self.random, self.words = Random(seed), words
+    def __init__(self, seed: int, words: Sequence[str], operators: Sequence[str]) -> None:
+        self.random, self.words, self.operators = Random(seed), words, operators
         self.layers: list[Layer] = []
         self.images = [self.add("input")]
 
@@ -93,6 +125,13 @@ class Drawing:
 
     def single(self, x: int) -> int:
         return self.add(self.random.choice(self.words), x)
+
+    def operator(self, x: int) -> int:
+        """Any operators, one behind the other; where one reads several values, an earlier one may be the second."""
+        for _ in range(self.random.randint(1, 3)):
+            others = (self.value(),) if self.random.random() < 0.5 else ()
+            x = self.add(self.random.choice(self.operators), x, *others)
+        return x
 
     def convolution(self, x: int) -> int:
         return self.add(self.random.choice(("conv", "conv", "depthwise", "pool", "activation")), x)
@@ -136,7 +175,8 @@ class Drawing:
 
 
 BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
-    *(Drawing.single,) * 4,
+    *(Drawing.single,) * 3,
+    *(Drawing.operator,) * 10,
     *(Drawing.convolution,) * 5,
     *(Drawing.residual,) * 3,
     *(Drawing.inverted,) * 2,
@@ -147,9 +187,9 @@ BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
 )
 
 
-def draw(form: str, seed: int, words: Sequence[str]) -> Recipe:
-    """A network of about 2 to 16 layers. `words`: the layers of one operand that the writer knows."""
-    drawing = Drawing(Random(f"{form} {seed}").getrandbits(64), words)
+def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str]) -> Recipe:
+    """A network of about 2 to 16 layers. `words`, `operators`: the layers that the writer knows for this form."""
+    drawing = Drawing(Random(f"{form} {seed}").getrandbits(64), words, operators)
     for _ in range(drawing.random.choice((1, 2, 2, 3, 3, 4, 5))):
         drawing.block()
     if drawing.random.random() < 0.5:

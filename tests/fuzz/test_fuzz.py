@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
+from edgebuild.model.ops import TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, machine
-from tests.fuzz.networks import Found, Judge, Tally, keep, recipes, smaller, sweep
+from tests.fuzz.networks import Found, Judge, Tally, drawn, keep, recipes, smaller, sweep
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
 from tests.fuzz.recipe import FORMS
+from tests.fuzz.tflite_writer import TfliteWriter
 from tests.fuzz.units import Result, networks
+from tests.graphs.tflite_models import schema
 
+MOST_NETWORKS = 400  # that are drawn until every operator was among them
+BUILTIN = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 HOST, TARGETS = 3, (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4))
 
 
@@ -113,3 +118,19 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert (found["wrong"], found["runs"], found["units"]) == (0, 11, 2)
     assert Journal(tmp_path, resume=True).missing(units) == units[2:]
     assert Journal(tmp_path, resume=False).missing(units) == units
+
+
+def test_every_operator_name_of_tflite_is_drawn() -> None:
+    """In networks as the sweep draws them, of all types of activations together."""
+    missing = set(TFLITE_READERS)
+    for seed in range(MOST_NETWORKS):
+        for form in ("tflite", "tflite_float", "tflite_int16"):
+            writer = TfliteWriter(drawn(form, seed))
+            try:
+                writer.write()
+            except ValueError:
+                continue
+            missing -= {BUILTIN[code.builtinCode] for code in writer.file.codes}
+        if not missing:
+            return
+    raise AssertionError(sorted(missing))

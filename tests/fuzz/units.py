@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .machine import machine
-from .networks import WRITERS, Found, Tally, keep, smaller, sweep
+from .networks import Found, Tally, drawn, keep, smaller, sweep
 from .others import damaged_file, driver_programs, plan_of_energy
-from .recipe import FORMS, draw
+from .recipe import FORMS
 
 TARGETS = ("microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 PROGRAMS = 25  # drivers that are built together
@@ -34,7 +34,7 @@ class Unit:
 
 @dataclass
 class Result:
-    """Findings of a unit. `failures`: kind, how to see it again, text; `causes`: the same for failures that are alike."""
+    """Findings of a unit. `failures`: kind, how to see it again, text; `causes`: equal for alike ones."""
 
     unit: str
     runs: int = 0
@@ -69,7 +69,7 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset()) -> Resul
             result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
         return result
     tally = Tally()
-    sweep(draw(unit.form, unit.seed, WRITERS[unit.form].WORDS), [machine(t, place) for t in unit.targets], place, tally)
+    sweep(drawn(unit.form, unit.seed), [machine(t, place) for t in unit.targets], place, tally)
     result.runs, result.networks, result.equal_plans = tally.runs, tally.networks, tally.same
     result.refused = tally.refused
     for found in tally.found:

@@ -1,0 +1,10 @@
+"""Operators of TFLite that networks are drawn from: a row each. With the layers, all names that our reader accepts.
+
+A row takes the writer and one or two values, and tells its result in the type of activations.
+"""
+
+from .tflite_elements import ELEMENTWISE
+from .tflite_moves import MOVES
+from .tflite_sums import SUMS
+
+ROWS = {**ELEMENTWISE, **MOVES, **SUMS}

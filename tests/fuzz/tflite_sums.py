@@ -1,0 +1,107 @@
+"""Rows of the fuzzer's TFLite operators: sums of products, and what remembers."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+
+import numpy as np
+from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+from edgebuild.model.ir import Quant
+from tests.graphs.tflite_models import SAME, VALID
+
+from .recipe import DoesNotFit
+from .tflite_elements import BOTH, Row, options_of
+from .tflite_parts import SPREAD, Parts, Value
+
+
+def transpose_conv(w: Parts, x: Value, *_: Value) -> Value:
+    h, v, c = w.image(x)
+    options = schema.TransposeConvOptionsT()
+    taps = [w.sizes.of(f"window {d}", w.s.between(1, 4)) for d in range(2)]
+    stride = [w.sizes.of(f"stride {d}", w.s.between(1, 3)) for d in range(2)]
+    options.padding, options.strideH, options.strideW = w.s.pick(SAME, VALID), *stride
+    grown = zip((h, v), stride, taps, strict=True)
+    out = [n * s if options.padding == SAME else (n - 1) * s + k for n, s, k in grown]
+    k = w.sizes.of("channels", w.s.pick(1, 2, 3, 4, 8))
+    return w.sum("TRANSPOSE_CONV", x, (k, *taps, c), 0, prod(taps) * c, (1, *out, k), options)
+
+
+def batch_matmul(w: Parts, x: Value, *_: Value) -> Value:
+    """With an input, or with itself turned around, as attention has it."""
+    if len(x.shape) < 2 or prod(x.shape[:-1]) * x.shape[-1] > 4000:
+        raise DoesNotFit
+    *front, n, c = x.shape
+    options = schema.BatchMatMulOptionsT()
+    options.adjX, options.adjY, y = False, True, x
+    k = n
+    if w.s.pick(True, False):
+        options.adjX, options.adjY, k = w.s.pick(True, False), w.s.pick(True, False), w.s.between(1, 8)
+        n, c = (c, n) if options.adjX else (n, c)
+        y = w.fresh((*front, *((k, c) if options.adjY else (c, k))))
+    quant = None
+    if x.quant is not None and y.quant is not None:
+        quant = w.quant(x.quant.scale[0] * y.quant.scale[0] * sqrt(c) / SPREAD[w.kind] * w.s.pick(1.0, 0.5, 2.0))
+    return w.emit("BATCH_MATMUL", [x, y], (*front, n, k), quant, options, exact=False)
+
+
+def svdf(w: Parts, x: Value, *_: Value) -> Value:
+    """Of all elements of the value; int8 networks keep the state in int16 or int8."""
+    features, rank, units = prod(x.shape), w.s.between(1, 3), w.sizes.of("units", w.s.between(1, 6))
+    if features > 400:
+        raise DoesNotFit
+    memory = w.sizes.of("memory", w.s.between(1, 6))
+    x = w.emit("RESHAPE", [x, w.list_of((1, features))], (1, features), x.quant)
+    filters, options = rank * units, schema.SVDFOptionsT()
+    options.rank, options.fusedActivationFunction = rank, 1
+    rng, shapes = w.s.rng, ((filters, features), (filters, memory), (units,))
+    if x.quant is None:
+        values = [rng.standard_normal(s).astype(np.float32) / sqrt(s[-1]) for s in shapes]
+        operands = [w.constant(v) for v in values]
+        state, quant = w.file.tensor(f"state{len(w.file.tensors)}", (1, filters * memory), "float32"), None
+    else:
+        wide = w.s.pick(True, False)
+        scale, times = float(np.float32(x.quant.scale[0] * 0.01)), 0.0001 if wide else 0.01
+        held = Quant((float(np.float32(scale * 74**2 * sqrt(features) / (8000 if wide else 60))),), (0,))
+        data = rng.integers(-127, 128, shapes[0]).astype(np.int8)
+        over = rng.integers(-3000 if wide else -127, 3000 if wide else 128, shapes[1])
+        product = Quant((float(np.float32(held.scale[0] * times)),), (0,))
+        operands = [
+            w.constant(data, Quant((0.01,), (0,))),
+            w.constant(over.astype(np.int16 if wide else np.int8), Quant((times,), (0,))),
+            w.constant(rng.integers(-2000, 2001, shapes[2]).astype(np.int32), product),
+        ]
+        dtype = "int16" if wide else "int8"
+        state = w.file.tensor(f"state{len(w.file.tensors)}", (1, filters * memory), dtype, held)
+        spread = (8000 * 1700 if wide else 60 * 74) * sqrt(rank * memory) / 60
+        quant = Quant((float(np.float32(product.scale[0] * spread)),), (w.s.pick(-128, 0),))
+    w.file.tensors[state].isVariable = True
+    return w.emit("SVDF", [x, *operands, state], (1, units), quant, options, exact=False)
+
+
+def variable(w: Parts, x: Value, *_: Value) -> Value:
+    """The larger of the value and what a variable holds, to which it is added; perhaps with a first value."""
+    name, first = f"variable{len(w.file.tensors)}", w.s.pick(True, False)
+    if first and not w.firsts:
+        once = schema.CallOnceOptionsT()
+        once.initSubgraphIndex = 1
+        w.file.operator("CALL_ONCE", [], [], once)
+    options = schema.VarHandleOptionsT()
+    options.container, options.sharedName = b"", name.encode()
+    handle = w.file.tensor(f"handle{len(w.file.tensors)}", (), "resource")
+    w.file.operator("VAR_HANDLE", [], [handle], options)
+    old = w.emit("READ_VARIABLE", [handle], x.shape, x.quant, schema.ReadVariableOptionsT(), exact=False)
+    new = w.emit("ADD", [x, old], x.shape, x.quant, options_of("ADD"))
+    w.file.operator("ASSIGN_VARIABLE", [handle, new.index], [], schema.AssignVariableOptionsT())
+    if first:
+        data = (10 * w.s.rng.standard_normal(x.shape)).astype(w.kind)
+        w.firsts[name] = data, x.quant
+    return w.emit("MAXIMUM", [x, old], x.shape, x.quant, options_of("MAXIMUM"))
+
+
+SUMS = {
+    "TRANSPOSE_CONV": Row(transpose_conv),
+    "BATCH_MATMUL": Row(batch_matmul, BOTH),
+    "SVDF": Row(svdf, BOTH),
+    "VAR_HANDLE": Row(variable),
+}
