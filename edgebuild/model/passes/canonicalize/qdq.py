@@ -59,7 +59,7 @@ def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
         known = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
     else:
         known = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
-    return known and check_limits(spec, op, graph) is None
+    return known and (spec.exact or check_limits(spec, op, graph) is None)  # a requantize follows what is exact
 
 
 def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
