@@ -54,9 +54,9 @@ while True:
         reached[name] = reached.get(name, 0) + 1
     if 'main' not in callers or not found:
         lost.append((hex(gdb.newest_frame().pc()), callers))
-gdb.execute('kill')
 with open('found.json', 'w') as file:
     json.dump([reached, lost], file)
+gdb.execute('kill')
 """
 
 

@@ -1,4 +1,4 @@
-"""Two pixels in one multiplication: the groups of taps, and layers of any shape against tflite-micro."""
+"""Two pixels or channels in one multiplication: groups of taps, and layers of any shape against tflite-micro."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array, Quant
-from edgebuild.model.kernels.blocks.pairs import MOST_TAPS, MOST_WEIGHT, groups, sizes
+from edgebuild.model.kernels.blocks import fours
+from edgebuild.model.kernels.blocks.pairs import MOST_WEIGHT, SIZES, groups, sizes
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, VALID, File, output_size
@@ -40,14 +41,15 @@ def test_groups(seed: int) -> None:
     w = weights(rng, (int(rng.integers(1, 70)), int(rng.integers(1, 700))))
     if seed % 5 == 0:
         w[rng.integers(0, len(w))] = -128
-    made = groups(w)
+    allowed = SIZES if seed % 2 else fours.SIZES
+    made = groups(w, allowed)
     assert sorted(tap for group in made for tap in group) == list(range(w.shape[1]))
     for group in made:
-        assert len(group) <= MOST_TAPS
+        assert len(group) in allowed
         assert np.abs(w[:, group].astype(int)).sum(axis=1).max() <= MOST_WEIGHT
     assert [len(g) for g in made] == [size for size, count in sizes(made) for _ in range(count)]
     assert all(0 < count < 256 for _, count in sizes(made))
-    assert len(groups(np.ones((3, 12), np.int8))) == 12 // MOST_TAPS
+    assert len(groups(np.ones((3, 12), np.int8))) == 12 // max(SIZES)
 
 
 class Layers(File):
@@ -63,48 +65,62 @@ class Layers(File):
         return Quant((float(np.float32(scale)),), (int(self.rng.choice([-128, 127, 0, self.rng.integers(-128, 128)])),))
 
     def convolution(self) -> None:
-        rng, n = self.rng, len(self.outputs)
+        rng = self.rng
         taps, stride = [int(v) for v in rng.integers(1, 4, 2)], [int(v) for v in rng.integers(1, 3, 2)]
-        if n % 3 == 0:
+        if len(self.outputs) % 3 == 0:
             taps, stride = [1, 1], [1, 1]
         size = [t + int(v) for t, v in zip(taps, rng.integers(2, 7, 2), strict=True)]
         c, k = int(rng.integers(1, 20)), int(rng.integers(1, 10))
         options: Any = schema.Conv2DOptionsT()
-        options.padding, options.fusedActivationFunction = int(rng.choice([SAME, VALID])), int(rng.choice(ACTIVATIONS))
+        options.padding = int(rng.choice([SAME, VALID]))
         (options.strideH, options.strideW), options.dilationHFactor, options.dilationWFactor = stride, 1, 1
-        data = weights(rng, (k, *taps, c))
+        shape = (1, *output_size(size, taps, stride, options.padding), k)
+        self.sum("CONV_2D", (1, *size, c), weights(rng, (k, *taps, c)), shape, options)
+
+    def dense(self) -> None:
+        c, k = int(self.rng.integers(1, 90)), int(self.rng.integers(8, 30))
+        options: Any = schema.FullyConnectedOptionsT()
+        self.sum("FULLY_CONNECTED", (1, c), weights(self.rng, (k, c)), (1, k), options)
+
+    def sum(self, name: str, size: tuple[int, ...], data: Array, shape: tuple[int, ...], options: Any) -> None:
+        """An operator with an input of its own; results spread over int8."""
+        rng, n, k = self.rng, len(self.outputs), len(data)
+        options.fusedActivationFunction = int(rng.choice(ACTIVATIONS))
         scales = tuple(float(v) for v in (rng.uniform(0.1, 1, k) * 2.0**-7).astype(np.float32))
-        x = self.tensor(f"x{n}", (1, *size, c), "int8", self.quant(0.05))
-        w = self.tensor(f"w{n}", data.shape, "int8", Quant(scales, (0,) * k, 0), data)
+        scales = scales[:1] if name == "FULLY_CONNECTED" else scales
+        zeros = (0,) * len(scales)
+        x = self.tensor(f"x{n}", size, "int8", self.quant(0.05))
+        w = self.tensor(f"w{n}", data.shape, "int8", Quant(scales, zeros, 0), data)
         products = tuple(float(np.float32(self.tensors[x].quantization.scale[0] * s)) for s in scales)
         bias = rng.integers(-4000, 4000, k).astype(np.int32)
-        b = self.tensor(f"b{n}", bias.shape, "int32", Quant(products, (0,) * k, 0), bias)
+        b = self.tensor(f"b{n}", bias.shape, "int32", Quant(products, zeros, 0), bias)
         reach = np.abs(data.astype(float)).mean() * 70 * np.sqrt(data[0].size) / 60 + 1
-        shape = (1, *output_size(size, taps, stride, options.padding), k)
         y = self.tensor(f"y{n}", shape, "int8", self.quant(max(products) * reach))
-        self.operator("CONV_2D", [x, w, b], [y], options)
+        self.operator(name, [x, w, b], [y], options)
         self.inputs.append(x)
         self.outputs.append(y)
 
 
 def preferring_pairs(made: list[Kernel], form: Form) -> list[Kernel]:
-    return sorted(made, key=lambda k: (not k.variant.startswith("pairs"), k.estimate))
+    return sorted(made, key=lambda k: (not k.variant.startswith(("pairs", "two channels")), k.estimate))
 
 
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("target, layers", [("riscv-virt", 24), ("mps2-an385", 24), ("microbit", 6)])
+@pytest.mark.parametrize(
+    "target, layers", [("riscv-virt", 24), ("mps2-an385", 24), ("mps2-an521", 12), ("microbit", 6)]
+)
 def test_layers_of_any_shape(
     target: str, layers: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Odd channels, odd pixels, any zero points and activations: equal to tflite-micro, element by element."""
     monkeypatch.setattr(kernels, "by_cost", preferring_pairs)
     file, model = Layers(seed), tmp_path / "model.tflite"
-    for _ in range(layers):
-        file.convolution()
+    for n in range(layers):
+        (file.dense if n % 4 == 3 else file.convolution)()
     model.write_bytes(file.pack(file.inputs, file.outputs))
     artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
     text = next(a.data.decode() for a in artifacts if a.name == "model.c")
-    assert text.count("eb_pairs_") >= layers // 2
+    assert text.count("eb_pairs_") >= layers // 3 and text.count("eb_fours_") >= layers // 4
     result = verify(model, load_target(target), artifacts)
     assert result["equal"], result["differences"]

@@ -23,6 +23,7 @@ CONDITIONS = {
     "mve": "defined(__ARM_FEATURE_MVE)",
     "armv6-m": "defined(__arm__)",
     "armv7-m": "defined(__ARM_FEATURE_SAT)",
+    "armv8-m.main": "defined(__ARM_FEATURE_SAT)",
     "rv32": "defined(__riscv) && __riscv_xlen == 32",
 }
 # Files of C functions that kernels share; those of later files may use those of earlier ones.

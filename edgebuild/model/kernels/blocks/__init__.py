@@ -7,7 +7,7 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
-from . import pairs, sums
+from . import fours, pairs, sums
 
 
 def split(layer: Layer) -> Kernel | None:
@@ -24,11 +24,13 @@ def saturated(layer: Layer) -> Kernel | None:
     return replace(k, shape={**k.shape, "clamp": "eb_saturate"})
 
 
-RV32, M3, M0, ANY = (frozenset({word}) for word in ("rv32", "armv7-m", "armv6-m", PORTABLE))
+WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
+RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
     RV32: (((4, 4), (3, 4), (5, 2)), sums.Core(18)),
     M3: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
+    M33: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
     M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 75)),
     ANY: (((2, 4),), sums.Core(18)),
 }
@@ -40,7 +42,11 @@ ROWS = (
     ),
     *(
         Row(CONVOLUTION, core, of_sums(partial(pairs.convolution, how)))
-        for core, how in ((RV32, pairs.RV32), (M3, pairs.M3), (M0, pairs.M0))
+        for core, how in ((RV32, pairs.RV32), (M3, pairs.M3), (M33, pairs.M3), (M0, pairs.M0))
+    ),
+    *(
+        Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))
+        for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
     ),
     *(Row(DEPTHWISE, core, of_sums(partial(sums.depthwise, costs))) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),

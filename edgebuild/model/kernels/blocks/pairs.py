@@ -18,9 +18,10 @@ from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums
 from ...ops.sums import shape_of, words
 
-MOST_TAPS = 6  # of a group: the assembly has a loop for each size
+SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group: the assembly has a loop for each
 MOST_WEIGHT = 255  # of a group: 128 x 255 < 2^15
 OPEN_GROUPS = 256  # that the search for a group looks at
+SMALL = 2**16  # weights of a layer for which the search tries groups of other sizes, too
 START = 0x8000  # of a group's sum
 
 
@@ -58,22 +59,35 @@ M3 = Core("armv7m", 4, 1, 4, 6, 4, 7.5, 25, 3.2, 10)
 M0 = Core("armv6m", 4, 1, 7, 10, 10, 31, 32, 6, 16)
 
 
-def groups(weights: Array) -> tuple[tuple[int, ...], ...]:
-    """Taps of weights K x taps in groups of at most MOST_TAPS and MOST_WEIGHT in every channel, the largest first."""
+def groups(weights: Array, allowed: tuple[int, ...] = SIZES) -> tuple[tuple[int, ...], ...]:
+    """Taps of weights K x taps in groups of allowed sizes and MOST_WEIGHT in every channel, the largest first."""
     amounts = np.abs(weights.astype(np.int16)).astype(np.uint8)
-    return _groups(amounts.tobytes(), amounts.shape)
+    return _groups(amounts.tobytes(), amounts.shape, allowed)
 
 
 @lru_cache(maxsize=512)
-def _groups(data: bytes, shape: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+def _groups(data: bytes, shape: tuple[int, int], allowed: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     amounts = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape).T)
     keys = amounts.max(axis=1).astype(np.int64), amounts.sum(axis=1, dtype=np.int64)
-    found = [_first_fit(amounts, np.argsort(-key, kind="stable")) for key in keys]
-    fewest = min(found, key=lambda made: len(made))
-    return tuple(sorted((tuple(group) for group in fewest), key=lambda g: (-len(g), g)))
+    orders = [np.argsort(-key, kind="stable") for key in keys]
+    limits = [most for most in allowed if most > 4 and (amounts.size < SMALL or most == max(allowed))]
+    found = [_split(_first_fit(amounts, order, most), allowed) for order in orders for most in limits]
+    fewest = min(found, key=lambda parts: len(parts))
+    return tuple(sorted(fewest, key=lambda g: (-len(g), g)))
 
 
-def _first_fit(amounts: Array, order: Array) -> list[list[int]]:
+def _split(made: list[list[int]], allowed: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Groups of allowed sizes; a part of a group weighs less than it."""
+    parts: list[tuple[int, ...]] = []
+    for group in made:
+        while group:
+            size = max(n for n in allowed if n <= len(group))
+            parts.append(tuple(group[:size]))
+            group = group[size:]
+    return parts
+
+
+def _first_fit(amounts: Array, order: Array, most: int) -> list[list[int]]:
     """First fit of vectors into bins, the heaviest tap first."""
     room = np.full((OPEN_GROUPS, amounts.shape[1]), MOST_WEIGHT, np.uint8)
     made: list[list[int]] = []
@@ -92,7 +106,7 @@ def _first_fit(amounts: Array, order: Array) -> list[list[int]]:
             made.append([])
         made[held[row]].append(tap)
         room[row] -= amounts[tap]
-        if len(made[held[row]]) == MOST_TAPS:
+        if len(made[held[row]]) == most:
             room[row : len(held) - 1] = room[row + 1 : len(held)].copy()
             del held[row]
     return made
@@ -135,7 +149,7 @@ def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
         return None
     chosen = groups(s.weights.reshape(k, taps))
     order = np.array([tap for group in chosen for tap in group])
-    channels = _channels(k, core.channels)
+    channels = channels_in_blocks(k, core.channels)
     place = np.empty(taps, np.int16)
     place[order] = np.arange(taps) * (core.pixels // 2)
     packed = s.weights.reshape(k, taps)[channels][:, order].reshape(-1, core.channels, taps).transpose(0, 2, 1)
@@ -169,6 +183,6 @@ def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
     )  # fmt: skip
 
 
-def _channels(k: int, block: int) -> list[int]:
+def channels_in_blocks(k: int, block: int) -> list[int]:
     """Channels of blocks one after the other; where they do not divide, the last block repeats some."""
     return [*range(k // block * block), *(range(k - block, k) if k % block else ())]

@@ -1,0 +1,75 @@
+"""Two channels in one multiplication: dense layers on cores whose multiplier has 32 bits, one product at a time.
+
+As in `pairs`, but an operand holds weights of two channels, w0 + 65536 w2. Four weights lie in a word as bytes with 128
+added, so that one mask gives such an operand. What the 128 add to a group's sums does not depend on the channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.sums import shape_of, words
+from .pairs import START, channels_in_blocks, groups, rescaling, sizes
+
+
+@dataclass(frozen=True)
+class Core:
+    """How a core computes: sums of `channels` at once, groups of at most `most` taps, the rest as in `pairs.Core`."""
+
+    name: str
+    channels: int
+    tap: float
+    group: float
+    kind: float
+    result: float
+    channel: float
+    most: int = 16
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(size for size in SIZES if size <= self.most)
+
+
+RV32 = Core("rv32", 8, 17, 18, 8, 16, 20)
+M3 = Core("armv7m", 4, 6, 7, 6, 9, 22)
+M0 = Core("armv6m", 4, 11, 14, 12, 42, 40, 8)  # its branches do not reach over more
+SIZES = (1, 2, 3, 4, 6, 8, 16)  # taps of a group: the assembly has a loop for each
+PREPARE = 9  # instructions to bring one tap into its place
+
+
+def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
+    """One pixel; the last block of channels repeats some where they do not divide."""
+    (_, _, c), (oh, ow, k) = s.size, s.out
+    scale = rescaling(s) if s.pointwise and oh * ow == 1 and k >= core.channels and not form.small else None
+    if not s.fits or scale is None or s.weights.shape[3] != c or c >= 2**15:
+        return None
+    chosen = groups(s.weights.reshape(k, c), core.sizes)
+    order = np.array([tap for group in chosen for tap in group])
+    channels = channels_in_blocks(k, core.channels)
+    raised = (s.weights.reshape(k, c).astype(np.int16) + 128).astype(np.uint8)[channels][:, order]
+    packed = np.ascontiguousarray(raised.reshape(-1, core.channels, c).transpose(0, 2, 1))
+    rounding, bounded = "away" if s.finish.startswith("signed") else "up", core.name == "rv32" or not s.full_range
+    runs = sizes(chosen)
+    shape = shape_of(s, form) | {
+        "function": f"eb_fours_{core.name}_{rounding}{'_clamped' if bounded and core.name != 'rv32' else ''}",
+        "bounded": bounded, "groups": len(chosen), "blocks": k // core.channels, "odd": k % core.channels,
+        "block": core.channels, "step": c * core.channels // 4,
+    }  # fmt: skip
+    constants = (
+        Constant("w", packed.view(np.int32).reshape(-1), "128 more each, by blocks of channels, in groups of taps"),
+        Constant("rescale", scale[channels], "start, multiplier, rounding, shift"),
+        Constant("order", order.astype(np.int16), "of taps"),
+        Constant("runs", np.array([*runs, (0, 0)], np.uint8), "size and number of groups"),
+    )
+    scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
+    scalars |= {"low": s.low, "high": s.high} if bounded else {}
+    work = c * core.tap + len(chosen) * core.group + len(runs) * core.kind
+    work += core.channel + core.result * core.channels
+    return Kernel(
+        "blocks/fours.c.j2", s.stem, shape, constants, scalars,
+        scratch=4 * len(chosen) + c, variant="two channels in one",
+        estimate=len(channels) // core.channels * work + PREPARE * c + 8 * len(chosen) + 40,
+    )  # fmt: skip
