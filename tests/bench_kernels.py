@@ -1,7 +1,8 @@
 """`./sconsw bench-kernels`: instructions per multiply-accumulate of whole models on every simulated processor.
 
-Below each model the kernels that the processors of LAYERS got: variant, bytes of weights and of scratch, instructions
-per multiply-accumulate as measured and as estimated, and the estimate's error. Writes build/bench/kernels.json.
+A second line has the modelled cycles per multiply-accumulate, where there is a table of the core (hal/cycles). Below
+each model the kernels that the processors of LAYERS got: variant, bytes of weights and of scratch, instructions per
+multiply-accumulate as measured and as estimated, and the estimate's error. Writes build/bench/kernels.json.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.verify import verify
+from edgebuild.model.verify.cycles import has_model
 from tests.bench import ROOT, models
 
 LAYERS = ("mps2-an386", "mps3-an547", "riscv-virt")
@@ -29,13 +31,16 @@ def measure(model: Path, target: str) -> dict[str, Any] | None:
     """Instructions per MAC, bytes, and where they were counted the layers; None where the model does not fit."""
     try:
         artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
-        result = verify(model, load_target(target), artifacts, by_layer=target in LAYERS)
+        known = load_target(target)
+        result = verify(model, known, artifacts, by_layer=target in LAYERS, by_cycles=has_model(known))
     except EdgebuildError:
         return None
     rate = round(result["instructions"] / result["macs"], 2)
+    cycles = round(result["cycles"] / result["macs"], 2) if "cycles" in result else None
     counted = [layer["instructions"] for layer in result.get("layers", ())]
     layers = layer_rows(model, target, counted) if counted else []
-    return {"insn_per_mac": rate, "code_bytes": result["code_bytes"], "equal": result["equal"], "layers": layers}
+    found = {"insn_per_mac": rate, "cycles_per_mac": cycles, "code_bytes": result["code_bytes"]}
+    return found | {"equal": result["equal"], "layers": layers}
 
 
 def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any]]:
@@ -50,8 +55,9 @@ def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any
         row = {"kernel": kernel.stem, "variant": kernel.variant, "scratch": kernel.scratch}
         row |= {"weights": sum(c.data.nbytes for c in kernel.constants), "measured": round(instructions / each, 2)}
         if kernel.estimate:
-            error = round(100 * (kernel.estimate / max(instructions, 1) - 1), 1)
-            row |= {"estimate": round(kernel.estimate / each, 2), "error_percent": error}
+            estimate = kernel.estimate * (step.calls if form.rolled else 1)
+            error = round(100 * (estimate / max(instructions, 1) - 1), 1)
+            row |= {"estimate": round(estimate / each, 2), "error_percent": error}
         rows.append(row)
     return rows
 
@@ -68,8 +74,9 @@ def main() -> int:
                 continue
             found = {t: measure(model, t) for t in TARGETS}
             failed |= any(r is not None and not r["equal"] for r in found.values())
-            shown = (f"{r['insn_per_mac']:>11}" if r is not None else f"{'-':>11}" for r in found.values())
-            print(f"{model.stem:22} " + " ".join(shown), flush=True)
+            for title, key in ((model.stem, "insn_per_mac"), ("  cycles, modelled", "cycles_per_mac")):
+                rates = [r[key] if r is not None else None for r in found.values()]
+                print(f"{title:22} " + " ".join(f"{'-' if n is None else n:>11}" for n in rates), flush=True)
             rows.append({"model": model.stem, "targets": found})
             for target, result in found.items():
                 for r in result["layers"] if result is not None else ():

@@ -36,6 +36,9 @@ def core(name: str) -> Core:
         ("cortex-m4", "ldr r0, [r1]\nadd r2, r2, r0\nldr r3, [r1, #4]", 5),
         ("cortex-m3", "mla r0, r1, r2, r0\nsmlal r0, r1, r2, r3", 8),
         ("cortex-m0", "ldr r0, [r1]\nldr r2, [r1, #4]\nmuls r0, r2", 5),
+        ("cortex-m0plus", "ldr r0, [r1]\nmuls r0, r2\nbl 0x20", 5),
+        ("cortex-m33", "smlad r3, r4, r5, r3\nldrd r0, r1, [r2], #8", 4),
+        ("cortex-m85", "vldrw.u32 q0, [r0], #16\nvmladava.s8 r2, q1, q3\nadds r3, r4, r5", 2),
         ("cortex-m7", "adds r0, r1, r2\nadds r3, r4, r5\nadds r6, r7, r0", 2),  # pairs
         ("cortex-m7", "adds r0, r1, r2\nadds r3, r0, r5", 2),  # depends
         ("cortex-m7", "ldr r0, [r1]\nadds r2, r0, #1", 3),  # waits for the load

@@ -111,10 +111,20 @@ class Instruction:
 CONDITIONS = {"eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le"}
 
 
-def model_of(target: Target) -> Core:
-    """The table of the target's core, by its compiler's -mcpu. Raises EdgebuildError where there is none."""
+def _table(target: Target) -> Path:
+    """The file of the target's core, by its compiler's -mcpu, whether it is there or not."""
     names = [f.removeprefix("-mcpu=").split("+")[0] for f in target.toolchain.cflags if f.startswith("-mcpu=")]
-    file = hal_dir() / "cycles" / f"{names[-1] if names else 'none'}.yaml"
+    return hal_dir() / "cycles" / f"{names[-1] if names else 'none'}.yaml"
+
+
+def has_model(target: Target) -> bool:
+    """There is a table for the target's core."""
+    return _table(target).is_file()
+
+
+def model_of(target: Target) -> Core:
+    """The table of the target's core. Raises EdgebuildError where there is none."""
+    file = _table(target)
     if not file.is_file():
         known = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
         hints = [f"known: {known}"]
