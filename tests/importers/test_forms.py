@@ -227,8 +227,66 @@ def recurrent(kind: str, gates: int, **attributes: Any) -> onnx.ModelProto:
     return made([node], (4, 1, features), **{n: v.astype(np.float32) for n, v in (constants | cell).items()})
 
 
+def reshaped(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model behind a Reshape whose sizes are computed from a shape, as exporters write it."""
+    x = model.graph.input[0]
+    sizes = [d.dim_value for d in x.type.tensor_type.shape.dim]
+    for name, value in {"first": [0], "past": [2], "rest": [-1]}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.array(value, np.int64), name))
+    before = [
+        helper.make_node("Shape", ["x0"], ["sizes"]),
+        helper.make_node("Slice", ["sizes", "first", "past"], ["lead"]),
+        helper.make_node("Concat", ["lead", "rest"], ["all"], axis=0),
+        helper.make_node("Reshape", ["x0", "all"], ["x"]),
+    ]
+    nodes = [*before, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    x.CopyFrom(helper.make_tensor_value_info("x0", onnx.TensorProto.FLOAT, [*sizes[:2], 1, sizes[2]]))
+    return model
+
+
+def product(equation: str, *shapes: tuple[int, ...]) -> onnx.ModelProto:
+    """An Einsum; all operands but the first are constants."""
+    constants = {f"w{i}": RNG.standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes[1:])}
+    return made([helper.make_node("Einsum", ["x", *constants], ["y"], equation=equation)], shapes[0], **constants)
+
+
+def running(axis: int, **attributes: int) -> onnx.ModelProto:
+    """A CumSum whose axis is a Constant node."""
+    where = helper.make_node("Constant", [], ["axis"], value=numpy_helper.from_array(np.array(axis, np.int64)))
+    return made([where, helper.make_node("CumSum", ["x", "axis"], ["y"], **attributes)], (3, 4, 5))
+
+
+SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "weights": lambda: product("bij,kj->bki", (2, 3, 4), (5, 4)),
+    "heads": lambda: product("bqhd,bkhd->bhqk", (2, 3, 2, 4), (2, 5, 2, 4)),
+    "outer": lambda: product("i,jk->kij", (3,), (4, 2)),
+    "implicit": lambda: product("bj,jk", (2, 3), (3, 4)),
+    "alone on one side": lambda: product("ijl,jkm->ik", (2, 3, 2), (3, 4, 3)),
+    "one operand": lambda: product("ijk->ki", (2, 3, 4)),
+    "running": lambda: running(1),
+    "running back": lambda: running(-1, reverse=1, exclusive=1),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums_of_products(kind: str, tmp_path: Path) -> None:
+    onnx.save(SUMS[kind](), tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
+@pytest.mark.parametrize("equation, shapes", [("bii->bi", [(2, 3, 3)]), ("...j,jk->...k", [(2, 3), (3, 2)])])
+def test_equations_that_are_refused(equation: str, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
+    onnx.save(product(equation, *shapes), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="equation"):
+        verified(tmp_path / "m.onnx")
+
+
 CELLS: dict[str, Callable[[], onnx.ModelProto]] = {
     "lstm": lambda: recurrent("LSTM", 4),
+    "lstm of a computed shape": lambda: reshaped(recurrent("LSTM", 4)),
     "lstm both ways": lambda: recurrent("LSTM", 4, direction="bidirectional"),
     "gru": lambda: recurrent("GRU", 3),
     "gru reset late": lambda: recurrent("GRU", 3, linear_before_reset=1, direction="reverse"),

@@ -214,7 +214,7 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         if constant.name not in typed:
             value = onnx.helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims)
             model.graph.value_info.append(value)
-    model = onnx.shape_inference.infer_shapes(model)
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
 
 

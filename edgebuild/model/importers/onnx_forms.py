@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import GATES, unrolled
+from .onnx_products import PRODUCTS
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 MICROSOFT = "com.microsoft"
@@ -62,7 +63,8 @@ def usual(
     cut(model.graph, file, outputs)
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
-    shapes_of = known_shapes(model) if any(node.op_type in GATES for node in model.graph.node) else {}
+    _constants_first(model.graph)
+    shapes_of = known_shapes(model) if any(node.op_type in {*GATES, *PRODUCTS} for node in model.graph.node) else {}
     nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
@@ -127,24 +129,38 @@ def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
         raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
 
 
+def _constants_first(graph: onnx.GraphProto) -> None:
+    """Tensors of Constant nodes become initialisers, so that operators find all constants in one place."""
+    for at in reversed(range(len(graph.node))):
+        node = graph.node[at]
+        value = next((a.t for a in node.attribute if a.name == "value"), None)
+        if node.op_type == "Constant" and node.domain in OWN_DOMAINS and value is not None:
+            graph.initializer.add().CopyFrom(value)
+            graph.initializer[-1].name = node.output[0]
+            del graph.node[at]
+
+
 # ---- QOperator nodes
 
 
 def known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of which the onnx package finds it out."""
-    found = onnx.shape_inference.infer_shapes(model).graph
+    found = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     values = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.input, *found.value_info)}
-    return {name: tuple(sizes) for name, sizes in values.items() if all(sizes)}
+    constants = {t.name: tuple(t.dims) for t in model.graph.initializer}
+    return constants | {name: tuple(sizes) for name, sizes in values.items() if all(sizes)}
 
 
 def real_form(
     node: onnx.NodeProto, graph: onnx.GraphProto, file: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[onnx.NodeProto]:
-    """The nodes that a quantised or recurrent operator stands for; any other node as it is."""
+    """The nodes that a quantised, recurrent or summing operator stands for; any other node as it is."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and node.domain == MICROSOFT:
         node.domain = ""
     if node.op_type in GATES and node.domain in OWN_DOMAINS:
         yield from unrolled(node, graph, file, shapes.get(node.input[0]))
+    elif node.op_type in PRODUCTS and node.domain in OWN_DOMAINS:
+        yield from PRODUCTS[node.op_type](node, graph, file, shapes)
     elif node.op_type in INTEGER:
         yield from _integer(node, graph)
     elif node.op_type == "QLinearConcat":
