@@ -277,6 +277,60 @@ def test_sums_of_products(kind: str, tmp_path: Path) -> None:
     assert verified(tmp_path / "m.onnx")["equal"]
 
 
+def between(operator: str, shape: tuple[int, ...], **attributes: Any) -> onnx.ModelProto:
+    """An operator of one or two int8 operands between QuantizeLinear and DequantizeLinear."""
+    constants = {"scale": np.array(0.02, np.float32), "zero": np.array(3, np.int8), "axes": np.array([1], np.int64)}
+    second = {"Sub": ["e"], "ReduceSum": ["axes"]}.get(operator, [])
+    form = [("QuantizeLinear", "x", "q"), ("DequantizeLinear", "q", "d"), ("Sin", "d", "s")]
+    form += [("QuantizeLinear", "s", "r"), ("DequantizeLinear", "r", "e")]
+    nodes = [helper.make_node(o, [a, "scale", "zero"][: 1 if o == "Sin" else 3], [b]) for o, a, b in form]
+    nodes.append(helper.make_node(operator, ["d", *second], ["f"], **attributes))
+    nodes += [helper.make_node("QuantizeLinear", ["f", "scale", "zero"], ["g"])]
+    return made([*nodes, helper.make_node("DequantizeLinear", ["g", "scale", "zero"], ["y"])], shape, **constants)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("operator", ["Sub", "ReduceSum"])
+def test_operators_without_an_integer_form_compute_real_numbers(operator: str, tmp_path: Path) -> None:
+    onnx.save(between(operator, (2, 5)), tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
+@pytest.mark.needs("gcc")
+def test_an_output_that_moves_stand_before(tmp_path: Path) -> None:
+    """Its last operator works on int8; the file's real numbers are steps of the scale."""
+    onnx.save(between("DepthToSpace", (1, 4, 3, 5), blocksize=2), tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    del model.graph.node[-2:]
+    model.graph.node[-1].output[0] = "y"
+    onnx.save(model, tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
+def moved_before(kind: str) -> onnx.ModelProto:
+    """Bytes above 127 that are moved before they are dequantised: of a table, or of the input."""
+    table = RNG.integers(0, 255, (6, 4)).astype(np.uint8)
+    constants = {"table": table, "scale": np.array(0.1, np.float32), "zero": np.array(140, np.uint8)}
+    constants |= {"shape": np.array([2, 12], np.int64)}
+    if kind == "table":
+        first, shape, elements = helper.make_node("Gather", ["table", "x"], ["m"]), (3,), TensorProto.INT64
+    else:
+        first, shape, elements = helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]), (4, 6), TensorProto.UINT8
+    nodes = [first, helper.make_node("Reshape", ["t", "shape"], ["m"])][: 1 if kind == "table" else 2]
+    nodes += [
+        helper.make_node("DequantizeLinear", ["m", "scale", "zero"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    return made(nodes, shape, kind=elements, **constants)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["table", "input"])
+def test_integers_that_are_moved_before_they_are_dequantised(kind: str, tmp_path: Path) -> None:
+    onnx.save(moved_before(kind), tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
 @pytest.mark.parametrize("equation, shapes", [("bii->bi", [(2, 3, 3)]), ("...j,jk->...k", [(2, 3), (3, 2)])])
 def test_equations_that_are_refused(equation: str, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
     onnx.save(product(equation, *shapes), tmp_path / "m.onnx")

@@ -375,6 +375,8 @@ def _read_dequantize(node: OnnxNode) -> None:
     if x.quant is None or x.quant != quant:
         if not quant.per_tensor or x.quant is not None:
             raise node.error(f"'{x.name}' is dequantised with another scale than it was quantised with")
+        if less and any(x.name in op.outputs for op in node.builder.ops):
+            raise node.error(f"'{x.name}' is {x.dtype} that no QuantizeLinear made", "dequantise the input itself")
         node.builder.tensors[x.name] = Tensor(x.name, x.shape, dtype, quant)  # an integer input of the graph
     node._add("dequantize", [x.name], Tensor(node.outputs[0], x.shape, "float32"), {})
 

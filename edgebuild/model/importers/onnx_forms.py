@@ -49,6 +49,7 @@ QUANTISED = {
     "QLinearSoftmax": Quantised("Softmax", drop=("opset",)),
     "QLinearReduceMean": Quantised("ReduceMean"),
 }
+MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Identity", "Expand", "Tile")
 INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
@@ -64,6 +65,7 @@ def usual(
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
     _constants_first(model.graph)
+    _dequantised_first(model.graph)
     shapes_of = known_shapes(model) if any(node.op_type in {*GATES, *PRODUCTS} for node in model.graph.node) else {}
     nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
     del model.graph.node[:]
@@ -138,6 +140,32 @@ def _constants_first(graph: onnx.GraphProto) -> None:
             graph.initializer.add().CopyFrom(value)
             graph.initializer[-1].name = node.output[0]
             del graph.node[at]
+
+
+def _dequantised_first(graph: onnx.GraphProto) -> None:
+    """Integers of an input or a constant are dequantised before they are moved, so that their type has one meaning."""
+    given = {value.name for value in (*graph.input, *graph.initializer)}
+    made = {name: node for node in graph.node for name in node.output}
+    nodes = list[onnx.NodeProto]()
+    for node in graph.node:
+        moves = list[onnx.NodeProto]()
+        while node.op_type == "DequantizeLinear" and (move := made.get((moves or [node])[-1].input[0])):
+            if move.op_type not in MOVES or move.domain not in OWN_DOMAINS:
+                break
+            moves.append(move)
+        if moves and moves[-1].input[0] in given:
+            name = f"{node.output[0]}@moved"
+            nodes.append(helper.make_node(node.op_type, [moves[-1].input[0], *node.input[1:]], [f"{name}{len(moves)}"]))
+            nodes[-1].attribute.extend(node.attribute)
+            for at in reversed(range(len(moves))):
+                copy = onnx.NodeProto()
+                copy.CopyFrom(moves[at])
+                copy.input[0], copy.output[0] = f"{name}{at + 1}", f"{name}{at}" if at else node.output[0]
+                nodes.append(copy)
+        else:
+            nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 # ---- QOperator nodes
