@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,7 +30,7 @@ class Rewriter:
         self.graph.initializer.append(numpy_helper.from_array(value, name))
         return name
 
-    def add(self, operator: str, *inputs: str, **attributes: object) -> str:
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"{self.node.output[0]}@{len(self.made)}"
         self.made.append(helper.make_node(operator, inputs, [name], self.node.name or name, **attributes))
         return name
