@@ -52,7 +52,7 @@ enum {
     TINY_CONV2D_0_W = 16, /* 4x18x1 int8: by blocks of channels, in groups of taps, conv */
     TINY_CONV2D_0_RESCALE = 88, /* 4x4 int32: start, multiplier, rounding, shift, conv */
     TINY_CONV2D_0_PLACES = 152, /* 18 int16: of each tap in its order, conv */
-    TINY_CONV2D_0_RUNS = 188, /* 3x2 uint8: size and number of groups, conv */
+    TINY_CONV2D_0_RUNS = 188, /* 2x3 uint8: loop, turns, taps of a turn, conv */
     TINY_DEPTHWISE_CONV2D_1_W = 196, /* 4x9 int8: by channel, depthwise */
     TINY_DEPTHWISE_CONV2D_1_START = 232, /* 4 int32: bias with the zero point folded in, depthwise */
     TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 248, /* 4 int32: Q0.31, depthwise */
@@ -91,7 +91,7 @@ void tiny_invoke(void)
         WEIGHTS(int32_t, TINY_CONV2D_0_RESCALE),
         WEIGHTS(int16_t, TINY_CONV2D_0_PLACES),
         WEIGHTS(uint8_t, TINY_CONV2D_0_RUNS),
-        /* offset */ -229376, /* low */ -3, /* high */ 127, /* x_zero */ -3,
+        /* offset */ -196608, /* low */ -3, /* high */ 127, /* x_zero */ -3,
         AT(int8_t, TINY_CONV2D_0_SCRATCH));
     EB_STEP();
     /* 1  depthwise_conv2d depthwise; 404 B live */
@@ -482,9 +482,10 @@ __attribute__((naked, noinline, used)) static void eb_pairs_armv6m_up_clamped(
         "mov    r4, lr\n\t"
         "ldrb   r3, [r4]\n\t"
         "ldrb   r2, [r4, #1]\n\t"
-        "adds   r4, r4, #2\n\t"
+        "ldrb   r5, [r4, #2]\n\t"
+        "adds   r4, r4, #3\n\t"
         "mov    lr, r4\n\t"
-        "muls   r2, r3, r2\n\t"
+        "muls   r2, r5, r2\n\t"
         "adds   r1, r1, r2\n\t"
         "rsbs   r2, r2, #0\n\t"
         "lsls   r3, r3, #1\n\t"

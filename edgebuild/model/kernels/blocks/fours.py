@@ -26,7 +26,7 @@ class Core:
     kind: float
     result: float
     channel: float
-    most: int = 16
+    most: int = 12
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ class Core:
 RV32 = Core("rv32", 8, 17, 18, 8, 16, 20)
 M3 = Core("armv7m", 4, 6, 7, 6, 9, 22)
 M0 = Core("armv6m", 4, 11, 14, 12, 42, 40, 8)  # its branches do not reach over more
-SIZES = (1, 2, 3, 4, 6, 8, 16)  # taps of a group: the assembly has a loop for each
+SIZES = (1, 2, 3, 4, 6, 8, 12)  # taps of a group: the assembly has a loop for each
 PREPARE = 9  # instructions to bring one tap into its place
 
 
