@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import random
 import statistics
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.files import Row, layer_of
@@ -23,10 +27,13 @@ from edgebuild.model.plan.replay import BrokenPlan, replay
 from tests.bench import ROOT
 from tests.hierarchy.layers27 import KNOWN, layers
 from tests.hierarchy.test_mutations import MUTATIONS, planned
+from tests.zoo.builders import ZOO, quantized
+from tests.zoo.mobilenet_v2 import LARGE
 
 FACTORS = 9
 RANDOM = 100
 MODELS, LIMIT = ("mlperf_kws", "mlperf_resnet", "person_detect"), "L1=16K"
+PLANS, PLANNED = ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144"), "pulp-cluster"
 
 
 def layers27() -> list[dict[str, Any]]:
@@ -77,6 +84,25 @@ def networks() -> list[dict[str, Any]]:
     return found
 
 
+def whole_plans() -> list[dict[str, Any]]:
+    """Networks of the zoo on `PLANNED`, by layers, by DORY's rule and jointly: figures of their reports."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, build in {**ZOO, **LARGE}.items():
+            if name not in PLANS:
+                continue
+            file = Path(folder) / f"{name}.onnx"
+            file.write_bytes(quantized(build(0), 0).SerializeToString(deterministic=True))
+            for way in ("layer", "dory", "auto"):
+                began = time.process_time()
+                artifacts = compile_model(ModelRequest(file, name, PLANNED, map=way))
+                report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["hierarchy"]
+                row = {"name": name, "target": PLANNED, "method": way, **report["cycles"]}
+                row |= {"activation_bytes": report["activation_bytes"], "cpu_s": time.process_time() - began}
+                found.append(row)
+    return found
+
+
 def mutations() -> dict[str, int]:
     """How many broken movements the replay of the plan refuses."""
     plan, refused = planned(), 0
@@ -90,6 +116,7 @@ def mutations() -> dict[str, int]:
 
 def main() -> None:
     rows, drawn, whole, broken = layers27(), random_layers(), networks(), mutations()
+    plans = whole_plans()
     print(f"{'layer':7} {'compute':>9} {'total':>9} {'known':>9} {'dory':>9} {'loma:9':>9} {'CPU ms':>7}")
     for row in rows:
         figures = " ".join(f"{row[k]:9,.0f}" for k in ("compute", "total", "best_known", "dory", "loma9"))
@@ -102,12 +129,17 @@ def main() -> None:
     print(f"{drawn['layers']} random layers: {drawn['mean_gain']:.1%} below it, {drawn['above_dory']} above")
     for row in whole:
         print(f"{row['name']} on {row['target']}, {LIMIT}: {row['exact']:,.0f} cycles, DORY's rule {row['dory']:,.0f}")
+    for row in plans:
+        print(
+            f"{row['name']} on {row['target']}, {row['method']}: {row['total']:,.0f} cycles, {row['gap_percent']:.2f} %"
+            f" above the bound; {row['activation_bytes']:,} B of activations moved; {row['cpu_s']:.1f} s"
+        )
     print(f"replay refuses {broken['refused_by_replay']} of {broken['mutations']} broken movements")
     folder = ROOT / "build" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     spent = [row["cpu_ms"] for row in rows]
     data = {"layers27": rows, "holds": sum(row["holds"] for row in rows), "below_dory": means, "random": drawn}
-    data |= {"networks": whole, "mutations": broken}
+    data |= {"networks": [*whole, *plans], "mutations": broken}
     data |= {"cpu_ms": {"median": statistics.median(spent), "worst": max(spent)}, "modelled": True}
     (folder / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
 

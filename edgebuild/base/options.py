@@ -177,6 +177,18 @@ def _shapes(option: str, value: Value) -> tuple[tuple[str, tuple[int, ...]], ...
     return tuple(found)
 
 
+def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
+    """Bytes by name from `L1=48K,L2=300K`."""
+    found = []
+    for word in str(value).split(","):
+        name, _, size = word.partition("=")
+        if not name or not size:
+            raise fail(f"option '{option}': '{word}' is not a limit", hints=["write NAME=BYTES, as L1=48K,L2=300K"])
+        found.append((name.strip(), parse_size(option, size)))
+    return tuple(found)
+
+
+SIZES = Kind(_sizes, "NAME=BYTES,...", separator=",")
 SHAPES = Kind(_shapes, "X=1,3,96,96", separator=" ")
 NAMES = Kind(lambda option, value: tuple(str(value).split()), "NAME...", separator=" ")
 SIZE = Kind(parse_size, "BYTES")

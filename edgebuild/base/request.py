@@ -38,6 +38,7 @@ from edgebuild.base.options import (
     NUMBER,
     SHAPES,
     SIZE,
+    SIZES,
     SWITCH,
     WORDS,
     Value,
@@ -71,9 +72,10 @@ class ModelRequest:
     )
     map: str = option(
         "off",
-        words("off", "layer", "dory"),
-        "move tiles between memory levels by DMA: layer by layer, or by DORY's rule",
+        words("off", "layer", "auto", "dory"),
+        "move tiles between memory levels by DMA: layer by layer, jointly over layers, or by DORY's rule",
     )
+    limit: tuple[tuple[str, int], ...] = option((), SIZES, "with --map: leave that much of a memory, as L1=48K,L2=300K")
     ram: int | None = option(None, SIZE, "largest arena, as 16384, 0x4000 or 16K; default: what the target has")
     max_mac_overhead: float | None = option(
         None, NUMBER, "of the MACs, that tiling may compute twice; default: 0", metavar="PERCENT"

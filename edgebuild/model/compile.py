@@ -17,7 +17,9 @@ from .importers import Shapes, read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
+from .plan.auto import auto_plan
 from .plan.choose import is_strict, plan, warn_of
+from .plan.levels import limited
 from .plan.movement import check_request, with_moves
 from .plan.search import Plan
 
@@ -44,8 +46,10 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
 
 def plan_model(request: ModelRequest, target: Target) -> Plan:
     if request.map != "off":
+        target = limited(target, request.limit)
         check_request(target, request)
-        return with_moves(plan(prepare(request.source), target, replace(request, tile="off")))
+        graph, whole = prepare(request.source, request.shape, request.outputs), replace(request, tile="off")
+        return auto_plan(graph, target, whole) if request.map == "auto" else with_moves(plan(graph, target, whole))
     choose = clocked_plan if request.objective == "energy" else plan
     return choose(prepare(request.source, request.shape, request.outputs), target, request)
 

@@ -15,6 +15,7 @@ from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
 from .clocked import header_view
+from .fed import FedStep, early_constants
 from .moved import MovedStep
 from .names import (
     access_functions,
@@ -101,11 +102,15 @@ def source(p: Program) -> str:
     found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
     below = [helper.text for helper in p.helpers if helper.function]
+    ahead, before = early_constants(plan, p.weights)
     return render(
         "model.c.j2",
         functions=p.functions,
         steps=[(step, isinstance(step, Roll)) for step in p.steps],
         moved=[step for step in p.steps if isinstance(step, MovedStep)],
+        fed=[step for step in p.steps if isinstance(step, FedStep)],
+        ahead=ahead,
+        before=before,
         guards=guards(plan),
         above=[helper.text for helper in p.helpers if not helper.function],
         below=below,

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from ..plan.moves import MovedLayer
+from ..plan.feeding import FedRun
+from ..plan.feeds import row_copy
+from ..plan.moves import Copy, MovedLayer
 from ..plan.search import Plan
 from .storage import Weights
 
 
 def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
-    """Levels, the layers that run in tiles, and what their copies come to."""
-    layers = [_layer(plan, s.ops[0].outputs[0]) for s in plan.steps]
+    """Levels, the steps that run in the first of them, and what their copies come to."""
+    layers = [_step(plan, i) for i in range(len(plan.steps))]
     used = {**plan.layout.heights, plan.weights_memory: len(weights.blob)}
     moved = [row for row in layers if row["operands"]]
     keys = ("transfers", "bytes", "pieces")
+    total = sum(row["cycles"] for row in layers)
+    bound = min(total, sum(plan.whole_cycles.values()))  # kernels may like tiles better
     return {
         "modelled": True,
         "method": plan.request.map,
         "levels": [{"name": m.name, "bytes": m.size, "used_bytes": used.get(m.name, 0)} for m in plan.target.levels],
         "cycles": {
-            "total": sum(row["cycles"] for row in layers),
+            "total": total,
             "compute": sum(row["compute_cycles"] for row in layers),
             "moved": sum(row["dma_cycles"] for row in layers),
-            "bound": sum(row["compute_cycles"] for row in layers),
-            "optimal": False,
+            "bound": bound,
+            "gap_percent": round(100 * (total / bound - 1), 3) if bound else 0.0,
+            "optimal": total <= bound,
         },
         "moved": {key: sum(o[key] for row in moved for o in row["operands"]) for key in keys},
+        "activation_bytes": sum(o["bytes"] for row in moved for o in row["operands"] if o["tensor"] != "weights"),
         "layers": layers,
         "residency": [
             {"tensor": b.tensor, "level": b.place.memory, "first": b.first, "last": b.last}
@@ -36,16 +43,72 @@ def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
     }
 
 
-def _layer(plan: Plan, result: str) -> dict[str, Any]:
-    moved = plan.moved.get(result)
+def _step(plan: Plan, step: int) -> dict[str, Any]:
+    section = plan.steps[step]
+    moved = plan.moved.get(section.ops[0].outputs[0])
     if moved is None:
-        op = next(s.ops[0] for s in plan.steps if s.ops[0].outputs[0] == result)
-        why = "no tile fits: the core reaches its operands where they lie"
+        (op,) = section.ops
+        why, cycles = "no tile fits: the core reaches its operands where they lie", plan.whole_cycles[op.outputs[0]]
         row: dict[str, Any] = {"node": op.name, "engine": "cpu", "why": why, "loops": [], "operands": []}
-        return row | {"compute_cycles": 0, "dma_cycles": 0, "cycles": 0, "calls": 1}
+        return row | {"compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles, "calls": 1}
+    early = _early(plan, step)
+    row = _run(plan, moved) if isinstance(moved, FedRun) else _layer(plan, moved)
+    waited = sum(a.waited for a in plan.ahead if a.step == step)
+    return row | {"operands": row["operands"] + early, "cycles": row["cycles"] + waited}
+
+
+def _early(plan: Plan, step: int) -> list[dict[str, Any]]:
+    """The copies of a step's constants that come under earlier steps."""
+    mine = [a for a in plan.ahead if a.step == step]
+    if not mine:
+        return []
+    ends = {"from": plan.weights_memory, "to": plan.target.levels[0].name}
+    sizes = [a.block.data.nbytes for a in mine]
+    row: dict[str, Any] = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, "tile_bytes": max(sizes)}
+    row |= {"transfers": len(mine), "bytes": sum(sizes), "pieces": len(mine)}
+    return [row | {"cycles": sum(a.waited for a in mine), "ahead": plan.steps[mine[0].first].name}]
+
+
+def _run(plan: Plan, run: FedRun) -> dict[str, Any]:
+    """A run in the first level."""
+    near, operands = plan.target.levels[0].name, list[dict[str, Any]]()
+    for stream in run.streams:
+        far = plan.places[stream.storage].memory
+        ends = {"from": far, "to": near} if stream.fed else {"from": near, "to": far}
+        copies = [row_copy(stream, row) for row in range(stream.copies)]
+        row = {"tensor": stream.storage, **ends, "depth": 1, "buffers": stream.slots, **_sums(copies)}
+        operands.append(row | {"cycles": run.cost.each[stream.storage] * stream.copies})
+    blocks = [b.data.nbytes for b in run.blocks if b.data.nbytes]
+    if blocks and not run.prefetched:
+        sums = {"tile_bytes": max(blocks), "transfers": len(blocks), "bytes": sum(blocks), "pieces": len(blocks)}
+        ends = {"from": plan.weights_memory, "to": near}
+        row = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, **sums}
+        operands.append(row | {"cycles": run.cost.constants})
+    return {
+        "node": run.section.name,
+        "nodes": [op.name for op in run.ops],
+        "engine": "cpu",
+        "why": "a run by rows, which the DMA feeds and drains",
+        "loops": [],
+        "operands": operands,
+        "calls": run.cost.calls,
+        "near_bytes": run.near_bytes,
+        "compute_cycles": run.cost.compute,
+        "dma_cycles": run.cost.beside + run.cost.constants,
+        "cycles": run.cost.total,
+    }
+
+
+def _sums(copies: Iterable[Copy]) -> dict[str, Any]:
+    found = list(copies)
+    size, pieces = sum(c.total for c in found), sum(c.rows * c.planes for c in found)
+    most = max((c.total for c in found), default=0)
+    return {"tile_bytes": most, "transfers": len(found), "bytes": size, "pieces": pieces}
+
+
+def _layer(plan: Plan, moved: MovedLayer) -> dict[str, Any]:
     extents = moved.layer.nest.extents
     counts = moved.mapped.counts(moved.layer)
-    operands = _operands(plan, moved)
     found = moved.cost
     return {
         "node": moved.op.name,
@@ -55,7 +118,7 @@ def _layer(plan: Plan, result: str) -> dict[str, Any]:
             {"axis": a, "extent": extents[a], "tile": moved.mapped.tile[a], "count": counts[a]}
             for a in moved.mapped.order
         ],
-        "operands": operands,
+        "operands": _operands(plan, moved),
         "calls": len(moved.turns),
         "near_bytes": moved.near_bytes,
         "compute_cycles": found.compute,
@@ -65,18 +128,16 @@ def _layer(plan: Plan, result: str) -> dict[str, Any]:
 
 
 def _operands(plan: Plan, moved: MovedLayer) -> list[dict[str, Any]]:
-    near = moved.layer.operands[0].space
+    near = plan.target.levels[0].name
     rows = []
     for i, (operand, move, cost) in enumerate(
         zip(moved.layer.operands, moved.mapped.moves, moved.cost.operands, strict=True)
     ):
+        if operand.held:
+            continue
         copies = [c for c in moved.copies if c.channel // 2 == i]
         far = plan.weights_memory if operand.packed else plan.places[plan.rolling.storage[operand.name]].memory
         ends = {"from": near, "to": far} if operand.result else {"from": far, "to": near}
-        pieces = sum(c.rows * c.planes for c in copies)
-        size = sum(c.total for c in copies)
         row: dict[str, Any] = {"tensor": operand.name, **ends, "depth": move.depth, "buffers": move.buffers}
-        row |= {"tile_bytes": max((c.total for c in copies), default=0), "transfers": len(copies)}
-        row |= {"bytes": size, "pieces": pieces, "cycles": cost.cycles}
-        rows.append(row)
+        rows.append(row | {**_sums(copies), "cycles": cost.cycles})
     return rows

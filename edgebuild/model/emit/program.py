@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 
 from ...base.templates import Used, environment, times
@@ -11,10 +12,12 @@ from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..ops.base import C_TYPES, Constant, Kernel
+from ..plan.feeding import FedRun
 from ..plan.rolling import Rolled, row_bytes
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from ..plan.storage import view_starts
+from .fed import FedStep, at_level, fed_step, near_address
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
 from .names import at_macro, comment, literal, offset_names, scratch_constant, shape_text
@@ -35,6 +38,7 @@ class Use:
     op: Op
     kernel: Kernel
     rolled: Rolled | None
+    run: FedRun | None = None  # in the first memory level
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Program:
     weights: Weights
     constants: tuple[Named, ...]  # places in the weights
     functions: tuple[Function, ...]
-    steps: tuple[Call | Roll | Loop | MovedStep, ...]
+    steps: tuple[Call | Roll | Loop | MovedStep | FedStep, ...]
     helpers: tuple[Helper, ...]
 
 
@@ -93,10 +97,14 @@ def program(plan: Plan) -> Program:
             printed.add(name)
             users = tuple(_user(plan, other) for other, n in zip(uses, names, strict=True) if n == name)
             functions.append(Function(name, _prototype(plan, use, name), *_function(plan, use, name), users))
-    steps: list[Call | Roll | Loop | MovedStep] = []
+    steps: list[Call | Roll | Loop | MovedStep | FedStep] = []
     for step, section in enumerate(plan.steps):
         mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
-        if (moved := plan.moved.get(section.ops[0].outputs[0])) is not None:
+        moved = plan.moved.get(section.ops[0].outputs[0])
+        if isinstance(moved, FedRun):
+            steps.append(_fed(plan, step, moved, [_call(plan, use, name, weights) for use, name in mine], weights))
+            continue
+        if moved is not None:
             steps.append(moved_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
             continue
         calls = tuple(_call(plan, use, name, weights) for use, name in mine)
@@ -108,7 +116,7 @@ def program(plan: Plan) -> Program:
     return Program(plan, weights, constants, tuple(functions), tuple(steps), helpers)
 
 
-def _calls(steps: Iterable[Call | Roll | Loop | MovedStep]) -> Iterator[Call]:
+def _calls(steps: Iterable[Call | Roll | Loop | MovedStep | FedStep]) -> Iterator[Call]:
     for step in steps:
         if isinstance(step, Call):
             yield step
@@ -135,18 +143,22 @@ def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
 def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
     """All constants in order; those of moved ops in the blocks in which they are fetched."""
     for use in uses:
-        moved = plan.moved.get(use.op.outputs[0])
+        moved = use.run or plan.moved.get(use.op.outputs[0])
         if moved is None:
             yield from use.kernel.constants
         else:
-            yield from moved.blocks  # equal ones are packed once
+            yield from (b for b in moved.blocks if b.data.nbytes)  # equal ones are packed once
 
 
 def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
-    if (moved := plan.moved.get(section.ops[0].outputs[0])) is not None:
+    moved = plan.moved.get(section.ops[0].outputs[0])
+    if isinstance(moved, FedRun):
+        made = zip(moved.ops, moved.kernels, strict=True)
+        return [Use(step, op, kernel, moved.seen, moved) for op, kernel in made]
+    if moved is not None:
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
-    made = zip(section.ops, section.forms, strict=True)
-    return [Use(step, op, kernels.kernel_of(op, plan.graph, form), section.rolled) for op, form in made]
+    formed = zip(section.ops, section.forms, strict=True)
+    return [Use(step, op, kernels.kernel_of(op, plan.graph, form), section.rolled) for op, form in formed]
 
 
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
@@ -256,9 +268,10 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     kernel, y = use.kernel, plan.graph.result(use.op)
     placed = [*(_activations(plan, use.op) if kernel.placed else []), y]
     at_row = {t.name: _row_offset(plan, use.rolled, t) for t in placed} if use.rolled else {}
-    places = [address(plan, t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
+    where = partial(near_address, plan, use.run) if use.run else partial(address, plan)
+    places = [where(t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
-    constants = [
+    constants = _near_constants(plan, use) or [
         Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
         for c in kernel.constants
     ]
@@ -267,13 +280,24 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         for n, v in kernel.scalars.items()
     ]
     groups = [places, *([c] for c in constants), scalars]
-    if kernel.scratch:
+    if kernel.scratch and use.run:
+        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}})", use.run.scratch[y.name])])
+    elif kernel.scratch:
         place = plan.places[scratch_name(y.name)]
         macro = at_macro(plan, place.memory)
         groups.append([Arg(f"{macro}(int8_t, {{}})", 0, scratch_constant(plan, y), place.offset)])
     live = "" if use.rolled else f"; {plan.schedule.profile[use.step]} B live"
     called = tuple(tuple(group) for group in groups if group)
     return Call(f"{use.op.kind} {comment(use.op.name)}{live}", name, called, kernel.fails)
+
+
+def _near_constants(plan: Plan, use: Use) -> list[Arg]:
+    """The constants of an op of a run in the first level."""
+    if use.run is None:
+        return []
+    at = use.run.constants[use.run.ops.index(use.op)]
+    pairs = zip(use.kernel.constants, at, strict=True)
+    return [Arg(f"{at_level(plan)}({C_TYPES[str(c.data.dtype)]}, {{}})", place) for c, place in pairs]
 
 
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
@@ -294,6 +318,15 @@ def _row_offset(plan: Plan, rolled: Rolled, t: Tensor) -> str:
     size = row_bytes(graph, t.name) // (t.bytes // t.elements)
     at = f"row % {rows}" if rows > 1 else "row"
     return "" if rows == 1 else f" + {times(at, size)}"
+
+
+def _fed(plan: Plan, step: int, run: FedRun, calls: list[Call], weights: Weights) -> FedStep:
+    order = tuple(lines(run.events))
+    names, prefix = offset_names(plan), f"{plan.name.upper()}_"
+    labels = [names[op.outputs[0]].removeprefix(prefix).lower() for op in run.ops]
+    labels += [f"take {names[s.storage].removeprefix(prefix).lower()}" for s in run.fed]
+    notes = tuple(_wrapped(" * ", words, "", 112).replace("\n", "\n * ") for words in in_words(order, labels))
+    return fed_step(plan, step, run, order, notes, calls, weights)
 
 
 def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:

@@ -21,7 +21,8 @@ from ..ir import Array, Graph, Op, Tensor
 from ..kernels import kernel_of
 from ..ops.base import PIXELS, Kernel
 from .memory.problem import Place
-from .replay import Addresses, BrokenPlan, Callee, Relations, calls_of, follows
+from .relations import Callee, Relations, follows
+from .replay import Addresses, BrokenPlan, calls_of
 from .rolling import RollingGraph
 from .section import Section, scratch_name
 

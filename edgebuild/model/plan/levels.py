@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...base.errors import fail
+from ...base.errors import did_you_mean, fail
 from ...base.levels import Engine
 from ...base.target import Memory, Target
 from .. import ops
@@ -26,6 +27,16 @@ def check_levels(target: Target) -> None:
     if len(target.levels) < 2 or not target.dma:
         hint = "give its memories `level: 1`, `level: 2`... and add `dma:`, as hal/targets/gap8.yaml does"
         raise fail(f"target {target.name} has no memory levels", file=target.files[0], hints=[hint])
+
+
+def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:
+    """The target with memories of at most so many bytes. Raises EdgebuildError for one that it has not."""
+    sizes, known = dict(limits), [m.name for m in target.memories]
+    for name in sizes:
+        if name not in known:
+            raise fail(f"option 'limit': no memory '{name}'{did_you_mean(name, known)}", file=target.files[0])
+    memories = [replace(m, size=min(m.size, sizes.get(m.name, m.size))) for m in target.memories]
+    return replace(target, memories=tuple(memories))
 
 
 def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None:
@@ -101,10 +112,18 @@ def cut_axes(nest: Nest) -> tuple[str, ...]:
     return tuple(found)
 
 
-def layer_of_op(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory, Memory]) -> Layer:
+def layer_of_op(
+    op: Op,
+    graph: Graph,
+    target: Target,
+    form: Form,
+    spaces: tuple[Memory, Memory, Memory],
+    held: frozenset[str] = frozenset(),
+) -> Layer:
     """An op that runs by itself as a nest between the first level and where its operands lie.
 
-    `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from.
+    `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
+    that are `held` lie in the first level whole.
     """
     near, home, store = spaces
     nest, y = ops.nest(op, graph), graph.result(op)
@@ -115,23 +134,35 @@ def layer_of_op(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[
     for i in activations:
         x = graph.tensors[op.inputs[i]]
         way = way_to(target, near, home)
-        operands.append(Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way))
+        operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way)
+        operands.append(replace(operand, held=x.name in held))
     if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
         dims, sizes, item, extra, extra_dim = weights
         way = channel_between(target, near, store) or way_to(target, near, home)
         operands.append(Operand("weights", dims, sizes, item, near.name, way, False, True, extra, extra_dim))
     out = tuple(Same(a) for a in nest.out)
-    operands.append(Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way_to(target, near, home), True))
+    result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way_to(target, near, home), True)
+    operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
-    if target.macs_per_cycle is not None:
-        each = 1 / target.macs_per_cycle[0 if _over_channels(nest) else 1]
-    else:
-        each = max(kernel.estimate or 8.0 * points, 1.0) / points / target.cores
+    stated = stated_cycles(nest, target)
+    each = (max(kernel.estimate or 8.0 * points, 1.0) / target.cores if stated is None else stated) / points
 
     def cycles(lengths: Mapping[str, Any]) -> Any:
         return prod(lengths.values()) * each
 
     return Layer(op.name, nest, tuple(operands), axes, Compute(cycles, CALL), {}, views=True)
+
+
+def whole_cycles(layer: Layer) -> float:
+    """Cycles of an op in one call, whose operands are where the core reaches them."""
+    return float(layer.compute.cycles(layer.nest.extents)) + layer.compute.call
+
+
+def stated_cycles(nest: Nest, target: Target) -> float | None:
+    """Cycles of a whole op by the rates that the target states, if it does."""
+    if target.macs_per_cycle is None:
+        return None
+    return prod(nest.extents.values()) / target.macs_per_cycle[0 if _over_channels(nest) else 1]
 
 
 def _weights(

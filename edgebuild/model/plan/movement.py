@@ -12,13 +12,10 @@ from ..kernels import kernel_of
 from .hierarchy.baselines import dory
 from .hierarchy.nest import Layer, Mapped
 from .hierarchy.search import NoMapping
-from .levels import channel_between, check_levels, layer_of_op, nearest, rooms
-from .moves import MovedLayer, moved_layer
+from .levels import channel_between, check_levels, layer_of_op, nearest, rooms, whole_cycles
+from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
 from .replay import BrokenPlan, replay
 from .search import Plan, form_of
-
-MOST_OPERANDS = 16  # of an op: two channels each, and a mask of channels has 32 bits
-MOST_COPIES = 65535  # of an op: the tables count them in 16 bits
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
@@ -33,6 +30,11 @@ def check_request(target: Target, request: ModelRequest) -> None:
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
 
+def estimated_by(target: Target) -> int:
+    """The cores that share what kernels estimate; 0 where the target states its rates."""
+    return 0 if target.macs_per_cycle is not None else target.cores
+
+
 def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so; the others reach the second level themselves.
 
@@ -44,19 +46,25 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     near, _ = nearest(target)
     room = rooms(target, None)[near.name]
     form, moved, used = form_of(target, request), dict[str, MovedLayer](), 0
+    whole: dict[str, float] = {}
     for section in plan.steps:
         (op,) = section.ops
         home = next(m for m in target.memories if m.name == plan.places[plan.rolling.storage[op.outputs[0]]].memory)
         store = next(m for m in target.memories if m.name == plan.weights_memory)
         try:
             layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
+            whole[op.outputs[0]] = whole_cycles(layer)
             if len(layer.operands) > MOST_OPERANDS:
                 continue
             free = room - (-(-kernel_of(op, plan.graph, form).scratch // 8) * 8)
             mapped = choose(layer) if choose else None
             if request.map == "dory":
                 mapped = dory(layer, {near.name: max(1, free)}, True)[0]
-            found = moved_layer(op, plan.graph, layer, form, room, mapped)
+            cores = estimated_by(target)
+            if mapped is not None:
+                found = moved_layer(op, plan.graph, layer, form, room, cores, mapped)
+            else:
+                found = cheapest_layer(op, plan.graph, layer, form, room, cores)
         except NoMapping as reason:
             if home.access == "dma" or store.access == "dma":
                 text = f"does not fit: its smallest tile needs {reason.needed} B of {near.name}, which has {room} B"
@@ -69,7 +77,7 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     order = [m.name for m in target.memories if m.name in heights]
     layout = replace(plan.layout, heights={name: heights[name] for name in order})
     moved = _sound(plan, moved)
-    return replace(plan, moved=moved, layout=layout)
+    return replace(plan, moved=moved, layout=layout, whole_cycles=whole)
 
 
 def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> dict[str, MovedLayer]:

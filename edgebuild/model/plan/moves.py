@@ -8,6 +8,7 @@ have been stored. The `replay` of a plan runs exactly these events.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,6 +18,7 @@ from .. import ops
 from ..ir import Graph, Op, Quant, Tensor
 from ..kernels import kernel_of
 from ..ops.base import Constant, Form, Kernel, Ranges
+from .hierarchy.baselines import dory
 from .hierarchy.costs import Cost, cost
 from .hierarchy.nest import Layer, Mapped, Range
 from .hierarchy.search import NoMapping, best
@@ -24,6 +26,8 @@ from .tiling.paths import needed
 
 ALIGN = 8  # bytes, of buffers in the first level
 WEIGHTS = "weights"
+MOST_OPERANDS = 16  # of an op: two channels each, and a mask of channels has 32 bits
+MOST_COPIES = 65535  # of an op: the tables count them in 16 bits
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
@@ -71,7 +75,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class MovedLayer:
-    """An op that runs tile by tile. `blocks` are runs of constants that are fetched together."""
+    """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
+
+    Operands that are held are read where they lie. Until all is `placed`, places in a turn count from where their
+    operand begins.
+    """
 
     op: Op
     layer: Layer
@@ -86,23 +94,59 @@ class MovedLayer:
     form: Form  # of the kernels
     last_waits: tuple[int, ...]  # channels to wait for at the end
 
+    @property
+    def at_operands(self) -> tuple[int, ...]:
+        """The operand that each place of a turn belongs to; those behind them are of constants."""
+        return tuple(i for i, o in enumerate(self.layer.operands) if not o.packed)
 
-def moved_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, mapped: Mapped | None = None) -> MovedLayer:
+    def placed(self, base: int, held: Mapping[int, int]) -> MovedLayer:
+        """The same with its buffers from `base` on, and operands that are held (by number) where they lie."""
+        packed = next((i for i, o in enumerate(self.layer.operands) if o.packed), -1)
+        width = max(len(t.at) for t in self.turns)
+        owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))
+        shift = [held.get(i, base) for i in owners]
+        turns = [replace(t, at=tuple(a + s for a, s in zip(t.at, shift, strict=False))) for t in self.turns]
+        copies = [replace(c, near=c.near + base) for c in self.copies]
+        return replace(self, copies=tuple(copies), turns=tuple(turns), scratch=self.scratch + base)
+
+
+def moved_layer(
+    op: Op, graph: Graph, layer: Layer, form: Form, room: int, cores: int = 0, mapped: Mapped | None = None
+) -> MovedLayer:
     """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
 
+    `cores`: that share the work which the tiles' kernels estimate; 0: the layer's own rate counts.
     Raises NoMapping where no tile fits.
     """
-    (space,) = {o.space for o in layer.operands}
+    space = layer.operands[-1].space
     allowed, found = room, None
     for _ in range(TRIES):
         chosen = mapped or best(layer, {space: allowed})[0]
-        found = _Tiles(op, graph, layer, chosen, form).build()
+        found = _Tiles(op, graph, layer, chosen, form).build(cores)
         if found.near_bytes <= room:
             return found
         allowed -= max(found.near_bytes - room, room // 16)
         mapped = None
     assert found is not None
     raise NoMapping(layer.name, {space: found.near_bytes})
+
+
+def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, cores: int) -> MovedLayer:
+    """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
+
+    The search holds all work for equal. Kernels do not: borders and short rows cost more. So mappings that cut one
+    axis, and the one of DORY's rule, are made into kernels as well.
+    """
+    found = [moved_layer(op, graph, layer, form, room, cores)]
+    if cores and layer.axes:
+        with suppress(NoMapping):
+            near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
+            mapped = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
+            found += [moved_layer(op, graph, layer, form, room, cores, mapped)] if mapped else []
+        for axis in layer.axes if len(layer.axes) > 1 else ():
+            with suppress(NoMapping):
+                found.append(moved_layer(op, graph, replace(layer, axes=(axis,)), form, room, cores))
+    return min((m for m in found), key=lambda m: (m.cost.total, len(m.copies)))
 
 
 class _Tiles:
@@ -116,26 +160,33 @@ class _Tiles:
         self.chosen: list[Kernel] = []
         self.copies: list[Copy] = []
 
-    def build(self) -> MovedLayer:
+    def build(self, cores: int) -> MovedLayer:
         layer, mapped = self.layer, self.mapped
         made = [self.kernel(turn) for turn in self.turns]
         self.instances = [_instances(mapped, self.turns, m.depth) for m in mapped.moves]
         blocks = self.blocks(made)
         sizes = []
         for i, operand in enumerate(layer.operands):
-            if operand.name == WEIGHTS and operand.packed:
+            if operand.held:
+                sizes.append(0)
+            elif operand.name == WEIGHTS and operand.packed:
                 sizes.append(max((b.data.nbytes for b, _ in blocks), default=0))
             else:
                 sizes.append(max(_bytes(layer, i, self.region(i, turn)) for turn in self.turns))
-        starts, at = [], 0
+        starts, at = list[list[int]](), 0
         for size, move in zip(sizes, mapped.moves, strict=True):
             step = -(-size // ALIGN) * ALIGN
-            starts.append([at + b * step for b in range(move.buffers)])
+            held = layer.operands[len(starts)].held
+            starts.append([0 if held else at + b * step for b in range(move.buffers)])
             at += step * move.buffers
         turns = list(self.run(starts, blocks, made))
         scratch = max((k.scratch for k in made), default=0)
+        figures = cost(layer, mapped)
+        if cores and all(k.estimate for k in made):
+            work = sum(k.estimate for k in made) / cores + layer.compute.call * len(turns)
+            figures = replace(figures, compute=work)
         return MovedLayer(
-            self.op, layer, mapped, cost(layer, mapped), tuple(self.chosen), tuple(b for b, _ in blocks),
+            self.op, layer, mapped, figures, tuple(self.chosen), tuple(b for b, _ in blocks),
             tuple(self.copies), tuple(turns), at + -(-scratch // ALIGN) * ALIGN, at, self.form,
             tuple(sorted({c.channel for c in self.copies})),
         )  # fmt: skip
@@ -188,18 +239,19 @@ class _Tiles:
                 for i, operand in enumerate(operands):
                     number = self.instances[i][t] + ahead
                     due = moves[i].buffers == 2 if ahead else moves[i].buffers == 1 or number == 0
-                    if new[i] and not operand.result and due and number <= self.instances[i][-1]:
+                    if new[i] and not operand.result and not operand.held and due and number <= self.instances[i][-1]:
                         self.fetch(i, number, starts[i][number % moves[i].buffers], blocks)
             fetched = len(self.copies)
             for i, operand in enumerate(operands):
                 number = self.instances[i][t]
-                if new[i] and (not operand.result or number >= moves[i].buffers):
+                if new[i] and not operand.held and (not operand.result or number >= moves[i].buffers):
                     waits.append(self.channel(i, number))
             at = [self.place(i, turn, starts[i][self.instances[i][t] % moves[i].buffers])
                   for i, o in enumerate(operands) if not o.packed]  # fmt: skip
             at += self.constants(t, starts, blocks, made[t])
             result = len(operands) - 1
-            if t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]:
+            last = t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]
+            if last and not operands[result].held:
                 number = self.instances[result][t]
                 near = starts[result][number % moves[result].buffers]
                 self.move(result, number, self.region(result, turn), near)

@@ -59,11 +59,12 @@ class Rolled:
     operands: tuple[str, ...]  # storages from outside
     spans: Mapping[str, tuple[int, int]]
     counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
+    fed: tuple[str, ...] | None = None  # storages whose rows are brought; None: the streamed input, if it is read here
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """The order of the calls."""
-        return simulate(self.rolling, self.ops).events
+        return simulate(self.rolling, self.ops, self.fed).events
 
 
 def rows_of(graph: Graph, tensor: str) -> int:
@@ -171,6 +172,7 @@ class Trace:
     events: tuple[Event, ...]
     rings: Mapping[str, int]  # rows of all inner storages
     results: tuple[str, ...]
+    kept: Mapping[str, int]  # rows of the results, as far as the run itself still wants them
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -305,8 +307,12 @@ def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
     return found
 
 
-def simulate(rolling: RollingGraph, run: Sequence[Op]) -> Trace:
-    """Execute the run of ops by rows, on demand of its results."""
+def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | None = None) -> Trace:
+    """Execute the run of ops by rows, on demand of its results.
+
+    Rows of storages that are `fed` are brought from outside when they are first wanted: numbers behind those of the
+    ops stand for that. Not given: those of the streamed input, if all its readers are here.
+    """
     graph = rolling.graph
     index = {op.outputs[0]: i for i, op in enumerate(run)}
     members = set(index)
@@ -316,17 +322,21 @@ def simulate(rolling: RollingGraph, run: Sequence[Op]) -> Trace:
         if op.outputs[0] in rolling.outputs
         or any(r.outputs[0] not in members for r in rolling.readers.get(op.outputs[0], []))
     )
-    made = [0] * (len(run) + 1)
+    if fed is None:
+        here = rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed])
+        fed = (rolling.streamed,) if here and rolling.streamed is not None else ()
+    made = [0] * (len(run) + len(fed))
     rings = {op.outputs[0]: 0 for op in run if op.outputs[0] not in results}
-    if rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed]):
-        rings[rolling.streamed], index[rolling.streamed] = 0, len(run)
+    for name in fed:
+        rings[name], index[name] = 0, len(index)
+    kept = dict.fromkeys(results, 1)
     events: list[Event] = []
 
-    def take(rows: int) -> None:
-        assert rolling.streamed is not None
-        while made[-1] < rows:
-            made[-1] += 1
-            events.append(Event(len(run), made[-1] - 1, (), (rolling.streamed, made[-1] - 1, made[-1])))
+    def take(name: str, rows: int) -> None:
+        number = index[name]
+        while made[number] < rows:
+            made[number] += 1
+            events.append(Event(number, made[number] - 1, (), (name, made[number] - 1, made[number])))
 
     def pull(number: int, rows: int) -> None:
         y = run[number].outputs[0]
@@ -338,11 +348,13 @@ def simulate(rolling: RollingGraph, run: Sequence[Op]) -> Trace:
                     ranges[row] if not reduces else (row, row + 1) if root in rings else (0, rows_of(graph, root))
                 )
                 if root in index:
-                    pull(index[root], past) if root in members else take(past)
+                    pull(index[root], past) if root in members else take(root, past)
                 reads.append((root, first, past))
             for root, first, _ in reads:  # now: what one operand took may have made more rows of another
                 if root in rings:
                     rings[root] = max(rings[root], made[index[root]] - first)
+                elif root in kept:
+                    kept[root] = max(kept[root], made[index[root]] - first)
             made[number] = row + 1
             writes: tuple[str, int, int] | None = (y, row, row + 1)
             if reduces:
@@ -353,8 +365,8 @@ def simulate(rolling: RollingGraph, run: Sequence[Op]) -> Trace:
     for name in sorted(results, key=lambda name: -index[name]):
         pull(index[name], calls(rolling, run[index[name]]))
     if rolling.streamed in rings:
-        take(rows_of(graph, str(rolling.streamed)))
-    return Trace(rolling, tuple(run), tuple(events), rings, results)
+        take(str(rolling.streamed), rows_of(graph, str(rolling.streamed)))
+    return Trace(rolling, tuple(run), tuple(events), rings, results, kept)
 
 
 def calls(rolling: RollingGraph, op: Op) -> int:

@@ -16,6 +16,7 @@ from ..energy.schedule import ClockSchedule
 from ..ir import Graph, rename
 from ..ops.base import PORTABLE, Form, Wish
 from .cuts import Cutter, frugal, untiled
+from .feeding import Ahead, FedRun
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import DoesNotFit, Layout, Memory, Place, Schedule
@@ -57,7 +58,9 @@ class Plan:
     decoupled: Decoupled = field(default_factory=dict)
     clocks: ClockSchedule | None = None  # where least energy was asked for
     fused: Outcome | None = None  # how ops were cut into parts
-    moved: Mapping[str, MovedLayer] = field(default_factory=dict)  # by result: ops that run in tiles moved by DMA
+    moved: Mapping[str, MovedLayer | FedRun] = field(default_factory=dict)  # by first result: steps moved by DMA
+    whole_cycles: Mapping[str, float] = field(default_factory=dict)  # with levels: of every op in one call
+    ahead: tuple[Ahead, ...] = ()  # constants that are fetched under earlier steps
 
     @property
     def arena_bytes(self) -> int:

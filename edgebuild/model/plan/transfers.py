@@ -7,7 +7,7 @@ brought; the tables of copies and turns are only what is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,12 @@ BYTE = 1 << 62  # marks owners of single bytes
 CONSTANT = 1 << 61
 
 
+def meet(one: Array, other: Array) -> bool:
+    """Whether two sets of addresses have one in common."""
+    near = one.size and other.size and one.min() <= other.max() and other.min() <= one.max()
+    return bool(near and np.isin(one, other).any())
+
+
 class BrokenPlan(Exception):
     """A plan that would compute something else than its graph. Always a bug of the planner."""
 
@@ -37,13 +43,24 @@ class _Pending:
     far: Array  # indices of bytes
     near: Array
     owners: Array
+    data: Array  # of constants
+
+
+class Near:
+    """The first level: whose each byte is, the values of constants, and the copies that are under way."""
+
+    def __init__(self, size: int) -> None:
+        self.owners = np.full(size, NOTHING, np.int64)
+        self.values = np.zeros(size, np.uint8)
+        self.pending: list[_Pending] = []
 
 
 class Transfers:
-    """Runs the copies and calls of one op on bytes that know whose they are."""
+    """Runs the copies and calls of ops on bytes that know whose they are."""
 
     def __init__(
         self,
+        level: Near,
         far: Mapping[str, Array],
         owner: Callable[[str, int], int],
         rolling: RollingGraph,
@@ -51,31 +68,39 @@ class Transfers:
     ) -> None:
         self.far, self.owner, self.rolling, self.places = far, owner, rolling, places
         self.graph, self.starts = rolling.graph, view_starts(rolling.graph)
-        self.pending: list[_Pending] = []
-        self.known: dict[object, Kernel] = {}
+        self.name = "constants that come early"
+        self.level, self.near, self.values = level, level.owners, level.values
 
     def run(self, moved: MovedLayer) -> None:
         """Raise BrokenPlan unless every call finds its operands and the whole result arrives."""
-        self.moved, self.name = moved, moved.op.name
-        self.near = np.full(moved.near_bytes, NOTHING, np.int64)
-        self.values = np.zeros(moved.near_bytes, np.uint8)  # of constants
-        started = 0
+        self.moved, self.name, started = moved, moved.op.name, 0
+        self.known: dict[object, Kernel] = {}
         for turn in moved.turns:
             for copy in moved.copies[started : turn.fetched]:
-                self.start(copy)
+                self.start(copy, self.block(copy))
             for channel in turn.waits:
                 self.wait(channel)
             self.call(turn)
             for copy in moved.copies[turn.fetched : turn.stored]:
-                self.start(copy)
+                self.start(copy, self.block(copy))
             started = turn.stored
         for channel in moved.last_waits:
             self.wait(channel)
-        y = moved.op.outputs[0]
-        if self.pending or started != len(moved.copies):
+        if started != len(moved.copies):
             raise BrokenPlan(f"{self.name} leaves copies that nobody waits for")
-        if not np.array_equal(self.far[self.places[y].memory][self.at_far(y, self.all_of(y))], self.bytes_of(y)):
-            raise BrokenPlan(f"{self.name} does not store its whole result")
+        self.complete(moved.op.outputs[0], {c.channel for c in moved.copies}, moved.layer.operands[-1].held)
+
+    def block(self, copy: Copy) -> Array:
+        data = b"" if copy.tensor else self.moved.blocks[copy.block].data.tobytes()
+        return np.frombuffer(data, np.uint8)
+
+    def complete(self, y: str, channels: set[int], held: bool) -> None:
+        """Raise BrokenPlan unless all copies of these channels are done and the result is where others look for it."""
+        if any(p.copy.channel in channels for p in self.level.pending):
+            raise BrokenPlan(f"{self.name} leaves copies that nobody waits for")
+        there = self.near if held else self.far[self.places[y].memory]
+        if not np.array_equal(there[self.at_far(y, self.all_of(y))], self.bytes_of(y)):
+            raise BrokenPlan(f"{self.name} does not leave its whole result")
 
     def all_of(self, tensor: str) -> Array:
         return np.arange(self.graph.tensors[tensor].bytes)
@@ -87,26 +112,24 @@ class Transfers:
     def at_far(self, tensor: str, offsets: Array) -> Array:
         return offsets + self.places[self.rolling.storage[tensor]].offset + self.starts.get(tensor, 0)
 
-    def start(self, copy: Copy) -> None:
+    def start(self, copy: Copy, data: Array) -> None:
+        """Begin a copy; `data`: the block of constants that it is of."""
         grid = np.arange(copy.bytes), np.arange(copy.rows)[:, None], np.arange(copy.planes)[:, None, None]
         far = (copy.far + grid[0] + grid[1] * copy.far_row + grid[2] * copy.far_plane).ravel()
         near = (copy.near + grid[0] + grid[1] * copy.near_row + grid[2] * copy.near_plane).ravel()
         if near.min() < 0 or near.max() >= len(self.near):
             raise BrokenPlan(f"{self.name}: a copy leaves the first level")
-        size = self.graph.tensors[copy.tensor].bytes if copy.tensor else self.moved.blocks[copy.block].data.nbytes
+        size = self.graph.tensors[copy.tensor].bytes if copy.tensor else data.nbytes
         if far.min() < 0 or far.max() >= size:
             raise BrokenPlan(f"{self.name}: a copy leaves {copy.tensor or 'its constants'}")
-        for other in self.pending:
+        for other in self.level.pending:
             same = other.copy.tensor and copy.tensor and self.memory(copy) == self.memory(other.copy)
-            if (copy.fetch or other.copy.fetch) and np.intersect1d(near, other.near).size:
+            if (copy.fetch or other.copy.fetch) and meet(near, other.near):
                 raise BrokenPlan(f"{self.name}: two copies under way meet in the first level")
             written = same and not (copy.fetch and other.copy.fetch)
-            if (
-                written
-                and np.intersect1d(self.at_far(copy.tensor, far), self.at_far(other.copy.tensor, other.far)).size
-            ):
+            if written and meet(self.at_far(copy.tensor, far), self.at_far(other.copy.tensor, other.far)):
                 raise BrokenPlan(f"{self.name}: two copies under way meet at {copy.tensor}")
-        self.pending.append(_Pending(copy, far, near, self.taken(copy, far, near)))
+        self.level.pending.append(_Pending(copy, far, near, self.taken(copy, far, near), data))
         if copy.fetch:
             self.near[near] = NOTHING
         else:
@@ -129,8 +152,9 @@ class Transfers:
         return offsets + (self.owner(root, 0) | BYTE)
 
     def wait(self, channel: int) -> None:
-        for p in [p for p in self.pending if p.copy.channel == channel]:
-            self.pending.remove(p)
+        mine = [p for p in self.level.pending if p.copy.channel == channel]
+        self.level.pending[:] = [p for p in self.level.pending if p.copy.channel != channel]
+        for p in mine:
             if not p.copy.fetch:
                 if not np.array_equal(self.near[p.near], p.owners):
                     raise BrokenPlan(f"{self.name}: a tile of {p.copy.tensor} is written while it is stored")
@@ -138,8 +162,7 @@ class Transfers:
                 continue
             self.near[p.near] = p.owners
             if not p.copy.tensor:
-                data = np.frombuffer(self.moved.blocks[p.copy.block].data.tobytes(), np.uint8)
-                self.values[p.near] = data[p.far]
+                self.values[p.near] = p.data[p.far]
 
     def call(self, turn: Turn) -> None:
         op, nest = self.moved.op, ops.nest(self.moved.op, self.graph)
@@ -152,6 +175,15 @@ class Transfers:
         made = self.part(y.name, tuple(turn.ranges.get(a, (0, n)) for a, n in zip(nest.out, y.shape, strict=True)))
         written = next(at) + np.arange(len(made))
         kernel = tile_kernel(op, self.graph, turn.ranges, self.moved.form, self.known)
+        read += self.constants(kernel, at)
+        scratch = self.moved.scratch + np.arange(kernel.scratch)
+        self.spoil((written, scratch), read)
+        self.near[scratch] = NOTHING
+        self.near[written] = made
+
+    def constants(self, kernel: Kernel, at: Iterator[int]) -> list[Array]:
+        """Places of a kernel's constants. Raises BrokenPlan where they are not what stands there."""
+        read = []
         for constant, place in zip(kernel.constants, at, strict=True):
             data = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
             held = place + np.arange(len(data))
@@ -159,16 +191,17 @@ class Transfers:
             inside = held.size == 0 or held[-1] < len(self.near)
             if not inside or not np.array_equal(self.values[held], data) or not np.all(self.near[held] & CONSTANT):
                 raise BrokenPlan(f"{self.name} does not find its {constant.name} in the first level")
-        scratch = self.moved.scratch + np.arange(kernel.scratch)
-        touched = np.concatenate([written, scratch])
-        if np.intersect1d(touched, np.concatenate([*read, np.zeros(0, np.int64)])).size or touched.max() >= len(
-            self.near
-        ):
-            raise BrokenPlan(f"{self.name} writes over what it reads in the first level")
-        if any(np.intersect1d(touched, p.near).size for p in self.pending):
-            raise BrokenPlan(f"{self.name} writes bytes that are being copied")
-        self.near[scratch] = NOTHING
-        self.near[written] = made
+        return read
+
+    def spoil(self, touched: Iterable[Array], read: Iterable[Array]) -> None:
+        """Raise BrokenPlan if a call writes outside of the level, what it reads, or what is under way."""
+        for mine in touched:
+            if mine.size and mine.max() >= len(self.near):
+                raise BrokenPlan(f"{self.name} writes outside of the first level")
+            if any(meet(mine, r) for r in read):
+                raise BrokenPlan(f"{self.name} writes over what it reads in the first level")
+            if any(meet(mine, p.near) for p in self.level.pending):
+                raise BrokenPlan(f"{self.name} writes bytes that are being copied")
 
     def part(self, tensor: str, ranges: tuple[Range, ...]) -> Array:
         """Owners of the bytes of a part of a tensor."""

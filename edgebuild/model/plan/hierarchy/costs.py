@@ -30,13 +30,27 @@ class Moved:
 
 @dataclass(frozen=True)
 class Cost:
-    """A mapping's figures; cycles of all parts, calls of the kernel."""
+    """A mapping's figures; cycles of all parts, calls of the kernel.
+
+    `exposed`: copies that the core waits for. `beside`: those by double buffers, `ends` the first and last of them.
+    """
 
     operands: tuple[Moved, ...]
     calls: int
     compute: float
-    dma: float
-    total: float
+    exposed: float
+    beside: float = 0.0
+    ends: float = 0.0
+
+    @property
+    def dma(self) -> float:
+        return self.exposed + self.beside
+
+    @property
+    def total(self) -> float:
+        if not self.beside:
+            return self.exposed + self.compute
+        return self.exposed + max(self.compute + self.ends, self.beside + self.compute / self.calls)
 
 
 def copy_cycles(channel: Channel, starts: int, size: int, pieces: int) -> float:
@@ -67,6 +81,9 @@ def cost(layer: Layer, mapped: Mapped) -> Cost:
     """Count a mapping call by call and copy by copy."""
     found, exposed, beside, ends = [], 0.0, 0.0, 0.0
     for move, operand in zip(mapped.moves, layer.operands, strict=True):
+        if operand.held:
+            found.append(Moved(operand.name, 0, 1, 0, 0, 0, 0, 0.0))
+            continue
         sizes, cycles, pieces, tile = [], list[float](), 0, 0
         for region in fetches(layer, mapped, move, operand):
             size = region_bytes(operand, region)
@@ -83,8 +100,7 @@ def cost(layer: Layer, mapped: Mapped) -> Cost:
             exposed += total
     turns = list(mapped.turns(layer))
     compute = sum(compute_cycles(layer, turn) for turn in turns) + layer.compute.call * len(turns)
-    total = exposed + (max(compute + ends, beside + compute / len(turns)) if beside else compute)
-    return Cost(tuple(found), len(turns), compute, exposed + beside, total)
+    return Cost(tuple(found), len(turns), compute, exposed, beside, ends)
 
 
 def used(layer: Layer, found: Cost) -> dict[str, int]:

@@ -154,6 +154,8 @@ class Costs:
             most.append(largest)
             times = times * number.reshape(shape)
         found = self._priced(operand, lengths, times, most, called)
+        if operand.held:
+            found = replace(found, cycles=found.cycles * 0, bytes=found.bytes * 0)
         return replace(found, allowed=found.allowed & there)
 
     def _priced(

@@ -48,6 +48,7 @@ class Operand:
     packed: bool = False
     extra: int = 0
     extra_dim: int = 0
+    held: bool = False  # it lies in the near memory before and after, whole: nothing is moved, and its room is not ours
 
     def axis(self, dim: int) -> str | None:
         """The axis that indexes a dimension, if it can be cut there."""

@@ -126,7 +126,7 @@ def ways(layer: Layer) -> Iterator[Way]:
     """Orders of loops with depths of operands; of those that move every operand alike, the first."""
     seen = set()
     for order in permutations(layer.axes):
-        depths = [[0, *(i + 1 for i, a in enumerate(order) if a in o.axes)] for o in layer.operands]
+        depths = [[0, *(i + 1 for i, a in enumerate(order) if a in o.axes and not o.held)] for o in layer.operands]
         for chosen in product(*depths):
             where = tuple(
                 (frozenset(order[:d]) & o.axes, frozenset(order[:d]) - o.axes)

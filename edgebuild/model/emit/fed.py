@@ -1,0 +1,136 @@
+"""Runs in the first memory level, printed: an order of calls, rows that are fed and drained between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir import Tensor
+from ..ops.base import C_TYPES
+from ..plan.feeding import FedRun, Stream
+from ..plan.search import Plan
+from ..plan.storage import view_starts
+from .loops import Arg, Call
+from .names import at_macro, comment, offset_names
+from .order import Line
+from .storage import Weights
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, with the statements before and after it; without a call they bring a row."""
+
+    comment: str
+    before: tuple[str, ...]
+    call: Call | None
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FedStep:
+    """View of the template."""
+
+    step: int
+    comment: str
+    order: tuple[Line, ...]
+    notes: tuple[str, ...]
+    constants: tuple[str, ...]  # copies
+    first: tuple[str, ...]  # starts of first rows
+    cases: tuple[Case, ...]
+    streams: int
+    waits: tuple[int, ...]  # channels to wait for at the end
+
+    @property
+    def order_bytes(self) -> int:
+        return sum(line.bytes for line in self.order)
+
+
+def fed_step(
+    plan: Plan, step: int, run: FedRun, order: tuple[Line, ...], notes: tuple[str, ...], calls: Sequence[Call],
+    weights: Weights
+) -> FedStep:  # fmt: skip
+    """`calls`: of the run's ops, in order; `order` and `notes`: its table, and that in words."""
+    numbers = {s.storage: i for i, s in enumerate(run.streams)}
+    drained = {s.storage: s for s in run.drained}
+    cases = []
+    for op, call, count in zip(run.ops, calls, run.seen.counts, strict=False):
+        stream = drained.get(op.outputs[0])
+        before: tuple[str, ...] = ()
+        after: tuple[str, ...] = ()
+        if stream is not None and stream.whole:
+            after = (f"if (row == {count - 1}) {{", f"    {_all(plan, stream, numbers)}", "}")
+        elif stream is not None:
+            wait = f"    eb_dma_wait({stream.channel} + row % 2); /* its row's buffer is free again */"
+            before = ("if (row > 1) {", wait, "}") if stream.rows > 2 else ()
+            after = (_row(plan, stream, numbers, "row"),)
+        cases.append(Case(call.comment, before, call, after))
+    for stream in run.fed:
+        ahead: tuple[str, ...] = (
+            f"if (row < {stream.rows - 1}) {{",
+            f"    {_row(plan, stream, numbers, 'row + 1')}",
+            "}",
+        )
+        ahead = ahead if stream.rows > 1 else ()
+        wait = f"eb_dma_wait({stream.channel} + row % 2);"
+        cases.append(Case(f"a row of {comment(stream.storage)}", ahead, None, (wait,)))
+    copies = [
+        _constants(plan, near, weights.offset(block), block.data.nbytes)
+        for block, near in zip(run.blocks, run.block_at, strict=True)
+        if block.data.nbytes and not run.prefetched
+    ]
+    first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
+    text = f"{len(run.ops)} ops from {first} to {last}, row by row, {len(run.events)} calls"
+    waits = tuple(s.channel + odd for s in run.streams for odd in range(1 if s.whole else min(2, s.rows)))
+    starts = tuple(_row(plan, s, numbers, "0") for s in run.fed)
+    return FedStep(step, text, order, notes, tuple(copies), starts, tuple(cases), len(run.streams), waits)
+
+
+def near_address(plan: Plan, run: FedRun, t: Tensor, behind: str = "") -> Arg:
+    """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
+    root = plan.rolling.storage[t.name]
+    near = next((s.near for s in run.streams if s.storage == root), run.places.get(root))
+    start = view_starts(plan.graph).get(t.name, 0)
+    place = plan.places[root].offset if near is None else near
+    return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", place + start)
+
+
+def at_level(plan: Plan) -> str:
+    """The macro of the first level."""
+    return at_macro(plan, plan.target.levels[0].name)
+
+
+def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapping[int, tuple[str, ...]]]:
+    """The copies of constants that are fetched under earlier steps, and the statements before each step."""
+    copies, before = [], dict[int, list[str]]()
+    for number, early in enumerate(plan.ahead):
+        copies.append(_constants(plan, early.near, weights.offset(early.block), early.block.data.nbytes))
+        start = f"eb_dma_start({early.channel}, &{plan.name}_ahead[{number}]); /* constants of step {early.step} */"
+        before.setdefault(early.first, []).append(start)
+    for early in plan.ahead:
+        wait = f"eb_dma_wait({early.channel});"
+        if wait not in before.setdefault(early.step, []):
+            before[early.step].append(wait)
+    return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps))}
+
+
+def _constants(plan: Plan, near: int, offset: int, size: int) -> str:
+    return f"{{{at_level(plan)}(uint8_t, {near}), WEIGHTS(uint8_t, {offset}), {size}, 1, 1, 0, 0, 0, 0}}"
+
+
+def _far(plan: Plan, storage: str) -> str:
+    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {offset_names(plan)[storage]})"
+
+
+def _row(plan: Plan, s: Stream, numbers: Mapping[str, int], row: str) -> str:
+    number = f"({row})" if " " in row else row
+    slot = f" + {number} % {s.slots} * {s.bytes}" if s.slots < s.rows else f" + {number} * {s.bytes}"
+    near, far = f"{at_level(plan)}(uint8_t, {s.near}){slot}", f"{_far(plan, s.storage)} + {number} * {s.bytes}"
+    if row == "0":
+        near, far = f"{at_level(plan)}(uint8_t, {s.near})", _far(plan, s.storage)
+    to, from_ = (near, far) if s.fed else (far, near)
+    return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, {row}, {to}, {from_}, {s.bytes});"
+
+
+def _all(plan: Plan, s: Stream, numbers: Mapping[str, int]) -> str:
+    to, from_ = _far(plan, s.storage), f"{at_level(plan)}(uint8_t, {s.near})"
+    return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, 0, {to}, {from_}, {s.total});"

@@ -1,0 +1,301 @@
+"""Rolled runs in the first memory level: the DMA feeds rows of operands ahead of their use and drains rows of results.
+
+All rows that a run keeps, its constants and its scratch lie in the first level while it runs. An operand from outside
+is a ring there with one row more than the run wants: the next row is under way while the last one is used. A result is
+a ring of at least two rows: the one before is stored while the next is made. Tensors that stay in the first level
+are read and written where they lie. Nothing is computed twice, and no tensor between two ops of the run is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..ir import Op
+from ..kernels import kernel_of
+from ..ops.base import Constant, Form, Kernel
+from .cuts import ROW_CALL, Cutter
+from .hierarchy.costs import copy_cycles
+from .hierarchy.nest import Channel
+from .rolling import Rolled, Trace, calls, row_bytes, rows_of, simulate
+from .section import Section, rings_of
+
+ALIGN = 8  # bytes, of buffers in the first level
+SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
+CONSTANTS, STREAMS = 0, 2  # channels: of constants, and from which on those of rows
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of a storage that are copied to (`fed`) or from a ring of `slots` rows at `near`.
+
+    Even rows use `channel`, odd rows the next one. `whole`: a reduction makes all rows at once; one copy takes them.
+    """
+
+    storage: str
+    fed: bool
+    channel: int
+    rows: int
+    bytes: int  # of a row
+    slots: int
+    whole: bool = False
+    near: int = 0
+
+    @property
+    def ring_bytes(self) -> int:
+        return self.slots * self.bytes
+
+    @property
+    def copies(self) -> int:
+        return 1 if self.whole else self.rows
+
+    @property
+    def total(self) -> int:
+        return self.rows * self.bytes
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Modelled cycles of a run. `constants`: of their copies, which the run waits for at its start."""
+
+    compute: float
+    constants: float
+    beside: float  # copies of rows
+    ends: float  # of which run before the first call and after the last
+    calls: int
+    each: Mapping[str, float]  # of a copy of each stream
+
+    @property
+    def total(self) -> float:
+        return self.constants + max(self.compute + self.ends, self.beside + self.compute / max(1, self.calls))
+
+    @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.total - self.constants - self.beside
+
+
+@dataclass(frozen=True)
+class FedRun:
+    """A rolled run in the first level. Places count from `base`, those of tensors that stay there are absolute.
+
+    `seen`: the run as its kernels see it, with the rings of its streams. `places`: of inner rings and held tensors.
+    `blocks`: the constants of each op as one copy, `constants` where each of them lies. `scratch`: by result.
+    """
+
+    section: Section
+    seen: Rolled
+    kernels: tuple[Kernel, ...]
+    streams: tuple[Stream, ...]
+    held: frozenset[str]
+    blocks: tuple[Constant, ...]
+    block_at: tuple[int, ...]
+    constants: tuple[tuple[int, ...], ...]  # of every op: where each constant lies
+    places: Mapping[str, int]
+    scratch: Mapping[str, int]
+    near_bytes: int
+    constant_bytes: int  # which come first
+    cost: RunCost
+    prefetched: bool = False  # the constants are there already
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return self.section.ops
+
+    @property
+    def fed(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if s.fed)
+
+    @property
+    def drained(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if not s.fed)
+
+    def placed(self, base: int, constants: int | None) -> FedRun:
+        """The same with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
+        first = base if constants is None else constants
+        base = base if constants is None else base - self.constant_bytes
+        return replace(
+            self,
+            prefetched=constants is not None,
+            cost=self.cost if constants is None else replace(self.cost, constants=0.0),
+            streams=tuple(replace(s, near=s.near + base) for s in self.streams),
+            block_at=tuple(at + first for at in self.block_at),
+            constants=tuple(tuple(at + first for at in row) for row in self.constants),
+            places={name: at + base for name, at in self.places.items()},
+            scratch={name: at + base for name, at in self.scratch.items()},
+        )
+
+    @cached_property
+    def events(self) -> tuple[int, ...]:
+        """Numbers of ops to call, and behind them of fed streams of which a row is wanted."""
+        return tuple(event.op for event in self.seen.events)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A block of constants that is fetched before step `first` begins, and waited for by step `step`.
+
+    `waited`: cycles for which that step still waits.
+    """
+
+    first: int
+    step: int
+    channel: int
+    block: Constant
+    near: int
+    waited: float
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """Makes runs of an order of ops. `rate`: cycles of one call's work by op; None where kernels' estimates count."""
+
+    cutter: Cutter
+    home: Channel  # between the levels, for activations
+    store: Channel  # for constants
+    room: int
+    cores: int
+    rates: Mapping[str, float | None]  # by result: cycles of the whole op, where the target states its rates
+
+    def trace(self, start: int, stop: int) -> Trace:
+        """The ops of an interval by rows, with all operands from outside fed."""
+        run = self.cutter.order[start:stop]
+        return simulate(self.cutter.rolling, run, self.operands(start, stop))
+
+    def operands(self, start: int, stop: int) -> tuple[str, ...]:
+        made = {op.outputs[0] for op in self.cutter.order[start:stop]}
+        roots = (r for op in self.cutter.order[start:stop] for r, _ in self.cutter.rolling.operands[op.outputs[0]])
+        return tuple(dict.fromkeys(r for r in roots if r not in made))
+
+    def run(self, start: int, stop: int, held: frozenset[str]) -> FedRun | None:
+        """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
+
+        Its places count from 0.
+        """
+        rolling, graph = self.cutter.rolling, self.cutter.graph
+        fed = tuple(name for name in self.operands(start, stop) if name not in held)
+        trace = simulate(rolling, self.cutter.order[start:stop], fed)
+        streams = self._streams(trace, fed, held)
+        rings = {n: rows for n, rows in trace.rings.items() if n not in fed}
+        rings |= {s.storage: s.slots for s in streams}
+        results = trace.results
+        operands = self.operands(start, stop)
+        counts = [0] * (len(trace.run) + len(fed))
+        for event in trace.events:
+            counts[event.op] += 1
+        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, tuple(counts), fed)
+        chosen = [self._chosen(op, seen) for op in trace.run]
+        kernels = tuple(kernel for _, kernel, _ in chosen)
+        blocks, inside = zip(*(self._block(op, form, k) for op, (form, k, _) in zip(trace.run, chosen, strict=True)),
+                             strict=True)  # fmt: skip
+        at, block_at = 0, []
+        for block in blocks:
+            block_at.append(at)
+            at += _aligned(block.data.nbytes)
+        constant_bytes, places, scratch = at, dict[str, int](), dict[str, int]()
+        for name, rows in rings.items():
+            places[name] = at
+            at += _aligned(rows * row_bytes(graph, name))
+        shared = at
+        for op, kernel in zip(trace.run, kernels, strict=True):
+            if kernel.scratch and rolling.modes[op.outputs[0]] != "reduce":
+                scratch[op.outputs[0]] = shared
+                at = max(at, shared + _aligned(kernel.scratch))
+        for op, kernel in zip(trace.run, kernels, strict=True):
+            if kernel.scratch and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
+                scratch[op.outputs[0]] = at
+                at += _aligned(kernel.scratch)
+        if at > self.room or not self._copied(streams, blocks):
+            return None
+        streams = tuple(replace(s, near=places[s.storage]) for s in streams)
+        inner = {n: rows for n, rows in rings.items() if all(s.storage != n for s in streams)}
+        sizes = {n: _aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
+        spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
+        forms = tuple(form for form, _, _ in chosen)
+        within = replace(seen, rings=inner)
+        section = Section(trace.run, within, operands, results, forms, sizes, spans, (), 0.0)
+        absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
+        compute = sum(n * cycles for n, (_, _, cycles) in zip(counts, chosen, strict=False))
+        cost = self._cost(compute, sum(counts[: len(trace.run)]), blocks, streams)
+        return FedRun(section, seen, kernels, streams, held & {*operands, *results}, blocks, tuple(block_at), absolute,
+                      {n: places[n] for n in inner}, scratch, at, constant_bytes, cost)  # fmt: skip
+
+    def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
+        """Whether the channels can do all copies."""
+        sizes = [(self.home, s.total if s.whole else s.bytes) for s in streams]
+        sizes += [(self.store, b.data.nbytes) for b in blocks]
+        return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
+
+    def _streams(self, trace: Trace, fed: tuple[str, ...], held: frozenset[str]) -> tuple[Stream, ...]:
+        graph, found, channel = self.cutter.graph, list[Stream](), STREAMS
+        taken = dict.fromkeys(fed, 0)
+        for event in trace.events:
+            if event.op >= len(trace.run):
+                taken[fed[event.op - len(trace.run)]] += 1
+        for name in fed:
+            slots = min(trace.rings[name] + 1, rows_of(graph, name))
+            if self._read_otherwise(trace, name):
+                slots = rows_of(graph, name)
+            found.append(Stream(name, True, channel, taken[name], row_bytes(graph, name), slots))
+            channel += 2
+        for name in trace.results:
+            if name not in held:
+                rows, whole = rows_of(graph, name), self.cutter.rolling.modes[name] == "reduce"
+                slots = rows if whole else min(rows, max(2, trace.kept[name]))
+                found.append(Stream(name, False, channel, rows, row_bytes(graph, name), slots, whole))
+                channel += 2
+        return tuple(found)
+
+    def _read_otherwise(self, trace: Trace, storage: str) -> bool:
+        """Whether somebody reads a view whose rows are not those of the storage: it has to be there whole."""
+        graph, needs = self.cutter.graph, self.cutter.rolling.needs
+        views = (name for op in trace.run for name, root, _ in needs[op.outputs[0]] if root == storage)
+        return any(rows_of(graph, name) != rows_of(graph, storage) for name in views)
+
+    def _chosen(self, op: Op, seen: Rolled) -> tuple[Form, Kernel, float]:
+        """The fastest kernel for rows that works on little, and the cycles of a call of it."""
+        key = (op.outputs[0], rings_of(self.cutter.rolling, seen, op))
+        if key not in self._known:
+            choices = self.cutter.choices(op, seen)
+            choice = next((c for c in choices if c.scratch <= self.room // SCRATCH_SHARE), choices[-1])
+            form = choice.form
+            rate = self.rates[op.outputs[0]]
+            work = (choice.instructions - ROW_CALL) / self.cores
+            if rate is not None:
+                work = rate / calls(self.cutter.rolling, op)
+            self._known[key] = form, kernel_of(op, self.cutter.graph, form), work + ROW_CALL
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[object, tuple[Form, Kernel, float]]:
+        return {}
+
+    def _block(self, op: Op, form: Form, kernel: Kernel) -> tuple[Constant, tuple[int, ...]]:
+        """The constants of a kernel one after the other, and where each begins."""
+        key = (op.outputs[0], form)
+        if key not in self._blocks:
+            data, offsets = bytearray(), list[int]()
+            for constant in kernel.constants:
+                data += bytes(-len(data) % max(4, constant.data.itemsize))
+                offsets.append(len(data))
+                data += np.ascontiguousarray(constant.data).tobytes()
+            block = Constant("run", np.frombuffer(bytes(data), np.uint8), "constants of an op")
+            self._blocks[key] = block, tuple(offsets)
+        return self._blocks[key]
+
+    @cached_property
+    def _blocks(self) -> dict[object, tuple[Constant, tuple[int, ...]]]:
+        return {}
+
+    def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCost:
+        constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
+        each = {s.storage: copy_cycles(self.home, 1, s.total if s.whole else s.bytes, 1) for s in streams}
+        beside = sum(each[s.storage] * s.copies for s in streams)
+        return RunCost(compute, constants, beside, sum(each.values()), count, each)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN

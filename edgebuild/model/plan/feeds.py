@@ -1,0 +1,114 @@
+"""The part of `replay` for runs whose rows are fed and drained: the same bytes, copies and waits as for tiles.
+
+The order of the calls, the places and the sizes of rings are taken as they are printed. Which bytes a call reads and
+writes follows from the index relations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import Array
+from .feeding import CONSTANTS, Ahead, FedRun, Stream
+from .moves import Copy
+from .relations import Callee, Relations, Stored
+from .rolling import row_bytes
+from .transfers import BYTE, NOTHING, BrokenPlan, Transfers
+
+
+def ahead_copy(ahead: Ahead) -> Copy:
+    """The copy of a block of constants that is fetched under an earlier step."""
+    return Copy(ahead.channel, True, "", 0, 0, ahead.near, ahead.block.data.nbytes)
+
+
+def row_copy(stream: Stream, row: int) -> Copy:
+    """The copy of a row, or of all rows if they are made at once."""
+    size, near = stream.bytes, stream.near + row % stream.slots * stream.bytes
+    if stream.whole:
+        return Copy(stream.channel, False, stream.storage, 0, 0, stream.near, stream.total)
+    return Copy(stream.channel + row % 2, stream.fed, stream.storage, 0, row * size, near, size)
+
+
+class Feeds(Transfers):
+    """Runs the copies and calls of a run."""
+
+    def run_rows(self, run: FedRun, relations: Relations) -> None:
+        """Raise BrokenPlan unless every call finds its rows and all results arrive."""
+        self.fed, self.relations, self.name = run, relations, run.section.name
+        callees = [Callee.of(self.graph, op, form) for op, form in zip(run.ops, run.section.forms, strict=True)]
+        drained = {s.storage: s for s in run.drained}
+        for block, near in zip(run.blocks, run.block_at, strict=True):
+            if block.data.nbytes and not run.prefetched:
+                self.start(Copy(CONSTANTS, True, "", 0, 0, near, block.data.nbytes), block.data)
+        for fed in run.fed:
+            self.start(row_copy(fed, 0), NO_DATA)
+        self.wait(CONSTANTS)
+        rows = [0] * (len(run.ops) + len(run.fed))
+        for number in run.events:
+            row, rows[number] = rows[number], rows[number] + 1
+            if number >= len(run.ops):
+                self.bring(run.fed[number - len(run.ops)], row)
+                continue
+            callee = callees[number]
+            stream = drained.get(callee.op.outputs[0])
+            if stream is not None and not stream.whole and row > 1:
+                self.wait(stream.channel + row % 2)
+            last = row == relations.calls(callee) - 1
+            self.call_row(callee, number, row, last)
+            if stream is not None and (last or not stream.whole):
+                self.start(row_copy(stream, row), NO_DATA)
+        for callee, count in zip(callees, rows, strict=False):
+            if count != relations.calls(callee):
+                raise BrokenPlan(f"{callee.op.name} is called {count} times, not {relations.calls(callee)}")
+        channels = {s.channel + odd for s in run.streams for odd in (0, 1)}
+        for channel in sorted(channels):
+            self.wait(channel)
+        for name in run.section.results:
+            self.complete(name, channels, name in run.held)
+
+    def bring(self, stream: Stream, row: int) -> None:
+        if row + 1 < stream.rows:
+            self.start(row_copy(stream, row + 1), NO_DATA)
+        self.wait(stream.channel + row % 2)
+
+    def call_row(self, callee: Callee, number: int, row: int, last: bool) -> None:
+        """One call; sums of a reduction must still stand where its earlier calls left them."""
+        run, op = self.fed, callee.op
+        kernel = run.kernels[number]
+        read = [self.found(self.relations.needed(callee, position, row)) for position in callee.operands]
+        read += self.constants(kernel, iter(run.constants[number]))
+        scratch = np.zeros(0, np.int64)
+        if kernel.scratch:
+            scratch = run.scratch[op.outputs[0]] + np.arange(kernel.scratch)
+            sums = NOTHING - 1 - number
+            if callee.reduces and row and not np.all(self.near[scratch] == sums):
+                raise BrokenPlan(f"{op.name} finds its sums of row {row} spoilt")
+            self.spoil((scratch,), read)
+            self.near[scratch] = sums
+        if callee.reduces and not last:
+            return
+        made = self.relations.made(callee, row)
+        written = self.at_near(made)
+        self.spoil((written,), [*read, scratch])
+        self.near[written] = self.owners(made)
+
+    def owners(self, stored: Stored) -> Array:
+        return np.arange(stored.first, stored.past) + (self.owner(stored.storage, 0) | BYTE)
+
+    def at_near(self, stored: Stored) -> Array:
+        """Where bytes of a storage lie in the first level: in the ring of the run, or whole."""
+        run, at = self.fed, np.arange(stored.first, stored.past)
+        ring = next((s.near for s in run.streams if s.storage == stored.storage), run.places.get(stored.storage))
+        if ring is None:
+            return at + self.places[stored.storage].offset
+        size = row_bytes(self.graph, stored.storage)
+        return ring + at % (run.seen.rings[stored.storage] * size)
+
+    def found(self, stored: Stored) -> Array:
+        there = self.at_near(stored)
+        if there.max() >= len(self.near) or not np.array_equal(self.near[there], self.owners(stored)):
+            raise BrokenPlan(f"{self.name} does not find bytes {stored.first} to {stored.past} of {stored.storage}")
+        return there
+
+
+NO_DATA = np.zeros(0, np.uint8)

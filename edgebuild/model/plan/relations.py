@@ -1,0 +1,126 @@
+"""Bytes that calls read and write, by the index relations alone: the side of `replay` that no planner touches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from .. import ops
+from ..axes import Nest, Same, Spread, Window, elementwise, input_range
+from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..kernels import kernel_of
+from ..ops.base import PIXELS, SAME, Form
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Bytes [first, past) of a storage."""
+
+    storage: str
+    first: int
+    past: int
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a tensor begins in the storage that it is a part of."""
+
+    storage: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Callee:
+    """An op with its kernel's form, and what its index relation and its kernel say about every call.
+
+    `operands`: positions of activations; `in_place`: of those that it reads element by element, and whose elements are
+    not smaller than the result's. `over`: how the kernel works over its first operand, where its form asks for that.
+    `reduces`: in a rolled run calls take up the operand, and the last makes the result.
+    """
+
+    op: Op
+    form: Form
+    relation: Nest
+    operands: tuple[int, ...]
+    in_place: frozenset[int]
+    over: str
+    reduces: bool
+    scratch: int
+
+    @staticmethod
+    def of(graph: Graph, op: Op, form: Form) -> Callee:
+        relation, spec = ops.nest(op, graph), ops.SPECS[op.kind]
+        item = ITEM_BYTES[graph.result(op).dtype]
+        operands = tuple(i for i, t in enumerate(graph.operands(op)) if not t.constant)
+        wide = (i for i in operands if ITEM_BYTES[graph.operands(op)[i].dtype] >= item)
+        in_place = frozenset(i for i in wide if elementwise(relation, i))
+        reduces, kernel = spec.rows(op, graph) == "reduce", kernel_of(op, graph, form)
+        over = kernel.in_place if form.over and not form.rolled else ""
+        return Callee(op, form, relation, operands, in_place, over, reduces, kernel.scratch)
+
+    def spares(self, graph: Graph, position: int, at: Array, there: Array) -> bool:
+        """Whether a call that writes the addresses `at` finds all of the operand that lies at `there`."""
+        if position in self.in_place and at.min() <= there.min(initial=2**62):
+            return True
+        if self.over == SAME and position == 0:
+            return np.array_equal(at, there)
+        if self.over == PIXELS and position == 0:
+            pixels = prod(graph.result(self.op).shape[:-1])
+            ends = [np.reshape(one, (pixels, -1))[:, -1] for one in (at, there) if one.size % pixels == 0]
+            return len(ends) == 2 and bool(np.all(ends[0] <= ends[1]))
+        return False
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Rows that calls need and make, by the ops' index relations alone."""
+
+    graph: Graph
+
+    @cached_property
+    def views(self) -> dict[str, View]:
+        """The storage of every activation."""
+        found = {t.name: View(t.name, 0) for t in self.graph.tensors.values() if not t.constant}
+        for op in self.graph.ops:
+            spec = ops.SPECS[op.kind]
+            if spec.view:
+                of = found[op.inputs[0]]
+                found[op.outputs[0]] = View(of.storage, of.start + spec.start(op, self.graph))
+        return found
+
+    def rows(self, tensor: str) -> int:
+        shape = self.graph.tensors[tensor].shape
+        return shape[1] if len(shape) > 1 else 1
+
+    def calls(self, callee: Callee) -> int:
+        """How often a rolled op is called."""
+        return callee.form.rows if callee.reduces else self.rows(callee.op.outputs[0])
+
+    def needed(self, callee: Callee, position: int, row: int | None) -> Stored:
+        """The bytes of an operand that the result needs, or one row of it; a reduction takes it up in pieces."""
+        tensor, relation = callee.op.inputs[position], callee.relation
+        if row is not None and callee.reduces:
+            return self.part(tensor, row, row + 1, callee.form.rows)
+        if row is None or not follows(relation, position):
+            return self.part(tensor, 0, self.rows(tensor))
+        return self.part(tensor, *input_range(relation, position, 1, row, row + 1))
+
+    def made(self, callee: Callee, row: int | None) -> Stored:
+        """The bytes of the result, or of a row of it, which a reduction has none of."""
+        y = callee.op.outputs[0]
+        return self.part(y, 0, self.rows(y)) if row is None or callee.reduces else self.part(y, row, row + 1)
+
+    def part(self, tensor: str, first: int, past: int, count: int | None = None) -> Stored:
+        """The bytes of the rows [first, past) of a tensor, or of others than its own of which it has so many."""
+        size, view = self.graph.tensors[tensor].bytes // (count or self.rows(tensor)), self.views[tensor]
+        return Stored(view.storage, view.start + first * size, view.start + past * size)
+
+
+def follows(relation: Nest, position: int) -> bool:
+    """Whether rows of the result need only some rows of this operand."""
+    dims = relation.operands[position]
+    along = dims[1] if len(dims) > 1 and len(relation.out) > 1 else None
+    return isinstance(along, Same | Window | Spread) and along.axis == relation.out[1]

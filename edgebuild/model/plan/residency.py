@@ -1,0 +1,248 @@
+"""`--map auto`: which ops run tile by tile, which together row by row, and which tensors stay in the first level.
+
+An order of ops is cut into sections. A section is one op in tiles, or a run of ops fed and drained by rows. A tensor
+that one section makes and others read may stay in the first level until its last use. The cheapest cut is a path
+over states: a position in the order, and the tensors that are held there. It is exact for these ways to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, combinations
+
+from ...base.target import Memory, Target
+from .cuts import Cutter
+from .feeding import FedRun, Feeder
+from .hierarchy.nest import Layer
+from .hierarchy.search import NoMapping
+from .levels import layer_of_op, stated_cycles, way_to, whole_cycles
+from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer
+
+LONGEST = 24  # ops of a run
+STATES = 48  # that are kept at a position
+MOST_HELD = 2  # the part of the first level that a tensor may take to stay there
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """An op in tiles; without them (`moved` None) the core reaches its operands where they lie."""
+
+    layer: Layer
+    moved: MovedLayer | None
+
+    @property
+    def need(self) -> int:
+        """Bytes of the first level."""
+        return self.moved.near_bytes if self.moved is not None else 0
+
+    @property
+    def cycles(self) -> float:
+        return self.moved.cost.total if self.moved is not None else whole_cycles(self.layer)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of activations that are copied."""
+        if self.moved is None:
+            return 0.0
+        pairs = zip(self.moved.cost.operands, self.layer.operands, strict=True)
+        return sum(m.bytes for m, o in pairs if not o.packed)
+
+    @property
+    def constants(self) -> tuple[float, int]:
+        """Cycles that the op waits for its constants before its first call, and their bytes."""
+        if self.moved is None or len(self.moved.blocks) != 1:
+            return 0.0, 0
+        pairs = zip(self.layer.operands, self.moved.cost.operands, strict=True)
+        size = self.moved.blocks[0].data.nbytes
+        return next(((m.cycles, size) for o, m in pairs if o.packed and not m.depth and not o.held), (0.0, 0))
+
+    @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.cycles - (self.moved.cost.dma if self.moved is not None else 0.0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A section of the order with the tensors that are held while it runs. `by`: how it runs."""
+
+    start: int
+    stop: int
+    held: frozenset[str]  # storages
+    by: Tiles | FedRun
+    cycles: float
+    moved: float
+
+    @property
+    def need(self) -> int:
+        return self.by.need if isinstance(self.by, Tiles) else self.by.near_bytes
+
+    @property
+    def constants(self) -> tuple[float, int]:
+        """Cycles that the step waits for constants at its start, and their bytes."""
+        if isinstance(self.by, Tiles):
+            return self.by.constants
+        return self.by.cost.constants, self.by.constant_bytes
+
+    @property
+    def slack(self) -> float:
+        return self.by.slack if isinstance(self.by, Tiles) else self.by.cost.slack
+
+
+@dataclass(frozen=True)
+class _State:
+    score: float
+    cycles: float
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Residency:
+    """The search over an order of ops. `room`: bytes of the first level; `far`: of the second, for activations."""
+
+    cutter: Cutter
+    target: Target
+    spaces: tuple[Memory, Memory, Memory]  # the first level, where activations lie, where weights lie
+    room: int
+    far: int
+    tiles: dict[object, list[tuple[int, Tiles]]] = field(default_factory=dict)
+    runs: dict[object, FedRun | None] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        return {name: -(-size // ALIGN) * ALIGN for name, size in self.cutter.sizes.items()}
+
+    @cached_property
+    def feeder(self) -> Feeder:
+        near, home, store = self.spaces
+        graph, nests = self.cutter.graph, {op.outputs[0]: op for op in self.cutter.order}
+        from .. import ops
+
+        rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
+        ways = way_to(self.target, near, home), way_to(self.target, near, store)
+        return Feeder(self.cutter, *ways, self.room, self.target.cores, rates)
+
+    @cached_property
+    def whole(self) -> dict[str, float]:
+        """Cycles of every op in one call with nothing to wait for."""
+        tiles = (self.tiled(at, frozenset(), self.room) for at in range(len(self.cutter.order)))
+        return {op.outputs[0]: whole_cycles(t.layer) for op, t in zip(self.cutter.order, tiles, strict=True)}
+
+    def layerwise(self) -> tuple[Step, ...]:
+        """Every op by itself, nothing held."""
+        nothing = frozenset[str]()
+        return tuple(self.step(at, nothing, self.tiled(at, nothing, self.room)) for at in range(len(self.cutter.order)))
+
+    def step(self, at: int, held: frozenset[str], tiles: Tiles) -> Step:
+        return Step(at, at + 1, held, tiles, tiles.cycles, tiles.bytes)
+
+    def best(self, price: float, waits: float) -> tuple[Step, ...] | None:
+        """The path of fewest cycles, where every byte of activations that is copied counts `price` cycles more.
+
+        `waits`: the part that counts of the time in which steps wait for their constants; most can come earlier.
+        None: the second level has no room for any.
+        """
+        end = len(self.cutter.order)
+        states: list[dict[frozenset[str], _State]] = [{} for _ in range(end + 1)]
+        states[0][frozenset()] = _State(0.0, 0.0, ())
+        for at in range(end):
+            kept = sorted(states[at].items(), key=lambda item: (item[1].score, sorted(item[0])))[:STATES]
+            for held, state in kept:
+                for step in self.options(at, held):
+                    score = state.score + step.cycles + price * step.moved - (1 - waits) * step.constants[0]
+                    after = frozenset(n for n in step.held if self.cutter.life[n][1] >= step.stop)
+                    known = states[step.stop].get(after)
+                    if known is None or score < known.score:
+                        states[step.stop][after] = _State(score, state.cycles + step.cycles, (*state.steps, step))
+            states[at] = {}
+        return min(states[end].values(), key=lambda s: s.score).steps if states[end] else None
+
+    def options(self, at: int, held: frozenset[str]) -> Iterator[Step]:
+        """The ways to go on from a position with these tensors in the first level."""
+        y = self.cutter.order[at].outputs[0]
+        for more in _subsets([y] if self.holdable(y, at + 1) else []):
+            now = held | more
+            room = self.room - sum(self.sizes[n] for n in now)
+            if room > 0 and self.fits_far(at, at + 1, now):
+                tiles = self.tiled(at, now, room)
+                if tiles.moved is not None or not now & {y, *self.reads(at)}:
+                    yield self.step(at, now, tiles)
+        for stop in self.stops(at):
+            results = [n for n in self.results(at, stop) if self.holdable(n, stop)]
+            for more in _subsets(results[:2]):
+                now = held | more
+                run = self.run(at, stop, now)
+                room = self.room - sum(self.sizes[n] for n in now)
+                if run is not None and run.near_bytes <= room and self.fits_far(at, stop, now):
+                    yield Step(at, stop, now, run, run.cost.total, sum(s.total for s in run.streams))
+
+    def reads(self, at: int) -> set[str]:
+        storage = self.cutter.rolling.storage
+        return {storage[n] for n in self.cutter.order[at].inputs if n in storage}
+
+    def results(self, start: int, stop: int) -> list[str]:
+        made = (op.outputs[0] for op in self.cutter.order[start:stop])
+        return [n for n in made if self.cutter.life[n][1] >= stop]
+
+    def holdable(self, name: str, stop: int) -> bool:
+        """Whether a tensor may stay in the first level: somebody reads it, and it is no output."""
+        last = self.cutter.life[name][1]
+        return stop <= last < len(self.cutter.order) and self.sizes[name] <= self.room // MOST_HELD
+
+    def fits_far(self, start: int, stop: int, held: frozenset[str]) -> bool:
+        """Whether what lives in the second level beside the section fits there."""
+        live = {n for n, (first, last) in self.cutter.life.items() if first < start <= last}
+        live.update(self.results(start, stop))
+        return sum(self.cutter.sizes[n] for n in live - held) <= self.far
+
+    def stops(self, start: int) -> list[int]:
+        """Ends of runs of two ops or more that begin here."""
+        return self._stops[start]
+
+    @cached_property
+    def _stops(self) -> list[list[int]]:
+        from .rolling import possible_starts
+
+        found: list[list[int]] = [[] for _ in self.cutter.order]
+        for stop in range(2, len(self.cutter.order) + 1):
+            low = max(0, stop - LONGEST)
+            for start in possible_starts(self.cutter.rolling, self.cutter.order[low:stop]):
+                if low + start <= stop - 2:
+                    found[low + start].append(stop)
+        return found
+
+    def run(self, start: int, stop: int, held: frozenset[str]) -> FedRun | None:
+        touched = held & {*self.feeder.operands(start, stop), *self.results(start, stop)}
+        key = (start, stop, touched)
+        if key not in self.runs:
+            shorter = self.runs.get((start, stop - 1, touched), "unknown")
+            known = shorter is None and stop - 1 in self._stops[start]
+            self.runs[key] = None if known else self.feeder.run(start, stop, touched)
+        return self.runs[key]
+
+    def tiled(self, at: int, held: frozenset[str], room: int) -> Tiles:
+        """The best mapping of an op within so much room, with those of its operands held."""
+        op, storage = self.cutter.order[at], self.cutter.rolling.storage
+        names = frozenset(n for n in (*op.inputs, *op.outputs) if storage.get(n) in held)
+        known = self.tiles.setdefault((at, names), [])
+        for had, tiles in known:
+            if had >= room >= tiles.need:
+                return tiles
+        form, graph = self.cutter.form, self.cutter.graph
+        layer = layer_of_op(op, graph, self.target, form, self.spaces, names)
+        cores = 0 if self.target.macs_per_cycle is not None else self.target.cores
+        moved: MovedLayer | None = None
+        if len(layer.operands) <= MOST_OPERANDS:
+            with suppress(NoMapping):
+                moved = cheapest_layer(op, graph, layer, form, room, cores)
+        if moved is not None and len(moved.copies) > MOST_COPIES:
+            moved = None
+        known.append((room, Tiles(layer, moved)))
+        return known[-1][1]
+
+
+def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
+    return map(frozenset, chain.from_iterable(combinations(names, n) for n in range(len(names) + 1)))

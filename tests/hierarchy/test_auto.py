@@ -1,0 +1,108 @@
+"""`--map auto`: runs that are fed by rows, tensors that stay, constants that come early; exact, and never slower."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.ir import Graph
+from edgebuild.model.plan.ahead import early
+from edgebuild.model.plan.auto import Found, assembled, auto_plan, search_of
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.feeding import FedRun
+from edgebuild.model.plan.memory.problem import DoesNotFit
+from edgebuild.model.plan.movement import with_moves
+from edgebuild.model.plan.residency import Residency, Step
+from edgebuild.model.plan.search import Plan, Planner
+from edgebuild.model.verify import verify
+from tests.graphs import examples, small_graphs, tiny_tflite
+from tests.hierarchy.test_moved import MODES, check
+
+NETWORKS, MANY = 12, 60
+HOST = load_target("host")
+
+
+def request(name: str, way: str = "auto", target: str = "host") -> ModelRequest:
+    return ModelRequest(Path("random"), name, target, tile="off", map=way)
+
+
+def any_path(search: Residency, r: random.Random) -> tuple[Step, ...]:
+    """Any way through the order of ops; runs and tensors that stay are preferred."""
+    at, held, steps = 0, frozenset[str](), list[Step]()
+    while at < len(search.cutter.order):
+        options = list(search.options(at, held))
+        wanted = [s for s in options if isinstance(s.by, FedRun) or s.held]
+        steps.append(r.choice(wanted if wanted and r.random() < 0.8 else options))
+        at = steps[-1].stop
+        held = frozenset(n for n in steps[-1].held if search.cutter.life[n][1] >= at)
+    return tuple(steps)
+
+
+def any_plan(graph: Graph, name: str, seed: int) -> Plan:
+    """A plan of random sections, in a first level that is none too large."""
+    planner = Planner(graph, HOST, request(name))
+    search, r = search_of(planner, random.Random(seed).choice((4 << 10, 16 << 10, 60 << 10))), random.Random(seed)
+    while True:
+        steps = any_path(search, r)
+        found = Found(steps, early(steps, search.sizes, search.room) if r.random() < 0.8 else ())
+        try:
+            return assembled(planner, search, found)
+        except DoesNotFit:
+            continue
+
+
+def runs(plans: list[Plan]) -> list[FedRun]:
+    return [m for p in plans for m in p.moved.values() if isinstance(m, FedRun)]
+
+
+@pytest.mark.needs("gcc")
+def test_networks_in_random_sections(tmp_path: Path) -> None:
+    plans = check(examples(small_graphs(), NETWORKS), tmp_path, any_plan)
+    assert len(runs(plans)) >= NETWORKS // 2
+    assert any(p.ahead for p in plans) and any(m.held for m in runs(plans))
+
+
+@pytest.mark.slow
+@pytest.mark.needs("gcc")
+def test_many_networks_in_random_sections(tmp_path: Path) -> None:
+    check(examples(small_graphs(), MANY), tmp_path, any_plan)
+
+
+@pytest.mark.needs("gcc")
+def test_networks_as_they_are_planned(tmp_path: Path) -> None:
+    check(examples(small_graphs(), NETWORKS), tmp_path, lambda graph, name, seed: auto_plan(graph, HOST, request(name)))
+
+
+def cycles(p: Plan) -> float:
+    early_ = sum(a.waited for a in p.ahead)
+    bare = [s.ops[0].outputs[0] for s in p.steps if s.ops[0].outputs[0] not in p.moved]
+    return sum(m.cost.total for m in p.moved.values()) + early_ + sum(p.whole_cycles[y] for y in bare)
+
+
+@pytest.mark.parametrize("target", ["host", "pulp-cluster", "mps2-an521", "stm32h743"])
+def test_never_slower_than_layer_by_layer(target: str) -> None:
+    chip = load_target(target)
+    for i, graph in enumerate(examples(small_graphs(), 4)):
+        asked = request(f"g{i}", "auto", target)
+        found = cycles(auto_plan(graph, chip, asked))
+        for way in ("layer", "dory"):
+            other = replace(asked, map=way)
+            assert found <= cycles(with_moves(plan(graph, chip, other))) + 1e-6, (target, i, way)
+
+
+@pytest.mark.needs("gcc")
+def test_copies_of_the_running_program_are_those_of_the_report(tmp_path: Path) -> None:
+    (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
+    asked = ModelRequest(tmp_path / "tiny.tflite", "model", "host", map="auto")
+    artifacts = compile_model(asked)
+    report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))
+    for mode in MODES:
+        found = verify(asked.source, HOST, artifacts, dma=mode)
+        assert found["equal"] and found["dma"] == report["hierarchy"]["moved"]

@@ -1,0 +1,118 @@
+"""Broken runs by rows: the replay of the plan refuses each, and so does the running program by the DMA model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.plan.ahead import early
+from edgebuild.model.plan.auto import Found, assembled, search_of
+from edgebuild.model.plan.feeding import FedRun, Stream
+from edgebuild.model.plan.replay import BrokenPlan, replay
+from edgebuild.model.plan.residency import Step
+from edgebuild.model.plan.search import Plan, Planner
+from tests.hierarchy.test_moved import MODES, build, run
+
+
+def convolutions() -> Graph:
+    """Three of 3x3 on 12x6x8, padded."""
+    rng = np.random.default_rng(1)
+    quant, steps = Quant((0.1,), (3,)), list[Op]()
+    tensors = {"t0": Tensor("t0", (1, 12, 6, 8), "int8", quant)}
+    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (1, 1, 1, 1), "clamp": (None, None)}
+    for i in range(3):
+        weights = rng.integers(-100, 100, (8, 3, 3, 8)).astype(np.int8)
+        tensors[f"w{i}"] = Tensor(f"w{i}", weights.shape, "int8", Quant((0.01,), (0,)), weights)
+        tensors[f"t{i + 1}"] = Tensor(f"t{i + 1}", (1, 12, 6, 8), "int8", quant)
+        steps.append(Op("conv2d", f"conv{i}", (f"t{i}", f"w{i}"), (f"t{i + 1}",), attrs))
+    return Graph("three", tuple(steps), tensors, ("t0",), ("t3",))
+
+
+def planned() -> Plan:
+    """The first op by itself, the others as a run; their constants come early."""
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="auto")
+    planner = Planner(convolutions(), load_target("host"), request)
+    search, nothing = search_of(planner, 60 << 10), frozenset[str]()
+    alone = search.step(0, nothing, search.tiled(0, nothing, search.room))
+    fed = search.run(1, 3, nothing)
+    assert fed is not None
+    steps = alone, Step(1, 3, nothing, fed, fed.cost.total, 0.0)
+    return assembled(planner, search, Found(steps, early(steps, search.sizes, search.room)))
+
+
+def of_run(plan: Plan, change: Callable[[FedRun], FedRun]) -> Plan:
+    moved = {name: change(m) if isinstance(m, FedRun) else m for name, m in plan.moved.items()}
+    return replace(plan, moved=moved)
+
+
+def of_streams(fed: bool, change: Callable[[Stream], Stream]) -> Callable[[Plan], Plan]:
+    def changed(run_: FedRun) -> FedRun:
+        streams = tuple(change(s) if s.fed == fed else s for s in run_.streams)
+        rings = {**run_.seen.rings, **{s.storage: s.slots for s in streams}}
+        return replace(run_, streams=streams, seen=replace(run_.seen, rings=rings))
+
+    return lambda plan: of_run(plan, changed)
+
+
+def without_the_last_takes(run_: FedRun) -> FedRun:
+    """The DMA's ring is a row shorter than that of the kernels."""
+    return replace(run_, streams=tuple(replace(s, slots=s.slots - 1) if s.fed else s for s in run_.streams))
+
+
+MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
+    "rows are fed into the row in use": lambda plan: of_run(plan, without_the_last_takes),
+    "a result's only row is made while it is stored": of_streams(False, lambda s: replace(s, slots=1)),
+    "a ring lies over another": of_streams(False, lambda s: replace(s, near=s.near - 8)),
+    "a row too long": of_streams(True, lambda s: replace(s, bytes=s.bytes + 8)),
+    "a row too few": of_streams(True, lambda s: replace(s, rows=s.rows - 1)),
+    "constants that are not waited for": lambda plan: replace(plan, ahead=()),
+    "constants that come into bytes in use": lambda plan: replace(
+        plan, ahead=tuple(replace(a, near=0) for a in plan.ahead)
+    ),
+}
+
+
+@pytest.mark.needs("gcc")
+def test_the_sound_plan_passes(tmp_path: Path) -> None:
+    plan = planned()
+    assert plan.ahead and any(isinstance(m, FedRun) for m in plan.moved.values())
+    build([plan], 2, tmp_path)
+    want = feed(tmp_path)
+    for mode in MODES:
+        done = run(tmp_path, mode)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "out.bin").read_bytes() == want
+
+
+def feed(folder: Path) -> bytes:
+    rng = np.random.default_rng(2)
+    inputs = [rng.integers(-128, 128, (1, 12, 6, 8)).astype(np.int8) for _ in range(2)]
+    (folder / "in.bin").write_bytes(b"".join(x.tobytes() for x in inputs))
+    return b"".join(ops.run(convolutions(), x)["t3"].tobytes() for x in inputs)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_replay_refuses(name: str) -> None:
+    p = MUTATIONS[name](planned())
+    with pytest.raises(BrokenPlan):
+        replay(p.rolling, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
+    build([MUTATIONS[name](planned())], 2, tmp_path)
+    want = feed(tmp_path)
+    caught = []
+    for mode in MODES:
+        done = run(tmp_path, mode)
+        caught.append(done.returncode != 0 or (tmp_path / "out.bin").read_bytes() != want)
+    assert any(caught)
