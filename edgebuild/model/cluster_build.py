@@ -207,7 +207,7 @@ class _Builder:
 
 def _order(made: Plan) -> list[Op]:
     """The ops in the order in which the device runs them, views where they are first needed."""
-    producers, found, there = made.graph.producers(), list[Op](), set[str]()
+    producers, found, there = made.graph.producers, list[Op](), set[str]()
 
     def bring(op: Op) -> None:
         for name in op.inputs:

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .axes import Nest
 
 Array = NDArray[Any]
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float32": 4, "bool": 1}
@@ -149,9 +152,12 @@ class Graph:
     def result(self, op: Op) -> Tensor:
         return self.tensors[op.outputs[0]]
 
+    @cached_property
     def producers(self) -> dict[str, Op]:
+        """Writers of all computed tensors."""
         return {name: op for op in self.ops for name in op.outputs}
 
+    @cached_property
     def consumers(self) -> dict[str, list[Op]]:
         """Readers of every tensor, in order; graph outputs are not counted."""
         readers: dict[str, list[Op]] = {name: [] for name in self.tensors}
@@ -159,6 +165,21 @@ class Graph:
             for name in dict.fromkeys(op.inputs):
                 readers[name].append(op)
         return readers
+
+    @cached_property
+    def nests(self) -> dict[str, Nest]:
+        """Index relations that were asked for, by result: see `ops.nest`."""
+        return {}
+
+    def producer(self, name: str, kind: str) -> Op | None:
+        """The op that writes `name` if it is of this kind."""
+        op = self.producers.get(name)
+        return op if op is not None and op.kind == kind else None
+
+    def only_consumer(self, name: str) -> Op | None:
+        """The one op that reads `name`, if there is exactly one and it is no output of the graph."""
+        readers = self.consumers[name]
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
     def with_ops(self, ops: Iterable[Op], new: Iterable[Tensor] = (), **changes: Any) -> Graph:
         """The graph with other ops and some tensors added or replaced; unused tensors are dropped."""

@@ -66,7 +66,7 @@ def test_no_float_op_is_left_between_dequantize_and_quantize(per_channel: bool, 
     for model in float_models():
         canonical = canonicalize(read_onnx(quantised(model, per_channel), tmp_path))
         integer += all(t.dtype != "float32" for t in canonical.tensors.values())
-        writers, readers = canonical.producers(), canonical.consumers()
+        writers, readers = canonical.producers, canonical.consumers
         for op in canonical.ops:
             read = [writers.get(t.name) for t in canonical.operands(op) if not t.constant]
             reals = all(source is not None and source.kind == "dequantize" for source in read)

@@ -17,7 +17,7 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.plan.strips import COUNTS
 from edgebuild.model.plan.tiling.cost import Tiling, cuts
-from edgebuild.model.plan.tiling.paths import Network, paths
+from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
 from tests.ops.host import run_on_host
@@ -99,9 +99,8 @@ def test_rolled_networks_compute_the_same(make: Callable[[], list[Graph]], tmp_p
 def test_no_path_is_cut_into_more_parts_than_it_has_columns() -> None:
     net = Net(1, 24, 3, 4)
     graph = net.graph(net.conv(net.conv("x", 16, 3), 4, 3))
-    network = Network(graph)
-    narrow = [p for p in paths(network, "conv2d0", frozenset(["ffmt"])) if 2 in p.cut]
-    assert narrow and all(cuts(network, Tiling(p, (max(COUNTS),) * len(p.cut))) is None for p in narrow)
+    narrow = [p for p in paths(graph, "conv2d0", frozenset(["ffmt"])) if 2 in p.cut]
+    assert narrow and all(cuts(graph, Tiling(p, (max(COUNTS),) * len(p.cut))) is None for p in narrow)
 
 
 def test_a_model_that_only_reshapes() -> None:

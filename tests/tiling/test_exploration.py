@@ -19,7 +19,7 @@ from edgebuild.model.emit.words import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
 from edgebuild.model.plan.tiling.cost import Tiling, counts, even
 from edgebuild.model.plan.tiling.critical import Piece, critical
-from edgebuild.model.plan.tiling.paths import Network, paths
+from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.plan.tiling.search import Evaluated, Limits, explore
 from edgebuild.model.plan.tiling.transform import tiled
 from edgebuild.model.verify import verify
@@ -32,7 +32,7 @@ METHODS = frozenset(["fdt", "ffmt"])
 
 def named(graph: Graph, tensor: str) -> set[tuple[str, ...]]:
     """Method, ops and end of the paths around a tensor."""
-    found = paths(Network(graph), tensor, METHODS)
+    found = paths(graph, tensor, METHODS)
     return {(p.method, *(op.name for op in p.ops), "fan-in" if p.fan_in else "concat") for p in found}
 
 
@@ -67,9 +67,8 @@ def test_paths_of_the_running_example() -> None:
 def test_the_running_example_takes_16384_bytes_with_three_parts() -> None:
     """24576 B whole. With three parts the fan-out takes less than the two layers before it, 2 x 8192 B."""
     graph = running_example()
-    network = Network(graph)
-    (path,) = (p for p in paths(network, "pointwise", METHODS) if len(p.ops) == 2)
-    assert [n for (n,) in counts(network, path)] == list(range(2, 26))
+    (path,) = (p for p in paths(graph, "pointwise", METHODS) if len(p.ops) == 2)
+    assert [n for (n,) in counts(graph, path)] == list(range(2, 26))
     assert [past - first for first, past in even(64, 3)] == [22, 21, 21]
     sizes = {n: planned(tiled(graph, Tiling(path, (n,))), tile="off").arena_bytes for n in (2, 3, 4)}
     assert planned(graph, tile="off").arena_bytes == 24576

@@ -11,7 +11,7 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.plan.tiling.cost import Estimate, Tiling, counts, cuts
-from edgebuild.model.plan.tiling.paths import Network, paths
+from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.plan.tiling.transform import tiled
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.ops.host import run_on_host
@@ -23,12 +23,12 @@ GRAPHS = 60
 
 def tilings(graph: Graph) -> list[Tiling]:
     """One number of parts for every path around every tensor; which one changes from path to path."""
-    network, found = Network(graph), []
+    found = []
     for op in graph.ops:
-        for path in paths(network, op.outputs[0], METHODS):
-            tried = list(counts(network, path))
+        for path in paths(graph, op.outputs[0], METHODS):
+            tried = list(counts(graph, path))
             tiling = Tiling(path, tried[len(found) % len(tried)])
-            if cuts(network, tiling) is not None:
+            if cuts(graph, tiling) is not None:
                 found.append(tiling)
     return found
 
@@ -42,15 +42,15 @@ def test_references_agree() -> None:
     seen = set()
     for seed, graph in enumerate(graphs()):
         (vector,) = random_inputs(graph, 1, seed)
-        want, network = ops.run(graph, *vector), Network(graph)
+        want = ops.run(graph, *vector)
         for tiling in tilings(graph):
             parts = tiled(graph, tiling)
             verify(parts, ops.result_shape)
             have = ops.run(parts, *vector)
-            found = cuts(network, tiling)
+            found = cuts(graph, tiling)
             assert found is not None
             extra = ops.macs(parts) - ops.macs(graph)
-            assert extra == Estimate(network, tiling, found).cost.extra_macs, dump(parts)
+            assert extra == Estimate(graph, tiling, found).cost.extra_macs, dump(parts)
             seen.add((tiling.path.method, tiling.path.fan_in))
             for name in graph.outputs:
                 if want[name].dtype.kind == "f":

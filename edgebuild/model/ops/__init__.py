@@ -82,8 +82,13 @@ ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec
 
 
 def nest(op: Op, graph: Graph) -> Nest:
-    """The op's index relation."""
-    return SPECS[op.kind].nest(op, graph)
+    """The op's index relation. The graph keeps those of its own ops."""
+    make = SPECS[op.kind].nest
+    if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
+        return make(op, graph)
+    if op.outputs[0] not in graph.nests:
+        graph.nests[op.outputs[0]] = make(op, graph)
+    return graph.nests[op.outputs[0]]
 
 
 def result_shape(op: Op, graph: Graph) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from ..axes import Dim, Grouped, Nest, Offset, Same, Spread, Window
 from ..ir import Array, Graph, Op, Quant, Removed, Tensor, verify
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
-from .rewrite import View, unused
+from .rewrite import unused
 from .ties import Ties
 
 BLOCK = 4  # channels that kernels take at once: a count that they do not divide costs more than it saves
@@ -210,7 +210,7 @@ def _settled(graph: Graph) -> Graph:
     for op in graph.ops:
         values = known.get(op.outputs[0], {})
         if ops.SPECS[op.kind].total is not None and values:
-            names = [unused(f"{op.name}/{i}", View(graph)) for i in (1, 2)]
+            names = [unused(f"{op.name}/{i}", graph) for i in (1, 2)]
             still = _at_rest(op, graph, values)
             tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
             op = replace(op, inputs=(op.inputs[0], *names))
@@ -300,7 +300,7 @@ def _with_operands(
     operands = [_taken(t, d, axes) if t.constant else t for t, d in zip(operands, dims, strict=True)]
     before = (*graph.operands(op), None)
     new = {
-        position: replace(t, name=unused(f"{op.name}/{position}", View(graph)))
+        position: replace(t, name=unused(f"{op.name}/{position}", graph))
         for position, t in enumerate(operands)
         if t.constant and t is not before[position]
     }

@@ -4,37 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from ..ir import Graph, Op, Tensor, rename, sort_ops
-
-
-@dataclass(frozen=True)
-class View:
-    """A graph with who writes and who reads each tensor."""
-
-    graph: Graph
-
-    @cached_property
-    def producers(self) -> dict[str, Op]:
-        return self.graph.producers()
-
-    @cached_property
-    def consumers(self) -> dict[str, list[Op]]:
-        return self.graph.consumers()
-
-    def tensor(self, name: str) -> Tensor:
-        return self.graph.tensors[name]
-
-    def producer(self, name: str, kind: str) -> Op | None:
-        """The op that writes `name` if it is of this kind."""
-        op = self.producers.get(name)
-        return op if op is not None and op.kind == kind else None
-
-    def only_consumer(self, name: str) -> Op | None:
-        """The one op that reads `name`, if there is exactly one and it is no output of the graph."""
-        readers = self.consumers[name]
-        return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None
 
 
 @dataclass(frozen=True)
@@ -47,24 +18,24 @@ class Edit:
     rename: dict[str, str] = field(default_factory=dict)
 
 
-def unused(name: str, view: View) -> str:
+def unused(name: str, graph: Graph) -> str:
     """`name`, or one like it that no tensor has."""
-    while name in view.graph.tensors:
+    while name in graph.tensors:
         name += "'"
     return name
 
 
-Rule = Callable[[Op, View], Edit | None]
+Rule = Callable[[Op, Graph], Edit | None]
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
     """Apply the rules until none fits. Edits that touch the same op wait for the next sweep."""
     while True:
-        edits, touched, view = [], set[str](), View(graph)
+        edits, touched = [], set[str]()
         for op in graph.ops:
             if op.outputs[0] in touched:
                 continue
-            edit = next((e for rule in rules if (e := rule(op, view)) is not None), None)
+            edit = next((e for rule in rules if (e := rule(op, graph)) is not None), None)
             if edit is None or touched & _reach(edit):
                 continue
             edits.append(edit)

@@ -268,7 +268,7 @@ def _scheduled_strips(
 def with_rows(graph: Graph) -> Graph:
     """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
     x = graph.inputs[0]
-    readers = graph.consumers()[x]
+    readers = graph.consumers[x]
     if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
         return graph
     shape = graph.result(readers[0]).shape

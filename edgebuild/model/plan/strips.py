@@ -15,7 +15,7 @@ from ...base import progress
 from ..ir import Graph
 from .cuts import Cutter, untiled
 from .tiling.cost import Estimate, Tiling, cuts
-from .tiling.paths import Network, paths
+from .tiling.paths import paths
 from .tiling.search import Choice, Outcome
 from .tiling.transform import tiled
 
@@ -70,9 +70,9 @@ def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[Choice]:
     if section is None or section.rolled is None:
         return
     start = list(accumulate((len(s.ops) for s in sections), initial=0))[at]
-    network, members = Network(graph), [op.outputs[0] for op in cutter.order[start:]]
+    members = [op.outputs[0] for op in cutter.order[start:]]
     seen = set()
-    for path in paths(network, members[0], frozenset(["ffmt"])):
+    for path in paths(graph, members[0], frozenset(["ffmt"])):
         names = [op.outputs[0] for op in path.ops]
         key = (len(names), path.cut)
         if names != members[: len(names)] or len(names) < 2 or path.fan_in or ROWS in path.cut or key in seen:
@@ -82,9 +82,9 @@ def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[Choice]:
             continue
         for count in COUNTS:
             tiling = Tiling(path, (count,) * len(path.cut))
-            found = cuts(network, tiling)
+            found = cuts(graph, tiling)
             if found is not None:
-                extra = Estimate(network, tiling, found).cost.extra_macs
+                extra = Estimate(graph, tiling, found).cost.extra_macs
                 yield Choice(start, start + len(names), 0, extra, tiling)
 
 

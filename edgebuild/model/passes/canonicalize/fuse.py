@@ -8,47 +8,47 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...ir import Array, Op, Tensor
-from ..rewrite import Edit, View, unused
+from ...ir import Array, Graph, Op, Tensor
+from ..rewrite import Edit, unused
 
 SUMS = ("conv2d", "depthwise_conv2d", "dense", "transpose_conv2d")  # sums of products: weights, then a bias
 OPEN = (None, None)
 
 
-def fold_constant(op: Op, view: View) -> Edit | None:
+def fold_constant(op: Op, graph: Graph) -> Edit | None:
     """An op on constants is a constant.
 
     TFLite's quantised ops have an exact meaning. In ONNX what is quantised waits for its QuantizeLinear: there moves
     keep the quantisation, and arithmetic needs plain numbers.
     """
-    operands = [view.tensor(n) for n in op.inputs]
+    operands = [graph.tensors[n] for n in op.inputs]
     if op.kind == "copy":  # an output of the graph, which is computed
         return None
     if not operands or not all(t.constant for t in operands):
         return None
-    spec, first, y = ops.SPECS[op.kind], operands[0], view.tensor(op.outputs[0])
+    spec, first, y = ops.SPECS[op.kind], operands[0], graph.tensors[op.outputs[0]]
     moved = spec.exact and first.quant is not None and first.quant.per_tensor
-    settled = view.graph.arithmetic == "tflite" and (y.dtype != "float32" or op.kind == "dequantize")
+    settled = graph.arithmetic == "tflite" and (y.dtype != "float32" or op.kind == "dequantize")
     if any(t.quant is not None for t in operands) and not (moved or settled):
         return None
     quant = first.quant if moved else y.quant
-    data = np.ascontiguousarray(spec.reference(op, view.graph, *(t.data for t in operands)))
-    if y.name in view.graph.outputs:
-        source = Tensor(unused(f"{y.name}@constant", view), data.shape, y.dtype, quant, data)
+    data = np.ascontiguousarray(spec.reference(op, graph, *(t.data for t in operands)))
+    if y.name in graph.outputs:
+        source = Tensor(unused(f"{y.name}@constant", graph), data.shape, y.dtype, quant, data)
         return Edit((op,), (Op("copy", op.name, (source.name,), op.outputs, {}, op.origin),), (source,))
     return Edit((op,), (), (Tensor(y.name, data.shape, y.dtype, quant, data),))
 
 
-def constant_second(op: Op, view: View) -> Edit | None:
+def constant_second(op: Op, graph: Graph) -> Edit | None:
     """Sums and products have their constant as second operand."""
-    if op.kind in ("add", "mul") and view.tensor(op.inputs[0]).constant and not view.tensor(op.inputs[1]).constant:
+    if op.kind in ("add", "mul") and graph.tensors[op.inputs[0]].constant and not graph.tensors[op.inputs[1]].constant:
         return Edit((op,), (replace(op, inputs=(op.inputs[1], op.inputs[0])),))
     return None
 
 
-def _per_channel(op: Op, view: View) -> Array | None:
+def _per_channel(op: Op, graph: Graph) -> Array | None:
     """A float constant second operand as one value per channel of the last dimension, if it is that."""
-    y, c = view.tensor(op.outputs[0]), view.tensor(op.inputs[1])
+    y, c = graph.tensors[op.outputs[0]], graph.tensors[op.inputs[1]]
     if c.data is None or c.quant is not None or c.dtype != "float32" or not y.shape:
         return None
     if c.elements != 1 and (not c.shape or c.elements != c.shape[-1] or c.shape[-1] != y.shape[-1]):
@@ -56,28 +56,28 @@ def _per_channel(op: Op, view: View) -> Array | None:
     return np.broadcast_to(c.data.ravel(), (y.shape[-1],))
 
 
-def _sum_before(op: Op, view: View) -> Op | None:
+def _sum_before(op: Op, graph: Graph) -> Op | None:
     """The unclamped float sum of products whose only reader is `op`."""
-    first = view.producers.get(op.inputs[0])
+    first = graph.producers.get(op.inputs[0])
     if first is None or first.kind not in SUMS or first.attrs["clamp"] != OPEN:
         return None
-    weights = view.tensor(first.inputs[1])
-    plain = view.tensor(first.outputs[0]).dtype == "float32" and weights.data is not None and weights.quant is None
-    return first if plain and view.only_consumer(first.outputs[0]) is op else None
+    weights = graph.tensors[first.inputs[1]]
+    plain = graph.tensors[first.outputs[0]].dtype == "float32" and weights.data is not None and weights.quant is None
+    return first if plain and graph.only_consumer(first.outputs[0]) is op else None
 
 
-def fold_scale(op: Op, view: View) -> Edit | None:
+def fold_scale(op: Op, graph: Graph) -> Edit | None:
     """mul(sum of products, constant per channel): into weights and bias (batch normalisation's scale)."""
-    if op.kind != "mul" or (factor := _per_channel(op, view)) is None or (first := _sum_before(op, view)) is None:
+    if op.kind != "mul" or (factor := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
-    w = view.tensor(first.inputs[1])
+    w = graph.tensors[first.inputs[1]]
     assert w.data is not None
     along = -1 if first.kind == "depthwise_conv2d" else 0
     shape = [1] * len(w.shape)
     shape[along] = -1
     scaled = [_derived(w, w.data * factor.reshape(shape), op)]
     if len(first.inputs) > 2:
-        bias = view.tensor(first.inputs[2])
+        bias = graph.tensors[first.inputs[2]]
         assert bias.data is not None
         scaled.append(_derived(bias, bias.data.ravel() * factor, op))
     joined = replace(
@@ -86,16 +86,16 @@ def fold_scale(op: Op, view: View) -> Edit | None:
     return Edit((first, op), (joined,), tuple(scaled))
 
 
-def fold_offset(op: Op, view: View) -> Edit | None:
+def fold_offset(op: Op, graph: Graph) -> Edit | None:
     """add(sum of products, constant per channel): into the bias (and batch normalisation's offset)."""
-    if op.kind != "add" or (offset := _per_channel(op, view)) is None or (first := _sum_before(op, view)) is None:
+    if op.kind != "add" or (offset := _per_channel(op, graph)) is None or (first := _sum_before(op, graph)) is None:
         return None
     total = offset
     if len(first.inputs) > 2:
-        old = view.tensor(first.inputs[2]).data
+        old = graph.tensors[first.inputs[2]].data
         assert old is not None
         total = offset + old.ravel()
-    bias = _derived(view.tensor(op.inputs[1]), np.ascontiguousarray(total), op)
+    bias = _derived(graph.tensors[op.inputs[1]], np.ascontiguousarray(total), op)
     joined = replace(first, inputs=(*first.inputs[:2], bias.name), outputs=op.outputs, attrs=_merged(first, op))
     return Edit((first, op), (joined,), (bias,))
 
@@ -112,12 +112,12 @@ def _merged(first: Op, second: Op) -> dict[str, Any]:
     return {**first.attrs, "clamp": (low, high)}
 
 
-def fuse_clamp(op: Op, view: View) -> Edit | None:
+def fuse_clamp(op: Op, graph: Graph) -> Edit | None:
     """clamp(op(x)) = op with that clamp, for float results and for equal quantisation on both sides."""
-    first = view.producers.get(op.inputs[0]) if op.kind == "clamp" else None
-    if first is None or not ops.SPECS[first.kind].clamps or view.only_consumer(first.outputs[0]) is not op:
+    first = graph.producers.get(op.inputs[0]) if op.kind == "clamp" else None
+    if first is None or not ops.SPECS[first.kind].clamps or graph.only_consumer(first.outputs[0]) is not op:
         return None
-    x, y = view.tensor(op.inputs[0]), view.tensor(op.outputs[0])
+    x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     if x.quant != y.quant:
         return None
     attrs = _merged(first, op)
@@ -127,36 +127,37 @@ def fuse_clamp(op: Op, view: View) -> Edit | None:
     return Edit((first, op), (replace(first, outputs=op.outputs, attrs=attrs),))
 
 
-def drop_clamp(op: Op, view: View) -> Edit | None:
+def drop_clamp(op: Op, graph: Graph) -> Edit | None:
     """A clamp without bounds."""
-    if op.kind != "clamp" or op.attrs["clamp"] != OPEN or op.outputs[0] in view.graph.outputs:
+    if op.kind != "clamp" or op.attrs["clamp"] != OPEN or op.outputs[0] in graph.outputs:
         return None
-    if view.tensor(op.inputs[0]).quant != view.tensor(op.outputs[0]).quant:
+    if graph.tensors[op.inputs[0]].quant != graph.tensors[op.outputs[0]].quant:
         return None
     return Edit((op,), rename={op.outputs[0]: op.inputs[0]})
 
 
-def fuse_pad(op: Op, view: View) -> Edit | None:
+def fuse_pad(op: Op, graph: Graph) -> Edit | None:
     """conv(pad(x)) = conv with that padding, if the border is real zero and lies along rows and columns.
 
     A transpose from NCHW may stand between, or the reshape that it is where there is one channel.
     """
     if op.kind not in ("conv2d", "depthwise_conv2d"):
         return None
-    turn = view.producer(op.inputs[0], "transpose") or view.producer(op.inputs[0], "reshape")
-    first = view.producer(turn.inputs[0] if turn is not None else op.inputs[0], "pad")
+    turn = graph.producer(op.inputs[0], "transpose") or graph.producer(op.inputs[0], "reshape")
+    first = graph.producer(turn.inputs[0] if turn is not None else op.inputs[0], "pad")
     if first is None or first.attrs["value"] is not None or len(first.attrs["pads"]) != 4:
         return None
-    x, pads, source = view.tensor(first.inputs[0]), first.attrs["pads"], first.inputs
+    x, pads, source = graph.tensors[first.inputs[0]], first.attrs["pads"], first.inputs
     between: tuple[Op, ...] = ()
     tensors: tuple[Tensor, ...] = ()
     if turn is not None:
         perm = turn.attrs.get("perm", (0, 2, 3, 1))
-        wide = view.tensor(first.outputs[0]).shape
-        if turn.kind == "reshape" and (wide[1] != 1 or view.tensor(op.inputs[0]).shape != tuple(wide[p] for p in perm)):
+        wide = graph.tensors[first.outputs[0]].shape
+        turned = graph.tensors[op.inputs[0]].shape
+        if turn.kind == "reshape" and (wide[1] != 1 or turned != tuple(wide[p] for p in perm)):
             return None
         shape, pads = tuple(x.shape[p] for p in perm), tuple(pads[p] for p in perm)
-        inner = replace(x, name=unused(f"{op.outputs[0]}@in", view), shape=shape)
+        inner = replace(x, name=unused(f"{op.outputs[0]}@in", graph), shape=shape)
         attrs = {"shape": shape} if turn.kind == "reshape" else turn.attrs
         between, tensors = (replace(turn, inputs=source, outputs=(inner.name,), attrs=attrs),), (inner,)
         source = (inner.name,)

@@ -12,25 +12,25 @@ from ...ops.base import check_limits
 from ...ops.fixedpoint import limits
 from ...ops.quantised import TABLES
 from ...ops.spatial import bias_quant, centred, symmetric_weights
-from ..rewrite import Edit, View, unused
+from ..rewrite import Edit, unused
 from .fuse import SUMS
 
 
-def integer_op(op: Op, view: View) -> Edit | None:
+def integer_op(op: Op, graph: Graph) -> Edit | None:
     """An op between dequantize of all its operands and one quantize of its result works on int8."""
     spec, y = ops.SPECS[op.kind], op.outputs[0]
-    quantize = view.only_consumer(y)
+    quantize = graph.only_consumer(y)
     if spec.float_only or quantize is None or quantize.kind != "quantize":
         return None
     inputs, constants, others = list[str](), list[Tensor](), set[str]()
     for position, name in enumerate(op.inputs):
-        t = view.tensor(name)
-        source = view.producer(name, "dequantize")
+        t = graph.tensors[name]
+        source = graph.producer(name, "dequantize")
         bias = position == 2 and op.kind in SUMS
         if source is not None:
             inputs.append(source.inputs[0])
         elif bias and t.constant:
-            constants.append(_bias(t, view.tensor(inputs[0]), view.tensor(inputs[1]), op))
+            constants.append(_bias(t, graph.tensors[inputs[0]], graph.tensors[inputs[1]], op))
             inputs.append(constants[-1].name)
         elif t.constant and t.quant is not None:
             inputs.append(name)
@@ -43,9 +43,9 @@ def integer_op(op: Op, view: View) -> Edit | None:
         else:
             return None
     joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
-    graph = replace(view.graph, tensors={**view.graph.tensors, **{t.name: t for t in constants}})
-    same = graph.arithmetic == "onnx" or _equal_in_floats(joined, graph, others)
-    return Edit((op, quantize), (joined,), tuple(constants)) if same and _has_form(joined, graph, others) else None
+    wider = replace(graph, tensors={**graph.tensors, **{t.name: t for t in constants}})
+    same = graph.arithmetic == "onnx" or _equal_in_floats(joined, wider, others)
+    return Edit((op, quantize), (joined,), tuple(constants)) if same and _has_form(joined, wider, others) else None
 
 
 def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
@@ -96,24 +96,24 @@ def _quantised(t: Tensor, op: Op) -> Tensor:
     return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
 
 
-def centred_weights(op: Op, view: View) -> Edit | None:
+def centred_weights(op: Op, graph: Graph) -> Edit | None:
     """Quantised weights with a zero point become weights without, in int8 where these fit, else in int16."""
-    w = view.tensor(op.inputs[1]) if op.kind in SUMS else None
+    w = graph.tensors[op.inputs[1]] if op.kind in SUMS else None
     if w is None or w.data is None or w.quant is None or not any(w.quant.zero_point):
         return None
-    without = replace(centred(w), name=unused(f"{w.name}@centred", view))
+    without = replace(centred(w), name=unused(f"{w.name}@centred", graph))
     return Edit((op,), (replace(op, inputs=(op.inputs[0], without.name, *op.inputs[2:])),), (without,))
 
 
-def requantize_moves(op: Op, view: View) -> Edit | None:
+def requantize_moves(op: Op, graph: Graph) -> Edit | None:
     """An int8 op that only moves or selects values cannot change their scale: a requantize follows it.
 
     Of several operands each is brought to the result's scale; constants are so at once. Indices have no scale.
     """
-    spec, y = ops.SPECS[op.kind], view.tensor(op.outputs[0])
+    spec, y = ops.SPECS[op.kind], graph.tensors[op.outputs[0]]
     if not spec.exact or y.quant is None:
         return None
-    values = {n: t for n in op.inputs if (t := view.tensor(n)).quant is not None}
+    values = {n: t for n in op.inputs if (t := graph.tensors[n]).quant is not None}
     wrong = {n: t for n, t in values.items() if t.quant != y.quant}
     if not wrong:
         return None
@@ -137,65 +137,65 @@ def _in_steps_of(t: Tensor, y: Tensor) -> Tensor:
     return replace(t, dtype=y.dtype, quant=y.quant, data=np.clip(steps, *limits(y.dtype)).astype(y.dtype))
 
 
-def quantize_of_dequantize(op: Op, view: View) -> Edit | None:
+def quantize_of_dequantize(op: Op, graph: Graph) -> Edit | None:
     """int8 -> real -> int8: nothing if the scales are equal, else one requantize."""
-    first = view.producer(op.inputs[0], "dequantize") if op.kind == "quantize" else None
+    first = graph.producer(op.inputs[0], "dequantize") if op.kind == "quantize" else None
     if first is None:
         return None
-    x, y = view.tensor(first.inputs[0]), view.tensor(op.outputs[0])
+    x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
     if (x.quant, x.dtype) == (y.quant, y.dtype):
-        return None if op.outputs[0] in view.graph.outputs else Edit((op,), rename={y.name: x.name})
-    if view.graph.arithmetic == "tflite":  # whose requantize rounds in fixed point
+        return None if op.outputs[0] in graph.outputs else Edit((op,), rename={y.name: x.name})
+    if graph.arithmetic == "tflite":  # whose requantize rounds in fixed point
         return None
     return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
 
 
-def saturating_clamp(op: Op, view: View) -> Edit | None:
+def saturating_clamp(op: Op, graph: Graph) -> Edit | None:
     """quantize(clamp(x)) = quantize(x) where the int8 range has the same bounds: what a zero point of -128 says."""
-    quantize = view.only_consumer(op.outputs[0]) if op.kind == "clamp" else None
+    quantize = graph.only_consumer(op.outputs[0]) if op.kind == "clamp" else None
     if quantize is None or quantize.kind != "quantize":
         return None
-    quant = view.tensor(quantize.outputs[0]).quant
+    quant = graph.tensors[quantize.outputs[0]].quant
     assert quant is not None
     low, high = op.attrs["clamp"]
     lowest, highest = (
-        (q - quant.zero_point[0]) * quant.scale[0] for q in limits(view.tensor(quantize.outputs[0]).dtype)
+        (q - quant.zero_point[0]) * quant.scale[0] for q in limits(graph.tensors[quantize.outputs[0]].dtype)
     )
     if (low is None or lowest >= low) and (high is None or highest <= high):
         return Edit((op,), rename={op.outputs[0]: op.inputs[0]})
     return None
 
 
-def quantised_input(op: Op, view: View) -> Edit | None:
+def quantised_input(op: Op, graph: Graph) -> Edit | None:
     """A graph input that is only ever quantised in one way is an int8 input: the application quantises."""
-    if op.kind != "quantize" or op.inputs[0] not in view.graph.inputs or view.only_consumer(op.inputs[0]) is not op:
+    if op.kind != "quantize" or op.inputs[0] not in graph.inputs or graph.only_consumer(op.inputs[0]) is not op:
         return None
-    x, y = view.tensor(op.inputs[0]), view.tensor(op.outputs[0])
-    if op.outputs[0] in view.graph.outputs:
+    x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
+    if op.outputs[0] in graph.outputs:
         return None
     return Edit((op,), rename={y.name: x.name}, tensors=(replace(x, dtype=y.dtype, quant=y.quant),))
 
 
-def dequantised_output(op: Op, view: View) -> Edit | None:
+def dequantised_output(op: Op, graph: Graph) -> Edit | None:
     """A graph output that dequantises an int8 result is that result: the header tells its scale."""
-    if op.kind != "dequantize" or op.outputs[0] not in view.graph.outputs or view.consumers[op.outputs[0]]:
+    if op.kind != "dequantize" or op.outputs[0] not in graph.outputs or graph.consumers[op.outputs[0]]:
         return None
-    source = view.producers.get(op.inputs[0])
-    if source is None or op.inputs[0] in view.graph.outputs or len(view.consumers[op.inputs[0]]) > 1:
+    source = graph.producers.get(op.inputs[0])
+    if source is None or op.inputs[0] in graph.outputs or len(graph.consumers[op.inputs[0]]) > 1:
         return None
-    y = view.tensor(op.outputs[0])
-    x = view.tensor(op.inputs[0])
+    y = graph.tensors[op.outputs[0]]
+    x = graph.tensors[op.inputs[0]]
     result = replace(y, dtype=x.dtype, quant=x.quant)
     return Edit((source, op), (replace(source, outputs=(y.name,)),), (result,))
 
 
-def dequantise_constants(op: Op, view: View) -> Edit | None:
+def dequantise_constants(op: Op, graph: Graph) -> Edit | None:
     """An op that stayed in float reads its quantised constants as real values; weights of sums bring their scales."""
-    values = [view.tensor(n) for n in (*op.inputs, *op.outputs)]
+    values = [graph.tensors[n] for n in (*op.inputs, *op.outputs)]
     if op.kind == "dequantize" or not any(t.dtype == "float32" and not t.constant for t in values):
         return None
-    stay = op.inputs[1:2] if op.kind in SUMS and symmetric_weights(op, view.graph) is None else ()
-    operands = {n: view.tensor(n) for n in op.inputs if n not in stay}
+    stay = op.inputs[1:2] if op.kind in SUMS and symmetric_weights(op, graph) is None else ()
+    operands = {n: graph.tensors[n] for n in op.inputs if n not in stay}
     new = {n: t for n, t in operands.items() if t.constant and t.quant is not None}
     if not new:
         return None

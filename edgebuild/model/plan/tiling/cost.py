@@ -14,10 +14,10 @@ from math import prod
 
 from ... import ops
 from ...axes import Grouped, Spread, Window, elementwise, input_range
-from ...ir import ITEM_BYTES, Op
+from ...ir import ITEM_BYTES, Graph, Op
 from ...ops.base import Ranges
 from ...ops.slice import neighbours
-from .paths import GRIDS, MOST_PARTS, Network, Path, needed
+from .paths import GRIDS, MOST_PARTS, Path, needed
 
 Range = tuple[int, int]
 ALIGN = 4  # bytes of every buffer
@@ -61,10 +61,10 @@ def even(size: int, count: int) -> tuple[Range, ...]:
     return tuple(pairwise(ends))
 
 
-def counts(network: Network, path: Path) -> Iterator[tuple[int, ...]]:
+def counts(graph: Graph, path: Path) -> Iterator[tuple[int, ...]]:
     """The numbers of parts to try: 2 to 25 along one dimension, 2x2 to 5x5 along two."""
     last = path.ops[-1]
-    shape = network.graph.tensors[last.inputs[path.operands[-1]] if path.fan_in else last.outputs[0]].shape
+    shape = graph.tensors[last.inputs[path.operands[-1]] if path.fan_in else last.outputs[0]].shape
     sizes = [shape[d] for d in path.cut]
     if len(sizes) == 1:
         yield from ((n,) for n in range(2, min(MOST_PARTS, sizes[0]) + 1))
@@ -72,10 +72,10 @@ def counts(network: Network, path: Path) -> Iterator[tuple[int, ...]]:
         yield from ((n,) * len(sizes) for n in GRIDS if n <= min(sizes))
 
 
-def cuts(network: Network, tiling: Tiling) -> Cuts | None:
+def cuts(graph: Graph, tiling: Tiling) -> Cuts | None:
     """Ranges of all parts, from the last op back to the first; None if an op cannot be cut there."""
     path, last = tiling.path, tiling.path.ops[-1]
-    nest = network.nest(last)
+    nest = ops.nest(last, graph)
     if path.fan_in:
         relation = nest.operands[path.operands[-1]][path.cut[0]]
         axes: tuple[str, ...] = (relation.axis,)  # type: ignore[union-attr]
@@ -86,12 +86,12 @@ def cuts(network: Network, tiling: Tiling) -> Cuts | None:
     ranges = tuple(even(nest.extents[axis], n) for axis, n in zip(axes, tiling.counts, strict=True))
     all_axes, all_ranges = [axes], [ranges]
     for i in range(len(path.ops) - 1, -1, -1):
-        nest = network.nest(path.ops[i])
-        if not _whole_groups(network, path.ops[i], dict(zip(axes, ranges, strict=True))):
+        nest = ops.nest(path.ops[i], graph)
+        if not _whole_groups(graph, path.ops[i], dict(zip(axes, ranges, strict=True))):
             return None
         if i == 0:
             break
-        position, before = path.operands[i], network.nest(path.ops[i - 1])
+        position, before = path.operands[i], ops.nest(path.ops[i - 1], graph)
         relations = nest.operands[position]
         dims = [next(d for d, r in enumerate(relations) if getattr(r, "axis", None) == axis) for axis in axes]
         if not (path.fan_in and i == len(path.ops) - 1):
@@ -107,9 +107,9 @@ def cuts(network: Network, tiling: Tiling) -> Cuts | None:
     return Cuts(tuple(reversed(all_axes)), tuple(reversed(all_ranges)))
 
 
-def _whole_groups(network: Network, op: Op, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
+def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
     """A part that needs several groups of an operand has all of each."""
-    for relations in network.nest(op).operands:
+    for relations in ops.nest(op, graph).operands:
         for r in relations:
             if isinstance(r, Grouped) and r.axis in ranges:
                 for first, past in ranges[r.axis]:
@@ -132,7 +132,7 @@ class Cost:
 class Estimate:
     """The cost of one tiling of a path, before any graph is made of it."""
 
-    network: Network
+    graph: Graph
     tiling: Tiling
     cuts: Cuts
 
@@ -141,7 +141,7 @@ class Estimate:
         path, macs, most = self.tiling.path, 0, 0
         before, code = 0, 0
         for i, op in enumerate(path.ops):
-            nest = self.network.nest(op)
+            nest = ops.nest(op, self.graph)
             share = 1.0
             for axis, ranges in zip(self.cuts.axes[i], self.cuts.ranges[i], strict=True):
                 share *= sum(past - first for first, past in ranges) / nest.extents[axis]
@@ -167,16 +167,16 @@ class Estimate:
     def saved(self) -> int:
         """Bytes by which the tensors between the ops of the path become smaller."""
         inner = self.tiling.path.ops[:-1]
-        whole = sum(aligned(self.network.graph.result(op).bytes) for op in inner)
+        whole = sum(aligned(self.graph.result(op).bytes) for op in inner)
         return whole - sum(self._bytes(i) for i in range(len(inner)))
 
     @property
     def _result(self) -> int:
-        return result_bytes(self.network, self.tiling.path)
+        return result_bytes(self.graph, self.tiling.path)
 
     def _kinds(self, i: int) -> list[int]:
         """How many kinds of parts of op `i` there are along each dimension: by their size and their padding."""
-        nest, found = self.network.nest(self.tiling.path.ops[i]), []
+        nest, found = ops.nest(self.tiling.path.ops[i], self.graph), []
         relations = {r.axis: r for dims in nest.operands for r in dims if isinstance(r, Window | Spread)}
         for axis, parts in zip(self.cuts.axes[i], self.cuts.ranges[i], strict=True):
             kinds = {(past - first, 0, 0) for first, past in parts}
@@ -195,18 +195,18 @@ class Estimate:
 
     def _bytes(self, i: int) -> int:
         """A part of the result of op `i`, the largest."""
-        y, largest = self.network.graph.result(self.tiling.path.ops[i]), self._largest(i)
+        y, largest = self.graph.result(self.tiling.path.ops[i]), self._largest(i)
         lengths = [
             largest[axis][1] - largest[axis][0] if axis in largest else n
-            for axis, n in zip(self.network.nest(self.tiling.path.ops[i]).out, y.shape, strict=True)
+            for axis, n in zip(ops.nest(self.tiling.path.ops[i], self.graph).out, y.shape, strict=True)
         ]
         return aligned(prod(lengths) * ITEM_BYTES[y.dtype])
 
     def _slices(self, i: int) -> int:
         """Copies of parts of operands that op `i` reads from outside of the path."""
-        op, nest, total = self.tiling.path.ops[i], self.network.nest(self.tiling.path.ops[i]), 0
+        op, nest, total = self.tiling.path.ops[i], ops.nest(self.tiling.path.ops[i], self.graph), 0
         for position, name in enumerate(op.inputs):
-            t = self.network.graph.tensors[name]
+            t = self.graph.tensors[name]
             if t.constant or position == self.tiling.path.operands[i]:
                 continue
             ranges = needed(nest, position, self._largest(i), t.shape)
@@ -215,9 +215,9 @@ class Estimate:
         return total
 
 
-def result_bytes(network: Network, path: Path) -> int:
+def result_bytes(graph: Graph, path: Path) -> int:
     """The whole result of a path, or its sums in 4 bytes each: what any tiling of it takes at least."""
-    y = network.graph.result(path.ops[-1])
+    y = graph.result(path.ops[-1])
     return aligned(y.elements * 4 if path.fan_in else y.bytes)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from ... import ops
 from ...axes import Grouped, Nest, Same, Spread, Window, input_range
@@ -45,33 +44,10 @@ class Path:
         return "ffmt" if all(self.windowed) else "both" if any(self.windowed) else "fdt"
 
 
-@dataclass(frozen=True)
-class Network:
-    """A graph with what discovery asks of it again and again."""
-
-    graph: Graph
-
-    @cached_property
-    def producers(self) -> dict[str, Op]:
-        return self.graph.producers()
-
-    @cached_property
-    def consumers(self) -> dict[str, list[Op]]:
-        return self.graph.consumers()
-
-    @cached_property
-    def nests(self) -> dict[str, Nest]:
-        return {op.outputs[0]: ops.nest(op, self.graph) for op in self.graph.ops}
-
-    def nest(self, op: Op) -> Nest:
-        return self.nests[op.outputs[0]]
-
-    def only_reader(self, tensor: str) -> Op | None:
-        """The one op that reads a tensor, and reads it once."""
-        readers = self.consumers[tensor]
-        if tensor in self.graph.outputs or len(readers) != 1 or readers[0].inputs.count(tensor) != 1:
-            return None
-        return readers[0]
+def only_reader(graph: Graph, tensor: str) -> Op | None:
+    """The one op that reads a tensor, and reads it once."""
+    op = graph.only_consumer(tensor)
+    return op if op is not None and op.inputs.count(tensor) == 1 else None
 
 
 def axis_of(nest: Nest, operand: int, dim: int) -> str | None:
@@ -97,16 +73,16 @@ def needed(nest: Nest, operand: int, parts: Mapping[str, tuple[int, int]], shape
     return tuple(found)
 
 
-def paths(network: Network, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
+def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
     """All paths in which `tensor` is made and read in parts, by one of the methods."""
-    shape = network.graph.tensors[tensor].shape
-    if tensor not in network.producers:
+    shape = graph.tensors[tensor].shape
+    if tensor not in graph.producers:
         return
     cuts: list[tuple[int, ...]] = [(d,) for d, n in enumerate(shape) if n > 1]
     cuts += [(a, b) for (a,) in cuts for (b,) in cuts if a < b]
     for cut in cuts:
-        starts = list(_upward(network, network.producers[tensor], cut))
-        for tail, end, fan_in, below in _downward(network, tensor, cut):
+        starts = list(_upward(graph, graph.producers[tensor], cut))
+        for tail, end, fan_in, below in _downward(graph, tensor, cut):
             for head, above in starts:
                 windowed = _either(above, below)
                 if len(cut) > 1 and not any(windowed):
@@ -130,53 +106,51 @@ def _either(a: Flags, b: Flags) -> Flags:
     return tuple(x or y for x, y in zip(a, b, strict=True))
 
 
-def _downward(
-    network: Network, tensor: str, cut: tuple[int, ...]
-) -> Iterator[tuple[Links, tuple[int, ...], bool, Flags]]:
+def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple[Links, tuple[int, ...], bool, Flags]]:
     """Ways to end behind a tensor cut along `cut`: ops, dimensions cut at the end, fan-in or not, windowed or not."""
     tail: Links = ()
     windowed: Flags = (False,) * len(cut)
-    while (op := network.only_reader(tensor)) is not None:
-        nest, position = network.nest(op), op.inputs.index(tensor)
+    while (op := only_reader(graph, tensor)) is not None:
+        nest, position = ops.nest(op, graph), op.inputs.index(tensor)
         axes = [axis_of(nest, position, d) for d in cut]
-        if len(cut) == 1 and axes == [None] and _sums_over(network, op, position, cut[0]):
+        if len(cut) == 1 and axes == [None] and _sums_over(graph, op, position, cut[0]):
             yield (*tail, (op, position)), cut, True, windowed
             return
         names = [axis for axis in axes if axis is not None]
-        if len(set(names)) < len(cut) or not _follows(network, op, names):
+        if len(set(names)) < len(cut) or not _follows(graph, op, names):
             return
         windowed = _either(windowed, tuple(isinstance(nest.operands[position][d], Window | Spread) for d in cut))
         tail = (*tail, (op, position))
         tensor, cut = op.outputs[0], tuple(nest.out.index(axis) for axis in names)
-        if min(network.graph.tensors[tensor].shape[d] for d in cut) < 2:
+        if min(graph.tensors[tensor].shape[d] for d in cut) < 2:
             return
         yield tail, cut, False, windowed
 
 
-def _upward(network: Network, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links, Flags]]:
+def _upward(graph: Graph, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links, Flags]]:
     """Ways to begin before the result of `op`, which is cut along `cut`: ops, and which dimensions windows go over."""
-    nest = network.nest(op)
+    nest = ops.nest(op, graph)
     axes = [nest.out[d] for d in cut]
-    if not _follows(network, op, axes):
+    if not _follows(graph, op, axes):
         return
-    reads = [i for i, n in enumerate(op.inputs) if not network.graph.tensors[n].constant]
+    reads = [i for i, n in enumerate(op.inputs) if not graph.tensors[n].constant]
     dims = {i: [d for d in range(len(nest.operands[i])) if axis_of(nest, i, d) in axes] for i in reads}
     over = {axis_of(nest, i, d) for i in reads for d in dims[i] if isinstance(nest.operands[i][d], Window | Spread)}
     windowed = tuple(axis in over for axis in axes)
     if not ops.SPECS[op.kind].view:
         yield ((op, -1),), windowed
     for i in reads:
-        before = network.producers.get(op.inputs[i])
-        if before is None or network.only_reader(op.inputs[i]) is not op or len(dims[i]) != len(cut):
+        before = graph.producers.get(op.inputs[i])
+        if before is None or only_reader(graph, op.inputs[i]) is not op or len(dims[i]) != len(cut):
             continue
         above = tuple(next(d for d in dims[i] if axis_of(nest, i, d) == nest.out[c]) for c in cut)
-        for head, more in _upward(network, before, above):
+        for head, more in _upward(graph, before, above):
             yield (*head, (op, i)), _either(windowed, more)
 
 
-def _follows(network: Network, op: Op, axes: list[str]) -> bool:
+def _follows(graph: Graph, op: Op, axes: list[str]) -> bool:
     """Whether the op can make a part of its result along these axes: no operand has another kind of dimension on it."""
-    nest = network.nest(op)
+    nest = ops.nest(op, graph)
     for relations in nest.operands:
         for dim in relations:
             if getattr(dim, "axis", None) in axes and not isinstance(dim, Same | Window | Spread | Grouped):
@@ -184,9 +158,9 @@ def _follows(network: Network, op: Op, axes: list[str]) -> bool:
     return len(op.outputs) == 1
 
 
-def _sums_over(network: Network, op: Op, position: int, dim: int) -> bool:
+def _sums_over(graph: Graph, op: Op, position: int, dim: int) -> bool:
     """Whether the op is a sum of products over this dimension of its first operand, one that can be cut."""
-    relation = network.nest(op).operands[position][dim]
+    relation = ops.nest(op, graph).operands[position][dim]
     spec = ops.SPECS[op.kind]
-    layer = spec.total is not None and position == 0 and spec.fan_in(op, network.graph)
-    return layer and isinstance(relation, Same) and relation.axis not in network.nest(op).out
+    layer = spec.total is not None and position == 0 and spec.fan_in(op, graph)
+    return layer and isinstance(relation, Same) and relation.axis not in ops.nest(op, graph).out

@@ -16,7 +16,7 @@ from ....base import progress
 from ...ir import Graph, Op
 from .cost import Estimate, Tiling, counts, cuts, result_bytes
 from .critical import Piece, critical
-from .paths import Network, paths
+from .paths import paths
 from .transform import tiled
 
 UNLIMITED = 1 << 40
@@ -126,7 +126,7 @@ class _Search:
 
     def improve(self) -> bool:
         """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
-        base, before, network = self.best, self.tilings, Network(self.best.graph)
+        base, before, graph = self.best, self.tilings, self.best.graph
         self.known = set()
         left = replace(
             self.limits,
@@ -140,7 +140,7 @@ class _Search:
         while wanted and not self.limits.over:
             looked_at.update(wanted)
             for name in wanted:
-                choices += self.around(base, network, name, roof, left)
+                choices += self.around(base, graph, name, roof, left)
             level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
@@ -167,14 +167,14 @@ class _Search:
             if found is not None and affordable(found, left):
                 yield found
 
-    def around(self, base: Evaluated, network: Network, name: str, roof: int, left: Limits) -> list[Choice]:
+    def around(self, base: Evaluated, graph: Graph, name: str, roof: int, left: Limits) -> list[Choice]:
         """All tilings of paths around a critical buffer whose ops follow each other in the schedule.
 
         Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
         """
         found = []
         position = {op.outputs[0]: i for i, op in enumerate(base.order)}
-        for path in paths(network, name, self.methods):
+        for path in paths(graph, name, self.methods):
             if not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
                 continue
             at = [position[op.outputs[0]] for op in path.ops if op.outputs[0] in position]
@@ -184,20 +184,20 @@ class _Search:
             if self.work > self.limits.work:
                 break
             alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
-            if alive + result_bytes(network, path) >= roof:
+            if alive + result_bytes(graph, path) >= roof:
                 continue
-            for n in counts(network, path):
+            for n in counts(graph, path):
                 tiling = Tiling(path, n)
                 key = (path.ops[0].outputs[0], path.ops[-1].outputs[0], path.operands, path.cut, path.fan_in, n)
                 if key in self.known or self.limits.over:
                     continue
                 self.known.add(key)
                 self.work += len(path.ops)
-                cut = cuts(network, tiling)
+                cut = cuts(graph, tiling)
                 if cut is None:
                     continue
                 self.estimated += 1
-                estimate = Estimate(network, tiling, cut)
+                estimate = Estimate(graph, tiling, cut)
                 cost = estimate.cost
                 if cost.extra_macs > left.extra_macs:
                     break  # more parts overlap more

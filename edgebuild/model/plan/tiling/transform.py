@@ -11,17 +11,16 @@ from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
 from ...ops.base import Ranges, is_float
 from ...ops.spatial import bias_quant
 from .cost import Cuts, Range, Tiling, cuts, free
-from .paths import Network, needed
+from .paths import needed
 
 OPEN = (None, None)
 
 
 def tiled(graph: Graph, tiling: Tiling) -> Graph:
     """The graph with the path's ops replaced by those of its parts. All other names stay."""
-    network = Network(graph)
-    found = cuts(network, tiling)
+    found = cuts(graph, tiling)
     assert found is not None, "a tiling that cannot be cut was chosen"
-    parts = _Parts(network, tiling, found)
+    parts = _Parts(graph, tiling, found)
     for number, tile in enumerate(found.tiles):
         parts.tile(number, tile)
     if tiling.path.fan_in:
@@ -38,16 +37,12 @@ def tiled(graph: Graph, tiling: Tiling) -> Graph:
 class _Parts:
     """Ops and tensors of the parts, as they are made."""
 
-    network: Network
+    graph: Graph
     tiling: Tiling
     cuts: Cuts
     ops: list[Op] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     so_far: str | None = None  # the result, or its sums, with all parts made until now
-
-    @property
-    def graph(self) -> Graph:
-        return self.network.graph
 
     @property
     def result(self) -> Tensor:
@@ -57,7 +52,7 @@ class _Parts:
         """All ops of one part, and its way into the result."""
         path, made = self.tiling.path, ""
         for i, op in enumerate(path.ops):
-            nest, cut = self.network.nest(op), self.cuts.of_tile(i, tile)
+            nest, cut = ops.nest(op, self.graph), self.cuts.of_tile(i, tile)
             inputs = []
             for position, name in enumerate(op.inputs):
                 shape = self.graph.tensors[name].shape
@@ -103,7 +98,7 @@ class _Parts:
         """Put a part into its place in the result."""
         y, last = self.result, number + 1 == self.tiling.parts
         name = y.name if last else self.keep(replace(y, name=f"{y.name} to {number}"))
-        nest = self.network.nest(self.tiling.path.ops[-1])
+        nest = ops.nest(self.tiling.path.ops[-1], self.graph)
         begin = tuple(cut.get(axis, (0, 0))[0] for axis in nest.out)
         inputs = (part,) if self.so_far is None else (self.so_far, part)
         op_name = f"{self.tiling.path.ops[-1].name}:{number} insert"
