@@ -15,6 +15,7 @@ from .chains import small_graphs
 from .onnx_models import LAYERS, feeds, onnx_layers, onnx_models, powers_of_two, quantised
 from .single import KINDS, single_ops
 from .source import described, examples, random_inputs
+from .tflite_curves import curve
 from .tflite_models import OPERATORS, tflite_files
 from .tflite_reductions import extreme
 from .tflite_tables import APPROXIMATE
@@ -27,6 +28,7 @@ __all__ = [
     "LAYERS",
     "OPERATORS",
     "Tiny",
+    "curve",
     "described",
     "examples",
     "extreme",

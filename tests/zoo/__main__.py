@@ -1,4 +1,4 @@
-"""`python -m tests.zoo -o DIR`: write every network as NAME.onnx (float) and NAME_int8.onnx."""
+"""`python -m tests.zoo -o DIR`: write every network as NAME.onnx (float) and NAME_int8.onnx, one as .tflite."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import argparse
 import logging
 from pathlib import Path
 
+from tests.exporters.writer import quantised
+
 from .builders import ZOO, quantized
 from .mobilenet_v2 import LARGE
+from .others import OTHERS, svdf_spotter
 from .pictures import PICTURES
 
 
@@ -20,12 +23,16 @@ def main() -> None:
     logging.disable(logging.WARNING)  # onnxruntime's advice on preparing models that are prepared
 
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for name, build in {**ZOO, **PICTURES, **(LARGE if arguments.large else {})}.items():
+    for name, build in {**ZOO, **PICTURES, **OTHERS, **(LARGE if arguments.large else {})}.items():
         model = build(arguments.seed)
-        for file, made in [(f"{name}.onnx", model), (f"{name}_int8.onnx", quantized(model, arguments.seed))]:
+        small = quantised(model) if name in OTHERS else quantized(model, arguments.seed)
+        for file, made in [(f"{name}.onnx", model), (f"{name}_int8.onnx", small)]:
             data = made.SerializeToString(deterministic=True)
             (arguments.output / file).write_bytes(data)
             print(f"{file}: {len(data)} bytes")
+    spotter = svdf_spotter(arguments.seed)
+    (arguments.output / "svdf_spotter.tflite").write_bytes(spotter)
+    print(f"svdf_spotter.tflite: {len(spotter)} bytes")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from .builders import SWIFTNET_CELLS, ZOO, ds_cnn, quantized, random_inputs
 from .mobilenet_v2 import mobilenet_v2
+from .others import OTHERS
 from .pictures import PICTURES
 
 MACS = {  # of the published networks; that of swiftnet_like is not published, as its wiring is ours
@@ -128,7 +129,10 @@ def test_command_is_deterministic(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "tests.zoo", "-o", str(tmp_path / folder)]
         subprocess.run(command, cwd=root, check=True, capture_output=True)
     written = sorted(path.name for path in (tmp_path / "a").iterdir())
-    assert written == sorted(f"{name}{suffix}.onnx" for name in (*ZOO, *PICTURES) for suffix in ("", "_int8"))
+    assert written == sorted(
+        [f"{name}{suffix}.onnx" for name in (*ZOO, *PICTURES, *OTHERS) for suffix in ("", "_int8")]
+        + ["svdf_spotter.tflite"]
+    )
     for name in written:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     assert onnx.load(tmp_path / "a" / "ds_cnn.onnx") == ds_cnn()

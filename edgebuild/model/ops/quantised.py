@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op, Tensor
-from . import fixedpoint, spatial, through_reals
+from . import fixedpoint, sigmoid16, spatial, through_reals
 from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier, requantize
 from .functions import FUNCTIONS
 
+Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
 INT8 = np.arange(-128, 128, dtype=np.int64)
 SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
 SQUARE_BITS, COMPARE_BITS = 7, 8  # headroom of TFLM's SQUARED_DIFFERENCE and comparisons
@@ -30,7 +31,7 @@ def missing(op: Op, graph: Graph) -> str | None:
     """Why there is no quantised form; None if there is one."""
     function, operands, y = op.attrs["function"], graph.operands(op), graph.result(op)
     values = operands[1:] if FUNCTIONS[function].condition else operands
-    wide = graph.arithmetic == "onnx" or function in (*SELECT, "difference", "leaky_relu")
+    wide = graph.arithmetic == "onnx" or function in (*SELECT, "difference", *WIDE)
     types = {"int8", "int16"} if wide else {"int8"}
     if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
         return f"quantised operands of types {', '.join(t.dtype for t in values)}"
@@ -41,6 +42,8 @@ def missing(op: Op, graph: Graph) -> str | None:
         return f"result of type {y.dtype}"
     if through_reals.known(op, graph):
         return None
+    if y.dtype == "int16" and function in CURVES and (scale_of(y) != 2.0**-15 or zero_of(y) or zero_of(values[0])):
+        return f"{function} of int16 with another scale than 1/32768 or a zero point"
     if len(operands) == 1 or (function in SELECT and all(t.quant == y.quant for t in values)):
         return None
     if function in TWO and graph.arithmetic == "tflite":
@@ -170,8 +173,8 @@ def _leaky(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
     return np.where(value >= 0, requantize(value, up.mantissa, up.shift, "tflite"), below)
 
 
-def _wide_leaky(op: Op, graph: Graph, at: str) -> tuple[str, dict[str, int | float]]:
-    """C for an int16 element, which has no table, and the numbers that it names."""
+def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
+    """C for an int16 element, which has no table of all its values."""
     x, y = graph.operands(op)[0], graph.result(op)
     up, down, sign = _slopes(op, x, y)
     above = f"{{eb_requantize}}({at} - x_zero, x0_mul, x0_shift)"
@@ -179,7 +182,29 @@ def _wide_leaky(op: Op, graph: Graph, at: str) -> tuple[str, dict[str, int | flo
     low, high = spatial.bounds(op, y)
     numbers = {**_numbers("x0", up), **_numbers("x1", down), "x_zero": zero_of(x), "y_zero": zero_of(y)}
     text = f"(int16_t){{eb_clamp}}(({at} >= x_zero ? {above} : {below}) + y_zero, low, high)"
-    return text, {**numbers, "low": low, "high": high}
+    return text, {**numbers, "low": low, "high": high}, []
+
+
+def _curve(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Sigmoid and tanh of int16, by lines between values of the table."""
+    function, powers = CURVES[op.attrs["function"]]
+    return function(sigmoid16.argument(values, *sigmoid16.scaling(scale_of(x), powers)))
+
+
+def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
+    function, (x,) = op.attrs["function"], graph.operands(op)
+    multiplier, shift = sigmoid16.scaling(scale_of(x), CURVES[function][1])
+    argument = f"({at} * x_mul + ((1 << x_shift) >> 1)) >> x_shift" if shift else f"{at} * x_mul"
+    numbers: dict[str, int | float] = {"x_mul": multiplier, **({"x_shift": shift} if shift else {})}
+    return f"(int16_t){{eb_table_{function}}}(table, {argument})", numbers, [sigmoid16.CONSTANT]
+
+
+CURVES = {"sigmoid": (sigmoid16.sigmoid, (0,)), "tanh": (sigmoid16.tanh, (0, 1))}
+WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[[Op, Graph, str], Expression]]] = {
+    "leaky_relu": (_leaky, _wide_leaky),
+    "sigmoid": (_curve, _wide_curve),
+    "tanh": (_curve, _wide_curve),
+}
 
 
 def _absolute(op: Op, x: Tensor, y: Tensor) -> Array:
@@ -304,7 +329,7 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
     if _goes_through_reals(op, graph):
         return through_reals.reference(op, graph, *operands)
     if len(operands) == 1 and y.dtype == "int16":
-        found = _leaky(op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
+        found = WIDE[function][0](op, graph.operands(op)[0], y, operands[0]) + zero_of(y)
         return np.clip(found, *spatial.bounds(op, y)).astype(np.int16)
     if len(operands) == 1:
         return table(op, graph)[operands[0].astype(np.int64) + 128]
@@ -316,13 +341,13 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
     return np.clip(found + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
 
 
-def expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, dict[str, int | float], list[Constant]]:
+def expression(op: Op, graph: Graph, at: list[str]) -> Expression:
     """C for one element, from those of the operands; the numbers and tables that it names."""
     y, function = graph.result(op), op.attrs["function"]
     if _goes_through_reals(op, graph):
         return *through_reals.expression(op, graph, at), []
     if len(at) == 1 and y.dtype == "int16":
-        return *_wide_leaky(op, graph, at[0]), []
+        return WIDE[function][1](op, graph, at[0])
     if len(at) == 1:
         return f"table[{at[0]} + 128]", {}, [Constant("table", table(op, graph), f"{function} of -128 to 127")]
     bounds = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True)) if y.quant is not None else {}

@@ -1,0 +1,205 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM of one sample: all steps of a long short-term memory, with a state that lasts.
+
+The result has T + 2 rows of U: the output before the first step, those of all steps, and the cell after the last. Of
+quantised networks these are int16, as the cell is (Q0.15 gates from Q3.12 sums, kernels/lstm_eval.h of TFLM); int8
+outputs are in it as they are and are cast behind it. Gates stand in the order forget, input, candidate, output.
+"""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from ..axes import Dim, Nest, Whole
+from ..ir import Array, Graph, Op, Tensor
+from . import fixedpoint, sigmoid16
+from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
+
+GATES = (2, 1, 3, 4)  # operands of the weights in the file
+Q12, Q15 = 2.0**-12, 2.0**-15
+TANH = 4  # of the file's activation functions
+LEFT_OUT = {9: "peepholes", 10: "peepholes", 11: "peepholes", 16: "a projection", 20: "layer normalisation"}
+
+
+def from_tflite(node: Any) -> None:
+    options, x = node.options("UnidirectionalSequenceLSTMOptions"), node.tensor(0)
+    for position, what in LEFT_OUT.items():
+        if position < len(node.inputs) and node.inputs[position]:
+            raise node.error(what, "an LSTM without peepholes, projection and layer normalisation is supported")
+    if options.FusedActivationFunction() != TANH or not node.inputs[1]:
+        raise node.error("another activation than tanh, or joined gates", "export a plain LSTM")
+    if len(x.shape) != 3 or x.shape[0 if not options.TimeMajor() else 1] != 1:
+        raise node.error(f"input of shape {x.shape}", "one sample of some steps is supported")
+    hidden, cell = node.tensor(18), node.tensor(19)
+    steps, inner, units = x.elements // x.shape[2], x.shape[2], hidden.elements
+    own = [node.constant(g, "weights") for g in GATES]
+    back = [node.constant(4 + g, "recurrent weights") for g in GATES]
+    bias = [node.constant(11 + g, "bias") for g in GATES]
+    if any(w.quant is not None and (not w.quant.per_tensor or any(w.quant.zero_point)) for w in (*own, *back)):
+        raise node.error("weights with a zero point or several scales", "one scale for each matrix is supported")
+    joined = [node.array(np.concatenate([t.data for t in tensors])) for tensors in (own, back, bias)]
+    attrs = _attributes(x, hidden, cell, own, back, float(options.CellClip()))
+    dtype = "float32" if is_float(x) else "int16"
+    rows = Tensor(f"{node.outputs[0]}@rows", (steps + 2, units), dtype)
+    states = [node.reshaped(t.name, (1, units)) for t in (hidden, cell)]
+    node.add("lstm", [node.reshaped(node.inputs[0], (steps, inner)), *states, *joined], rows, attrs)
+    output = _part(node, rows, range(1, steps + 1), node.written[0], "outputs")
+    node.emit("reshape", [output], shape=node.output_shape())
+    for state, row, what in ((hidden, steps, "hidden"), (cell, steps + 1, "cell")):
+        after = node.after(state)
+        node.add("reshape", [_part(node, rows, range(row, row + 1), after, what)], after, {"shape": after.shape})
+
+
+def _part(node: Any, rows: Tensor, wanted: range, like: Tensor, what: str) -> str:
+    """Rows of the result in the type of `like`."""
+    shape, name = (len(wanted), rows.shape[1]), f"{node.outputs[0]}@{what}"
+    same = like.dtype == rows.dtype
+    taken = Tensor(name, shape, rows.dtype, like.quant if same else None)
+    node.add("take", [rows.name], taken, {"index": (tuple(wanted), None)})
+    if not same:
+        node.add("cast", [name], Tensor(f"{name}@cast", shape, like.dtype, like.quant), {"to": like.dtype})
+    return name if same else f"{name}@cast"
+
+
+def _attributes(
+    x: Tensor, hidden: Tensor, cell: Tensor, own: list[Tensor], back: list[Tensor], clip: float
+) -> dict[str, Any]:
+    """Real factors from sums to Q3.12 and from products to the states, formed as TFLM forms them."""
+    if is_float(x):
+        return {"clip": clip}
+
+    def gates(operand: Tensor, weights: list[Tensor]) -> tuple[float, ...]:
+        return tuple(scale_of(operand) * scale_of(w) / Q12 for w in weights)
+
+    return {
+        "own": gates(x, own),
+        "back": gates(hidden, back),
+        "keep": Q15 * scale_of(cell) / scale_of(cell),
+        "add": Q15 * Q15 / scale_of(cell),
+        "out": Q15 * Q15 / scale_of(hidden),
+        "clip": int(min(clip / scale_of(cell), 32767.0)) if clip > 0 else 0,
+    }
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    """Every row may need all operands."""
+    x, hidden = graph.operands(op)[:2]
+    operands: tuple[tuple[Dim, ...], ...] = tuple(tuple(Whole(n) for n in t.shape) for t in graph.operands(op))
+    return Nest({"r": x.shape[0] + 2, "u": hidden.shape[1]}, ("r", "u"), operands)
+
+
+def _wide(op: Op, graph: Graph) -> bool:
+    """Sums in 64 bits, as TFLM has them of int16 values."""
+    return graph.operands(op)[0].dtype == "int16"
+
+
+def _factors(op: Op, graph: Graph, name: str) -> tuple[Array, Array]:
+    """Mantissas and shifts of the four gates."""
+    found = [fixedpoint.quantize_multiplier(real) for real in op.attrs[name]]
+    mantissa, shift = np.array([m.mantissa for m in found], np.int32), np.array([m.shift for m in found], np.int8)
+    return fixedpoint.wide(mantissa, shift, "tflite") if _wide(op, graph) else (mantissa, shift)
+
+
+def _tanh_scaling(cell: Tensor) -> tuple[int, int]:
+    """From steps of the cell's power of two to arguments of the table."""
+    left = 12 + round(log2(scale_of(cell)))
+    return (3 << left, 0) if left >= 0 else (3, -left)
+
+
+def reference(op: Op, graph: Graph, x: Array, hidden: Array, cell: Array, *weights: Array) -> Array:
+    step = _real_step if is_float(graph.operands(op)[0]) else _integer_step
+    h, c, rows = hidden.ravel(), cell.ravel(), [hidden.ravel()]
+    for features in x:
+        h, c = step(op, graph, features, h, c, *weights)
+        rows.append(h)
+    return np.stack([*rows, c]).astype(graph.result(op).dtype)
+
+
+def _real_step(
+    op: Op, graph: Graph, x: Array, h: Array, c: Array, own: Array, back: Array, bias: Array
+) -> tuple[Array, Array]:
+    total = own.astype(np.float64) @ x + back.astype(np.float64) @ h + bias
+    forget, enter, candidate, out = total.reshape(4, -1)
+    forget, enter, out = (1 / (1 + np.exp(-g)) for g in (forget, enter, out))
+    c = forget * c + enter * np.tanh(candidate)
+    c = np.clip(c, -op.attrs["clip"], op.attrs["clip"]) if op.attrs["clip"] > 0 else c
+    return np.tanh(c) * out, c
+
+
+def _integer_step(
+    op: Op, graph: Graph, x: Array, h: Array, c: Array, own: Array, back: Array, bias: Array
+) -> tuple[Array, Array]:
+    tx, th, tc = graph.operands(op)[:3]
+
+    def sums(value: Array, zero: int, weights: Array, start: Array | int, name: str) -> Array:
+        total = weights.astype(np.int64) @ (value.astype(np.int64) - zero) + start
+        mantissa, shift = (np.repeat(f, len(h)) for f in _factors(op, graph, name))
+        scale = fixedpoint.requantize_wide if _wide(op, graph) else fixedpoint.requantize
+        return np.clip(scale(total, mantissa.astype(np.int64), shift, "tflite"), -(2**15), 2**15 - 1)
+
+    def product(a: Array, b: Array, name: str) -> Array:
+        m = fixedpoint.quantize_multiplier(op.attrs[name])
+        return fixedpoint.requantize(a * b, m.mantissa, m.shift, "tflite")
+
+    def int16(value: Array) -> Array:
+        return np.clip(value, -(2**15), 2**15 - 1)
+
+    gates = int16(sums(x, zero_of(tx), own, bias.astype(np.int64), "own") + sums(h, zero_of(th), back, 0, "back"))
+    forget, enter, candidate, out = (3 * gates).reshape(4, -1)
+    forget, enter, out = (sigmoid16.sigmoid(g) for g in (forget, enter, out))
+    kept = int16(product(forget, c.astype(np.int64), "keep"))
+    c = int16(kept + int16(product(enter, sigmoid16.tanh(candidate), "add")))
+    c = np.clip(c, -op.attrs["clip"], op.attrs["clip"]) if op.attrs["clip"] > 0 else c
+    shown = sigmoid16.tanh(sigmoid16.argument(c, *_tanh_scaling(tc)))
+    return np.clip(product(shown, out, "out") + zero_of(th), *fixedpoint.limits(th.dtype)), c
+
+
+def known_form(op: Op, graph: Graph) -> str | None:
+    """Values are float32, int8 with int16 cells, or int16; a quantised cell's scale is a power of two."""
+    x, hidden, cell = graph.operands(op)[:3]
+    if is_float(x):
+        return None if hidden.dtype == cell.dtype == "float32" else f"states of {hidden.dtype} and {cell.dtype}"
+    if x.dtype not in ("int8", "int16") or hidden.dtype != x.dtype or cell.dtype != "int16" or cell.quant is None:
+        return f"input {x.dtype}, output {hidden.dtype}, cell {cell.dtype}"
+    return None if 2.0 ** round(log2(scale_of(cell))) == scale_of(cell) else f"cell with scale {scale_of(cell)}"
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x, hidden, cell, own, back, bias), real = graph.operands(op), is_float(graph.operands(op)[0])
+    assert own.data is not None and back.data is not None and bias.data is not None
+    wide = _wide(op, graph)
+    shape: dict[str, Any] = {"T": x.shape[0], "I": x.shape[1], "U": hidden.shape[1], "float": real, "wide": wide}
+    shape |= {"clips": op.attrs["clip"] > 0, "acc": "float" if real else "int64_t" if wide else "int32_t"}
+    shape |= {"weight": C_TYPES[own.dtype]}
+    kind: Any = np.float32 if real else np.int64 if wide else np.int32
+    constants = [Constant("own", own.data, "weights of the input: forget, input, candidate, output")]
+    constants += [Constant("back", back.data, "weights of the output before"), Constant("bias", bias.data.astype(kind))]
+    scalars: dict[str, int | float] = {"clip": op.attrs["clip"]} if op.attrs["clip"] > 0 else {}
+    if not real:
+        for name in ("own", "back"):
+            mantissa, shift = _factors(op, graph, name)
+            constants += [Constant(f"{name}_mul", mantissa), Constant(f"{name}_shift", shift, "left if positive")]
+        constants.append(sigmoid16.CONSTANT)
+        scalars |= {"x_zero": zero_of(x), "h_zero": zero_of(hidden)}
+        for name in ("keep", "add", "out"):
+            m = fixedpoint.quantize_multiplier(op.attrs[name])
+            scalars |= {f"{name}_mul": m.mantissa, f"{name}_shift": m.shift}
+        scalars |= dict(zip(("tanh_mul", "tanh_shift"), _tanh_scaling(cell), strict=True))
+        scalars |= dict(zip(("low", "high"), fixedpoint.limits(hidden.dtype), strict=True))
+    cost = 6.0 * x.shape[0] * (own.data.size + back.data.size)
+    return Kernel("lstm.c.j2", f"lstm_{x.shape[0]}x{x.shape[1]}x{hidden.shape[1]}", shape, tuple(constants), scalars,
+                  estimate=cost)  # fmt: skip
+
+
+SPEC = Spec(
+    kind="lstm",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"UNIDIRECTIONAL_SEQUENCE_LSTM": from_tflite},
+    integers=("int8", "int16"),
+    plain=True,
+    limits=(known_form,),
+)
