@@ -59,6 +59,7 @@ def key(request: ModelRequest, files: Sequence[str]) -> str | None:
         return None  # the result depends on the machine, or on a library
     target = load_target(request.target)
     paths = {"source": request.source.name, "calibration": request.calibration and request.calibration.name}
+    paths["cluster"] = request.cluster and request.cluster.name
     options = {**asdict(request), **paths, "target": target.name, "version": __version__}
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     try:

@@ -191,6 +191,7 @@ def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
 SIZES = Kind(_sizes, "NAME=BYTES,...", separator=",")
 SHAPES = Kind(_shapes, "X=1,3,96,96", separator=" ")
 NAMES = Kind(lambda option, value: tuple(str(value).split()), "NAME...", separator=" ")
+TEXT = Kind(lambda option, value: str(value), "NAME")
 SIZE = Kind(parse_size, "BYTES")
 HZ = Kind(parse_hz, "HZ")
 HZ_LIST = Kind(_hz_list, "HZ,...", separator=",")

@@ -40,6 +40,7 @@ from edgebuild.base.options import (
     SIZE,
     SIZES,
     SWITCH,
+    TEXT,
     WORDS,
     Value,
     checked,
@@ -103,6 +104,9 @@ class ModelRequest:
     outputs: tuple[str, ...] = option((), NAMES, "tensors at which the model ends; default: its own outputs")
     calibration: Path | None = option(None, FILE, "what `edgebuild calibrate` fitted to measurements")
 
+    cluster: Path | None = option(None, FILE, "several devices that run the model together (YAML)")
+    device: str | None = option(None, TEXT, "the one of the cluster whose part is made")
+
     @property
     def called_library(self) -> Path | None:
         """The folder of the kernel library that generated code may call."""
@@ -111,7 +115,7 @@ class ModelRequest:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that are read besides the target's."""
-        return (self.source, *([self.calibration] if self.calibration else []))
+        return (self.source, *(f for f in (self.calibration, self.cluster) if f))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from edgebuild.build import entry
 from edgebuild.build.summary import summary
 from edgebuild.model import choices
 from edgebuild.model.importers.external import external_files
+from edgebuild.model.plan.distribute.clusterfile import read_cluster
 
 SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
 
@@ -61,7 +62,15 @@ def files_read(request: ModelRequest | ClockRequest) -> list[str]:
 
 def _model_files(request: ModelRequest) -> list[str]:
     external = map(str, external_files(request.source))
-    return [*map(str, request.files), *external, *choices.files(request)]
+    return [*map(str, request.files), *external, *choices.files(request), *targets_of(request)]
+
+
+def targets_of(request: ModelRequest) -> list[str]:
+    """The files of the targets of all devices of the cluster."""
+    if request.cluster is None:
+        return []
+    devices = read_cluster(request.cluster)[0].devices
+    return list(dict.fromkeys(file for d in devices for file in load_target(d.target).files))
 
 
 def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) -> int:
@@ -112,9 +121,9 @@ def _finish(
 
 def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
     def compile_late(request: ModelRequest) -> tuple[Artifact, ...]:
-        from edgebuild.model.compile import compile_model  # it imports what a cached result does without
+        from edgebuild.model.cluster_build import compile_any  # it imports what a cached result does without
 
-        return compile_model(request)
+        return compile_any(request)
 
     artifacts = compiled(choices.with_choices(request), _model_files(request), compile_late)
     return artifacts, summary(artifacts)

@@ -21,13 +21,13 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.progress import watch
     from edgebuild.build.run import files_read
     from edgebuild.build.summary import summary
-    from edgebuild.model.compile import compile_model
+    from edgebuild.model.cluster_build import compile_any
     from edgebuild.model.emit.names import identifier
 
     if not args.quiet:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))
-    artifacts = compile_model(request)
+    artifacts = compile_any(request)
     publish(artifacts, args.output)
     if args.depfile:
         write_depfile(args.depfile, args.output / artifacts[0].name, files_read(request))

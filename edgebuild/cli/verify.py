@@ -19,7 +19,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
     parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
-    parser.add_argument("--cluster", type=Path, metavar="FILE", help="several devices (YAML), simulated together")
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
     parser.add_argument("--simulate", choices=("host", "qemu"), default="host", help="of a cluster; default: host")
     parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
@@ -28,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.cluster is not None:
+    if args.cluster is not None and args.device is None:
         return _cluster(args)
     if args.target is None:
         args.wrong_usage("--target or --cluster is required")
@@ -70,7 +69,7 @@ def _cluster(args: argparse.Namespace) -> int:
     from edgebuild.model.verify.cluster import verify_cluster
 
     inputs = read_inputs(args.inputs) if args.inputs else None
-    request = ClusterRequest(args.model, args.cluster, "model", args.devices)
+    request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices)
     disturbed = (args.faults, args.count) if args.faults is not None else (0, 0)
     return _tell(args, verify_cluster(request, args.simulate, inputs, disturbed, args.keep), _cluster_verdict)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..base.artifacts import Artifact
-from ..base.errors import EdgebuildError, fail
+from ..base.errors import EdgebuildError, did_you_mean, fail
 from ..base.request import ModelRequest
 from ..base.target import Target, load_target
 from . import ops
@@ -31,7 +31,7 @@ ATTEMPTS = 8  # of plans that leave more and more room
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """`target`: of all devices, in place of their own: for simulation on the build machine."""
+    """A model on a cluster. `target`: of all devices, in place of their own: for simulation on the build machine."""
 
     source: Path
     cluster: Path
@@ -40,6 +40,7 @@ class ClusterRequest:
     method: str = "joint"
     objective: str = "traffic"
     target: str | None = None
+    own: str | None = None  # a device that gets `name` as it is; default: the source
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,37 @@ class Cluster:
     def artifacts(self) -> tuple[Artifact, ...]:
         own = [a for part in self.parts for a in part.artifacts]
         return (*own, self.header, json_artifact(self.report["model"]["prefix"], self.report))
+
+
+def compile_any(request: ModelRequest) -> tuple[Artifact, ...]:
+    """The files of a model, or of one device's part of it. Raises EdgebuildError for wrong input."""
+    if request.cluster is None and request.device is None:
+        return compile_model(request)
+    if request.cluster is None or request.device is None:
+        text = f"option '{'device' if request.cluster else 'cluster'}' is missing: they go together"
+        raise fail(text, file=str(request.cluster or ""), hints=["`edgebuild distribute` makes the parts of all"])
+    plain = ModelRequest(request.source, request.name, request.target, cluster=request.cluster, device=request.device)
+    others = [f.name for f in fields(plain) if getattr(request, f.name) != getattr(plain, f.name)]
+    if others := [name for name in others if name != "choices"]:
+        hints = ["all devices must come to the same plan; the cluster file says what it depends on"]
+        raise fail(f"option '{others[0]}': not for a device of a cluster", file=str(request.cluster), hints=hints)
+    made = build_cluster(ClusterRequest(request.source, request.cluster, request.name, own=request.device))
+    return _of_device(made, request)
+
+
+def _of_device(made: Cluster, request: ModelRequest) -> tuple[Artifact, ...]:
+    names = [row["name"] for row in made.report["devices"]]
+    assert request.device is not None
+    if request.device not in names:
+        text = f"there is no device '{request.device}'{did_you_mean(request.device, names)}"
+        raise fail(text, file=str(request.cluster), hints=[f"devices: {', '.join(names)}"])
+    part = next((p for p in made.parts if p.number == names.index(request.device)), None)
+    if part is None:
+        raise fail(f"device '{request.device}' has nothing to do", file=str(request.cluster), hints=["leave it out"])
+    if load_target(request.target).name != part.target.name:
+        text = f"device '{request.device}' is {part.target.name}, this build is for {request.target}"
+        raise fail(text, file=str(request.cluster))
+    return part.artifacts
 
 
 class _Over(Exception):
@@ -171,7 +203,8 @@ class _Builder:
         """The fastest plan of a device; one within its RAM if that takes more."""
         cluster, device = self.chosen.plan.cluster, self.chosen.plan.cluster.devices[k]
         is_source, timeout = k == cluster.source, round(cluster.medium.timeout_ms * 1000)
-        name = self.request.name if is_source else f"{self.request.name}_dev{k}"
+        plain = is_source if self.request.own is None else device.name == self.request.own
+        name = self.request.name if plain else f"{self.request.name}_dev{k}"
         link = Link(self.digest, k, cluster.source, peers, timeout, f"{name}_{'invoke' if is_source else 'serve'}")
         own = ModelRequest(self.request.source, name, self.request.target or device.target)
         target, graph = load_target(own.target), replace(graph, link=link)

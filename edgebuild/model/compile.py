@@ -26,6 +26,9 @@ from .plan.search import Plan
 
 def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
     """Everything that a model becomes. Raises EdgebuildError if the model or the request is wrong."""
+    if request.cluster is not None or request.device is not None:
+        hints = ["`edgebuild model` and builds make the part of a device, `edgebuild distribute` those of all"]
+        raise fail("options 'cluster' and 'device': not for this", file=str(request.cluster or ""), hints=hints)
     target = load_target(request.target)
     check_backend(request)
     decided = plan_model(request, target)

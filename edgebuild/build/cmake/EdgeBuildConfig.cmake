@@ -8,6 +8,10 @@
 #     with _ for -, such as RAM 16K, TILE auto or MAX_MAC_OVERHEAD 10; `edgebuild model --help` lists them.
 #   edgebuild_add_models(<target> MODELS <file>... [the same options])
 #     One library for many models, each named like its file.
+#   edgebuild_add_cluster(<target> MODEL <file> CLUSTER <yaml> DEVICES <name>... [TARGET <name or yaml>]
+#       [EXCLUDE_FROM_ALL])
+#     A library <target>_<name> for each of these devices of a cluster, with its part of the model. Programs need a
+#     port of eb_link.h besides; ${EDGEBUILD_HAL}/src has some.
 #   edgebuild_add_bf_driver(<target> SOURCES <file>... [NAME <c identifier>] [TARGET <name or yaml>]
 #       [<option of `edgebuild driver`> <value>...]... [EXCLUDE_FROM_ALL])
 #     A static library with the driver that sources in the bfGroup dialect become, and its headers <name>_regs.h,
@@ -19,7 +23,7 @@
 #     Start-up code, linker script and semihosting of the target that the toolchain file was given, and a target
 #     run_<executable> for its emulator.
 #
-# add_model, add_models, add_bf_driver and add_clock_config are short names; set EDGEBUILD_NO_SHORT_NAMES before
+# add_model, add_models, add_cluster, add_bf_driver and add_clock_config are short names; set EDGEBUILD_NO_SHORT_NAMES before
 # find_package to go without.
 #
 # How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
@@ -56,6 +60,30 @@ function(edgebuild_add_models target)
     cmake_path(GET model STEM LAST_ONLY stem)
     string(MAKE_C_IDENTIFIER "${stem}" name)
     _edgebuild_add_model_rule("${target}" "${name}" "${model}")
+  endforeach()
+endfunction()
+
+function(edgebuild_add_cluster target)
+  # EDGEBUILD_HAL: where the C is that ships, for the caller's ports.
+  _edgebuild_describe_target(host)
+  cmake_path(GET EDGEBUILD_INCLUDE PARENT_PATH EDGEBUILD_HAL)
+  set(EDGEBUILD_HAL "${EDGEBUILD_HAL}" PARENT_SCOPE)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCLUDE_FROM_ALL" "MODEL;CLUSTER;TARGET" "DEVICES")
+  foreach(required IN ITEMS MODEL CLUSTER DEVICES)
+    if(NOT arg_${required})
+      message(FATAL_ERROR "edgebuild_add_cluster(${target}): ${required} is missing")
+    endif()
+  endforeach()
+  set(more "")
+  if(DEFINED arg_TARGET)
+    list(APPEND more TARGET "${arg_TARGET}")
+  endif()
+  if(arg_EXCLUDE_FROM_ALL)
+    list(APPEND more EXCLUDE_FROM_ALL)
+  endif()
+  foreach(device IN LISTS arg_DEVICES)
+    edgebuild_add_model("${target}_${device}" MODEL "${arg_MODEL}" CLUSTER "${arg_CLUSTER}" DEVICE "${device}"
+      ${arg_UNPARSED_ARGUMENTS} ${more})
   endforeach()
 endfunction()
 
@@ -121,6 +149,9 @@ if(NOT EDGEBUILD_NO_SHORT_NAMES)
   endmacro()
   macro(add_models)
     edgebuild_add_models(${ARGV})
+  endmacro()
+  macro(add_cluster)
+    edgebuild_add_cluster(${ARGV})
   endmacro()
   macro(add_bf_driver)
     edgebuild_add_bf_driver(${ARGV})
@@ -279,6 +310,10 @@ function(_edgebuild_add_model_rule target name model)
     "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:EDGEBUILD_LINK_FRAGMENTS>>:-Wl,-T,${base}_memory.ld>>")
   set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_memory.ld>")
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
+  if(arg_CLUSTER)
+    target_sources("${target}" PRIVATE "${EDGEBUILD_HAL}/src/cluster.c")
+    target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${EDGEBUILD_HAL}/include>")
+  endif()
   if("${arg_BACKEND}" STREQUAL "cmsis-nn" AND arg_CMSIS_NN)
     _edgebuild_link_cmsis_nn("${target}" "${arg_CMSIS_NN}")
   endif()

@@ -5,7 +5,7 @@
     kws = env.Model("kws", "kws.tflite", RAM="16K")      # objects; kws.h is on the include path
     env.Program("app.elf", ["main.c", kws])
 
-Drivers are `env.BfDriver`, clock configurations `env.ClockConfig`.
+Parts of a model for several devices are `env.Cluster`, drivers `env.BfDriver`, clock configurations `env.ClockConfig`.
 
 An installed package is not on SCons' search path. Either of these finds it:
 
@@ -55,8 +55,10 @@ def generate(env: Environment) -> None:
         EDGEBUILD=[sys.executable, "-P", "-m", "edgebuild"],
         EDGEBUILD_TARGET="",  # the host, unless the compiler is one for another machine
         EDGEBUILDCOMSTR="Generating $TARGET",
+        EDGEBUILD_HAL=str(hal_dir()),  # C that ships: ports, start-up code
     )
     env.AddMethod(model, "Model")
+    env.AddMethod(cluster, "Cluster")
     env.AddMethod(bf_driver, "BfDriver")
     env.AddMethod(clock_config, "ClockConfig")
     env.AddMethod(use_target, "EdgeBuildTarget")
@@ -79,9 +81,20 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
     for o in objects:
         o.attributes.edgebuild_fragment = file[f"{name}_memory.ld"]
+    if options.get("CLUSTER"):
+        env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
+        objects += env.Object(folder.File(env.subst(f"{name}_cluster$OBJSUFFIX")), str(hal_dir() / "src" / "cluster.c"))
     if options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN"):
         objects += _cmsis_nn(env, env.Dir(options["CMSIS_NN"]))
     return objects
+
+
+def cluster(
+    env: Environment, name: str, source: Any, file: Any, DEVICES: Any, TARGET: str | None = None
+) -> dict[str, list[Node]]:
+    """Objects of the model on several devices, which `file` describes, by device; device D's header is `NAME_D.h`."""
+    devices = DEVICES.split() if isinstance(DEVICES, str) else DEVICES
+    return {d: model(env, f"{name}_{d}", source, TARGET, CLUSTER=file, DEVICE=d) for d in devices}
 
 
 def _cmsis_nn(env: Environment, place: Node) -> list[Node]:
