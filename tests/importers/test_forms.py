@@ -264,6 +264,7 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "outer": lambda: product("i,jk->kij", (3,), (4, 2)),
     "implicit": lambda: product("bj,jk", (2, 3), (3, 4)),
     "alone on one side": lambda: product("ijl,jkm->ik", (2, 3, 2), (3, 4, 3)),
+    "ellipsis": lambda: product("...j,jk->...k", (2, 4, 3), (3, 2)),
     "one operand": lambda: product("ijk->ki", (2, 3, 4)),
     "running": lambda: running(1),
     "running back": lambda: running(-1, reverse=1, exclusive=1),
@@ -331,10 +332,9 @@ def test_integers_that_are_moved_before_they_are_dequantised(kind: str, tmp_path
     assert verified(tmp_path / "m.onnx")["equal"]
 
 
-@pytest.mark.parametrize("equation, shapes", [("bii->bi", [(2, 3, 3)]), ("...j,jk->...k", [(2, 3), (3, 2)])])
-def test_equations_that_are_refused(equation: str, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
-    onnx.save(product(equation, *shapes), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match="equation"):
+def test_an_equation_that_is_refused(tmp_path: Path) -> None:
+    onnx.save(product("bii->bi", (2, 3, 3)), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="'bii'.*\n.*diagonals"):
         verified(tmp_path / "m.onnx")
 
 

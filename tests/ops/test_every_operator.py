@@ -78,6 +78,7 @@ CASES: dict[str, list[tuple[dict[str, Any], tuple[int, ...], list[Array]]]] = {
         ({"strides": [2, 2]}, (1, 3, 4, 5), [np.ones((3, 2, 2, 2), np.float32)]),
         ({"pads": [1, 0, 1, 0]}, (1, 2, 5, 3), [np.arange(18, dtype=np.float32).reshape(2, 1, 3, 3)]),
     ],
+    "CumSum": [({}, (2, 3, 4), [np.array(1)]), ({"reverse": 1, "exclusive": 1}, (2, 5), [np.array(-1)])],
     "Dropout": [({}, (1, 4, 3), []), ({}, (1, 7), [np.float32(0.3)])],
     "Einsum": [
         ({"equation": "abc,cd->dab"}, (1, 2, 3), [np.arange(12, dtype=np.float32).reshape(3, 4)]),

@@ -16,7 +16,6 @@ from onnx import helper, numpy_helper
 
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import GATES, unrolled
-from .onnx_products import PRODUCTS
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 MICROSOFT = "com.microsoft"
@@ -66,7 +65,7 @@ def usual(
     model = newer(model, file)
     _constants_first(model.graph)
     _dequantised_first(model.graph)
-    shapes_of = known_shapes(model) if any(node.op_type in {*GATES, *PRODUCTS} for node in model.graph.node) else {}
+    shapes_of = known_shapes(model) if any(node.op_type in GATES for node in model.graph.node) else {}
     nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
@@ -182,13 +181,11 @@ def known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
 def real_form(
     node: onnx.NodeProto, graph: onnx.GraphProto, file: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[onnx.NodeProto]:
-    """The nodes that a quantised, recurrent or summing operator stands for; any other node as it is."""
+    """The nodes that a quantised or recurrent operator stands for; any other node as it is."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and node.domain == MICROSOFT:
         node.domain = ""
     if node.op_type in GATES and node.domain in OWN_DOMAINS:
         yield from unrolled(node, graph, file, shapes.get(node.input[0]))
-    elif node.op_type in PRODUCTS and node.domain in OWN_DOMAINS:
-        yield from PRODUCTS[node.op_type](node, graph, file, shapes)
     elif node.op_type in INTEGER:
         yield from _integer(node, graph)
     elif node.op_type == "QLinearConcat":

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import batch_matmul, einsum, intervals, spatial, sums
+from . import batch_matmul, cumsum, einsum, intervals, spatial, sums
 from .base import Constant, Form, Kernel, Spec, Sums, is_float, zero_of
 
 OPEN = (None, None)
@@ -155,7 +155,7 @@ SPEC = Spec(
     reference=reference,
     kernel=kernel,
     tflite={"FULLY_CONNECTED": from_tflite},
-    onnx={"Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
+    onnx={"CumSum": cumsum.from_onnx, "Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     clamps=True,
     integers=spatial.INTEGERS,
     interval=intervals.sums(total),
