@@ -334,7 +334,7 @@ def test_integers_that_are_moved_before_they_are_dequantised(kind: str, tmp_path
 
 def test_an_equation_that_is_refused(tmp_path: Path) -> None:
     onnx.save(product("bii->bi", (2, 3, 3)), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match="'bii'.*\n.*diagonals"):
+    with pytest.raises(EdgebuildError, match="diagonals"):
         verified(tmp_path / "m.onnx")
 
 
