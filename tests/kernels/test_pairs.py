@@ -77,8 +77,8 @@ class Layers(File):
         shape = (1, *output_size(size, taps, stride, options.padding), k)
         self.sum("CONV_2D", (1, *size, c), weights(rng, (k, *taps, c)), shape, options)
 
-    def dense(self) -> None:
-        c, k = int(self.rng.integers(1, 90)), int(self.rng.integers(8, 30))
+    def dense(self, multiple: int = 1) -> None:
+        c, k = multiple * int(self.rng.integers(1, 90)), int(self.rng.integers(8, 30))
         options: Any = schema.FullyConnectedOptionsT()
         self.sum("FULLY_CONNECTED", (1, c), weights(self.rng, (k, c)), (1, k), options)
 
@@ -101,6 +101,15 @@ class Layers(File):
         self.outputs.append(y)
 
 
+def compared(file: Layers, target: str, model: Path) -> str:
+    """Run the layers on the target: equal to tflite-micro, element by element. Returns the C."""
+    model.write_bytes(file.pack(file.inputs, file.outputs))
+    artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
+    result = verify(model, load_target(target), artifacts)
+    assert result["equal"], result["differences"]
+    return next(a.data.decode() for a in artifacts if a.name == "model.c")
+
+
 def preferring_pairs(made: list[Kernel], form: Form) -> list[Kernel]:
     return sorted(made, key=lambda k: (not k.variant.startswith(("pairs", "two channels")), k.estimate))
 
@@ -113,14 +122,19 @@ def preferring_pairs(made: list[Kernel], form: Form) -> list[Kernel]:
 def test_layers_of_any_shape(
     target: str, layers: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Odd channels, odd pixels, any zero points and activations: equal to tflite-micro, element by element."""
+    """Odd channels, odd pixels, any zero points and activations."""
     monkeypatch.setattr(kernels, "by_cost", preferring_pairs)
-    file, model = Layers(seed), tmp_path / "model.tflite"
+    file = Layers(seed)
     for n in range(layers):
         (file.dense if n % 4 == 3 else file.convolution)()
-    model.write_bytes(file.pack(file.inputs, file.outputs))
-    artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
-    text = next(a.data.decode() for a in artifacts if a.name == "model.c")
+    text = compared(file, target, tmp_path / "model.tflite")
     assert text.count("eb_pairs_") >= layers // 3 and text.count("eb_fours_") >= layers // 4
-    result = verify(model, load_target(target), artifacts)
-    assert result["equal"], result["differences"]
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_dense_layers_of_the_dsp_extension(seed: int, tmp_path: Path) -> None:
+    file = Layers(seed)
+    for _ in range(12):
+        file.dense(multiple=4)
+    assert compared(file, "mps2-an386", tmp_path / "model.tflite").count("eb_dot1w_") > 3

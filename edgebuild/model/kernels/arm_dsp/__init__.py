@@ -22,6 +22,7 @@ def add(layer: Layer) -> Kernel | None:
 CORE = frozenset({"dsp"})
 ROWS = (
     Row(CONVOLUTION, CORE, of_sums(convolution.one_pixel)),
+    Row(CONVOLUTION, CORE, of_sums(convolution.widened_pixel)),
     Row(CONVOLUTION, CORE, of_sums(convolution.two_pixels)),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 2))),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),

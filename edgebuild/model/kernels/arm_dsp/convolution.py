@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...ir import Array
@@ -90,6 +92,18 @@ def one_pixel(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/dense.c.j2", s.stem, shape, constants, scalars,
         variant="dsp one pixel", estimate=cost, traffic=Traffic(passes=pixels),
+    )  # fmt: skip
+
+
+def widened_pixel(s: Sums, form: Form) -> Kernel | None:
+    """The only pixel, widened to int16 once for all channels."""
+    narrow = one_pixel(s, form)
+    if narrow is None or narrow.shape["pixels"] != 1:
+        return None
+    c, k = s.size[2], s.out[2]
+    return replace(
+        narrow, template="arm_dsp/dense_wide.c.j2", variant="dsp widened pixel", scratch=2 * c,
+        estimate=45 + 2.6 * c + k * (0.945 * c + per_output(s) + 0.5),
     )  # fmt: skip
 
 
