@@ -29,6 +29,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--overlay-template", action="store_true", help="print what an overlay of a fixed layout could say, and stop"
     )
+    sub.add_argument(
+        "--prove", action="store_true", help="prove that the generated code does what the source does (needs z3-solver)"
+    )
     for flag, name in (("-I", "include_dirs"), ("-D", "defines"), ("-include", "force_include")):
         help_ = f"one of --{name.replace('_', '-')}; may be repeated"
         sub.add_argument(flag, action="append", default=[], metavar="X", dest=f"more_{name}", help=help_)
@@ -56,6 +59,8 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterab
         print(template(request), end="")
         return 0
     artifacts, made = _compiled(request)
+    if args.prove and not _proved(made, artifacts, quiet=args.quiet):
+        return 1
     text = "" if args.quiet else summary(args.name, made)
     publish(artifacts, args.output)
     if args.pareto:
@@ -69,6 +74,22 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterab
     if not args.quiet:
         print(text)
     return 0
+
+
+def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool) -> bool:
+    """Whether no function of the generated code was seen to differ from its source."""
+    from edgebuild.base.errors import Diagnostic, MissingTool
+
+    try:
+        from edgebuild.driver.prove import check  # late: the solver is an extra
+    except ModuleNotFoundError as error:
+        raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
+    from edgebuild.driver.pipeline import triple_of
+
+    verdicts = check.prove(made, triple_of(made.request.target), artifacts)
+    if not quiet:
+        print("\n".join(check.summary(verdicts)))
+    return all(v.what != "refuted" for v in verdicts)
 
 
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:

@@ -43,12 +43,17 @@ def template(request: DriverRequest) -> str:
     if way != "fixed" or not file:
         raise fail("option 'overlay-template': only a fixed layout has an overlay", hints=["--layout fixed:FILE"])
     target = load_target(request.target)
-    source = read_sources(request.sources, TRIPLES.get(target.core.isa[:4], TRIPLES["arm"]), request.flags)
+    source = read_sources(request.sources, triple_of(request.target), request.flags)
     cdfg = read_functions(source.unit, source.dialect)
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
     found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
     return template.overlay_template(found.open, cdfg)
+
+
+def triple_of(target: str) -> str:
+    """The machine that sources for a target are read for."""
+    return TRIPLES.get(load_target(target).core.isa[:4], TRIPLES["arm"])
 
 
 def check_devices(source: Source, layout: Layout) -> None:
@@ -84,7 +89,7 @@ def _merged(
 def analyse(request: DriverRequest) -> Driver:
     target = load_target(request.target)
     bus = Bus(request.register_width, target.bus == "bytes")
-    source = read_sources(request.sources, TRIPLES.get(target.core.isa[:4], TRIPLES["arm"]), request.flags)
+    source = read_sources(request.sources, triple_of(request.target), request.flags)
     dialect = source.dialect
     cdfg = read_functions(source.unit, dialect)
     shapes = simplify(dialect, cdfg)

@@ -1,0 +1,235 @@
+"""The registers as a solver sees them: a value for each field at each place, and the accesses that matter.
+
+A field holds an array from places (address of the group, index of the element) to values. What matters is told by the
+declarations alone: an access with a side effect is an event, and so is each store of ordered silicon. All other
+accesses matter only through the values that are found later. Source and generated code share nothing here but the
+layout: a source accesses fields, generated code the bytes of registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import z3
+
+from edgebuild.driver.layout.registers import GroupLayout, Layout, Register, Slot
+from edgebuild.driver.source.dialect import NEUTRAL, Dialect, FieldId
+
+Key = tuple[str, str]  # (group, leaf)
+ADDRESS, INDEX = 32, 32
+
+
+class Unknown(Exception):
+    """Something that the proof cannot follow, and why."""
+
+
+class Different(Exception):
+    """A difference between the source and the generated code."""
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An address as its parts: base + constant + sum of stride * index."""
+
+    base: Any
+    group: str = ""
+    constant: int = 0
+    scaled: tuple[tuple[int, Any], ...] = ()
+
+    @property
+    def value(self) -> Any:
+        total = self.base + z3.BitVecVal(self.constant, ADDRESS)
+        for stride, index in self.scaled:
+            total = total + z3.BitVecVal(stride, ADDRESS) * index
+        return z3.simplify(total)
+
+    def moved(self, constant: int = 0, stride: int = 0, index: Any = None) -> Pointer:
+        scaled = self.scaled if index is None else (*self.scaled, (stride, index))
+        return Pointer(self.base, self.group, self.constant + constant, scaled)
+
+
+@dataclass(frozen=True)
+class Event:
+    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call"."""
+
+    kind: str
+    key: Key
+    values: tuple[Any, ...]
+    state: dict[Key, Any]
+    device: tuple[int, int] | None  # addresses that it is about; None: any
+    batch: int = 0  # number of the access
+    before: Any = None
+
+
+@dataclass
+class Hardware:
+    dialect: Dialect
+    layout: Layout
+    state: dict[Key, Any] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    loads: dict[Key, int] = field(default_factory=dict)  # how often each volatile field was read
+    batch: int = 0
+
+    # ---- state
+
+    def array(self, key: Key, width: int) -> Any:
+        if key not in self.state:
+            self.state[key] = z3.Array(".".join(key), z3.BitVecSort(ADDRESS + INDEX), z3.BitVecSort(width))
+        return self.state[key]
+
+    def slots(self) -> Iterator[tuple[GroupLayout, Register, Slot]]:
+        for group in self.layout.groups.values():
+            for register in group.registers:
+                yield from ((group, register, s) for s in register.slots)
+
+    def touch_all(self) -> None:
+        """Make all arrays, so that both sides have the same."""
+        for group, _, slot in self.slots():
+            self.array((group.group, slot.name), slot.width)
+
+    def forget(self, fields: frozenset[FieldId] | None) -> None:
+        """New values for the fields, or for all: they are the same on both sides if the events were."""
+        for group, _, slot in self.slots():
+            if fields is None or slot.field in fields:
+                key = (group.group, slot.name)
+                sort = z3.BitVecSort(ADDRESS + INDEX), z3.BitVecSort(slot.width)
+                self.state[key] = z3.Array(f"{'.'.join(key)}!{self.count}", *sort)
+
+    @property
+    def count(self) -> int:
+        """Events so far; stores of one bus access count as one, since sides may differ in their number."""
+        return sum(e.kind != "store" for e in self.events)
+
+    def count_of(self, kind: str) -> int:
+        return sum(e.kind == kind for e in self.events)
+
+    # ---- accesses of fields
+
+    def effects(self, slot: Slot, kind: str) -> frozenset[FieldId]:
+        return self.dialect.field(slot.field).effects(kind) if slot.field else frozenset()
+
+    def ordered(self, slot: Slot) -> bool:
+        return bool(slot.field) and self.dialect.field(slot.field).order == "ordered"  # type: ignore[arg-type]
+
+    def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None) -> Any:
+        """The value of a field; an event if the read changes anything."""
+        value = z3.Select(self.array(key, slot.width), place)
+        if slot.field and (self.dialect.field(slot.field).volatile or slot.volatile):
+            self.loads[key] = self.loads.get(key, 0) + 1
+        effects = self.effects(slot, "r")
+        if effects:
+            number = self.count
+            self.events.append(Event("r", key, (place,), dict(self.state), device))
+            if slot.field in effects:
+                value = z3.BitVec(f"{'.'.join(key)}?{number}", slot.width)
+            self.forget(effects)
+        return value
+
+    def write(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
+        back = slot.back if slot.back in ("0", "1") else NEUTRAL.get(slot.modified, "")
+        neutral = {"0": 0, "1": (1 << slot.width) - 1}.get(back)
+        if neutral is not None and z3.is_true(z3.simplify(value == neutral)):
+            return  # a value that does nothing
+        array = self.array(key, slot.width)
+        effects = self.effects(slot, "w")
+        if effects:
+            self.events.append(Event("w", key, (place, value), dict(self.state), device, self.batch))
+        elif self.ordered(slot):
+            old = z3.Select(array, place)
+            self.events.append(Event("store", key, (place, value), {}, device, self.batch, old))
+        if not (slot.modified or slot.field in effects):
+            self.state[key] = z3.Store(array, place, value)
+        self.forget(effects)
+
+    def call(self, name: str, values: tuple[Any, ...]) -> int:
+        """Something unknown happens: it finds all fields as they are, and leaves none as it was."""
+        number = self.count
+        self.touch_all()
+        self.events.append(Event("call", ("", name), values, dict(self.state), None))
+        self.forget(None)
+        return number
+
+    # ---- accesses of bytes, as generated code has them
+
+    def load(self, at: Pointer, size: int) -> Any:
+        self.batch += 1
+        value = z3.BitVecVal(0, 8 * size)
+        for key, slot, place, low in self._window(at, size):
+            if "r" not in slot.access:
+                continue
+            got = self.read(key, slot, place, None)
+            value = value | _placed(got, low, 8 * size)
+        return value
+
+    def store(self, at: Pointer, size: int, value: Any) -> None:
+        self.batch += 1
+        window = sorted(self._window(at, size), key=lambda w: (bool(self.effects(w[1], "w")), w[1].lsb))
+        for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
+            if "w" not in slot.access:
+                continue
+            old = z3.Select(self.array(key, slot.width), place)
+            new = _taken(value, old, low)
+            self.write(key, slot, place, new, None)
+
+    def _window(self, at: Pointer, size: int) -> Iterator[tuple[Key, Slot, Any, int]]:
+        """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
+        group = self.layout.groups.get(at.group)
+        if group is None:
+            raise Unknown("an access to an address of no group")
+        found = False
+        for r in group.registers:
+            index, constant = self._index(r, at)
+            first = constant - r.offset
+            if index is None or not 0 <= first < max(r.bits, 8) // 8:
+                continue
+            found = True
+            for slot in r.slots:
+                for i in range(self._elements(slot)):
+                    low = slot.lsb + i * slot.stride - 8 * first
+                    if low < 8 * size and low + slot.width > 0:
+                        at_index = z3.BitVecVal(i, INDEX) if slot.stride else index
+                        yield (at.group, slot.name), slot, z3.Concat(at.base, at_index), low
+        if not found:
+            raise Different(f"the generated code accesses no register of {at.group}")
+
+    def _elements(self, slot: Slot) -> int:
+        return prod(self.dialect.field(slot.field).dims) if slot.stride and slot.field else 1
+
+    @staticmethod
+    def _index(r: Register, at: Pointer) -> tuple[Any, int]:
+        """(element of an array of registers, constant part of the address); no element if it is of another register."""
+        if not r.dims:
+            return (None if at.scaled else z3.BitVecVal(0, INDEX)), at.constant
+        if at.scaled:
+            same = len(at.scaled) == 1 and at.scaled[0][0] == r.stride
+            return (at.scaled[0][1] if same else None), at.constant
+        element, rest = divmod(at.constant - r.offset, r.stride)
+        inside = 0 <= element < r.count
+        return (z3.BitVecVal(element, INDEX) if inside else None), r.offset + rest
+
+
+def _placed(value: Any, low: int, bits: int) -> Any:
+    """The value's bits at `low` of a wider or narrower word."""
+    if low < 0:
+        value, low = z3.Extract(value.size() - 1, -low, value), 0
+    width = min(value.size(), bits - low)
+    value = z3.Extract(width - 1, 0, value) if width < value.size() else value
+    wide = z3.ZeroExt(bits - width, value) if bits > width else value
+    return wide << low if low else wide
+
+
+def _taken(value: Any, old: Any, low: int) -> Any:
+    """A field's new value after a store of a word in which it lies at bit `low`; what is outside stays."""
+    width = old.size()
+    first, last = max(0, -low), min(width, value.size() - low)  # bits of the field that are in the word
+    part = z3.Extract(last + low - 1, first + low, value)
+    pieces = []
+    if last < width:
+        pieces.append(z3.Extract(width - 1, last, old))
+    pieces.append(part)
+    if first > 0:
+        pieces.append(z3.Extract(first - 1, 0, old))
+    return z3.Concat(*pieces) if len(pieces) > 1 else part

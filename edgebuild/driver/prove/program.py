@@ -1,0 +1,215 @@
+"""Symbolic execution of C: one run follows one way through a function, and says on which conditions it depends.
+
+A source in the dialect and generated C run in the same interpreter. They differ in what an access is: a member chain of
+a group, or a volatile object at an address (`sides`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clang.cindex import Cursor, CursorKind, TypeKind
+
+from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.prove.expressions import Expressions
+from edgebuild.driver.prove.hardware import Hardware, Unknown
+from edgebuild.driver.prove.values import (
+    DEPTH,
+    POLLS,
+    TURNS,
+    Break,
+    Continue,
+    Decisions,
+    Goto,
+    Int,
+    Pruned,
+    Return,
+)
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import group_of
+
+K = CursorKind
+
+
+class Program(Expressions):
+    """The functions and statements of one unit."""
+
+    def run(self, name: str, taken: list[bool]) -> Any:
+        """One way through a function with symbolic parameters; its value."""
+        self.hardware = Hardware(self.dialect, self.layout)
+        self.hardware.touch_all()
+        self.decisions, self.env, self.globals = Decisions(taken), {}, {}
+        self.active, self.memory, self.jumps = [], {}, 0
+        arguments = []
+        for i, p in enumerate(x for x in clang.children(self.functions[name]) if x.kind == K.PARM_DECL):
+            arguments.append(self.symbol(f"argument {i}", p.type))
+        return self.call(self.functions[name], arguments)
+
+    def call(self, function: Cursor, arguments: list[Any]) -> Any:
+        outer, self.env = self.env, {}
+        self.active.append(function.spelling)
+        if self.active.count(function.spelling) > DEPTH:
+            self.decisions.bounded = True
+            raise Pruned
+        parameters = [p for p in clang.children(function) if p.kind == K.PARM_DECL]
+        for p, value in zip(parameters, arguments, strict=True):
+            self.env[variable_name(p)] = self.converted(value, p.type)
+        body = next(c for c in clang.children(function) if c.kind == K.COMPOUND_STMT)
+        try:
+            self.statement(body)
+            result = None
+        except Return as done:
+            result = done.value
+        self.env = outer
+        self.active.pop()
+        return result if result is None else self.converted(result, function.result_type)
+
+    def statement(self, c: Cursor) -> None:
+        handler: Callable[[Cursor], None] | None = getattr(self, clang.method("s", c.kind), None)
+        if handler:
+            handler(c)
+        elif clang.is_expression(c) or c.kind == K.UNEXPOSED_EXPR:
+            self.value(c)
+        else:
+            raise Unknown(f"a statement: {c.kind.name.lower()}")
+
+    def s_compound_stmt(self, c: Cursor) -> None:
+        statements, at = clang.children(c), 0
+        while at < len(statements):
+            try:
+                self.statement(statements[at])
+                at += 1
+            except Goto as jump:
+                found = (i for i, s in enumerate(statements) if s.kind == K.LABEL_STMT and s.spelling == jump.label)
+                at = next(found, -1)
+                if at < 0:
+                    raise
+
+    def s_null_stmt(self, c: Cursor) -> None:
+        pass
+
+    def s_label_stmt(self, c: Cursor) -> None:
+        for inner in clang.children(c):
+            self.statement(inner)
+
+    def s_goto_stmt(self, c: Cursor) -> None:
+        self.jumps += 1
+        if self.jumps > POLLS:
+            self.decisions.bounded = True
+            raise Pruned
+        raise Goto(clang.children(c)[0].spelling)
+
+    def s_decl_stmt(self, c: Cursor) -> None:
+        for d in clang.children(c):
+            if d.kind == K.VAR_DECL:
+                self.declared(d)
+
+    def declared(self, d: Cursor) -> None:
+        if d.storage_class.name == "STATIC":
+            raise Unknown("a static variable in a function")
+        parts = [x for x in clang.children(d) if clang.is_expression(x)]
+        group, pointer = group_of(d.type, self.dialect)
+        if group and not pointer and not self.generated:
+            self.env[variable_name(d)] = self.loaded(parts[-1])
+            self.chains.locals.add(variable_name(d))
+        elif d.type.kind in (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.RECORD):
+            raise Unknown(f"a variable of type {d.type.spelling}")
+        elif parts and clang.span(parts[-1])[0] > clang.offset(d.location):
+            self.env[variable_name(d)] = self.converted(self.value(parts[-1]), d.type)
+        else:
+            self.env[variable_name(d)] = self.symbol(f"uninitialised {d.spelling}", d.type)
+
+    def s_return_stmt(self, c: Cursor) -> None:
+        values = clang.children(c)
+        raise Return(self.value(values[0]) if values else None)
+
+    def s_if_stmt(self, c: Cursor) -> None:
+        condition, then, *other = clang.children(c)
+        if self.decisions.decide(self.truth(self.value(condition))):
+            self.statement(then)
+        elif other:
+            self.statement(other[0])
+
+    def s_while_stmt(self, c: Cursor) -> None:
+        condition, body = clang.children(c)
+        self.loop(condition, body, None)
+
+    def s_do_stmt(self, c: Cursor) -> None:
+        body, condition = clang.children(c)
+        self.loop(condition, body, None, first=True)
+
+    def s_for_stmt(self, c: Cursor) -> None:
+        *parts, body = clang.children(c)
+        if len(parts) == 3:
+            self.statement(parts[0])
+            self.loop(parts[1], body, parts[2])
+        elif not parts:
+            self.loop(None, body, None)
+        else:
+            raise Unknown("a for loop without all of its parts")
+
+    def loop(self, condition: Cursor | None, body: Cursor, step: Cursor | None, first: bool = False) -> None:
+        open_, last = 0, None
+        for turn in range(TURNS):
+            before, now = self.decisions.number, self.progress()
+            if now == last:  # it waits for a field: let all of them change
+                self.hardware.call("wait", ())
+                open_, now = open_ + 1, self.progress()
+            last = now
+            tested = condition if turn or not first else None
+            if tested is not None and not self.decisions.decide(self.truth(self.value(tested))):
+                return
+            open_ += self.decisions.number > before
+            if open_ > POLLS:
+                self.decisions.bounded = True
+                raise Pruned
+            try:
+                self.statement(body)
+            except Break:
+                return
+            except Continue:
+                pass
+            if step is not None:
+                self.value(step)
+        self.decisions.bounded = True
+        raise Pruned
+
+    def progress(self) -> tuple[Any, ...]:
+        """Equal as long as nothing happens."""
+        values = ((n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int))
+        state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
+        return self.decisions.number, len(self.hardware.events), tuple(values), tuple(state)
+
+    def s_break_stmt(self, c: Cursor) -> None:
+        raise Break
+
+    def s_continue_stmt(self, c: Cursor) -> None:
+        raise Continue
+
+    def s_switch_stmt(self, c: Cursor) -> None:
+        value, body = clang.children(c)
+        chosen = self.value(value)
+        entries: list[tuple[list[Any], Cursor]] = []
+        for s in clang.children(body):
+            labels: list[Any] = []
+            while s.kind in (K.CASE_STMT, K.DEFAULT_STMT):
+                labels.append(clang.constant(clang.children(s)[0]) if s.kind == K.CASE_STMT else "default")
+                s = clang.children(s)[-1]
+            entries.append((labels, s))
+        start = next((i for i, (labels, _) in enumerate(entries) for x in labels if self._is(chosen, x)), None)
+        if start is None:
+            start = next((i for i, (labels, _) in enumerate(entries) if "default" in labels), len(entries))
+        try:
+            for _, s in entries[start:]:
+                self.statement(s)
+        except Break:
+            pass
+
+    def _is(self, chosen: Int, label: Any) -> bool:
+        return label != "default" and self.decisions.decide(chosen.bits == label)
+
+    def s_asm_stmt(self, c: Cursor) -> None:
+        self.hardware.call("asm", ())
+
+    s_gcc_asm_stmt = s_ms_asm_stmt = s_asm_stmt

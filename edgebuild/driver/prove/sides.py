@@ -1,0 +1,238 @@
+"""The two sides of a proof: a source in the dialect, and generated C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import z3
+from clang.cindex import Cursor, CursorKind, Type
+
+from edgebuild.driver.analysis.cdfg import Chain
+from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.layout.registers import Register, Slot
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown
+from edgebuild.driver.prove.program import Program
+from edgebuild.driver.prove.values import (
+    Held,
+    Int,
+    sized,
+)
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import NEUTRAL, Child, Field, group_of
+
+K = CursorKind
+
+
+class Source(Program):
+    """A program in the dialect."""
+
+    def place(self, chain: Chain) -> tuple[Pointer, Key, Register | None, Slot | None, Any]:
+        """(address of the group, leaf, its register and slot, place of the element) of a chain."""
+        group = chain.prefixes[0].group
+        current = group
+        if chain.device:
+            at = Pointer(z3.BitVecVal(self.dialect.devices[chain.device].address, ADDRESS))
+        else:
+            at = self._root(chain)
+        words: list[str] = []
+        steps, i = chain.steps, 0
+        register: Register | None = None
+        index: Any = z3.BitVecVal(0, INDEX)
+        while i < len(steps):
+            member = self.dialect.groups[current].member(steps[i].member)
+            taken = steps[i + 1 : i + 1 + len(member.dims)]
+            values = [
+                z3.BitVecVal(s.constant, INDEX) if s.index is None else self.number(self.value(s.index)) for s in taken
+            ]
+            constants = [str(s.constant) for s in taken]
+            flat: Any = z3.BitVecVal(0, INDEX)
+            for size, v in zip(member.dims, values, strict=False):
+                if not z3.is_bv_value(v):
+                    self.decisions.path.append(z3.ULT(v, size))  # C knows no other index
+                flat = flat * size + v
+            i += 1 + len(taken)
+            name = "_".join([*words, member.name])
+            if isinstance(member, Child):
+                current = member.group
+                sub = next((s for s in self.layout.groups[group].subs if s.name == name), None)
+                if sub is None:
+                    words += [member.name, *constants]
+                    continue
+                at, group, words = Pointer(z3.simplify(at.value + sub.offset + flat * sub.stride)), sub.group, []
+                continue
+            found = {s.name: (r, s) for r in self.layout.groups[group].registers for s in r.slots}
+            if name not in found:
+                name, flat = "_".join([name, *constants]), z3.BitVecVal(0, INDEX)
+            register, slot = found[name]
+            return at, (group, name), register, slot, z3.Concat(at.value, z3.simplify(flat))
+        return at, (group, ""), None, None, index
+
+    def _root(self, chain: Chain) -> Pointer:
+        root = clang.bare(chain.root)
+        if chain.prefixes[0].pointer:
+            return self.value(chain.root)
+        if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
+            base, index = clang.children(root)
+            return self._element(self.value(base), self.value(index), root.type)
+        return self.value(clang.children(root)[0])
+
+    def _device(self, chain: Chain) -> tuple[int, int] | None:
+        if not chain.device:
+            return None
+        d = self.dialect.devices[chain.device]
+        return d.address, self.layout.groups[d.group].size
+
+    def read(self, chain: Chain) -> Any:
+        assert isinstance(chain.end, Field)
+        _, key, _, slot, place = self.place(chain)
+        assert slot
+        self.hardware.batch += 1
+        return self._wide(self.hardware.read(key, slot, place, self._device(chain)), chain.end)
+
+    def _wide(self, value: Any, f: Field) -> Any:
+        wide = next(w for w in (8, 16, 32, 64) if f.width <= w)
+        return z3.ZeroExt(wide - f.width, value) if wide > f.width else value
+
+    def write(self, chain: Chain, value: Any) -> Int:
+        assert isinstance(chain.end, Field)
+        _, key, _, slot, place = self.place(chain)
+        assert slot
+        return self._write_at(chain, key, slot, place, value)
+
+    def _write_at(self, chain: Chain, key: Key, slot: Slot, place: Any, value: Any) -> Int:
+        assert isinstance(chain.end, Field)
+        narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(value, 64)))
+        self.hardware.batch += 1
+        self.hardware.write(key, slot, place, narrow, self._device(chain))
+        return Int(self._wide(narrow, chain.end), False)
+
+    def _changed(self, chain: Chain, operator: str, right: Cursor | None, type_: Type) -> tuple[Any, Any]:
+        """(old value, new one) of a field that is read, changed and written; its place is evaluated once."""
+        assert isinstance(chain.end, Field)
+        _, key, _, slot, place = self.place(chain)
+        assert slot
+        self.hardware.batch += 1
+        old = Int(self._wide(self.hardware.read(key, slot, place, self._device(chain)), chain.end), False)
+        by = self.value(right) if right is not None else Int(z3.BitVecVal(1, 32), True)
+        return old, self._write_at(chain, key, slot, place, self.arithmetic(operator, old, by, type_))
+
+    def e_compound_assignment_operator(self, c: Cursor) -> Any:
+        left, right = clang.children(c)
+        chain = self._field(left)
+        if chain is None or chain.local:
+            return super().e_compound_assignment_operator(c)
+        return self._changed(chain, clang.binary(c)[:-1], right, left.type)[1]
+
+    def e_unary_operator(self, c: Cursor) -> Any:
+        operator, operand = clang.unary(c), clang.children(c)[0]
+        chain = self._field(operand) if operator.endswith(("++", "--")) else None
+        if chain is None or chain.local:
+            return super().e_unary_operator(c)
+        old, new = self._changed(chain, operator[-1], None, operand.type)
+        return old if operator.startswith("post") else new
+
+    def _field(self, c: Cursor) -> Chain | None:
+        chain = self.chains.read(c)
+        return chain if chain and chain.is_field and not chain.missing else None
+
+    def stored(self, left: Cursor, right: Cursor) -> Any:
+        name, pointer = group_of(left.type, self.dialect)
+        if name and not pointer:
+            return self._whole(left, clang.bare(right))
+        chain = self._field(left)
+        if chain and chain.local:
+            return self._set(chain, self.value(right))
+        if chain is None:
+            return self.assigned(left, self.value(right))
+        return self.write(chain, self.value(right))
+
+    def assigned(self, left: Cursor, value: Any) -> Any:
+        chain = self._field(left)
+        if chain and chain.local:
+            return self._set(chain, value)
+        return self.write(chain, value) if chain else super().assigned(left, value)
+
+    # ---- whole registers
+
+    def _elements(self, c: Cursor) -> list[Chain]:
+        chain = self.chains.read(c)
+        if chain is None:
+            raise Unknown("a group as a value")
+        return list(self.chains.elements(chain, c))
+
+    def loaded(self, c: Cursor) -> Held:
+        return {_name(x): self.read(x) for x in self._elements(clang.bare(c))}
+
+    def held(self, chain: Chain) -> Int:
+        return Int(self._held_in(chain)[_name(chain)], False)
+
+    def _held_in(self, chain: Chain) -> Held:
+        found = next(v for n, v in self.env.items() if n == chain.local)
+        assert isinstance(found, dict)
+        return found
+
+    def _set(self, chain: Chain, value: Any) -> Any:
+        assert isinstance(chain.end, Field)
+        narrow = z3.Extract(chain.end.width - 1, 0, sized(value, 64))
+        self._held_in(chain)[_name(chain)] = self._wide(narrow, chain.end)
+        return value
+
+    def _whole(self, left: Cursor, right: Cursor) -> None:
+        chains = self._elements(left)
+        if right.kind == K.DECL_REF_EXPR:
+            held = self.env[variable_name(right.referenced)]
+            self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains}, {})
+            return
+        initial = next(x for x in clang.children(right) if x.kind == K.INIT_LIST_EXPR)
+        values: dict[str, Any] = {}
+        for item in clang.children(initial):
+            parts = clang.children(item)
+            if len(parts) != 2:
+                raise Unknown("an element of an array in a whole register")
+            values[parts[0].spelling] = self.value(parts[1])
+        self._put(chains, {_name(x): values[x.end.name] for x in chains if x.end and x.end.name in values}, None)
+
+    def _put(self, chains: list[Chain], values: dict[Any, Any], others: dict[str, int] | None) -> None:
+        """One store of a register. `others`: of what silicon has besides; None: its reset value."""
+        self.hardware.batch += 1
+        stores: list[tuple[Key, Slot, Any, Any]] = []
+        for x in chains:
+            _, key, register, slot, place = self.place(x)
+            assert register and slot
+            default = Int(z3.BitVecVal(_at_rest(register, slot), 64), False)
+            narrow = z3.Extract(slot.width - 1, 0, sized(values.get(_name(x), default), 64))
+            stores.append((key, slot, place, z3.simplify(narrow)))
+        assert register
+        named = {key for key, *_ in stores}
+        for other in register.slots if others is None else ():
+            if (key[0], other.name) not in named:
+                value = z3.BitVecVal(_at_rest(register, other), other.width)
+                stores.append(((key[0], other.name), other, place, value))
+        for key, slot, place, value in sorted(stores, key=self._turn):
+            if "w" in slot.access:
+                self.hardware.write(key, slot, place, value, self._device(chains[0]))
+
+    def _turn(self, store: tuple[Key, Slot, Any, Any]) -> tuple[bool, int]:
+        """Fields whose write has a side effect come behind the others; then the lowest bit counts."""
+        return bool(self.hardware.effects(store[1], "w")), store[1].lsb
+
+
+def _at_rest(register: Register, slot: Slot) -> int:
+    """The value of a field that a write of a whole register does not name: one that does nothing, else after reset."""
+    back = NEUTRAL.get(slot.modified, "") if slot.modified else ""
+    neutral = {"0": 0, "1": (1 << slot.width) - 1}.get(back)
+    reset = slot.reset if slot.reset is not None else (register.reset >> slot.lsb) & ((1 << slot.width) - 1)
+    return reset if neutral is None else neutral
+
+
+class Generated(Program):
+    """Generated C: stores and loads of volatile objects."""
+
+    def stored(self, left: Cursor, right: Cursor) -> Any:
+        return self.assigned(left, self.value(right))
+
+
+def _name(chain: Chain) -> tuple[str, tuple[int | None, ...]]:
+    assert isinstance(chain.end, Field)
+    constants = tuple(s.constant for s in chain.steps if not s.member)
+    return chain.end.name, constants[len(constants) - len(chain.end.dims) :]
