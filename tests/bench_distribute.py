@@ -3,23 +3,29 @@
 `paper`: chapter 5 of Stahl 2024 from shapes alone (4-byte values, convolutions only, equal devices; YOLOv2's row of
 communication is that of the layers from 17 on), with fully connected layers beside it. `plans`: traffic of the joint
 plan on six devices, in float at the memory of the thesis' two steps, in int8 at given weights a device, and of the
-baselines. `brute`: random chains against all plans. `exact`: processor time of a proof.
+baselines. `brute`: random chains against all plans. `exact`: processor time of a proof. `together`: models on several
+devices of the build machine, against one; the relay's bytes less the plan's. `faults`: disturbed inferences.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.model.cluster import network_of
+from edgebuild.model.cluster_build import ClusterRequest
+from edgebuild.model.compile import prepare
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.choose import choose
 from edgebuild.model.plan.distribute.joint import Limits, Plan, Search
 from edgebuild.model.plan.distribute.problem import Medium
+from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +34,8 @@ NETWORKS = ("yolov2", "alexnet", "vgg16", "extraction")
 INT8_WEIGHTS = {"yolov2": 9.15e6, "alexnet": 0.65e6, "vgg16": 2.67e6, "extraction": 4.76e6}
 MB = 4e-6
 ANY = float("inf")
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+FAULTS = 10_000
 
 
 def paper(name: str) -> dict[str, Any]:
@@ -105,6 +113,43 @@ def exact() -> dict[str, Any]:
     return {"layers": len(network.layers), "devices": 16, "cpu_s": round(seconds, 3), "proved": plan is not None}
 
 
+def cluster_of(n: int, flash: int, medium: str, folder: Path) -> Path:
+    rows = [f"- {{name: d{k}, target: host, flash: {flash}, ram: 4M}}" for k in range(n)]
+    file = folder / "cluster.yaml"
+    file.write_text("\n".join(["devices:", *rows, "source: d0", f"medium: {{{medium}, bits_per_s: 3e6}}", ""]))
+    return file
+
+
+def models() -> list[Path]:
+    shared = ROOT.parent / "shared" / "models"
+    return [DIGITS, *sorted(shared.glob("*.tflite"))]
+
+
+def together(model: Path, n: int, number: int) -> dict[str, Any]:
+    """A model on n devices; baselines have all methods of cutting."""
+    medium = ("kind: star", "kind: bus, broadcast: true", "kind: switch")[number % 3]
+    method = ("owp", "joint", "paper", "fdto")[number % 4]
+    weights = network_of(prepare(model)).weights
+    with tempfile.TemporaryDirectory() as name:
+        flash = int(1.4 * weights / n) + 3000 if method == "joint" else 1 << 27
+        request = ClusterRequest(model, cluster_of(n, flash, medium, Path(name)), "net", method=method)
+        row: dict[str, Any] = {"model": model.stem, "devices": n, "medium": medium, "method": method}
+        try:
+            found = verify_cluster(request)
+        except EdgebuildError as error:
+            return {**row, "refused": str(error).splitlines()[0]}
+    more = found["wire_bytes"] - found["planned_bytes"]
+    return {**row, "equal": found["equal"], "messages": found["messages"], "bytes_more_than_planned": more}
+
+
+def faults(count: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        file = cluster_of(3, 1 << 20, "kind: switch", Path(name))
+        found = verify_cluster(ClusterRequest(DIGITS, file, "digits", method="owp"), disturbed=(7, count))
+    result: dict[str, Any] = found["faults"]
+    return result
+
+
 def main() -> None:
     found: dict[str, Any] = {"paper": [paper(name) for name in NETWORKS]}
     print(f"{'network':12} {'layers':>6} {'single':>7} {'F':>7} {'first':>5} {'seq.':>7} {'FDTO':>7} {'OWP':>7}")
@@ -120,6 +165,13 @@ def main() -> None:
     found["brute"] = brute(500)
     found["exact"] = exact()
     print(found["brute"], found["exact"])
+    found["together"] = []
+    for at, model in enumerate(models()):
+        for n in (2, 4):
+            found["together"].append(row := together(model, n, at + n))
+            print(row, flush=True)
+    found["faults"] = faults(FAULTS)
+    print(found["faults"])
     (ROOT / "build" / "bench").mkdir(parents=True, exist_ok=True)
     (ROOT / "build" / "bench" / "distribute.json").write_text(json.dumps(found, indent=1) + "\n")
 

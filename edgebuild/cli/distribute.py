@@ -18,16 +18,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import publish
-    from edgebuild.model.cluster import SHAPES, json_artifact, plan_cluster, words
+    from edgebuild.model.cluster import SHAPES, json_artifact, pareto_rows, plan_cluster, words
     from edgebuild.model.cluster_build import ClusterRequest, build_cluster
 
     if args.model.suffix in SHAPES:
-        _, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, None)
+        chosen, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, None)
+        report["pareto"] = pareto_rows(chosen)
         publish((json_artifact(args.name, report),), args.output)
     else:
         request = ClusterRequest(args.model, args.cluster, args.name, args.devices, args.method, args.objective)
         made = build_cluster(request)
         report = made.report
+        report["pareto"] = pareto_rows(made.chosen)
         publish(made.artifacts, args.output)
     print(words(report), end="")
     return 0

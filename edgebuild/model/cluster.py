@@ -20,6 +20,7 @@ from .ir import ITEM_BYTES, Graph, Op
 from .plan.distribute import thesis
 from .plan.distribute.choose import Chosen, choose
 from .plan.distribute.clusterfile import read_cluster
+from .plan.distribute.pareto import pareto
 from .plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
 from .plan.distribute.problem import Window as Rows
 from .plan.distribute.transfers import Transfer, cost, routed, transfers
@@ -233,6 +234,13 @@ def framed(chosen: Chosen) -> int:
     plan, sent = chosen.plan, messages(chosen)
     busy = {k for _, _, t in sent for k in (t.sender, *t.receivers)} - {plan.cluster.source}
     return plan.cost.bytes + len(sent) * (HEAD + TAIL) + 2 * len(busy) * HEAD
+
+
+def pareto_rows(chosen: Chosen) -> list[dict[str, Any]]:
+    """Other plans that trade memory for traffic and time, for the report."""
+    points = pareto(chosen.plan.network, chosen.plan.cluster)
+    keys = ("weights_bytes", "arena_bytes", "traffic_bytes", "time_us")
+    return [dict(zip(keys, (p.weights, p.arena, p.traffic, p.time_us), strict=True)) for p in points]
 
 
 def json_artifact(name: str, report: Mapping[str, Any]) -> Artifact:

@@ -64,6 +64,7 @@ class Cluster:
     report: dict[str, Any]
     messages: tuple[Message, ...]
     header: Artifact
+    chosen: Chosen
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -153,7 +154,7 @@ def _built(
     devices = [(d["name"], does.get(d["number"], "idle")) for d in report["devices"]]
     rows = [Row(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
     header = cluster_header(request.name, graph.file, digest, source, devices, rows)
-    return Cluster(tuple(parts), source, report, messages, header)
+    return Cluster(tuple(parts), source, report, messages, header, chosen)
 
 
 def _address(m: Message) -> int:

@@ -136,6 +136,11 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [d["files"] for d in report["devices"]] == ["digits", "digits_dev1"]
     assert all(d["weights_bytes"] <= 4096 for d in report["devices"])
     assert report["wire"]["frame_bytes"] == sum(m["bytes"] + 28 for m in report["messages"]) + 2 * 24
+    front = report["pareto"]
+    assert front and front == sorted(front, key=lambda p: p["weights_bytes"])
+    assert front[-1]["traffic_bytes"] == 0  # all of it on one device
+    rising = [p["traffic_bytes"] for p in front]
+    assert len(set(rising)) > 1
     assert "DIGITS_PLAN_HASH 0x" + report["plan_hash"][:8] in (tmp_path / "digits_cluster.h").read_text()
     with pytest.raises(SystemExit, match="2"):
         main(["verify", str(DIGITS)])

@@ -28,7 +28,7 @@ from .run import run_harness
 
 VECTORS = 3
 RELATIVE = 1e-5  # of floats, to the largest value
-WALL_S = 900.0  # for all vectors together: a device that hangs is ended then
+WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: a device that hangs is ended then
 CODES = ("EB_OK", "EB_LINK_TIMEOUT", "EB_LINK_CRC", "EB_LINK_PLAN", "EB_LINK_ORDER")
 HOST = "host"
 
@@ -148,7 +148,7 @@ class Run:
             for k, command in self.programs.items():
                 log = (self.place(k) / "log.txt").open("wb")
                 started[k] = self._start(command, k, log)
-            finished = self._wait(started, relay)
+            finished = self._wait(started, relay, WALL_S + EACH_S * len(vectors))
         finally:
             relay.stop()
             for process in started.values():
@@ -177,10 +177,10 @@ class Run:
             hints = (f"apt-get install {package}",) if package else ()
             raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hints)) from None
 
-    def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay) -> bool:
+    def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, limit: float) -> bool:
         """Whether the source ended by itself within the time."""
         began, source = time.monotonic(), started[self.made.source]
-        while source.poll() is None and time.monotonic() - began < WALL_S:
+        while source.poll() is None and time.monotonic() - began < limit:
             for k, process in started.items():
                 if k != self.made.source and process.poll() is not None and k not in relay.ended:
                     relay.end(k)
