@@ -78,6 +78,21 @@ def test_a_model_that_tflite_micro_refuses_is_a_diagnostic(tmp_path: Path) -> No
         reference(tmp_path / "m.tflite", [[np.zeros(4, np.int8)]], report)
 
 
+def test_tflite_of_int16_with_a_real_output_is_compared_as_integers(tmp_path: Path) -> None:
+    file, q = File(), Quant((0.1,), (0,))
+    x, m = (file.tensor(name, (1, 4), "int16", q) for name in "xm")
+    y = file.tensor("y", (1, 4), "float32")
+    options = schema.LeakyReluOptionsT()
+    options.alpha = 0.5
+    file.operator("LEAKY_RELU", [x], [m], options)
+    file.operator("DEQUANTIZE", [m], [y])
+    model = tmp_path / "m.tflite"
+    model.write_bytes(file.pack([x], [y]))
+    vectors = np.array([[-32768, -10, 3, 32767]], np.int16)
+    result = verify(model, load_target("host"), compile_model(ModelRequest(model, "model", "host")), vectors)
+    assert result["equal"] and result["output"] == [-16384, -5, 3, 32767]
+
+
 def test_tflite_with_a_real_surface_is_compared_as_integers(tmp_path: Path) -> None:
     """QUANTIZE and DEQUANTIZE at the ends, as the converter writes them: the firmware works on int8."""
     file = File()

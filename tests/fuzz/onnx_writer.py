@@ -1,14 +1,9 @@
-"""A recipe as an ONNX file: float, or made int8 by onnxruntime's static quantiser.
-
-Operators that need nothing but operands are taken from the registry: the standard's own schema tells how many they
-read. So a new operator of this kind is drawn as soon as it is read.
-"""
+"""A recipe as an ONNX file: float, or made int8 by onnxruntime's static quantiser."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import prod
 from operator import le
 
@@ -17,69 +12,22 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from edgebuild.model.ir import Array
-from edgebuild.model.ops import ONNX_READERS
 from tests.graphs import powers_of_two, quantised
 
-from .recipe import Choice, DoesNotFit, Recipe, choice
+from .onnx_rows import KEEP, OPSET, ROWS, by_schema
+from .recipe import Choice, DoesNotFit, Recipe, Sizes, choice
 
-OPSET = 17
-# Not drawn by schema: these jump where their operand moves a little, so that float results cannot be compared behind
-# them; leave the domain of real numbers; or have layers of their own below.
-STEPS = {"Floor", "Ceil", "Round", "Sign", "Not", "IsNaN", "IsInf", "Mod", "And", "Or", "Xor", "Equal", "Less"}
-STEPS |= {"Greater", "LessOrEqual", "GreaterOrEqual", "Shrink", "Hardmax", "NonZero", "Size"}
-PARTIAL = {
-    "ReduceLogSum",
-    "Log",
-    "Sqrt",
-    "Reciprocal",
-    "Div",
-    "Pow",
-    "Acos",
-    "Acosh",
-    "Asin",
-    "Atanh",
-    "Tan",
-    "Exp",
-    "Cosh",
-    "Sinh",
-}
-PLAIN = {
-    "PRelu",
-    "Split",
-    "Det",
-    "Transpose",
-    "Flatten",
-    "Squeeze",
-    "Softmax",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "Dropout",
-    "MatMul",
-}
-RANDOM = {"Bernoulli", "RandomNormalLike", "RandomUniformLike"}
-
-
-@cache
-def by_schema(count: int) -> tuple[str, ...]:
-    """Operators of the registry that compute a float tensor of `count` float tensors, with no attribute needed."""
-    found = []
-    for name in sorted(ONNX_READERS):
-        if name in STEPS | PARTIAL | PLAIN | RANDOM or not onnx.defs.has(name, OPSET):
-            continue
-        schema = onnx.defs.get_schema(name, OPSET)
-        ports = [schema.inputs[min(i, len(schema.inputs) - 1)] for i in range(count)] if schema.inputs else []
-        enough = schema.min_input == min(count, schema.min_input) and schema.max_input >= count and len(ports) == count
-        alike = enough and {p.type_str for p in ports} == {schema.outputs[0].type_str}
-        required = any(a.required or count > 1 for a in schema.attributes.values())  # two operands: not Conv, not Gemm
-        if alike and not required and "tensor(float)" in ports[0].types and (schema.min_input or 1) >= min(count, 2):
-            found.append(name)
-    return tuple(found)
+LARGEST = 60_000  # elements of a tensor
 
 
 @dataclass(frozen=True)
 class Value:
+    """`exact`: no rounding of floats differs between us and onnxruntime on the way to it."""
+
     name: str
     shape: tuple[int, ...]
+    exact: bool = False
+    dtype: int = TensorProto.FLOAT
 
 
 class OnnxWriter:
@@ -92,25 +40,27 @@ class OnnxWriter:
         self.inputs: list[Value] = []
         self.values: dict[int, Value] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.used: dict[int, dict[str, int]] = {}  # the sizes that a layer has drawn
         self.s: Choice = choice(0)
+        self.sizes = Sizes({})
 
     def write(self) -> onnx.ModelProto:
         """Raises ValueError where nothing is left to be computed."""
         for layer in self.recipe.layers:
-            self.s = choice(layer.seed, "onnx", True)
+            self.s, self.sizes = choice(layer.seed, "onnx", True), Sizes(dict(layer.most))
             operands = [self.values[n] for n in layer.operands]
             before = len(self.nodes)
             try:
-                make = getattr(self, layer.word, None)
-                made = make(*operands) if make is not None else self.node(layer.word, operands[:1])
-                self.values[layer.number] = made
+                make = ROWS[layer.word] if layer.word in ROWS else type(self).__dict__[layer.word]
+                self.values[layer.number] = make(self, *operands)
             except DoesNotFit:
                 del self.nodes[before:]
                 self.values[layer.number] = operands[0]
+            self.used[layer.number] = self.sizes.used
         if not self.nodes:
             raise ValueError("no layer is left")
         read = {name for node in self.nodes for name in node.input}
-        written = [node.output[0] for node in self.nodes]
+        written = [name for node in self.nodes for name in node.output if name]
         named = {self.values[n].name for n in self.recipe.outputs if n in self.values}
         inputs = [v for v in self.inputs if v.name in read]
         outputs = [Value(n, self.shapes[n]) for n in written if n not in read or n in named]
@@ -120,7 +70,9 @@ class OnnxWriter:
         ports = [
             [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, v.shape) for v in p] for p in (inputs, outputs)
         ]
-        graph = helper.make_graph(self.nodes, "random", *ports, self.constants)
+        read = {name for node in self.nodes for name in node.input}
+        constants = [c for c in self.constants if c.name in read]
+        graph = helper.make_graph(self.nodes, "random", *ports, constants)
         opsets = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=helper.find_min_ir_version_for(opsets))
         onnx.checker.check_model(model, full_check=True)
@@ -129,29 +81,50 @@ class OnnxWriter:
     # ---- the parts of layers
 
     def node(self, operator: str, operands: Sequence[Value | str], **attributes: object) -> Value:
-        """Add a node; the standard's shape inference tells what it makes."""
-        names = [v if isinstance(v, str) else v.name for v in operands]
-        node = helper.make_node(
-            operator, names, [f"n{len(self.nodes)}"], f"{operator.lower()}{len(self.nodes)}", **attributes
-        )
-        shape = self._inferred(node, [v for v in operands if isinstance(v, Value)])
-        self.nodes.append(node)
-        self.shapes[node.output[0]] = shape
-        return Value(node.output[0], shape)
+        """Add a node of one result; the standard's shape inference tells what it makes."""
+        return self.several(operator, operands, 1, **attributes)[0]
 
-    def _inferred(self, node: onnx.NodeProto, operands: Sequence[Value]) -> tuple[int, ...]:
+    def several(
+        self,
+        operator: str,
+        operands: Sequence[Value | str],
+        count: int,
+        free: bool = False,
+        **attributes: object,
+    ) -> list[Value]:
+        """Add a node of some results. `free`: the first dimension need not be a batch of one."""
+        names = [v if isinstance(v, str) else v.name for v in operands]
+        number, values = len(self.nodes), [v for v in operands if isinstance(v, Value)]
+        results = [f"n{number}" if i == 0 else f"n{number}_{i}" for i in range(count)]
+        node = helper.make_node(operator, names, results, f"{operator.lower()}{number}", **attributes)
+        made = self._inferred(node, values, free)
+        exact = operator in KEEP and all(v.exact for v in values)
+        self.nodes.append(node)
+        self.shapes |= {name: shape for name, (shape, _) in zip(results, made, strict=True)}
+        return [Value(name, shape, exact, dtype) for name, (shape, dtype) in zip(results, made, strict=True)]
+
+    def _inferred(
+        self, node: onnx.NodeProto, operands: Sequence[Value], free: bool
+    ) -> list[tuple[tuple[int, ...], int]]:
+        """Shapes and types of the results."""
         values = _infos(list(dict.fromkeys(operands)))
         used = [c for c in self.constants if c.name in node.input]
-        graph = helper.make_graph([node], "one", values, [onnx.ValueInfoProto(name=node.output[0])], used)
+        results = [onnx.ValueInfoProto(name=name) for name in node.output]
+        graph = helper.make_graph([node], "one", values, results, used)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         try:
             found = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
         except (shape_inference.InferenceError, ValueError):
             raise DoesNotFit from None
-        shape = tuple(d.dim_value for d in found.graph.output[0].type.tensor_type.shape.dim)
-        if not shape or min(shape) < 1 or shape[0] != 1 or prod(shape) > 60_000:
+        types = [value.type.tensor_type for value in found.graph.output]
+        shapes = [tuple(d.dim_value for d in t.shape.dim) for t in types]
+        if any(not s or min(s) < 1 or (s[0] != 1 and not free) or prod(s) > LARGEST for s in shapes):
             raise DoesNotFit
-        return shape
+        return [(shape, t.elem_type) for shape, t in zip(shapes, types, strict=True)]
+
+    def exactly(self, x: Value) -> Value:
+        """The value, or an input in its place where results would jump with a rounding."""
+        return x if x.exact else self.given(x.shape)
 
     def constant(self, value: Array) -> str:
         name = f"c{len(self.constants)}"
@@ -175,6 +148,9 @@ class OnnxWriter:
             taps = s.pick([1, taps[1]], [taps[0], 1], [h if h < 9 else 1, 1], [1, 1])
         stride = [1, 1] if same else list(s.pick((1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3), s.pair(1, 3)))
         dilation = list(s.pick((2, 2), (1, 2), (2, 1), (3, 3))) if dilated and s.between(0, 4) == 0 else [1, 1]
+        taps = [self.sizes.of(f"window {d}", n) for d, n in enumerate(taps)]
+        stride = [self.sizes.of(f"stride {d}", n) for d, n in enumerate(stride)]
+        dilation = [self.sizes.of(f"dilation {d}", n) for d, n in enumerate(dilation)]
         reach = [(k - 1) * d for k, d in zip(taps, dilation, strict=True)]
         attributes: dict[str, list[int] | str] = {"kernel_shape": taps, "strides": stride, "dilations": dilation}
         if same:
@@ -192,24 +168,24 @@ class OnnxWriter:
     # ---- layers
 
     def input(self) -> Value:
-        s = self.s
-        shape = s.pick(
-            (1, s.pick(1, 2, 3, 4, 5, 8), s.between(3, 14), s.between(3, 14)),
-            (1, s.pick(1, 2, 3), s.between(6, 20), s.between(6, 20)),
-            (1, s.pick(1, 4, 16), s.pick(1, 2, 17, 24), s.pick(1, 2, 9, 16)),
+        s, of = self.s, self.sizes.of
+        channels, rows, columns = s.pick(
+            (s.pick(1, 2, 3, 4, 5, 8), s.between(3, 14), s.between(3, 14)),
+            (s.pick(1, 2, 3), s.between(6, 20), s.between(6, 20)),
+            (s.pick(1, 4, 16), s.pick(1, 2, 17, 24), s.pick(1, 2, 9, 16)),
         )
-        return self._given(shape)
+        return self.given((1, of("channels", channels), of("rows", rows), of("columns", columns)))
 
     def input_like(self, x: Value) -> Value:
-        return self._given(x.shape)
+        return self.given(x.shape)
 
-    def _given(self, shape: tuple[int, ...]) -> Value:
-        self.inputs.append(Value(f"in{len(self.inputs)}", shape))
+    def given(self, shape: tuple[int, ...]) -> Value:
+        self.inputs.append(Value(f"in{len(self.inputs)}", shape, exact=True))
         return self.inputs[-1]
 
     def conv(self, x: Value, same: bool = False, channels: int = 0, pointwise: bool = False) -> Value:
         c, *_ = self.image(x)
-        k = channels or self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17)
+        k = channels or self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17))
         attributes = self.window(x, same, dilated=True)
         if pointwise:
             attributes = {"kernel_shape": [1, 1]}
@@ -222,7 +198,9 @@ class OnnxWriter:
         return self.conv(x, same=True)
 
     def expand(self, x: Value) -> Value:
-        return self.clipped(self.conv(x, channels=self.image(x)[0] * self.s.pick(1, 2, 3), pointwise=True))
+        return self.clipped(
+            self.conv(x, channels=self.image(x)[0] * self.sizes.of("factor", self.s.pick(1, 2, 3)), pointwise=True)
+        )
 
     def conv_like(self, x: Value, like: Value) -> Value:
         return self.conv(x, channels=self.image(like)[0], pointwise=True)
@@ -235,7 +213,7 @@ class OnnxWriter:
 
     def depthwise(self, x: Value, same: bool = False) -> Value:
         c, *_ = self.image(x)
-        k = c * (1 if same else self.s.pick(1, 1, 1, 2, 3))
+        k = c * (1 if same else self.sizes.of("factor", self.s.pick(1, 1, 1, 2, 3)))
         attributes = self.window(x, same, dilated=True)
         fy, fx = (int(n) for n in attributes["kernel_shape"])
         bias = [self.normal(k)] if self.s.between(0, 3) else []
@@ -262,19 +240,18 @@ class OnnxWriter:
 
     def global_pool(self, x: Value) -> Value:
         self.image(x)
-        known = [n for n in ("GlobalAveragePool", "GlobalMaxPool") if n in ONNX_READERS]
         if self.s.pick(True, False):
-            return self.node(self.s.pick(*known), [x])
+            return self.node(self.s.pick("GlobalAveragePool", "GlobalMaxPool"), [x])
         kind = self.s.pick("MaxPool", "AveragePool", "ReduceMean")
         if kind == "ReduceMean":
-            return self.node(kind, [x], axes=[2, 3], keepdims=1)
+            return self.node(kind, [x, self.constant(np.array([2, 3], np.int64))], keepdims=1)
         return self.node(kind, [x], kernel_shape=list(x.shape[2:]))
 
     def mean(self, x: Value) -> Value:
         if len(x.shape) < 2:
             raise DoesNotFit
         axes = [2, 3] if len(x.shape) == 4 and self.s.pick(True, False) else [self.s.between(1, len(x.shape) - 1)]
-        return self.node("ReduceMean", [x], axes=axes, keepdims=self.s.pick(0, 1))
+        return self.node("ReduceMean", [x, self.constant(np.array(axes, np.int64))], keepdims=self.s.pick(0, 1))
 
     def activation(self, x: Value) -> Value:
         if self.s.pick(True, False):
@@ -282,7 +259,7 @@ class OnnxWriter:
         return self.node(self.s.pick(*by_schema(1)), [x])
 
     def gate(self, x: Value) -> Value:
-        return self.node("Sigmoid", [x]) if "Sigmoid" in ONNX_READERS else self.clipped(x)
+        return self.node("Sigmoid", [x])
 
     def identity(self, x: Value) -> Value:
         return x
@@ -328,6 +305,9 @@ class OnnxWriter:
         shape = self.s.pick((1, n), (1, -1), (1, n // c, c), (1, 1, n // c, c), (0, -1, 1, c), x.shape)
         return self.node("Reshape", [x, self.constant(np.array(shape, np.int64))])
 
+    def reshape_to(self, x: Value, shape: tuple[int, ...]) -> Value:
+        return self.node("Reshape", [x, self.constant(np.array(shape, np.int64))])
+
     def flatten(self, x: Value) -> Value:
         return self.node("Flatten", [x], axis=1)
 
@@ -342,13 +322,12 @@ class OnnxWriter:
         return self.node("Squeeze", [x, self.constant(np.array(ones, np.int64))])
 
     def expand_dims(self, x: Value) -> Value:
-        if len(x.shape) > 3:
-            raise DoesNotFit
+        x = self.reshape_to(x, (1, x.shape[1], -1)) if len(x.shape) > 3 else x
         return self.node("Unsqueeze", [x, self.constant(np.array([self.s.between(1, len(x.shape))], np.int64))])
 
     def dense(self, x: Value) -> Value:
         x = self.flatten(x) if len(x.shape) != 2 else x
-        n, k = x.shape[1], self.s.pick(1, 2, 3, 5, 8, 10, 17)
+        n, k = x.shape[1], self.sizes.of("channels", self.s.pick(1, 2, 3, 5, 8, 10, 17))
         size = n**-0.5
         if self.s.pick(True, False):
             return self.node("Gemm", [x, self.normal(k, n, size=size), self.normal(k)], transB=1)
@@ -360,7 +339,7 @@ class OnnxWriter:
 
 
 def _infos(values: Sequence[Value]) -> list[onnx.ValueInfoProto]:
-    return [helper.make_tensor_value_info(v.name, TensorProto.FLOAT, v.shape) for v in values]
+    return [helper.make_tensor_value_info(v.name, v.dtype, v.shape) for v in values]
 
 
 def _differ(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> bool:
@@ -388,7 +367,7 @@ WORDS = (
 
 
 def operators(form: str) -> tuple[str, ...]:
-    return by_schema(1)
+    return tuple(ROWS)
 
 
 def write(recipe: Recipe, twin: bool = False) -> bytes:

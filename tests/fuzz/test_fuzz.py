@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.ops import TFLITE_READERS
+from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, machine
 from tests.fuzz.networks import Found, Judge, Tally, drawn, keep, recipes, smaller, sweep
+from tests.fuzz.onnx_rows import OPSET
+from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
 from tests.fuzz.recipe import FORMS
 from tests.fuzz.tflite_writer import TfliteWriter
@@ -125,12 +129,24 @@ def test_every_operator_name_of_tflite_is_drawn() -> None:
     missing = set(TFLITE_READERS)
     for seed in range(MOST_NETWORKS):
         for form in ("tflite", "tflite_float", "tflite_int16"):
-            writer = TfliteWriter(drawn(form, seed))
-            try:
-                writer.write()
-            except ValueError:
-                continue
-            missing -= {BUILTIN[code.builtinCode] for code in writer.file.codes}
+            missing -= {BUILTIN[code.builtinCode] for code in written(TfliteWriter(drawn(form, seed))).file.codes}
         if not missing:
             return
     raise AssertionError(sorted(missing))
+
+
+def test_every_operator_name_of_onnx_is_drawn() -> None:
+    known = {name for name in ONNX_READERS if onnx.defs.has(name, OPSET)}
+    missing = {name for name in known if not onnx.defs.get_schema(name, OPSET).deprecated} | {"LSTM", "GRU", "RNN"}
+    for seed in range(MOST_NETWORKS):
+        missing -= {node.op_type for node in written(OnnxWriter(drawn("float", seed))).nodes}
+        if not missing:
+            return
+    raise AssertionError(sorted(missing))
+
+
+def written(writer: Any) -> Any:
+    """The writer, when it is done."""
+    with suppress(ValueError):  # nothing is left
+        writer.write()
+    return writer
