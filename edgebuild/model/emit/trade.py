@@ -29,10 +29,12 @@ def trade_words(plan: Plan) -> list[str]:
     points = plan.trade_off
     step = max(1, -(-(len(points) - 1) // (SHOWN - 1)))
     shown = [p for i, p in enumerate(points) if i % step == 0 or i == len(points) - 1]
+    fastest = min((p.instructions for p in points), default=0)
     lines = [f"  {len(points)} ways of which none is better in both memory and estimated instructions:"]
     for p in shown:
         mark = "  <- this plan" if p is chosen(plan) else ""
-        lines.append(f"    {p.peak_bytes:>8} B {p.instructions:>12,} instructions, {p.calls:>5} calls{mark}")
+        more = f"{100 * (p.instructions / max(fastest, 1) - 1):+.1f} %"
+        lines.append(f"    {p.peak_bytes:>8} B {p.instructions:>12,} instructions {more:>8} {p.calls:>5} calls{mark}")
     return lines
 
 
