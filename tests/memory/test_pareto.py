@@ -10,8 +10,9 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import plan_model
-from edgebuild.model.plan.cuts import little_more, untiled
+from edgebuild.model.plan.cuts import untiled
 from edgebuild.model.plan.pareto import point_of
+from edgebuild.model.plan.ways import little_more
 from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"

@@ -11,7 +11,7 @@ an op may have the fastest kernel whose scratch fits beside that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -24,34 +24,24 @@ from ..kernels import kernel_of
 from ..ops.base import SAME, Form
 from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
 from .section import (
-    ALIGN,
     Choice,
     Decoupled,
     Overlap,
     Section,
     aligned,
     distance,
-    instructions,
     rings_of,
     row_form,
-    scratch_name,
     taken_up,
     whole_form,
     with_kernels,
 )
+from .ways import Interval, Ways, little_more
 
 CALL, ROW_CALL = 40, 60  # instructions of a call beside those of the kernel's estimate, of a whole op and by rows
 PORTABLE = 8  # instructions per turn of the innermost loop, of kernels in plain C that state none
-SPARE = 27  # the part of the least peak that may be spent on faster kernels
-WORTH = 64  # the part of all instructions that it must save
-FINENESS = 128  # the part of a peak to which the least for a number of instructions is found
-
-Interval = tuple[int, int, int, Section]  # first position, one past the last, live bytes, least scratch
-
-
-def little_more(peak: int) -> int:
-    """The bytes that faster kernels may take where the least peak is asked for."""
-    return peak + peak // SPARE
+FAR = 64  # sections one after the other that are of no use before longer ones are not looked at
+FIRST = 16  # ops that are rolled at once in the search of sections; twice as many where these are too few
 
 
 @dataclass(frozen=True)
@@ -164,17 +154,13 @@ class Cutter:
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
         """The section with the fastest kernels whose scratch is within a bound of the live bytes; None: it is not."""
-        if self.live(section, start) > bound:
-            return None
-        chosen = []
-        for number, op in enumerate(section.ops):
-            name = scratch_name(op.outputs[0])
-            low, high = section.spans.get(name, (number, number))
-            others = max(section.in_use[low : high + 1]) - section.inner.get(name, 0)
-            room = bound - self.around(section, start) - others
-            choices = self.choices(op, section.rolled, over=section.over)
-            chosen.append(next((c for c in choices if c.scratch <= room), choices[-1]))
-        return with_kernels(section, chosen)
+        found = self.interval(section, start)
+        return found.within(bound) if found.live <= bound else None
+
+    def interval(self, section: Section, start: int) -> Interval:
+        """A section that begins at this position, with what its ops may have."""
+        choices = tuple(self.choices(op, section.rolled, over=section.over) for op in section.ops)
+        return Interval(start, start + len(section.ops), self.around(section, start), section, choices)
 
     def _overlaps(self, trace: Trace, found: Rolled, stop: int) -> tuple[Overlap, ...]:
         """The overlap of a dying operand and a result that saves most; those that could save more were looked at."""
@@ -188,20 +174,29 @@ class Cutter:
             best = overlap if best is None or self.saving(overlap) > self.saving(best) else best
         return () if best is None else (best,)
 
+    @cached_property
+    def resident(self) -> list[int]:
+        """Bytes of what was there before each position and is still wanted."""
+        changes = [0] * (len(self.order) + 2)
+        for name, (first, last) in self.life.items():
+            changes[first + 1] += self.sizes[name]
+            changes[max(last, first) + 1] -= self.sizes[name]
+        return list(accumulate(changes))
+
     def least(self, start: int, stop: int) -> int:
         """A bound of what any section of this interval takes: what is there before and after, best overlap and all."""
-        inside = {op.outputs[0] for op in self.order[start:stop]}
-        results = [self.sizes[n] for n in inside if self.life[n][1] >= stop]
-        before = {n: last for n, (first, last) in self.life.items() if first < start <= last}
-        dying = [self.sizes[n] for n, last in before.items() if last < stop]
-        return sum(self.sizes[n] for n in before) + sum(results) - min(max(results, default=0), max(dying, default=0))
+        storage = self.rolling.storage
+        results = [self.sizes[op.outputs[0]] for op in self.order[start:stop] if self.life[op.outputs[0]][1] >= stop]
+        read = {storage[n] for op in self.order[start:stop] for n in op.inputs if n in storage}
+        lives = {n: self.life[n] for n in read if n in self.life}
+        dying = [self.sizes[n] for n, (first, last) in lives.items() if first < start and last < stop]
+        return self.resident[start] + sum(results) - min(max(results, default=0), max(dying, default=0))
 
     def around(self, section: Section, start: int) -> int:
         """Bytes live between sections while one that starts at this position runs, with its best overlap."""
-        resident = sum(self.sizes[n] for n, (first, last) in self.life.items() if first < start <= last)
         best = self.best_overlap(section)
         saved = self.saving(best) if best is not None else 0
-        return resident + sum(self.sizes[n] for n in section.results) - saved
+        return self.resident[start] + sum(self.sizes[n] for n in section.results) - saved
 
     def live(self, section: Section, start: int) -> int:
         """Most bytes live while a section that starts at this position runs."""
@@ -241,110 +236,110 @@ class Cutter:
             for section in (self.whole(at), self.over(at)):
                 if section is not None and self.rolling.streamed not in section.reads:
                     least = with_kernels(section, [self.choices(section.ops[0], over=section.over)[-1]])
-                    found.append((at, at + 1, self.live(least, at), least))
+                    found.append(self.interval(least, at))
         return found
 
     @cached_property
     def singles(self) -> list[Interval]:
         """Every op by itself: whole, in place, or by rows where the result so comes to lie over an operand."""
-        found = list(self.wholes)
-        least = [min((live for at, _, live, _ in found if at == start), default=0) for start in range(len(self.order))]
+        found, least = list(self.wholes), dict[int, int]()
+        for i in found:
+            least[i.start] = min(i.live, least.get(i.start, i.live))
         floor = max((self.least(at, at + 1) for at in range(len(self.order))), default=0)
-        for at, live in enumerate(least):
-            if live > floor and at in possible_starts(self.rolling, self.order[: at + 1]):
-                section = self.rolled(simulate(self.rolling, self.order[at : at + 1]), at, at + 1)
-                found.append((at, at + 1, self.live(section, at), section))
-        return sorted(found, key=lambda interval: interval[:2])
+        for at, live in least.items():
+            alone = self.order[at : at + 1]
+            if live > floor and possible_starts(self.rolling, alone):
+                found.append(self.interval(self.rolled(simulate(self.rolling, alone), at, at + 1), at))
+        return sorted(found, key=lambda i: (i.start, i.stop))
 
     @cached_property
     def intervals(self) -> list[Interval]:
         """All sections that may be of use, with the least scratch."""
-        found = list(self.wholes)
-        # No cut is of use that takes more than all ops whole; a streamed input has no such cut.
-        streamed = self.rolling.streamed is not None
-        enough = sum(self.sizes.values()) if streamed else max(self.profile(untiled(self)), default=0)
+        found, ends = list(self.wholes), dict[int, list[Interval]]()
+        for i in found:
+            ends.setdefault(i.start, []).append(i)
         for stop in range(1, len(self.order) + 1):
-            starts = [s for s in possible_starts(self.rolling, self.order[:stop]) if self.least(s, stop) <= enough]
-            if not starts:
-                continue
-            trace = simulate(self.rolling, self.order[min(starts) : stop])
+            for i in self._rolled_until(stop, ends):
+                found.append(i)
+                ends.setdefault(i.start, []).append(i)
+        return sorted(found, key=lambda i: (i.start, i.stop))
+
+    def _rolled_until(self, stop: int, known: Mapping[int, Sequence[Interval]]) -> Iterator[Interval]:
+        """Rolled sections that end at a position, the shortest first. `known`: sections that end before, and whole ops.
+
+        One is of no use that takes no less than shorter ones in a row: these make the same rows, from operands that
+        are there whole. The rings of a run are those of a shorter one and more, so some are not looked at.
+        """
+        streamed, before, count = self.rolling.streamed, stop, FIRST
+        least, rings, useless, looked_at = {stop: 0}, 0, 0, stop
+        while before > 0 and useless < FAR and rings <= self.enough:
+            before, count = max(0, stop - count), 2 * count
+            run = self.order[before:stop]
+            starts = sorted((before + s for s in possible_starts(self.rolling, run)), reverse=True)
+            trace: Trace | None = None
             for start in starts:
-                section = self.rolled(trace, start, stop)
-                if self.rolling.streamed not in section.reads:
-                    found.append((start, stop, self.live(section, start), section))
-        return sorted(found, key=lambda interval: interval[:2])
+                if start >= looked_at:
+                    continue
+                looked_at, bound = start, self.least(start, stop) + rings
+                ways = [max(i.live, least[i.stop]) for i in known.get(start, ()) if i.stop in least]
+                least[start] = min(ways, default=2**62)
+                if bound > self.enough or (streamed is None and least[start] <= bound):
+                    useless += 1
+                    if useless >= FAR:
+                        break
+                    continue
+                trace = trace or simulate(self.rolling, self.order[starts[-1] : stop])
+                found = self.interval(self.rolled(trace, start, stop), start)
+                rings = max(rings, rings_of_run(found.section))
+                least[start], useless = min(least[start], found.live), 0
+                if streamed not in found.section.reads:
+                    yield found
+            if starts and starts[-1] > before:
+                break  # what stands there cannot be rolled
+
+    @cached_property
+    def enough(self) -> int:
+        """Bytes that no cut needs: what all ops whole take; a streamed input has no such cut."""
+        if self.rolling.streamed is not None:
+            return sum(self.sizes.values())
+        return max(self.profile(untiled(self)), default=0)
+
+    @cached_property
+    def ways(self) -> Ways:
+        return Ways(self.intervals, len(self.order), self.enough)
 
     @cached_property
     def least_peak(self) -> int:
         """The least of the largest live bytes that any cut takes."""
-        found = least_of(self.intervals, len(self.order))
-        if found is None:
+        if self.ways.least is None:
             raise fail(
                 f"input '{self.rolling.streamed}' cannot be streamed: an op needs it whole",
                 file=self.graph.file,
                 hints=["leave --stream-input out"],
             )
-        return found
+        return self.ways.least
 
     def cut(self, limit: int | None = None) -> tuple[Section, ...]:
         """The sections with the fewest instructions whose peak is at most `limit`, or the least peak if that is more.
 
         No limit: the least peak, or little above it where that makes the whole noticeably faster.
         """
-        if limit is not None:
-            return self._within(max(limit, self.least_peak), self.intervals)
-        return self._little_more(self.least_peak, self.intervals)
+        least = self.least_peak
+        return self.ways.tight() if limit is None else self.ways.within(max(limit, least))
 
     def knee(self, most: float) -> tuple[Section, ...]:
         """The sections of least peak, more or less, that execute at most so many instructions; else the fastest."""
-        return self._knee(self.least_peak, self.intervals, most)
+        return self.ways.knee(most)
 
     def alone(self, most: float, by_rows: bool) -> tuple[Section, ...]:
         """The same with every op by itself, whole or, where that is allowed, by rows."""
-        intervals = self.singles if by_rows else self.wholes
-        return self._knee(least_of(intervals, len(self.order)) or 0, intervals, most)
-
-    def _knee(self, least: int, intervals: Sequence[Interval], most: float) -> tuple[Section, ...]:
-        low, high = least, max(self.profile(untiled(self)), default=0)
-        best = self._within(max(low, high), intervals)
-        if instructions(tight := self._little_more(least, intervals)) <= most:
-            return tight
-        while high - low > max(ALIGN, high // FINENESS):
-            middle = (low + high) // 2
-            found = self._within(middle, intervals)
-            if instructions(found) <= most:
-                high, best = middle, found
-            else:
-                low = middle
-        return best
-
-    def _little_more(self, least: int, intervals: Sequence[Interval]) -> tuple[Section, ...]:
-        """The sections of this least peak, or with little above it where that makes the whole noticeably faster."""
-        tight, loose = self._within(least, intervals), self._within(little_more(least), intervals)
-        before, after = instructions(tight), instructions(loose)
-        return loose if before - after > before / WORTH else tight
-
-    def _within(self, bound: int, intervals: Sequence[Interval]) -> tuple[Section, ...]:
-        """The sections with the fewest instructions whose peak is at most `bound`."""
-        best: dict[int, tuple[float, tuple[Section, ...]]] = {0: (0, ())}
-        for start, stop, live, least in intervals:
-            section = self.fastest(least, start, bound) if live <= bound and start in best else None
-            if section is not None:
-                instructions, before = best[start]
-                instructions += section.instructions
-                if stop not in best or instructions < best[stop][0]:
-                    best[stop] = (instructions, (*before, section))
-        return best[len(self.order)][1]
+        return Ways(self.singles if by_rows else self.wholes, len(self.order), self.enough).knee(most)
 
 
-def least_of(intervals: Sequence[Interval], count: int) -> int | None:
-    """The least of the largest live bytes that a cut of `count` ops into these sections takes; None: there is none."""
-    best: dict[int, int] = {0: 0}
-    for start, stop, live, _ in intervals:
-        if start in best:
-            peak = max(best[start], live)
-            best[stop] = min(best.get(stop, peak), peak)
-    return best.get(count)
+def rings_of_run(section: Section) -> int:
+    """Most bytes of rings that are in use at once."""
+    kept = section.rolled.rings if section.rolled is not None else {}
+    return max(replace(section, inner={n: size for n, size in section.inner.items() if n in kept}).in_use)
 
 
 def untiled(cutter: Cutter) -> tuple[Section, ...]:

@@ -119,6 +119,22 @@ def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]])
     return True
 
 
+def overlap(graph: Graph, path: Path) -> bool:
+    """Whether parts certainly compute something twice: a window reaches over the end of a part of what has MACs."""
+    macs = 0
+    for i, op in enumerate(path.ops):
+        nest = ops.nest(op, graph)
+        relations = nest.operands[path.operands[i]] if i else ()
+        if i and (len(relations) != len(nest.out) or path.fan_in):
+            return False
+        for d in path.cut if i else ():
+            r = relations[d]
+            if macs and isinstance(r, Window) and (nest.extents[r.tap] - 1) * r.dilation + 1 > r.stride:
+                return True
+        macs += nest.mac_count
+    return False
+
+
 @dataclass(frozen=True)
 class Cost:
     """Bytes that the parts of a path take beside what lives through it, and multiply-accumulates done again."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ....base import progress
 from ...ir import Graph, Op
-from .cost import Estimate, Tiling, counts, cuts, result_bytes
+from .cost import Estimate, Tiling, counts, cuts, overlap, result_bytes
 from .critical import Piece, critical
 from .paths import paths
 from .transform import tiled
@@ -136,7 +136,9 @@ class _Search:
         choices = [Choice(i, i + 1, live) for i, live in enumerate(base.live)]
         roof = base.arena if self.limits.below is None else min(base.arena, self.limits.below)
         looked_at: set[str] = set()
-        wanted = [name for name in critical(base.pieces) if name in base.life]
+        if roof < base.arena and not self.reachable(base, graph, roof, left, choices, looked_at):
+            return False
+        wanted = [name for name in critical(base.pieces) if name in base.life and name not in looked_at]
         while wanted and not self.limits.over:
             looked_at.update(wanted)
             for name in wanted:
@@ -152,6 +154,23 @@ class _Search:
             if self.try_out(base, before, chosen, self.best.arena if as_good else self.best.arena - 1):
                 found = chosen
         return found is not None
+
+    def reachable(
+        self, base: Evaluated, graph: Graph, roof: int, left: Limits, choices: list[Choice], looked_at: set[str]
+    ) -> bool:
+        """Whether at every step that takes `roof` bytes or more a path can be cut that takes less; adds those to try.
+
+        The highest step first: mostly it is the one that shows that there is no such plan.
+        """
+        high = [c for c in choices if c.tiling is None and c.bytes >= roof]
+        for step in sorted(high, key=lambda c: -c.bytes):
+            for name in _live_at(base, [step]):
+                if name not in looked_at:
+                    looked_at.add(name)
+                    choices += self.around(base, graph, name, roof, left)
+            if not any(c.tiling is not None and c.start <= step.start < c.stop for c in choices):
+                return False
+        return True
 
     def plans(self, choices: Sequence[Choice], count: int, roof: int, left: Limits) -> Iterator[tuple[Choice, ...]]:
         """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
@@ -184,7 +203,7 @@ class _Search:
             if self.work > self.limits.work:
                 break
             alive = sum(base.sizes[m] for m, (first, last) in base.life.items() if first < at[0] <= last)
-            if alive + result_bytes(graph, path) >= roof:
+            if alive + result_bytes(graph, path) >= roof or (left.extra_macs <= 0 and overlap(graph, path)):
                 continue
             for n in counts(graph, path):
                 tiling = Tiling(path, n)

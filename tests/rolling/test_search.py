@@ -1,0 +1,57 @@
+"""The search of sections leaves out none that a cut of least memory, or of fewest instructions, would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.ir import Graph
+from edgebuild.model.plan.cuts import Cutter, untiled
+from edgebuild.model.plan.rolling import possible_starts, simulate
+from edgebuild.model.plan.search import Planner
+from edgebuild.model.plan.section import instructions
+from edgebuild.model.plan.ways import Ways
+from tests.graphs import examples, small_graphs
+from tests.rolling.test_networks import Net, pools, residuals
+from tests.rolling.test_rolling import running_example
+
+
+def all_sections(cutter: Cutter) -> Ways:
+    """Every section that there is, without a bound."""
+    found = list(cutter.wholes)
+    for stop in range(1, len(cutter.order) + 1):
+        for start in possible_starts(cutter.rolling, cutter.order[:stop]):
+            trace = simulate(cutter.rolling, cutter.order[start:stop])
+            found.append(cutter.interval(cutter.rolled(trace, start, stop), start))
+    return Ways(sorted(found, key=lambda i: (i.start, i.stop)), len(cutter.order), cutter.enough)
+
+
+def long(blocks: int) -> Graph:
+    """A chain of blocks that is longer than what is rolled at once, with a skip over every third."""
+    net = Net(1, 12, 6, 3)
+    y = net.conv("x", 4, 3)
+    for i in range(blocks):
+        z = net.conv(net.conv(y, 4 + i % 3, 3), 4, 1)
+        y = net.add("add", y, z, clamp=(None, None)) if i % 3 == 0 else z
+    return net.graph(net.conv(y, 2, 3, 2))
+
+
+GRAPHS = [*pools(), *residuals(), running_example(), long(12), *examples(small_graphs(), 12)]
+
+
+@pytest.mark.parametrize("number", range(len(GRAPHS)))
+def test_the_bounded_search_finds_what_the_whole_one_finds(number: int) -> None:
+    for target in ("host", "mps2-an386"):
+        cutter = Planner(GRAPHS[number], load_target(target), ModelRequest(Path("x"), "x", target)).cutter
+        if not cutter.order:
+            continue
+        exhaustive = all_sections(cutter)
+        assert cutter.least_peak == exhaustive.least
+        for share in (0, 0.25, 0.5, 1):
+            bound = round(cutter.least_peak + share * (cutter.enough - cutter.least_peak))
+            assert instructions(cutter.cut(bound)) <= instructions(exhaustive.within(bound)) * 1.001
+        most = 1.1 * instructions(untiled(cutter))
+        assert max(cutter.profile(cutter.knee(most))) <= max(cutter.profile(exhaustive.knee(most))) * 1.02
