@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -207,9 +208,14 @@ def fails(recipe: Recipe, found: Found, machine: Machine, folder: Path) -> Failu
 
 
 def smaller(found: Found, machine: Machine, folder: Path) -> Found:
-    """The failure with as few layers as it can be had with by taking away one after another."""
+    """The failure with as few layers as can be, then with sizes as small as can be."""
     if found.failure.kind in ("timeout", "not_least"):
         return found
+    return _narrower(_shorter(found, machine, folder), machine, folder)
+
+
+def _shorter(found: Found, machine: Machine, folder: Path) -> Found:
+    """Take away one layer after another."""
     tried, again = 0, True
     while again and tried < SMALLER_BY:
         again = False
@@ -222,6 +228,32 @@ def smaller(found: Found, machine: Machine, folder: Path) -> Found:
             if failure is not None:
                 found, again = Found(less, found.target, found.options, failure), True
     return found
+
+
+def _narrower(found: Found, machine: Machine, folder: Path) -> Found:
+    """Bound every size that a layer drew: to 1, to half, to one less, as long as the failure remains."""
+    tried, again = 0, True
+    while again and tried < SMALLER_BY:
+        again = False
+        for number, name, size in drawn_sizes(found.recipe):
+            for most in dict.fromkeys((1, size // 2, size - 1)):
+                if tried >= SMALLER_BY or not 1 <= most < size:
+                    continue
+                tried += 1
+                less = found.recipe.bounded(number, name, most)
+                failure = fails(less, found, machine, folder)
+                if failure is not None:
+                    found, again = Found(less, found.target, found.options, failure), True
+                    break
+    return found
+
+
+def drawn_sizes(recipe: Recipe) -> list[tuple[int, str, int]]:
+    """The sizes of a recipe's layers: number, name, value."""
+    writer = WRITERS[recipe.form].writer(recipe)
+    with suppress(ValueError):  # nothing is left
+        writer.write()
+    return [(number, name, size) for number, sizes in writer.used.items() for name, size in sizes.items()]
 
 
 def keep(found: Found, cases: Path) -> Found:

@@ -379,3 +379,6 @@ def write(recipe: Recipe, twin: bool = False) -> bytes:
         model = quantised(model, per_channel=per_channel, unsigned=unsigned)
         model = powers_of_two(model) if s.between(0, 3) == 0 else model
     return bytes(model.SerializeToString())
+
+
+writer = OnnxWriter

@@ -14,7 +14,7 @@ from edgebuild.model import ops
 from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, machine
-from tests.fuzz.networks import Found, Judge, Tally, drawn, keep, recipes, smaller, sweep
+from tests.fuzz.networks import Found, Judge, Tally, drawn, drawn_sizes, keep, recipes, smaller, sweep
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
@@ -96,6 +96,8 @@ def test_a_planted_fault_is_found_and_made_small(
             break
     assert small.failure.kind == "wrong"
     assert len(small.recipe.layers) < len(recipe.layers)
+    whole = {(number, name): size for number, name, size in drawn_sizes(recipe)}
+    assert any(size < whole[number, name] for number, name, size in drawn_sizes(small.recipe))
     kept = keep(small, tmp_path / "cases")
     assert Path(kept.file).name in (tmp_path / "cases" / "README.md").read_text()
 

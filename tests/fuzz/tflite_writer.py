@@ -257,3 +257,6 @@ def operators(form: str) -> tuple[str, ...]:
 def write(recipe: Recipe, twin: bool = False) -> bytes:
     """`twin`: the same network for TFLM, without operators that it has not."""
     return TfliteWriter(recipe, twin).write()
+
+
+writer = TfliteWriter
