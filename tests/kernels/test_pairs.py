@@ -19,6 +19,7 @@ from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, VALID, File, output_size
 from tests.kernels.test_processors import NEEDS
+from tests.ops.host import checked
 
 schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
 
@@ -138,3 +139,35 @@ def test_dense_layers_of_the_dsp_extension(seed: int, tmp_path: Path) -> None:
     for _ in range(12):
         file.dense(multiple=4)
     assert compared(file, "mps2-an386", tmp_path / "model.tflite").count("eb_dot1w_") > 3
+
+
+HALVES = """
+#include <stdint.h>
+#include <stdio.h>
+{helpers}
+int main(void)
+{{
+    uint32_t seed = 1;
+    for (int32_t i = 0; i < 2000000; ++i) {{
+        seed = seed * 1664525u + 1013904223u;
+        int32_t x = (int32_t)seed >> (3 + i % 28);
+        x = i % 9 == 0 ? (1 << 29) - 1 : i % 9 == 1 ? 1 - (1 << 29) : i % 9 == 2 ? x & ~0x3FFF : x;
+        seed = seed * 1664525u + 1013904223u;
+        const int32_t m = i % 7 == 0 ? INT32_MAX : (int32_t)(seed >> 2 | 1u << 30);
+        const int32_t shift = 1 + (int32_t)(seed & 15u), rounding = 1 << (shift - 1);
+        if (eb_rescale_split(x, m, rounding, shift) != eb_rescale(x, m, rounding, shift)) {{
+            printf("%ld %ld\\n", (long)x, (long)m);
+            return 1;
+        }}
+    }}
+    return 0;
+}}
+"""
+
+
+@pytest.mark.needs("gcc")
+def test_a_product_in_halves_is_the_long_one(tmp_path: Path) -> None:
+    found = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], "tflite")
+    (tmp_path / "halves.c").write_text(HALVES.format(helpers="\n".join(helper.text for helper in found)))
+    checked(["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "halves.c", "-o", "halves"], tmp_path)
+    checked(["./halves"], tmp_path)

@@ -144,7 +144,7 @@ static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
-static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
+static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static void eb_pairs_armv6m_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
     EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high);
@@ -244,16 +244,19 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
         int8_t *out = y + k;
         for (int32_t oy = 0; oy < 4; ++oy) {
             const int8_t *at = plane + oy * 18;
-            for (int32_t ox = 0; ox < 2; ++ox, at += 4, out += 8) {
-                int32_t sum0 = first, sum1 = first;
+            for (int32_t ox = 0; ox < 1; ++ox, at += 6, out += 12) {
+                int32_t sum0 = first, sum1 = first, sum2 = first;
                 {
                     const int32_t v0 = at[0];
                     const int32_t v1 = at[1];
                     const int32_t v2 = at[2];
                     const int32_t v3 = at[3];
                     const int32_t v4 = at[4];
+                    const int32_t v5 = at[5];
+                    const int32_t v6 = at[6];
                     sum0 += v0 * w0 + v1 * w1 + v2 * w2;
                     sum1 += v2 * w0 + v3 * w1 + v4 * w2;
+                    sum2 += v4 * w0 + v5 * w1 + v6 * w2;
                 }
                 {
                     const int32_t v0 = at[9];
@@ -261,8 +264,11 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                     const int32_t v2 = at[11];
                     const int32_t v3 = at[12];
                     const int32_t v4 = at[13];
+                    const int32_t v5 = at[14];
+                    const int32_t v6 = at[15];
                     sum0 += v0 * w3 + v1 * w4 + v2 * w5;
                     sum1 += v2 * w3 + v3 * w4 + v4 * w5;
+                    sum2 += v4 * w3 + v5 * w4 + v6 * w5;
                 }
                 {
                     const int32_t v0 = at[18];
@@ -270,12 +276,37 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                     const int32_t v2 = at[20];
                     const int32_t v3 = at[21];
                     const int32_t v4 = at[22];
+                    const int32_t v5 = at[23];
+                    const int32_t v6 = at[24];
                     sum0 += v0 * w6 + v1 * w7 + v2 * w8;
                     sum1 += v2 * w6 + v3 * w7 + v4 * w8;
+                    sum2 += v4 * w6 + v5 * w7 + v6 * w8;
                 }
-                out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
-                out[4] = (int8_t)eb_clamp(eb_rescale(sum1, m, half, e), -3, 127);
+                out[0] = (int8_t)eb_clamp(eb_rescale_split(sum0, m, half, e), -3, 127);
+                out[4] = (int8_t)eb_clamp(eb_rescale_split(sum1, m, half, e), -3, 127);
+                out[8] = (int8_t)eb_clamp(eb_rescale_split(sum2, m, half, e), -3, 127);
             }
+            int32_t sum0 = first;
+            {
+                const int32_t v0 = at[0];
+                const int32_t v1 = at[1];
+                const int32_t v2 = at[2];
+                sum0 += v0 * w0 + v1 * w1 + v2 * w2;
+            }
+            {
+                const int32_t v0 = at[9];
+                const int32_t v1 = at[10];
+                const int32_t v2 = at[11];
+                sum0 += v0 * w3 + v1 * w4 + v2 * w5;
+            }
+            {
+                const int32_t v0 = at[18];
+                const int32_t v1 = at[19];
+                const int32_t v2 = at[20];
+                sum0 += v0 * w6 + v1 * w7 + v2 * w8;
+            }
+            out[0] = (int8_t)eb_clamp(eb_rescale_split(sum0, m, half, e), -3, 127);
+            out += 4;
         }
     }
 }
@@ -427,10 +458,14 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
     return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
 }
 
-/* x * multiplier / 2^31 / 2^(shift - 1), plus a zero point that is part of `rounding`, halves up. */
-static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
+/* The same in halves, for want of a long multiplication. */
+static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
-    return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
+    const uint32_t low = (uint32_t)(x * 4) & 0xFFFFu, by_low = (uint32_t)multiplier & 0xFFFFu;
+    const int32_t high = (x * 4) >> 16, by_high = multiplier >> 16;
+    const uint32_t middle = low * (uint32_t)by_high + (low * by_low >> 16);
+    const int32_t rest = high * (int32_t)by_low + (int32_t)(middle & 0xFFFFu);
+    return (high * by_high + (int32_t)(middle >> 16) + (rest >> 16) + rounding) >> shift;
 }
 
 /* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
@@ -498,6 +533,8 @@ __attribute__((naked, noinline, used)) static void eb_pairs_armv6m_up_clamped(
         "b      14f\n\t"
         "b      15f\n\t"
         "b      16f\n\t"
+        "b      17f\n\t"
+        "b      18f\n\t"
         "11:\n\t"
         "mov    r6, r12\n\t"
         "mov    r7, r12\n\t"
@@ -710,6 +747,142 @@ __attribute__((naked, noinline, used)) static void eb_pairs_armv6m_up_clamped(
         "add    r11, r7\n\t"
         "adds   r2, r2, #1\n\t"
         "bne    16b\n\t"
+        "b      2b\n\t"
+        "17:\n\t"
+        "mov    r6, r12\n\t"
+        "mov    r7, r12\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "add    r8, r6\n\t"
+        "add    r9, r7\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "asrs   r7, r7, #16\n\t"
+        "add    r10, r6\n\t"
+        "add    r11, r7\n\t"
+        "adds   r2, r2, #1\n\t"
+        "mov    r6, r12\n\t"
+        "mov    r7, r12\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "add    r8, r6\n\t"
+        "add    r9, r7\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "asrs   r7, r7, #16\n\t"
+        "add    r10, r6\n\t"
+        "add    r11, r7\n\t"
+        "adds   r2, r2, #1\n\t"
+        "bne    17b\n\t"
+        "b      2b\n\t"
+        "18:\n\t"
+        "mov    r6, r12\n\t"
+        "mov    r7, r12\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "add    r8, r6\n\t"
+        "add    r9, r7\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "asrs   r7, r7, #16\n\t"
+        "add    r10, r6\n\t"
+        "add    r11, r7\n\t"
+        "adds   r2, r2, #1\n\t"
+        "mov    r6, r12\n\t"
+        "mov    r7, r12\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "adds   r2, r2, #1\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "ldm    r0!, {r4, r5}\n\t"
+        "ldrsb  r3, [r1, r2]\n\t"
+        "muls   r4, r3, r4\n\t"
+        "muls   r5, r3, r5\n\t"
+        "adds   r6, r6, r4\n\t"
+        "adds   r7, r7, r5\n\t"
+        "add    r8, r6\n\t"
+        "add    r9, r7\n\t"
+        "asrs   r6, r6, #16\n\t"
+        "asrs   r7, r7, #16\n\t"
+        "add    r10, r6\n\t"
+        "add    r11, r7\n\t"
+        "adds   r2, r2, #1\n\t"
+        "bne    18b\n\t"
         "b      2b\n\t"
         "20:\n\t"
         "mov    lr, r1\n\t"

@@ -31,7 +31,7 @@ BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgeb
     RV32: (((4, 4), (3, 4), (5, 2)), sums.Core(18)),
     M3: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
     M33: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
-    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 75)),
+    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT)),
     ANY: (((2, 4),), sums.Core(18)),
 }
 ROWS = (

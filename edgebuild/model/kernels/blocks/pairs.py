@@ -44,7 +44,7 @@ class Core:
     channel: float
     pack: float
     place: float
-    doubled: bool = True  # there are loops with two groups a turn
+    doubled: tuple[int, ...] = (3, 4, 5)  # sizes of which loops take two groups a turn
 
     def bounded(self, s: Sums) -> bool:
         """The assembly asks for the bounds of the results."""
@@ -58,7 +58,7 @@ class Core:
 
 RV32 = Core("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11)
 M3 = Core("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10)
-M0 = Core("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=False)
+M0 = Core("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4))
 
 
 def groups(weights: Array, allowed: tuple[int, ...] = SIZES) -> tuple[tuple[int, ...], ...]:
@@ -129,11 +129,11 @@ def sizes(taps: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-def loops(taps: tuple[tuple[int, ...], ...], doubled: bool) -> Array:
+def loops(taps: tuple[tuple[int, ...], ...], doubled: tuple[int, ...]) -> Array:
     """Loops that go through the groups: number in LOOPS, from 1 on, turns, and taps of a turn; then zeros."""
     rows = []
     for size, count in sizes(taps):
-        turns = count // 2 if doubled and (size, size) in LOOPS else 0
+        turns = count // 2 if size in doubled else 0
         rows += [(LOOPS.index((size, size)) + 1, turns, 2 * size)] if turns else []
         rows += [(LOOPS.index((size,)) + 1, count - 2 * turns, size)] if count > 2 * turns else []
     return np.array([*rows, (0, 0, 0)], np.uint8)

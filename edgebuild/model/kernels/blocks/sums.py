@@ -15,6 +15,7 @@ from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums
 from ...ops.sums import in_place, shape_of
 
+SPLIT = "eb_rescale_split"  # for cores without a long multiplication
 MOST_TAPS = 16  # of a depthwise window that is held in registers
 
 
@@ -29,6 +30,7 @@ class Core:
     registers: int
     product: float = 1.0
     result: float = 14.0
+    rescale: str = "eb_rescale"
 
 
 def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
@@ -77,7 +79,7 @@ def convolution(pixels: int, channels: int, core: Core, s: Sums, form: Form) -> 
     ends, rest = finish(s)
     shape = shape_of(s, form) | {
         "pixels": p, "block": block, "taps": taps, "unroll": next(u for u in steps if taps % u == 0),
-        "count": count, "pointwise": s.pointwise, "finish": ends, "run": fw * c,
+        "count": count, "pointwise": s.pointwise, "finish": ends, "rescale": core.rescale, "run": fw * c,
     }  # fmt: skip
     constants = (Constant("w", packed(s.weights.reshape(k, -1), block), "by blocks of channels"),
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
@@ -101,14 +103,14 @@ def depthwise(core: Core, s: Sums, form: Form) -> Kernel | None:
     rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
     columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
     ends, rest = finish(s)
-    together = 1 if form.small else 2 if "armv6-m" in form.core else 3  # outputs side by side
+    together = 1 if form.small else 3  # outputs side by side
     reads = tuple(  # columns of the plane under 1, 2, ... outputs
         tuple(sorted({o * s.stride[1] + fx * s.dilation[1] for o in range(n) for fx in range(fw)}))
         for n in range(1, together + 1)
     )
     copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if w % u == 0)
     shape: dict[str, Any] = shape_of(s, form) | {
-        "rows": rows, "columns": columns, "finish": ends, "fill": min(h, rows - s.pad[0]),
+        "rows": rows, "columns": columns, "finish": ends, "rescale": core.rescale, "fill": min(h, rows - s.pad[0]),
         "step": step, "together": together, "reads": reads, "unroll": copied,
         "low": s.low, "high": s.high,
     }  # fmt: skip
