@@ -12,26 +12,36 @@ import random
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import compile_model
+from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.files import Row, layer_of
 from edgebuild.model.plan.hierarchy.search import NoMapping, best
 from edgebuild.model.plan.levels import engine_hardware, rooms
 from edgebuild.model.plan.replay import BrokenPlan, replay
+from edgebuild.model.plan.search import Planner
+from edgebuild.model.sweep import modelled
 from tests.bench import ROOT
+from tests.graphs import examples, single_ops, small_graphs
+from tests.hierarchy import test_run_mutations as run_mutations
 from tests.hierarchy.layers27 import KNOWN, layers
-from tests.hierarchy.test_mutations import MUTATIONS, planned
-from tests.zoo.builders import ZOO, quantized
+from tests.hierarchy.test_auto import any_plan
+from tests.hierarchy.test_moved import KINDS, MODES, build, check, in_tiles, run
+from tests.hierarchy.test_mutations import MUTATIONS, feed, planned
+from tests.zoo.builders import ZOO, mobilenet_v1, quantized
 from tests.zoo.mobilenet_v2 import LARGE
 
 FACTORS = 9
 RANDOM = 100
+LAYERS, SECTIONS = 500, 60
+# MobileNetV1 width and size: the bar, and what DORY's paper measured (table 3), both in million cycles.
+GAP8 = {(1.0, 128): (20.0, 23.3), (0.5, 192): (14.3, 16.0), (0.25, 128): (2.5, 2.8)}
 MODELS, LIMIT = ("mlperf_kws", "mlperf_resnet", "person_detect"), "L1=16K"
 PLANS, PLANNED = ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144"), "pulp-cluster"
 
@@ -103,20 +113,58 @@ def whole_plans() -> list[dict[str, Any]]:
     return found
 
 
+def gap8() -> list[dict[str, Any]]:
+    """MobileNetV1 by width and size on `gap8`: modelled million cycles beside what the paper measured for DORY."""
+    found, target = [], load_target("gap8")
+    with tempfile.TemporaryDirectory() as folder:
+        for (width, size), (bar, measured) in GAP8.items():
+            file = Path(folder) / f"mobilenet_v1_{width}_{size}.onnx"
+            model = quantized(mobilenet_v1(0, width=width, size=size, classes=1000), 0)
+            file.write_bytes(model.SerializeToString(deterministic=True))
+            request = ModelRequest(file, "model", "gap8", tile="off", map="auto")
+            figures, _ = modelled(Planner(prepare(file), target, request))
+            assert figures is not None
+            row = {"name": file.stem, "million_cycles": figures.cycles / 1e6, "compute": figures.compute / 1e6}
+            found.append(row | {"bar": bar, "measured_by_the_paper": measured})
+    return found
+
+
+def tiles(count: int) -> dict[str, int]:
+    """Layers in random tiles and networks in random sections, run in all modes of the DMA model. Wrong ones raise."""
+    each, done, tiled = -(-count // len(KINDS)), 0, 0
+    for kind in KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            plans = check(examples(single_ops(kind), each), Path(folder))
+            done, tiled = done + len(plans), tiled + in_tiles(plans)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = check(examples(small_graphs(), SECTIONS), Path(folder), any_plan)
+    return {"layers": done, "of_several_tiles": tiled, "networks": len(whole), "modes": len(MODES), "wrong": 0}
+
+
 def mutations() -> dict[str, int]:
-    """How many broken movements the replay of the plan refuses."""
-    plan, refused = planned(), 0
-    for change in MUTATIONS.values():
+    """How many broken movements the replay of the plan refuses, and the model of a DMA unit catches."""
+    plan, run_plan, refused, caught = planned(), run_mutations.planned(), 0, 0
+    broken = [replace(plan, moved={"y": change(plan.moved["y"])}) for change in MUTATIONS.values()]
+    broken += [change(run_plan) for change in run_mutations.MUTATIONS.values()]
+    wanted = [feed] * len(MUTATIONS) + [run_mutations.feed] * len(run_mutations.MUTATIONS)
+    for p, want_of in zip(broken, wanted, strict=True):
         try:
-            replay(plan.rolling, plan.steps, plan.places, {"y": change(plan.moved["y"])})
+            replay(p.rolling, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
         except BrokenPlan:
             refused += 1
-    return {"mutations": len(MUTATIONS), "refused_by_replay": refused}
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            build([p], 2, folder)
+            want = want_of(folder)
+            wrong = [run(folder, mode).returncode or (folder / "out.bin").read_bytes() != want for mode in MODES]
+            caught += any(wrong)
+    return {"mutations": len(broken), "refused_by_replay": refused, "caught_by_the_dma_model": caught}
 
 
 def main() -> None:
     rows, drawn, whole, broken = layers27(), random_layers(), networks(), mutations()
-    plans = whole_plans()
+    cluster = gap8()
+    plans, drawn = whole_plans(), {**drawn, "tiles": tiles(LAYERS)}
     print(f"{'layer':7} {'compute':>9} {'total':>9} {'known':>9} {'dory':>9} {'loma:9':>9} {'CPU ms':>7}")
     for row in rows:
         figures = " ".join(f"{row[k]:9,.0f}" for k in ("compute", "total", "best_known", "dory", "loma9"))
@@ -134,12 +182,18 @@ def main() -> None:
             f"{row['name']} on {row['target']}, {row['method']}: {row['total']:,.0f} cycles, {row['gap_percent']:.2f} %"
             f" above the bound; {row['activation_bytes']:,} B of activations moved; {row['cpu_s']:.1f} s"
         )
-    print(f"replay refuses {broken['refused_by_replay']} of {broken['mutations']} broken movements")
+    for row in cluster:
+        print(
+            f"{row['name']} on gap8: {row['million_cycles']:.2f} million cycles, compute {row['compute']:.2f},"
+            f" bar {row['bar']}, measured for DORY {row['measured_by_the_paper']}"
+        )
+    print(f"in random tiles and sections, equal to the ops: {drawn['tiles']}")
+    print(f"broken movements: {broken}")
     folder = ROOT / "build" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     spent = [row["cpu_ms"] for row in rows]
     data = {"layers27": rows, "holds": sum(row["holds"] for row in rows), "below_dory": means, "random": drawn}
-    data |= {"networks": [*whole, *plans], "mutations": broken}
+    data |= {"networks": [*whole, *plans], "mutations": broken, "gap8": cluster}
     data |= {"cpu_ms": {"median": statistics.median(spent), "worst": max(spent)}, "modelled": True}
     (folder / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
 

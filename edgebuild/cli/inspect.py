@@ -15,7 +15,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
     parser.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
     parser.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
+    sizes = "modelled cycles with levels of so many bytes, as L1=22K:400K,L2=256K:4M"
+    parser.add_argument("--sweep", metavar="NAME=LEAST:MOST,...", help=sizes)
     parser.add_argument("--scale", metavar="BYTES", help="what the picture's height stands for; default: the arena")
+
+
+def run_sweep(args: argparse.Namespace) -> int:
+    from edgebuild.base.target import load_target
+    from edgebuild.model.sweep import sizes_of, sweep, sweep_words
+
+    target = load_target(args.target)
+    sizes = sizes_of(args.sweep, target)
+    print(sweep_words(sizes, sweep(model_request_of(args, "model"), target, sizes)), end="")
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.model.compile import inspect, inspect_plan
 
     args.target = args.target or "host"
+    if args.sweep is not None:
+        return run_sweep(args)
     if args.after != "plan":
         print(inspect(args.model, args.after), end="")
         return 0

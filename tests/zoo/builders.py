@@ -153,15 +153,17 @@ def ds_cnn(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
     return net.model(net.softmax(net.dense(x, 12)))
 
 
-def mobilenet_v1(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:
-    """Visual wake words: MobileNetV1 with a width of 0.25, 96x96 colour image -> person or none."""
-    net = Net("mobilenet_v1", (3, 96, 96), seed, opset)
-    x = net.conv("input", 8, (3, 3), stride=2)
-    blocks = [(16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1)]
+def mobilenet_v1(
+    seed: int = 0, opset: int = OPSET, width: float = 0.25, size: int = 96, classes: int = 2
+) -> onnx.ModelProto:
+    """MobileNetV1, as for visual wake words: colour image of `size` x `size` -> person or none."""
+    net = Net("mobilenet_v1", (3, size, size), seed, opset)
+    x = net.conv("input", int(32 * width), (3, 3), stride=2)
+    blocks = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
     for channels, stride in blocks:
-        x = net.separable(x, channels, stride)
+        x = net.separable(x, int(channels * width), stride)
     x = net.flatten(net.global_average_pool(x))
-    return net.model(net.softmax(net.dense(x, 2)))
+    return net.model(net.softmax(net.dense(x, classes)))
 
 
 def resnet8(seed: int = 0, opset: int = OPSET) -> onnx.ModelProto:

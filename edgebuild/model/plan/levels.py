@@ -39,6 +39,12 @@ def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:
     return replace(target, memories=tuple(memories))
 
 
+def resized(target: Target, sizes: Iterable[tuple[str, int]]) -> Target:
+    """The target with memories of other sizes."""
+    known = dict(sizes)
+    return replace(target, memories=tuple(replace(m, size=known.get(m.name, m.size)) for m in target.memories))
+
+
 def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None:
     """The DMA between two memories; its bandwidth is that of the slower one."""
     dma = next((d for d in target.dma if near.name in d.between and far.name in d.between), None)

@@ -18,7 +18,7 @@ from .cuts import Cutter
 from .feeding import FedRun, Feeder
 from .hierarchy.nest import Layer
 from .hierarchy.search import NoMapping
-from .levels import layer_of_op, stated_cycles, way_to, whole_cycles
+from .levels import channel_between, layer_of_op, stated_cycles, way_to, whole_cycles
 from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer
 
 LONGEST = 24  # ops of a run
@@ -122,8 +122,9 @@ class Residency:
         from .. import ops
 
         rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
-        ways = way_to(self.target, near, home), way_to(self.target, near, store)
-        return Feeder(self.cutter, *ways, self.room, self.target.cores, rates)
+        way = way_to(self.target, near, home)
+        constants = channel_between(self.target, near, store) or way  # else they come by way of the second level
+        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates)
 
     @cached_property
     def whole(self) -> dict[str, float]:

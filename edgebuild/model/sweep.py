@@ -1,0 +1,105 @@
+"""`edgebuild inspect --sweep`: modelled cycles of a network for sizes of memory levels. Nothing is printed as C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from ..base.errors import did_you_mean, fail
+from ..base.options import parse_size
+from ..base.request import ModelRequest
+from ..base.target import Target
+from .compile import prepare
+from .plan.ahead import early, staged
+from .plan.auto import WAITS, far_memories, search_of
+from .plan.feeding import FedRun
+from .plan.hierarchy.costs import copy_cycles
+from .plan.levels import channel_between, check_levels, nearest, resized, rooms, way_to
+from .plan.residency import Residency, Step
+from .plan.search import Planner
+
+SIZES = 5  # of each memory, from the least to the most, each so many times the one before
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """Cycles of the best plan that was found. `compute`: of every op in one call that waits for nothing."""
+
+    cycles: float
+    compute: float
+
+
+def modelled(planner: Planner, known: Residency | None = None) -> tuple[Modelled | None, Residency]:
+    """The fastest plan in the target's memories; constants may come to the first level by way of the second.
+
+    `known`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
+    """
+    target = planner.target
+    search = search_of(planner, rooms(target, None)[nearest(target)[0].name])
+    if known is not None:
+        search = replace(search, tiles=known.tiles, runs=known.runs)
+    found = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
+    layers = search.layerwise()
+    if all(search.fits_far(s.start, s.stop, s.held) for s in layers):
+        found.append(_cycles(search, layers))
+    return (Modelled(min(found), sum(search.whole.values())) if found else None), search
+
+
+def _cycles(search: Residency, steps: Sequence[Step]) -> float:
+    total = sum(s.cycles for s in steps) - sum(e.hidden for e in early(steps, search.sizes, search.room))
+    near, home, store = search.spaces
+    if channel_between(search.target, near, store) is not None or store.level <= home.level:
+        return total
+    way, cutter, sizes = way_to(search.target, home, store), search.cutter, list[int]()
+    live = []
+    for step in steps:
+        blocks = step.by.blocks if isinstance(step.by, FedRun) else step.by.moved.blocks if step.by.moved else ()
+        sizes.append(sum(b.data.nbytes for b in blocks))
+        there = {n for n, (first, last) in cutter.life.items() if first < step.start <= last}
+        there.update(search.results(step.start, step.stop))
+        live.append(sum(cutter.sizes[n] for n in there - step.held))
+    copies = [(copy_cycles(way, 1, size, 1) if size else 0.0, size) for size in sizes]
+    return total + sum(staged(steps, copies, live, search.far))
+
+
+def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
+    """`L1=22K:400K,L2=256K:4M`: sizes of each memory, smallest first. Raises EdgebuildError."""
+    known, found = [m.name for m in target.levels], dict[str, list[int]]()
+    for word in text.split(","):
+        name, _, span = word.partition("=")
+        low, _, high = span.partition(":")
+        if name not in known:
+            raise fail(f"option 'sweep': no level '{name}'{did_you_mean(name, known)}", file=target.files[0])
+        first, last = parse_size("sweep", low), parse_size("sweep", high or low)
+        if not 0 < first <= last:
+            raise fail(f"option 'sweep': '{word}' does not go upwards", hints=["write NAME=LEAST:MOST, as L1=22K:400K"])
+        ratio = (last / first) ** (1 / (SIZES - 1))
+        found[name] = sorted({round(first * ratio**i) // 64 * 64 for i in range(1, SIZES - 1)} | {first, last})
+    return found
+
+
+def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], float]:
+    """Cycles for every combination of sizes; more memory is never slower, for it need not be used."""
+    check_levels(target)
+    graph, found, known = prepare(request.source, request.shape, request.outputs), dict[tuple[int, ...], float](), None
+    for key in sorted(product(*sizes.values()), reverse=True):
+        smaller = resized(target, zip(sizes, key, strict=True))
+        planner = Planner(graph, smaller, replace(request, map="auto", tile="off"))
+        if not far_memories(planner):
+            continue
+        figures, known = modelled(planner, known)
+        if figures is not None:
+            found[key] = figures.cycles
+    for key in sorted(found):
+        found[key] = min(v for other, v in found.items() if all(a <= b for a, b in zip(other, key, strict=True)))
+    return found
+
+
+def sweep_words(sizes: Mapping[str, Sequence[int]], found: Mapping[tuple[int, ...], float]) -> str:
+    """A line for each combination; cycles are modelled."""
+    lines = [" ".join(f"{name:>10}" for name in sizes) + f" {'cycles':>16}  (modelled)"]
+    for key in product(*sizes.values()):
+        cycles = f"{found[key]:16,.0f}" if key in found else f"{'does not fit':>16}"
+        lines.append(" ".join(f"{size:>10,}" for size in key) + " " + cycles)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,69 @@
+"""`inspect --sweep`: modelled cycles for sizes of memory levels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.plan.ahead import staged
+from edgebuild.model.plan.search import Planner
+from edgebuild.model.sweep import modelled, sizes_of, sweep, sweep_words
+from tests.conftest import ROOT
+from tests.graphs import examples, small_graphs
+from tests.hierarchy.test_auto import request
+
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+
+
+def test_more_memory_is_never_slower() -> None:
+    target = load_target("gap8")
+    sizes = sizes_of("L1=2K:8K,L2=12K:24K", target)
+    found = sweep(ModelRequest(DIGITS, "model", "gap8"), target, sizes)
+    assert found
+    for key, cycles in found.items():
+        assert all(cycles >= v for other, v in found.items() if all(a >= b for a, b in zip(other, key, strict=True)))
+    text = sweep_words(sizes, found)
+    assert len(text.splitlines()) == 1 + len(sizes["L1"]) * len(sizes["L2"])
+
+
+def test_no_plan_is_below_the_computing() -> None:
+    """With the rates of a target every op takes its rate, however it is cut."""
+    chip = load_target("gap8")
+    for i, graph in enumerate(examples(small_graphs(), 4)):
+        figures, _ = modelled(Planner(graph, chip, request(f"g{i}", "auto", "gap8")))
+        assert figures is not None
+        assert figures.cycles > sum_of_rates(figures.compute, len(graph.ops))
+
+
+def sum_of_rates(compute: float, count: int) -> float:
+    """Without the calls, of which a mapping may have as few as one for each op."""
+    return compute - 40 * count
+
+
+def test_constants_wait_for_their_way_to_the_second_level() -> None:
+    class Step:
+        cycles = 100.0
+
+    steps = [Step(), Step(), Step()]
+    copies = [(30.0, 8), (80.0, 8), (150.0, 80)]
+    # The first has no step before it. The second comes under the first. The third finds no room before its step, comes
+    # in parts while that runs, and takes longer.
+    assert staged(steps, copies, [0, 0, 0], 16) == (30.0, 0.0, 50.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("L9=1K:2K", "no level 'L9'"), ("L1=4K:2K", "does not go upwards"), ("L1=x:2K", "is not a size")],
+)
+def test_wrong_sizes(text: str, words: str) -> None:
+    with pytest.raises(EdgebuildError, match=words):
+        sizes_of(text, load_target("gap8"))
+
+
+def test_a_file_is_needed() -> None:
+    with pytest.raises(EdgebuildError):
+        sweep(ModelRequest(Path("none.onnx"), "m", "gap8"), load_target("gap8"), {"L1": [4096]})
