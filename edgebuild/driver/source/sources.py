@@ -50,7 +50,8 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     if MACROS.search(text):
         expanded = _expanded(unit, dialect)
         if expanded != text:
-            unit = clang.parse(name, expanded, triple, flags, cpp)
+            lined = _with_lines(unit, clang.parse(name, expanded, triple, flags, cpp))
+            unit = clang.parse(name, lined, triple, flags, cpp)
             dialect = read_dialect(unit)
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
     return Source(unit, dialect, tuple(files), tuple(map(str, reader.files)))
@@ -143,6 +144,32 @@ def _expanded(unit: clang.Unit, dialect: Dialect) -> bytes:
         )
         at = end
     return b"".join([*pieces, unit.text[at:]])
+
+
+def _with_lines(unit: clang.Unit, printed: clang.Unit) -> bytes:
+    """The printed text with `#line` in front of each statement that is no longer on the line of the source."""
+    places: dict[int, clang.Place] = {}
+    for f, g in zip(unit.functions, printed.functions, strict=False):
+        before, after = _statements(f), _statements(g)
+        if f.spelling != g.spelling or len(before) != len(after):
+            continue
+        for x, y in zip(before, after, strict=True):
+            at = clang.span(y)[0]
+            start = printed.text.rfind(b"\n", 0, at) + 1
+            here, there = clang.place(x.extent.start), clang.place(y.extent.start)
+            if not printed.text[start:at].strip() and (here.file, here.line) != (there.file, there.line):
+                places.setdefault(start, here)
+    pieces, last = [], 0
+    for start, here in sorted(places.items()):
+        pieces += [printed.text[last:start], f'#line {here.line} "{here.file}"\n'.encode()]
+        last = start
+    return b"".join([*pieces, printed.text[last:]])
+
+
+def _statements(f: Cursor) -> list[Cursor]:
+    """The statements of a function's blocks, in the order of the text."""
+    blocks = (c for c in f.walk_preorder() if c.kind == CursorKind.COMPOUND_STMT)
+    return [s for block in blocks for s in clang.children(block)]
 
 
 def _access_in_macro(f: Cursor, dialect: Dialect) -> bool:
