@@ -111,3 +111,41 @@ def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 6
+
+
+def streaming() -> bytes:
+    """A convolution over time, a frame a call: the frames before lie in a variable, as streaming wrappers write it."""
+    f, q = File(), Quant((0.04,), (-3,))
+    taps, bands, out = 3, 6, 4
+    options = schema.VarHandleOptionsT()
+    options.container, options.sharedName = b"", b"frames"
+    resource = f.tensor("handle", (), "resource")
+    f.operator("VAR_HANDLE", [], [resource], options)
+    x = f.tensor("x", (1, 1, 1, bands), "int8", q)
+    old = f.tensor("old", (1, taps - 1, 1, bands), "int8", q)
+    every, kept = (f.tensor(n, (1, s, 1, bands), "int8", q) for n, s in (("every", taps), ("kept", taps - 1)))
+    f.operator("READ_VARIABLE", [resource], [old], schema.ReadVariableOptionsT())
+    joined = schema.ConcatenationOptionsT()
+    joined.axis = 1
+    f.operator("CONCATENATION", [old, x], [every], joined)
+    numbers = [np.array(v, np.int32) for v in ([0, 1, 0, 0], [1, taps, 1, bands], [1, 1, 1, 1])]
+    lists = [f.tensor(f"l{i}", (4,), "int32", None, v) for i, v in enumerate(numbers)]
+    f.operator("STRIDED_SLICE", [every, *lists], [kept], schema.StridedSliceOptionsT())
+    f.operator("ASSIGN_VARIABLE", [resource, kept], [], schema.AssignVariableOptionsT())
+    data = RNG.integers(-127, 128, (out, taps, 1, bands)).astype(np.int8)
+    w = f.tensor("w", data.shape, "int8", Quant((0.01,), (0,)), data)
+    bias = RNG.integers(-500, 500, out).astype(np.int32)
+    b = f.tensor("b", bias.shape, "int32", Quant((0.0004,), (0,)), bias)
+    y = f.tensor("y", (1, 1, 1, out), "int8", Quant((0.1,), (5,)))
+    conv = schema.Conv2DOptionsT()
+    conv.padding, conv.strideH, conv.strideW, conv.dilationHFactor, conv.dilationWFactor = 1, 1, 1, 1, 1
+    f.operator("CONV_2D", [every, w, b], [y], conv)
+    return bytes(f.pack([x], [y]))
+
+
+@pytest.mark.needs("gcc")
+def test_streaming_convolution(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(streaming())
+    result = verified(tmp_path / "m.tflite")
+    assert result["equal"], result
+    assert result["state_bytes"] == 12
