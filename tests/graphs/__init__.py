@@ -12,6 +12,7 @@ Structure is drawn, and so can be shrunk; the numbers in tensors come from a see
 from __future__ import annotations
 
 from .chains import small_graphs
+from .layers import lstm
 from .onnx_models import LAYERS, feeds, onnx_layers, onnx_models, powers_of_two, quantised
 from .single import KINDS, single_ops
 from .source import described, examples, random_inputs
@@ -33,6 +34,7 @@ __all__ = [
     "examples",
     "extreme",
     "feeds",
+    "lstm",
     "onnx_layers",
     "onnx_models",
     "plain_pointwise",

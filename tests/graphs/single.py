@@ -161,10 +161,10 @@ def _rescaled(s: Source, x: Tensor) -> Quant | None:
     return None if x.quant is None else s.quant(float(np.float32(x.quant.scale[0] / s.multiplier(1.0))))
 
 
-def mean(s: Source) -> Graph:
+def mean(s: Source, kind: str = "mean") -> Graph:
     x = s.tensor("x", s.shape(1, 4, most=7), s.quant())
     axes = tuple(d for d in range(len(x.shape)) if s.pick(True, False)) or (s.between(0, len(x.shape) - 1),)
-    return single(s, "mean", [x], _rescaled(s, x), axes=axes)
+    return single(s, kind, [x], _rescaled(s, x), axes=axes)
 
 
 def softmax(s: Source) -> Graph:
@@ -353,9 +353,11 @@ WIDE = (
     "depthwise_conv2d",
     "dequantize",
     "max_pool2d",
+    "mean",
     "mul",
     "quantize",
     "requantize",
+    "sum",
     "transpose",
     "transpose_conv2d",
 )  # exist in int16, too

@@ -240,17 +240,20 @@ def leaky_relu(f: Draft) -> bytes:
     return f.done("LEAKY_RELU", [f.input(shape, q)], shape, y, options)
 
 
-def mean(f: Draft) -> bytes:
-    """The averaged dimensions that TFLM has kernels for are any; ours too."""
-    shape = (1, *f.s.shape(1, 3, most=9))
-    axes = [d for d in range(1, len(shape)) if f.s.pick(True, False)] or [len(shape) - 1]
-    options = schema.ReducerOptionsT()
-    options.keepDims = f.s.pick(True, False)
-    out = [1 if d in axes else n for d, n in enumerate(shape) if options.keepDims or d not in axes]
-    q = f.quant()
-    y = f.s.pick(q, f.quant(float(np.float32(q.scale[0] / f.s.multiplier(1.0)))))
-    x = f.input(shape, q)
-    return f.done("MEAN", [x, f.list_of(axes)], out, y, options)
+def mean(name: str) -> Callable[[Draft], bytes]:
+    """MEAN and SUM. The dimensions that TFLM has kernels for are any; ours too."""
+
+    def make(f: Draft) -> bytes:
+        shape = (1, *f.s.shape(1, 3, most=9))
+        axes = [d for d in range(1, len(shape)) if f.s.pick(True, False)] or [len(shape) - 1]
+        options = schema.ReducerOptionsT()
+        options.keepDims = f.s.pick(True, False)
+        out = [1 if d in axes else n for d, n in enumerate(shape) if options.keepDims or d not in axes]
+        q = f.quant()
+        y = f.s.pick(q, f.quant(float(np.float32(q.scale[0] / f.s.multiplier(1.0)))))
+        return f.done(name, [f.input(shape, q), f.list_of(axes)], out, y, options)
+
+    return make
 
 
 def pool(name: str) -> Callable[[Draft], bytes]:
@@ -395,7 +398,8 @@ OPERATORS: dict[str, Callable[[Draft], bytes]] = {
     "MAX_POOL_2D": pool("MAX_POOL_2D"),
     "MAX_POOL_2D int16": pool("MAX_POOL_2D"),
     "LEAKY_RELU int16": leaky_relu,
-    "MEAN": mean,
+    "MEAN": mean("MEAN"),
+    "MEAN int16": mean("MEAN"),
     "MUL": elementwise("MUL", schema.MulOptionsT),
     "MUL int16": elementwise("MUL", schema.MulOptionsT),
     "PAD": pad("PAD"),

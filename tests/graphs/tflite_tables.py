@@ -10,7 +10,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.model.ir import Quant
 
-from .tflite_models import INDEX_ROWS, OPERATORS, TYPES, Draft
+from .tflite_models import INDEX_ROWS, OPERATORS, TYPES, Draft, mean
 
 TYPES |= {"bool": 6}
 BYTE = Quant((1 / 256,), (-128,))
@@ -354,17 +354,27 @@ def gather_nd(real: bool) -> Callable[[Draft], bytes]:
     return make
 
 
-def bilinear(f: Draft) -> bytes:
-    shape, size = (1, f.s.between(1, 5), f.s.between(1, 5), f.s.between(1, 3)), f.s.pair(1, 9)
-    options = schema.ResizeBilinearOptionsT()
-    options.alignCorners, options.halfPixelCenters = f.s.pick((False, False), (True, False), (False, True))
-    x, out = f.input(shape, None, "float32"), (1, *size, shape[3])
-    return f.done("RESIZE_BILINEAR", [x, f.list_of(size)], out, None, options, "float32")
+def bilinear(real: bool) -> Callable[[Draft], bytes]:
+    def make(f: Draft) -> bytes:
+        shape, size = (1, f.s.between(1, 5), f.s.between(1, 5), f.s.between(1, 3)), f.s.pair(1, 9)
+        options, q = schema.ResizeBilinearOptionsT(), None if real else f.quant()
+        options.alignCorners, options.halfPixelCenters = f.s.pick((False, False), (True, False), (False, True))
+        x = f.input(shape, q, "float32" if real else "int8")
+        out = (1, *size, shape[3])
+        return f.done("RESIZE_BILINEAR", [x, f.list_of(size)], out, q, options, "float32" if real else "int8")
+
+    return make
 
 
-OPERATORS |= {name: reduction(name) for name in ("REDUCE_MAX", "REDUCE_MIN", "SUM", "REDUCE_ALL")}
+OPERATORS |= {name: reduction(name) for name in ("REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL")}
+OPERATORS |= {"SUM": mean("SUM"), "SUM int16": mean("SUM"), "SUM float": reduction("SUM")}
 OPERATORS |= {"ARG_MAX": extreme("ARG_MAX"), "ARG_MIN": extreme("ARG_MIN")}
-OPERATORS |= {"GATHER_ND": gather_nd(True), "GATHER_ND int8": gather_nd(False), "RESIZE_BILINEAR": bilinear}
+OPERATORS |= {
+    "GATHER_ND": gather_nd(True),
+    "GATHER_ND int8": gather_nd(False),
+    "RESIZE_BILINEAR": bilinear(False),
+    "RESIZE_BILINEAR float": bilinear(True),
+}
 OPERATORS |= {name: unary(name) for name in INT8}
 OPERATORS |= {f"{name} float": real(name) for name in (*EXACT, *SMOOTH)}
 OPERATORS |= {name: binary(name) for name in ("SUB", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", *COMPARISONS)}
@@ -391,4 +401,4 @@ OPERATORS |= {
     "MIRROR_PAD": mirror,
     "RESIZE_NEAREST_NEIGHBOR": nearest,
 }
-APPROXIMATE = {"RESIZE_BILINEAR", "SUM", *(f"{name} float" for name in SMOOTH)}
+APPROXIMATE = {"RESIZE_BILINEAR float", "SUM float", *(f"{name} float" for name in SMOOTH)}

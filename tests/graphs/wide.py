@@ -15,6 +15,7 @@ from .source import Source
 REAL = [name for name, row in FUNCTIONS.items() if row.real]
 INTEGER = [name for name, row in FUNCTIONS.items() if row.integer]
 UNARY = [name for name in REAL if FUNCTIONS[name].arity == 1 and not FUNCTIONS[name].result]
+STEADY = ["difference", "product", "minimum", "maximum", "prelu", "squared_difference"]  # no poles, no jumps
 PAIRS = [*quantised.TWO, *quantised.COMPARISONS]
 
 
@@ -24,6 +25,10 @@ def pointwise(s: Source) -> Graph:
         return plain_pointwise(s, s.pick(*REAL), "float32")
     if s.pick(False, True):
         return plain_pointwise(s, s.pick(*INTEGER), s.pick("int32", "int64", "int8"))
+    if s.arithmetic == "onnx" and s.pick(False, True):
+        shape = s.shape(1, 4)
+        operands = [s.tensor("a", shape, s.quant()), s.tensor("b", shape[s.between(0, len(shape)) :], s.quant())]
+        return _quantised(s, s.pick(*STEADY), operands)
     if s.pick(False, True) or s.arithmetic == "onnx":
         x = s.tensor("x", s.shape(1, 4), s.quant())
         return _quantised(s, s.pick(*UNARY), [x])

@@ -7,6 +7,7 @@ from ..ir import Array, Graph, Op
 from . import (
     add,
     batch_matmul,
+    bilinear,
     clamp,
     concat,
     conv2d,
@@ -41,6 +42,7 @@ SPECS: dict[str, Spec] = {
     for spec in (
         add.SPEC,
         batch_matmul.SPEC,
+        bilinear.SPEC,
         clamp.SPEC,
         concat.SPEC,
         conv2d.SPEC,
@@ -56,6 +58,7 @@ SPECS: dict[str, Spec] = {
         insert.SPEC,
         lstm.SPEC,
         mean.SPEC,
+        mean.SUM,
         moves.SPEC,
         mul.SPEC,
         pad.SPEC,

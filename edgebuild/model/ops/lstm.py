@@ -163,6 +163,8 @@ def known_form(op: Op, graph: Graph) -> str | None:
         return None if hidden.dtype == cell.dtype == "float32" else f"states of {hidden.dtype} and {cell.dtype}"
     if x.dtype not in ("int8", "int16") or hidden.dtype != x.dtype or cell.dtype != "int16" or cell.quant is None:
         return f"input {x.dtype}, output {hidden.dtype}, cell {cell.dtype}"
+    if graph.arithmetic != "tflite":
+        return "a quantised LSTM of another format"
     return None if 2.0 ** round(log2(scale_of(cell))) == scale_of(cell) else f"cell with scale {scale_of(cell)}"
 
 

@@ -1,4 +1,4 @@
-"""MEAN, ReduceMean: the average over some dimensions."""
+"""MEAN, ReduceMean: the average over some dimensions. SUM of quantised values is the same without the division."""
 
 from __future__ import annotations
 
@@ -12,10 +12,20 @@ from . import fixedpoint, intervals, linear, reduction
 from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
 
 
+def from_tflite_sum(node: Any) -> None:
+    quantised = node.tensor(0).quant is not None
+    reduction.from_tflite("sum" if quantised else "reduce_sum")(node)
+
+
+def divisor(op: Op, graph: Graph) -> int:
+    x = graph.operands(op)[0]
+    return prod(x.shape[d] for d in op.attrs["axes"]) if op.kind == "mean" else 1
+
+
 def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
     """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y) by n, shifted up as far as it goes."""
     x, y = graph.operands(op)[0], graph.result(op)
-    count = prod(x.shape[d] for d in op.attrs["axes"])
+    count = divisor(op, graph)
     if graph.arithmetic == "onnx":
         return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y) / count)
     m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
@@ -40,17 +50,25 @@ def _average(op: Op, graph: Graph, total: Array) -> Array:
     """The result from sums of elements less the zero point."""
     m = multiplier(op, graph)
     scaled = fixedpoint.requantize(total, m.mantissa, m.shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(graph.result(op)), -128, 127).astype(np.int8)
+    y = graph.result(op)
+    return np.clip(scaled + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
 
 
 def _linear(op: Op, graph: Graph, count: int) -> linear.Scaled | None:
     """The average as one multiplication."""
     (x,), y = graph.operands(op), graph.result(op)
-    if count * 256 > linear.MOST_VALUES:
+    if y.dtype != "int8" or count * 256 > linear.MOST_VALUES:
         return None
     total = np.arange(count * (-128 - zero_of(x)), count * (127 - zero_of(x)) + 1)
-    weight = scale_of(x) / scale_of(y) / count
+    weight = scale_of(x) / scale_of(y) / divisor(op, graph)
     return linear.scale(int(total[0]), _average(op, graph, total), weight, -128, 127)
+
+
+def in_32_bits(op: Op, graph: Graph) -> str | None:
+    """Sums of quantised values stay in 32 bits."""
+    (x,) = graph.operands(op)
+    most = 0 if is_float(x) else 2 ** (9 if x.dtype == "int8" else 17) * prod(x.shape[d] for d in op.attrs["axes"])
+    return f"a sum of {x.shape} values of {x.dtype}" if most > 2**31 else None
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -63,10 +81,11 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
     shape["kept"] = tuple((x.shape[d], steps[d]) for d in kept)
     shape["averaged"] = tuple((x.shape[d], steps[d]) for d in axes)
-    stem = f"mean_{count}_of_{'x'.join(map(str, x.shape))}"
+    stem = f"{op.kind}_{count}_of_{'x'.join(map(str, x.shape))}"
     scalars: dict[str, int | float] = {}
     if not is_float(x):
         m = multiplier(op, graph)
+        shape["low"], shape["high"] = fixedpoint.limits(y.dtype)
         scalars = {"x_zero": zero_of(x), "y_zero": zero_of(y), "multiplier": m.mantissa, "shift": m.shift}
         if (found := _linear(op, graph, count)) is not None:
             shape |= {
@@ -74,8 +93,6 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
                 "up": found.up,
                 "away": found.away,
                 "shift": found.shift,
-                "low": -128,
-                "high": 127,
             }
             shape |= {"taken": count * zero_of(x)}
             scalars = {"y_mul": found.factor, "offset": found.offset}
@@ -97,5 +114,17 @@ SPEC = Spec(
     tflite={"MEAN": reduction.from_tflite("mean")},
     onnx={"ReduceMean": reduction.from_onnx("mean")},
     interval=intervals.rising(reference, steady),
-    rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] else "",
+    integers=("int8", "int16"),
+    rows=lambda op, graph: "reduce" if 1 in op.attrs["axes"] and graph.result(op).dtype != "int16" else "",
+    limits=(in_32_bits,),
+)
+SUM = Spec(
+    kind="sum",
+    nest=reduction.nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"SUM": from_tflite_sum},
+    interval=intervals.rising(reference, steady),
+    integers=("int8", "int16"),
+    limits=(in_32_bits,),
 )

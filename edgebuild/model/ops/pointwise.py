@@ -118,7 +118,6 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     flat = len(turns) == 1 and all(step == 1 for step in turns[0][1:])
     numbers = {name: value for name, t in zip(names, operands, strict=True) if (value := literal_value(t)) is not None}
     at = [_element(names[i], numbers, i, turns, flat) for i in range(len(operands))]
-    numbers |= {name: float(op.attrs[name]) for name in row.parameters}
     constants = [
         Constant(n, t.data) for n, t in zip(names, operands, strict=True) if t.data is not None and n not in numbers
     ]
@@ -127,6 +126,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         numbers |= more
         constants += tables
     else:
+        numbers |= {name: float(op.attrs[name]) for name in row.parameters}
         expression = (row.real if is_float(operands[-1]) else row.integer).format(*at, **{n: n for n in row.parameters})
         if is_float(y) and op.attrs["clamp"] != OPEN:
             expression, bounds = f"{{eb_clamp_float}}({expression}, low, high)", spatial.float_bounds(op)

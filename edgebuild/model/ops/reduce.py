@@ -196,7 +196,7 @@ def _spec(kind: str, tflite: dict[str, Any], onnx: dict[str, Any]) -> Spec:
 SPECS = (
     _spec(
         "reduce_sum",
-        {"SUM": from_tflite("reduce_sum")},
+        {},
         {
             "ReduceSum": from_onnx("reduce_sum"),
             "ReduceSumSquare": from_onnx("reduce_sum", "square"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op, Tensor
-from . import loops
+from . import bilinear, loops
 from .base import Constant, Form, Kernel, Spec, is_float
 from .moves import axis_of, moving
 from .take import OUTSIDE
@@ -246,6 +246,8 @@ def _nearest(node: Any, x: Tensor, lines: list[list[float] | None], outside: flo
 def from_tflite(node: Any) -> None:
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
     size = [int(n) for n in np.ravel(node.constant(1, "size").data)]
+    if not is_float(x):
+        return bilinear.emit(node, size, bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
     passes = []
     for axis, m in enumerate(size, start=1):
         n = x.shape[axis]

@@ -51,6 +51,7 @@ def expression(op: Op, graph: Graph, at: list[str]) -> tuple[str, Numbers]:
         numbers |= add.scaling(op, graph)
         return _clamped(y.dtype, f"{{eb_round_half_even}}({terms[0]} - {terms[1]}, point)"), numbers
     numbers |= {f"x{i}_scale": scale_of(t) for i, t in values} | {"scale": scale_of(y)}
+    numbers |= {name: float(op.attrs[name]) for name in row.parameters}
     real = list(at)
     for i, _ in values:
         real[i] = f"((float)({at[i]} - x{i}_zero) * x{i}_scale)"
