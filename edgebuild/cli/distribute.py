@@ -11,7 +11,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", type=Path, required=True, metavar="FILE", help="devices and medium (YAML)")
     parser.add_argument("--name", required=True, help="prefix of the products' files")
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
-    parser.add_argument("--objective", choices=("traffic", "latency", "memory"), default="traffic")
+    parser.add_argument("--objective", choices=("traffic", "latency", "memory"), help="default: that of the cluster")
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
     parser.add_argument("--method", choices=("joint", "fdto", "owp", "paper"), default="joint")
 

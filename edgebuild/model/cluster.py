@@ -120,19 +120,20 @@ def plan_cluster(
     cluster_file: Path,
     count: int | None,
     method: str,
-    objective: str,
+    objective: str | None,
     graph: Graph | None,
     spare: Mapping[int, Spare] = MappingProxyType({}),
 ) -> tuple[Chosen, dict[str, Any]]:
     """The plan of a model (`graph`) or of a shapes file, and its report.
 
-    `spare`: bytes of flash and RAM that the plan leaves free on devices, by number.
+    `objective`: default, that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
     Raises EdgebuildError where a file is wrong or no plan fits.
     """
     cluster, stated = read_cluster(cluster_file, count)
     cluster = replace(cluster, devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices)))
     table = shapes.read_shapes(model) if graph is None else ()
     network = network_of(graph) if graph is not None else shapes.network(table, 1, 4)
+    objective = objective or cluster.objective
     chosen = choose(network, cluster, stated, method, objective, str(cluster_file))
     found = report(model, chosen, method, objective)
     if graph is None:

@@ -38,7 +38,7 @@ class ClusterRequest:
     name: str
     devices: int | None = None
     method: str = "joint"
-    objective: str = "traffic"
+    objective: str | None = None  # default: that of the cluster file
     target: str | None = None
     own: str | None = None  # a device that gets `name` as it is; default: the source
 

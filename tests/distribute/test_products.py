@@ -123,6 +123,17 @@ def test_firmware_of_two_plans_is_refused(tmp_path: Path) -> None:
     assert replace(run, programs=one).all(vectors, unharmed).codes == [0, 0]
 
 
+def test_the_objective_may_stand_in_the_file(tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, 2, "16K")
+    asked = build_cluster(ClusterRequest(DIGITS, file, "digits", objective="latency"))
+    file.write_text(file.read_text() + "objective: latency\n")
+    read = build_cluster(ClusterRequest(DIGITS, file, "digits"))
+    assert read.report["objective"] == "latency" and read.artifacts == asked.artifacts
+    file.write_text(file.read_text().replace("latency", "speed"))
+    with pytest.raises(EdgebuildError, match="objective 'speed' is not known"):
+        build_cluster(ClusterRequest(DIGITS, file, "digits"))
+
+
 def test_a_device_whose_products_do_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError, match=r"device 'd0': weights \d+ B, flash 2900 B|no plan"):
         build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 2, "2900"), "digits"))

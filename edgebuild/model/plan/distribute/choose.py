@@ -11,7 +11,6 @@ from .problem import SOURCE, Cluster, Network, held, split
 from .thesis import Counts, full
 
 WAYS = ("joint", "fdto", "owp", "paper")
-OBJECTIVES = ("traffic", "latency", "memory")
 LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
 INFINITY = float("inf")
 

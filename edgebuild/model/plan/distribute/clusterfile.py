@@ -11,6 +11,7 @@ from ....base.options import parse_size
 from .problem import Cluster, Device, Medium
 
 KINDS = ("star", "bus", "switch")
+OBJECTIVES = ("traffic", "latency", "memory")
 MOST_DEVICES = 16
 
 
@@ -59,6 +60,12 @@ class ClusterFacts:
     devices: tuple[DeviceFacts, ...]
     source: str
     medium: MediumFacts
+    objective: str = Cluster.objective
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            near = did_you_mean(self.objective, OBJECTIVES)
+            raise ValueError(f"objective '{self.objective}' is not known{near}; known: {', '.join(OBJECTIVES)}")
 
 
 def read_cluster(path: Path, count: int | None = None) -> tuple[Cluster, bool]:
@@ -86,4 +93,4 @@ def read_cluster(path: Path, count: int | None = None) -> tuple[Cluster, bool]:
     )[:count]
     m = facts.medium
     medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast, m.timeout_ms)
-    return Cluster(devices, names.index(facts.source), medium), stated
+    return Cluster(devices, names.index(facts.source), medium, facts.objective), stated

@@ -114,6 +114,7 @@ class Cluster:
     devices: tuple[Device, ...]
     source: int
     medium: Medium
+    objective: str = "traffic"  # or latency, or memory
 
     @property
     def shares(self) -> tuple[float, ...]:
