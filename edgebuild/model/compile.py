@@ -9,7 +9,7 @@ from pathlib import Path
 from ..base.artifacts import Artifact
 from ..base.errors import EdgebuildError, did_you_mean, fail
 from ..base.request import ModelRequest
-from ..base.target import Target, load_target
+from ..base.target import Memory, Target, load_target
 from . import ops
 from .clocked import clocked_plan
 from .emit import emit
@@ -22,6 +22,8 @@ from .plan.choose import is_strict, plan, warn_of
 from .plan.levels import limited
 from .plan.movement import check_request, with_moves
 from .plan.search import Plan
+
+SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels
 
 
 def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
@@ -54,7 +56,9 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
         graph, whole = prepare(request.source, request.shape, request.outputs), replace(request, tile="off")
         return auto_plan(graph, target, whole) if request.map == "auto" else with_moves(plan(graph, target, whole))
     choose = clocked_plan if request.objective == "energy" else plan
-    return choose(prepare(request.source, request.shape, request.outputs), target, request)
+    graph = prepare(request.source, request.shape, request.outputs)
+    check_constants(graph, target)
+    return choose(graph, target, request)
 
 
 def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -> Graph:
@@ -75,12 +79,27 @@ def check_backend(request: ModelRequest) -> None:
         raise fail("option 'cmsis_nn': no Include/arm_nnfunctions.h in it", file=str(request.cmsis_nn), hints=hints)
 
 
+def check_constants(graph: Graph, target: Target) -> None:
+    """Refuse before any search what no plan can bring into the memory of the weights.
+
+    The bound is low: each different int8 or float32 constant once, for kernels may store others in fewer bytes.
+    """
+    read = {n: graph.tensors[n] for op in graph.ops for n in op.inputs}
+    kept = {t.data.tobytes() for t in read.values() if t.data is not None and t.dtype in ("int8", "float32")}
+    memory = next(m for m in target.memories if "weights" in m.roles)
+    _check_size(sum(len(data) for data in kept if len(data) > SCALARS), memory, target, graph.file, "at least ")
+
+
 def check_weights(decided: Plan, size: int, target: Target) -> None:
     memory = next(m for m in target.memories if m.name == decided.weights_memory)
+    _check_size(size, memory, target, decided.graph.file)
+
+
+def _check_size(size: int, memory: Memory, target: Target, file: str, least: str = "") -> None:
     if size > memory.size:
-        text = f"does not fit: weights {size} B, memory {memory.name} of {target.name} has {memory.size} B"
+        text = f"does not fit: weights {least}{size} B, memory {memory.name} of {target.name} has {memory.size} B"
         hint = f"over by {size - memory.size} B; use a target with more flash or a smaller model"
-        raise fail(text, file=decided.graph.file, hints=[hint])
+        raise fail(text, file=file, hints=[hint])
 
 
 def inspect(source: Path, after: str) -> str:

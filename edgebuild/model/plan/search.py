@@ -348,9 +348,10 @@ def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], 
     shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []
     ways = {"--tile auto": max(others.profile(others.cut())), "--stream-input rows": _streamed_peak(others)}
-    known = [f"{way} ({size} B)" for way, size in ways.items() if size is not None]
-    if any(size is not None and size <= reason.capacity for size in ways.values()):
-        hints.append(f"try: {', or '.join(known)}")
+    known = {f"{way} ({size} B)": size for way, size in ways.items() if size is not None}
+    fitting = [text for text, size in known.items() if size <= reason.capacity]
+    if fitting:
+        hints.append(f"try: {', or '.join(fitting)}")
     else:
         over = reason.needed - reason.capacity
         hints.append(f"over by {over} B, and so with {' and '.join(known)}; use a target with more RAM")
