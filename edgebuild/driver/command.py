@@ -26,6 +26,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--pareto", type=Path, metavar="SVG", help="draw the layouts of which none is better in both map and accesses"
     )
+    sub.add_argument("--graph", type=Path, metavar="SVG", help="draw which accesses became one")
     sub.add_argument(
         "--overlay-template", action="store_true", help="print what an overlay of a fixed layout could say, and stop"
     )
@@ -69,6 +70,10 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterab
         points = front(made.dialect, made.shapes, made.uses, made.layout.bus)
         text += "".join(f"\n{size:>8} B {accesses:>6} accesses" for size, accesses in points)
         write_atomic(args.pareto, picture(points, (made.layout.bytes, made.layout.cost), args.name).encode())
+    if args.graph:
+        from edgebuild.driver.emit.graph import picture as graph
+
+        write_atomic(args.graph, graph(made).encode())
     if args.depfile:
         write_depfile(args.depfile, args.output / artifacts[0].name, made.files)
     if not args.quiet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -73,3 +74,17 @@ def test_keys_that_fit_nothing(tmp_path: Path) -> None:
     done = driver(tmp_path, "d.bf.c", "--target", "pulpino", "--layout", "fixed:chip.svd")
     assert done.returncode == 1
     assert "chip.overlay.yaml:2: error: 'C.CR.ENABLE' fits no PERIPHERAL.REGISTER.FIELD of chip.svd" in done.stderr
+
+
+def test_graph_joins_what_became_one(tmp_path: Path) -> None:
+    source = tmp_path / "g.bf.c"
+    source.write_text(
+        "bfGroup G { bit a; bit b; uint3 c; uint8 rse(self) d; };\nmake_device(G, g, 0x40000000);\n"
+        "int t(void) { g->a = 1; g->b = 1; g->c = 2; int x = g->d; return x + g->d; }\n"
+    )
+    options = ["--name", "g", "--target", "pulpino", "-q", "-o", str(tmp_path), "--graph", str(tmp_path / "g.svg")]
+    subprocess.run([sys.executable, "-m", "edgebuild", "driver", str(source), *options], check=True)
+    text = (tmp_path / "g.svg").read_text()
+    ElementTree.fromstring(text)
+    assert text.count("<circle") == 5 and text.count("<path") == 2  # three stores became one, no read did
+    assert text.count("side effect") == 2 and "write of G.c, line 3" in text

@@ -10,6 +10,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, driver_outputs
+from edgebuild.driver.emit import report
 from edgebuild.driver.emit.export import register_map
 from edgebuild.driver.pipeline import Driver, analyse, compile_driver
 from edgebuild.driver.registers.rdl import read_rdl
@@ -181,11 +182,19 @@ def test_bars(tmp_path: Path) -> None:
     assert fixed["fixed7_rv32imc_bytes"] <= 40 and fixed["fixed7_cortex_m3_bytes"] <= 40
 
 
-@pytest.mark.slow
-def test_large_driver_is_measured(tmp_path: Path) -> None:
-    """The bench shows the ratios beside their bar; here it is enough that both layouts are made."""
-    cost = large.measure(tmp_path)
-    assert {"large_heuristic_ratio", "large_optimize_ratio"} <= set(cost)
+def test_large_driver(tmp_path: Path) -> None:
+    """Every function of 500 lines becomes cheaper, and the exact layout is no worse than the heuristic one."""
+    (tmp_path / "large.c").write_text(large.text())
+    cost = {}
+    for layout in ("heuristic", "optimize"):
+        _, driver = compile_driver(DriverRequest((tmp_path / "large.c",), "large", "pulpino", layout))
+        assert len(driver.cdfg.functions) > 20
+        for name in driver.cdfg.functions:
+            assert report.after(driver, name) <= report.before(driver, name) - 3, name
+        cost[layout] = driver.layout.cost
+        channel = driver.layout.groups["Channel"]
+        assert len({channel.register_of(f).name for f in ("en", "dir", "mode")}) == 1
+    assert driver.layout.bound <= cost["optimize"] <= cost["heuristic"]
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
