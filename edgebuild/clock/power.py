@@ -1,8 +1,8 @@
 """Costs of running, switching and idling, modelled from the currents of the datasheet (nothing here is measured).
 
-Currents between the points of a table follow the slope of their own voltage scale; where a scale has one point only,
-the slope of the scale below, times the ratio of the core voltages (dynamic current is proportional to V and f).
-Units: mW, microseconds, microjoules (mW * us / 1000 = uJ).
+Currents between the points of a table follow the slope of their own voltage scale. A scale with one point takes the
+slope of the scale below, times the ratio of the core voltages: dynamic current is proportional to V and f. Units: mW,
+microseconds, microjoules (mW * us / 1000 = uJ).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The index relation of an op, and what follows from it for every op alike.
 
 An op is a loop nest over named axes. Its relation says, for each dimension of each operand, which
-axes index it. Shapes, multiply-accumulates, the input range that an output range needs, whether
-the result may overwrite an operand, and the ways in which the op can be cut are derived here once,
-so no pass has to know an operator by name.
+axes index it. All else is derived here once: shapes, multiply-accumulates, the input range that an output range needs,
+whether the result may overwrite an operand, and the ways to cut the op. So no pass has to know an operator by name.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ A read joins a region at its first read, a write at its last one. What is in bet
   that touch devices, barriers, loops; and it must be executed exactly when the last one is;
 * a write with a side effect stays alone, and so does a second read of a field whose reads have one.
 
-Fields of silicon are *ordered*: besides, no store of such a field stands for another, no access of one crosses another
-that is not of its region, and a field that is stored more than once on a way is a sequence (an enable around a change),
-of which each store stays alone. *Independent* fields keep their stores, but not their order.
+Fields of silicon are *ordered*. Besides, no store of such a field stands for another, and no access of one crosses
+another that is not of its region. A field that is stored more than once on a way is a sequence, such as an enable
+around a change. Each of its stores stays alone. *Independent* fields keep their stores, but not their order.
 
 Where interrupts are declared, accesses that one of them may see (`contexts.Visible`) keep their order, too.
 """

@@ -1,15 +1,15 @@
 """Choosing the layout: Stahl's heuristic (section 6.4.4) and an exact optimiser.
 
-Both work on one group at a time, since accesses to different groups never become one, and on one *class* of leaves at a
-time: single fields, and arrays by their length, which are laid out element by element. The objective is lexicographic:
-bus accesses over all access regions, each counted once or as often as a profile says, then bytes of the register map. A
-read region costs one access per register that it touches; a write region one per register that it fills and two per
-register that it shares (of two layouts with as many accesses, the one with fewer read-modify-writes counts as better).
-Fields with side effects have a register of their own, and fields that this driver never accesses share registers among
-themselves only.
+Both work on one group at a time, since accesses to different groups never become one. In it they work on one *class* of
+leaves at a time: single fields, and arrays by their length, which are laid out element by element. The objective is
+lexicographic: bus accesses over all access regions, each counted once or as often as a profile says, then bytes of the
+register map. A read region costs one access per register that it touches. A write region costs one per register that it
+fills and two per register that it shares. Of two layouts with as many accesses, the one with fewer read-modify-writes
+is better. Fields with side effects have a register of their own, and fields that this driver never accesses share
+registers among themselves only.
 
-A field that is written and never accessed together with another one gains nothing from company, and each of its writes
-would cost a read: it is alone in every best layout, and the solver does not see it.
+A field that is written and never accessed together with another one gains nothing from company. Each of its writes
+would cost a read. So it is alone in every best layout, and the solver does not see it.
 """
 
 from __future__ import annotations

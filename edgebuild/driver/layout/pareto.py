@@ -1,8 +1,8 @@
 """Map size against accesses: the layouts of which none is better in both, and a picture of them.
 
-Every class of leaves gives the best layouts by size, from the optimum downwards, each found under a limit of one byte
-less than the one before (the epsilon-constraint method); sums over the classes of all groups give the fronts of the
-device's whole map, of which the dominated points drop out.
+Every class of leaves gives the best layouts by size, from the optimum downwards. Each is found under a limit of one
+byte less than the one before (the epsilon-constraint method). Sums over the classes of all groups give the fronts of
+the device's whole map. Dominated points drop out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One layout problem: which leaves share a register, and what that costs.
 
-A layout is a partition of the leaves into registers, here called bins. Its cost is a sum over the bins: a region of
-accesses costs a bin that it touches one read or one write, and two accesses where a write shares the bin with leaves
-that it does not write and that have to be kept.
+A layout is a partition of the leaves into registers, here called bins. Its cost is a sum over the bins. A region of
+accesses costs one read or one write for each bin that it touches. It costs two if it writes a bin with other leaves
+that have to be kept.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Cost of a layer as a function of clock configuration, decoupling granularity and placement. All of it is modelled.
 
 A layer is work: instructions by the estimates of its kernels, and cache lines fetched from flash and from RAM. Its time
-is cycles over the clock; a line from flash takes more cycles the more wait states the clock asks for, so the
+is cycles over the clock. A line from flash takes more cycles if the clock asks for more wait states. So the
 memory-bound part of a layer gains less from a fast clock than the rest. Energy is time times the supply power of the
 configuration by the datasheet.
 
 Decoupled access-execute (Alvanaki et al., DATE 2024) gathers g channels (depthwise) or g columns (pointwise) into a
-buffer, and then computes on them. In this model that saves energy in three ways: a line of RAM behind the bus that
-holds data of g channels is fetched once instead of g times; weights too large for the cache are read once for g columns
-instead of for every pair of them; and the access phases may run from the HSE by the quick mux.
+buffer, and then computes on them. In this model that saves energy in three ways. A line of RAM behind the bus that
+holds data of g channels is fetched once instead of g times. Weights too large for the cache are read once for g columns
+instead of for every pair of them. The access phases may run from the HSE by the quick mux.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sums over a part of the input channels, added to those that are there: the fan-in of Fused Depthwise Tiling.
 
-partial_sum: operands are what the sums start from (a bias, or the sums so far, which it then adds to in place), the
-part of the input, and the weights of these channels; attributes are those of the convolution or dense layer, whose
-letters and weights it shares. int8 sums up in int32, so the order of the parts does not show; float rounds differently.
+partial_sum: operands are the start of the sums, the part of the input, and the weights of these channels. The start is
+a bias, or the sums so far, to which it adds in place. Attributes, letters and weights are those of the convolution or
+dense layer. int8 sums up in int32, so the order of the parts does not show; float rounds differently.
 join_sums: sums of one part of the channels and those of another, added up.
 finish_sum: the int8 result of int32 sums, whose quantisation is that of a bias.
 """

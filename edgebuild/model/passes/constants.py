@@ -2,9 +2,9 @@
 
 An interval analysis bounds every element of every int8 tensor from the weights and the quantisation. A channel, an
 index of the last dimension, is *constant* if all its elements have one and the same value. What may be removed is
-decided on *ties*: channels that an op carries from operand to result one by one (depthwise, pool, add, concat,
-reshape) stay or go together, and where a sum reads one of them it must be constant, or have no weight there. Padding
-reads as the zero point: a constant of another value that stands beside padding stays.
+decided on *ties*. Channels that an op carries from operand to result one by one (depthwise, pool, add, concat, reshape)
+stay or go together. Where a sum reads one of them, it must be constant or have no weight there. Padding reads as the
+zero point: a constant of another value that stands beside padding stays.
 
 Float tensors are left alone: zero times infinity is not zero.
 """

@@ -54,7 +54,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
 
 
 def mac_overhead(request: ModelRequest) -> float:
-    """Percent of the MACs that may be computed twice. Not said: none, but where a method is asked for that needs it."""
+    """Percent of the MACs that may be computed twice. Default: none, unless a method that needs it is asked for."""
     if request.max_mac_overhead is not None:
         return request.max_mac_overhead
     return MACS_TWICE if request.tile in METHODS or _at_any_price(request) else 0.0

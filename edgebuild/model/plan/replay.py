@@ -1,8 +1,8 @@
-"""The check of a plan: run it on bytes that know whose they are.
+"""The check of a plan: run it, with each byte tagged with its owner.
 
 Short and naive on purpose, and always run. Of the planner it takes the order of the calls, the places and the rings,
-which are printed, and nothing else. Which bytes a call needs follows from the op's index relation (`axes`): each must
-be in memory when it is read, and no call may write over what it is reading, unless the op goes element by element. A
+which are printed, and nothing else. Which bytes a call needs follows from the op's index relation (`axes`). Each must
+be in memory when it is read. No call may write over what it is reading, unless the op goes element by element. A
 kernel's scratch spoils what lies there.
 """
 

@@ -1,8 +1,8 @@
 """Rolling in two dimensions: a rolled run is cut into strips of columns, each of which is rolled by itself.
 
 The rows that a run keeps are then as long as a strip is wide. What the windows of neighbouring strips share is computed
-twice, so the columns that are cut and their number are a choice between memory and work: the one dimension rolls
-without any, and FFMT (see `tiling`) pays for both. Parts, halos and the way back into one tensor are those of `tiling`.
+twice. So the number of strips is a choice between memory and work. Rows are rolled without doing anything twice; FFMT
+(see `tiling`) pays for both dimensions. Parts, halos and the way back into one tensor are those of `tiling`.
 """
 
 from __future__ import annotations

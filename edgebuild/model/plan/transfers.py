@@ -56,7 +56,7 @@ class Near:
 
 
 class Transfers:
-    """Runs the copies and calls of ops on bytes that know whose they are."""
+    """Runs the copies and calls of ops, with each byte tagged with its owner."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Cost of a mapping, counted copy by copy: the naive form from which every figure of a report is taken.
 
-Cycles are modelled. A layer takes the sum of its computing and of all copies into or out of single buffers; copies by
-double buffers run beside the computing: either the computing counts, with the first fetch and the last store of each,
+Cycles are modelled. A layer takes the sum of its computing and of all copies into or out of single buffers. Copies by
+double buffers run beside the computing. Either the computing counts, with the first fetch and the last store of each,
 or the copies do, with the last call.
 """
 

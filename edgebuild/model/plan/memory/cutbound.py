@@ -1,7 +1,7 @@
 """Lower bounds of the peak by minimum cuts.
 
-What is live at a step is the value of a cut through the graph (`flow.py`: done on one side, the
-rest on the other), so the least that can be live while a task runs is a minimum cut.
+The live bytes of a step are the value of a cut through the graph (`flow.py`), with what is done on one side. So the
+least that can be live while a task runs is a minimum cut.
 
 A storage that several tasks read is freed by one of them, and when that one runs, all others
 have run and have left results behind. So the peak is at least the smallest over the readers j

@@ -1,18 +1,16 @@
 """Good orders of any graph, and best ones of series-parallel graphs, in polynomial time.
 
 The graph is taken apart into series and parallel compositions of smaller ones. In series, the
-orders are concatenated. In parallel, each part is a fixed chain that rises to hills and falls to
-valleys, and the chains are merged: from the start to the lowest valley of each, the segments
-run whose hill is lowest above their beginning; the rest is the same backward from the end
-(Liu 1987 for trees; Kayaaslan et al. 2018, "Scheduling series-parallel task graphs to minimize
-peak memory", who prove that the result is best for series-parallel graphs).
+orders are concatenated. In parallel, each part is a fixed chain that rises to hills and falls to valleys, and the
+chains are merged. From the start to the lowest valley of each, the segments run whose hill is lowest above their
+beginning. The rest is the same backward from the end (Liu 1987 for trees; Kayaaslan et al. 2018, "Scheduling
+series-parallel task graphs to minimize peak memory", who prove that the result is best for series-parallel graphs).
 
-Their model gives every edge its own memory. Here parallel parts may share a storage (all branches
-of a fork read the same tensor; the slices of a concatenation go to the same one), and its bytes
-then depend on how far the other parts have come. Such a storage is left out while its parts are
-merged; besides, each part is tried as the last to read, with all others taken to their lowest
-valley before. What comes out is good, but not claimed to be best, and neither is a part that is
-neither a series nor a parallel composition: it keeps the order of the task graph.
+Their model gives every edge its own memory. Here parallel parts may share a storage: all branches of a fork read one
+tensor, and the slices of a concatenation go to one. Its bytes then depend on how far the other parts have come. Such a
+storage is left out while its parts are merged; besides, each part is tried as the last to read, with all others taken
+to their lowest valley before. The result is good, but not claimed to be best. A part that is neither a series nor a
+parallel composition keeps the order of the task graph.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The exploration: which paths to cut, and into how many parts (Stahl 2024, figure 4.1).
 
-Critical buffers of the layout are taken the largest first, paths around them are found and estimated, and the set of
-disjoint paths of least memory is chosen among all estimates at once, exactly, as a shortest path over the schedule.
-Only what is chosen is scheduled and laid out. This is repeated on the tiled graph until nothing improves.
+Critical buffers of the layout are taken the largest first, and paths around them are found and estimated. The set of
+disjoint paths of least memory is chosen among all estimates at once. The choice is exact: a shortest path over the
+schedule. Only what is chosen is scheduled and laid out. This is repeated on the tiled graph until nothing improves.
 """
 
 from __future__ import annotations
