@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .. import axes
 from ..axes import Nest
-from ..ir import Array, Graph, Op
+from ..ir import ITEM_BYTES, Array, Graph, Op
 from . import (
     add,
     batch_matmul,
@@ -94,6 +95,18 @@ def nest(op: Op, graph: Graph) -> Nest:
     if op.outputs[0] not in graph.nests:
         graph.nests[op.outputs[0]] = make(op, graph)
     return graph.nests[op.outputs[0]]
+
+
+def taken_up(op: Op, graph: Graph) -> tuple[int, ...]:
+    """Positions of the activations that the result may overwrite whatever the kernel: they are read element by element.
+
+    Elements do not grow, so writing result i never reaches operand i + 1.
+    """
+    relation, item = nest(op, graph), ITEM_BYTES[graph.result(op).dtype]
+    operands = enumerate(graph.operands(op))
+    return tuple(
+        i for i, t in operands if not t.constant and axes.elementwise(relation, i) and item <= ITEM_BYTES[t.dtype]
+    )
 
 
 def result_shape(op: Op, graph: Graph) -> tuple[int, ...]:

@@ -32,7 +32,6 @@ from .section import (
     distance,
     rings_of,
     row_form,
-    taken_up,
     whole_form,
     with_kernels,
 )
@@ -79,7 +78,7 @@ class Cutter:
     def whole(self, at: int) -> Section:
         """The op at this position as it is, with its fastest kernel."""
         op, storage = self.order[at], self.rolling.storage
-        roots = (storage[op.inputs[position]] for position in taken_up(op, self.graph))
+        roots = (storage[op.inputs[position]] for position in ops.taken_up(op, self.graph))
         overlaps = tuple(Overlap(root, op.outputs[0], 0) for root in roots if self._dies(root, at))
         return with_kernels(self._one(at, overlaps), [self.choices(op)[0]])
 

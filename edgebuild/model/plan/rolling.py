@@ -2,9 +2,9 @@
 
 A row is all that shares an index of a tensor's second dimension. Tensors inside of the run are
 never whole: each is a ring of as many rows as lie between the oldest that a reader still wants and
-the newest made. Nothing is computed twice. Operands from outside are there whole; a result may grow
-into one of them, behind the rows that have been read (Blacker, Bridges, Hadfield 2020 call this
-diagonal memory optimisation; here it holds for a whole run instead of one op).
+the newest made. Nothing is computed twice. Operands from outside are there whole. A result may grow into one of them,
+behind the rows that have been read. Blacker, Bridges and Hadfield (2020) call this diagonal memory optimisation; here
+it holds for a whole run instead of one op.
 
 All follows from the ops' index relations: which rows of an operand an output row needs.
 """
@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from .. import ops
-from ..axes import Same, Spread, Window, elementwise, input_range
+from ..axes import Same, Spread, Window, input_range
 from ..ir import Graph, Op
 
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
@@ -43,11 +43,10 @@ class Event:
 class Rolled:
     """A run of ops that is executed row by row.
 
-    `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors that need no ring of
-    their own, because their one reader takes each row up element by element as soon as it is made:
-    row r is made where row r of the reader's result will stand. `spans`: for every ring the numbers
-    of the first and the last op during whose calls it may hold rows that are still wanted, and for
-    every op that reduces those between its first call and its last; rings whose spans do not meet
+    `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors that need no ring of their own. Their one
+    reader takes each row up element by element as soon as it is made, so row r is made where row r of the reader's
+    result will stand. `spans`: for every ring, the first and the last op during whose calls it may hold rows that are
+    still wanted. For an op that reduces, the span goes from its first call to its last. Rings whose spans do not meet
     may lie in the same place.
     """
 
@@ -130,13 +129,10 @@ class RollingGraph:
         """For each op the operands of its rows' size that it alone reads, and element by element."""
         found: dict[str, list[str]] = {}
         for op in self.graph.ops:
-            y, relation = op.outputs[0], ops.nest(op, self.graph)
-            found[y] = []
-            for position, name in enumerate(op.inputs):
-                root = self.storage.get(name)
-                alone = root is not None and len(self.readers.get(root, [])) == 1
-                if root is not None and alone and elementwise(relation, position):
-                    found[y] += [root] if row_bytes(self.graph, root) == row_bytes(self.graph, y) else []
+            y = op.outputs[0]
+            roots = [self.storage[op.inputs[position]] for position in ops.taken_up(op, self.graph)]
+            alone = [root for root in roots if len(self.readers.get(root, [])) == 1]
+            found[y] = [root for root in alone if row_bytes(self.graph, root) == row_bytes(self.graph, y)]
         return found
 
     def _needs(self, op: Op) -> list[tuple[str, str, list[tuple[int, int]]]]:

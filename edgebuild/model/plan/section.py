@@ -8,9 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
 
-from .. import ops
-from ..axes import elementwise
-from ..ir import ITEM_BYTES, Graph, Op
+from ..ir import Graph, Op
 from ..ops.base import PIXELS, Form
 from .rolling import Rolled, RollingGraph
 
@@ -106,16 +104,6 @@ def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
     rings, inside = rolled.rings, rolled.inside
     kept = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
     return tuple(0 if n >= rows else n for n, rows in kept)
-
-
-def taken_up(op: Op, graph: Graph) -> tuple[int, ...]:
-    """Positions of the activations that the result may overwrite whatever the kernel: they are read element by element.
-
-    Elements do not grow, so writing result i never reaches operand i + 1.
-    """
-    relation, item = ops.nest(op, graph), ITEM_BYTES[graph.result(op).dtype]
-    operands = enumerate(graph.operands(op))
-    return tuple(i for i, t in operands if not t.constant and elementwise(relation, i) and item <= ITEM_BYTES[t.dtype])
 
 
 def distance(op: Op, graph: Graph, in_place: str) -> int | None:

@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from math import prod
 
 from ... import ops
-from ...axes import Grouped, Spread, Window, elementwise, input_range
+from ...axes import Grouped, Spread, Window, input_range
 from ...ir import ITEM_BYTES, Graph, Op
 from ...ops.base import Ranges
 from ...ops.slice import neighbours
@@ -174,7 +174,7 @@ class Estimate:
                 break
             made = self._bytes(i)
             position = path.operands[i]
-            in_place = position >= 0 and elementwise(nest, position)
+            in_place = position in ops.taken_up(op, self.graph)
             most = max(most, slices + (max(before, made) if in_place else before + made))
             before = made
         return Cost(max(most, before) + self._result, macs, code)
