@@ -68,14 +68,6 @@ def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
     return total
 
 
-def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    return products(op, graph, x, w).astype(np.int64)
-
-
-def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return spatial.finished(products(op, graph, x, w), bias, op, graph)
-
-
 def channels_agree(op: Op, graph: Graph) -> str | None:
     """Weights have as many input channels as a group of the input; groups divide the output channels, too."""
     x, w = graph.operands(op)[:2]
@@ -108,15 +100,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 SPEC = Spec(
     kind="conv2d",
     nest=nest,
-    reference=reference,
     kernel=kernel,
+    **intervals.of_products(products),
     tflite={"CONV_2D": from_tflite},
     onnx={"Conv": from_onnx},
-    clamps=True,
-    integers=spatial.INTEGERS,
-    interval=intervals.sums(total),
-    total=total,
-    fan_in=spatial.plain,
     sums=layer,
     rows=spatial.rows,
     part=spatial.part,

@@ -90,14 +90,6 @@ def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
     return np.asarray((x.astype(np.float64) - zero_of(graph.operands(op)[0])) @ w.astype(np.float64).T)
 
 
-def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    return products(op, graph, x, w).astype(np.int64)
-
-
-def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return spatial.finished(products(op, graph, x, w), bias, op, graph)
-
-
 def columns_agree(op: Op, graph: Graph) -> str | None:
     """The weights are a constant matrix with as many columns as the input."""
     x, w = graph.operands(op)[:2]
@@ -152,15 +144,10 @@ def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, int | bool]) -> 
 SPEC = Spec(
     kind="dense",
     nest=nest,
-    reference=reference,
     kernel=kernel,
+    **intervals.of_products(products),
     tflite={"FULLY_CONNECTED": from_tflite},
     onnx={"CumSum": cumsum.from_onnx, "Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
-    clamps=True,
-    integers=spatial.INTEGERS,
-    interval=intervals.sums(total),
-    total=total,
-    fan_in=spatial.plain,
     sums=layer,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
     limits=(columns_agree, spatial.symmetric_weights),

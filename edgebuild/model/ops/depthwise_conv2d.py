@@ -42,14 +42,6 @@ def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
     return total
 
 
-def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    return products(op, graph, x, w).astype(np.int64)
-
-
-def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return spatial.finished(products(op, graph, x, w), bias, op, graph)
-
-
 def whole_multiplier(op: Op, graph: Graph) -> str | None:
     """Output channels are a whole multiple of the input channels, weights are 1 x FH x FW x K."""
     x, w = graph.operands(op)[:2]
@@ -83,14 +75,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 SPEC = Spec(
     kind="depthwise_conv2d",
     nest=nest,
-    reference=reference,
     kernel=kernel,
+    **intervals.of_products(products),
     tflite={"DEPTHWISE_CONV_2D": from_tflite},
-    clamps=True,
-    integers=spatial.INTEGERS,
-    interval=intervals.sums(total),
-    total=total,
-    fan_in=spatial.plain,
     sums=layer,
     rows=spatial.rows,
     part=spatial.part,

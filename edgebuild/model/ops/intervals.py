@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -59,3 +60,19 @@ def sums(total: Total) -> Transfer:
         return np.where(fits, ends[0], bottom), np.where(fits, ends[1], top)
 
     return interval
+
+
+def of_products(products: Callable[[Op, Graph, Array, Array], Array], parts: bool = True) -> dict[str, Any]:
+    """Fields of the `Spec` of an op that makes sums of products, from these sums: exact, without bias, in float64.
+
+    `parts`: the sums may be added up part by part.
+    """
+
+    def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
+        return products(op, graph, x, w).astype(np.int64)
+
+    def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
+        return spatial.finished(products(op, graph, x, w), bias, op, graph)
+
+    found = {"reference": reference, "interval": sums(total), "clamps": True, "integers": spatial.INTEGERS}
+    return {**found, "total": total, "fan_in": spatial.plain} if parts else found

@@ -73,14 +73,6 @@ def products(op: Op, graph: Graph, x: Array, w: Array) -> Array:
     return total[:, top : top + oh, left : left + ow]
 
 
-def total(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    return products(op, graph, x, w).astype(np.int64)
-
-
-def reference(op: Op, graph: Graph, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return spatial.finished(products(op, graph, x, w), bias, op, graph)
-
-
 def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
     """Output (first, past) from input (low, high): both begin at 0 again, so the padding moves along."""
     pad = tuple(
@@ -112,13 +104,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 SPEC = Spec(
     kind="transpose_conv2d",
     nest=nest,
-    reference=reference,
     kernel=kernel,
+    **intervals.of_products(products, parts=False),
     tflite={"TRANSPOSE_CONV": from_tflite},
     onnx={"ConvTranspose": from_onnx},
-    clamps=True,
-    integers=spatial.INTEGERS,
-    interval=intervals.sums(total),
     rows=spatial.rows,
     part=part,
     limits=(groups_agree, spatial.symmetric_weights),
