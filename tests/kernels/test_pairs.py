@@ -134,11 +134,14 @@ def test_layers_of_any_shape(
 
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("seed", range(2))
-def test_dense_layers_of_the_dsp_extension(seed: int, tmp_path: Path) -> None:
+def test_single_pixels_of_the_dsp_extension(seed: int, tmp_path: Path) -> None:
+    """Dense layers, and the last pixels of odd rows."""
     file = Layers(seed)
     for _ in range(12):
         file.dense(multiple=4)
-    assert compared(file, "mps2-an386", tmp_path / "model.tflite").count("eb_dot1w_") > 3
+        file.convolution()
+    text = compared(file, "mps2-an386", tmp_path / "model.tflite")
+    assert text.count("eb_dot1w_") > 3 and text.count("eb_dot1i_") > 1
 
 
 HALVES = """

@@ -139,12 +139,14 @@ def two_pixels(s: Sums, form: Form) -> Kernel | None:
         **_groups(s, stream),
     }
     gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
-    cost = (pixels + odd) * (gather + 15 + k * (0.8 * fh * n + per_output(s)))
-    if odd and pointwise:  # the last pixel by itself
-        cost -= 2 * gather + k * (0.53 * c + per_output(s))
+    cost = pixels * (gather + 15 + k * (0.8 * fh * n + per_output(s)))
+    if pointwise:  # the last pixel by itself
+        cost += odd * k * 0.27 * c
+    elif odd:  # the last of each row; it is gathered twice
+        cost += (1 if form.rolled else oh) * (gather + k * 0.2 * fh * n)
     return Kernel(
         "arm_dsp/conv.c.j2", s.stem, shape, constants, scalars,
-        scratch=4 * fh * n + (n if lined else 0), variant="dsp two pixels", estimate=cost,
+        scratch=4 * fh * n + (2 * n if lined else 0), variant="dsp two pixels", estimate=cost,
         in_place=PIXELS if pointwise and (form.over or not odd) else "", traffic=Traffic(passes=(pixels + odd) // 2),
     )  # fmt: skip
 
