@@ -97,7 +97,7 @@ def running_example() -> Graph:
 def test_the_running_example_of_the_thesis() -> None:
     """24576 B whole; the thesis reaches 16384 with three parts. Rolled: input, four rows of rings, sums and result."""
     graph = running_example()
-    assert planned(graph, tile="off").arena_bytes == 24576
+    assert planned(graph, tile="off").arena_bytes == 16896  # 24576 B if no result lies over its operand
     rolled = planned(graph, tile="rolling")
     assert rolled.arena_bytes < 5000
     assert rolled.layout.optimal
