@@ -1,10 +1,11 @@
 """`./sconsw bench-tiling`: what every way of tiling saves, and what it costs.
 
-For each model a row with the arena of every op whole, and by each way the arena, the savings in percent, the
+For each model a row with the arena by the rules of TFLite Micro and of TVM's graph planner (every op whole; see
+baselines.py), the arena of every op by itself, and by each way the arena, the savings in percent, the
 multiply-accumulates done again in percent (negative where parts leave out what nobody reads), and the growth of flash
-(Cortex-M4, weights and code). Beside them the savings that Stahl 2024, table 4.1, printed for the same networks (the
-last three: for larger networks of the kind). The thesis compiled with TVM, whose buffers are wider: convolutions of
-int8 in int32; and it copied at every CONCAT, where parts are put into their place here. The untiled arena here already
+(Cortex-M4, weights and code). Beside them the savings that Stahl 2024, table 4.1, printed for the same networks
+(PoseNet and SSDLite by shape, radar of the kind; of the running example that of FDT in three parts). The thesis
+compiled with TVM, whose buffers are wider: convolutions of int8 in int32; and it copied at every CONCAT, where parts are put into their place here. The untiled arena here already
 uses results in the place of operands. FFMT and auto may do
 half of the model's MACs again, as FFMT does there.
 
@@ -16,20 +17,26 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import onnx
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.compile import compile_model, plan_model, prepare
+from tests.baselines import tflm, tvm
 from tests.bench import ROOT, models
 from tests.zoo.builders import ZOO, quantized
-from tests.zoo.pictures import PICTURES
+from tests.zoo.papers import PAPERS, running_example
+from tests.zoo.pictures import radar
 
 SHARED = ROOT.parent / "shared" / "models"
 MODES: dict[str, dict[str, Any]] = {
@@ -47,20 +54,33 @@ PUBLISHED = {  # percent saved by FFMT, MACs again; by FDT
     "paper_cif": (61.8, 12.0, 5.7),
     "zoo_kws_float": (0.0, 0.0, 18.1),
     "mlperf_kws": (0.0, 0.0, 18.1),
+    "zoo_running_example": (math.nan, math.nan, 33.3),
     "zoo_radar": (22.0, 0.0, 19.6),
-    "zoo_posenet_like": (45.3, 45.1, 4.4),
-    "zoo_ssdlite_like": (39.4, 0.2, 14.6),
+    "zoo_posenet": (45.3, 45.1, 4.4),
+    "zoo_ssdlite_300": (39.4, 0.2, 14.6),
 }
 
 
 def networks(folder: Path) -> Iterator[Path]:
     """Those of the thesis that are there, and the zoo's of their kind."""
     yield from (f for name in PUBLISHED if (f := SHARED / f"{name}.tflite").exists())
-    made = {"kws_float": ZOO["ds_cnn"](), **{name: quantized(build()) for name, build in PICTURES.items()}}
-    for name, model in made.items():
+    made: dict[str, Callable[[], onnx.ModelProto]] = {"kws_float": ZOO["ds_cnn"], "running_example": running_example}
+    made |= {name: partial(_quantized, build) for name, build in (("radar", radar), *PAPERS.items())}
+    for name, build in made.items():
+        model = build()
         file = folder / f"zoo_{name}.onnx"
         file.write_bytes(model.SerializeToString())
         yield file
+
+
+def _quantized(build: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
+    return quantized(build())
+
+
+def others(model: Path) -> dict[str, int]:
+    """Arenas of every op whole by the rules of other tools."""
+    graph = prepare(model)
+    return {"tflm": tflm(graph), "tvm": tvm(graph)}
 
 
 def measure(model: Path, mode: dict[str, Any]) -> dict[str, Any]:
@@ -94,8 +114,8 @@ def flash(model: Path, mode: dict[str, Any]) -> int:
 
 def compare(model: Path) -> dict[str, Any]:
     """A row of the first table, printed as soon as it is known."""
-    row: dict[str, Any] = {"model": model.stem}
-    text = f"{model.stem:18}"
+    row: dict[str, Any] = {"model": model.stem, **others(model)}
+    text = f"{model.stem:18} {row['tflm']:>8} {row['tvm']:>8}"
     for name, mode in MODES.items():
         row[name] = {**measure(model, mode), "flash": flash(model, mode)}
         whole = row["untiled"]
@@ -144,7 +164,7 @@ def main() -> int:
         folder = Path(name)
         chosen = [m for m in networks(folder) if args.only in m.stem]
         ways = " ".join(f"{mode:>7}  saved  MACs flash" for mode in list(MODES)[1:])
-        print(f"{'model':18} untiled {ways} | FFMT  MACs   FDT published")
+        print(f"{'model':18} {'TFLM':>8} {'like TVM':>8} untiled {ways} | FFMT  MACs   FDT published")
         rows = [compare(model) for model in chosen]
         speeds = [speed(model, tile) for model in chosen for tile in ("ffmt", "fdt")]
         large = folder / "zoo_swiftnet_like.onnx"
