@@ -5,7 +5,8 @@ baselines.py), the arena of every op by itself, and by each way the arena, the s
 multiply-accumulates done again in percent (negative where parts leave out what nobody reads), and the growth of flash
 (Cortex-M4, weights and code). Beside them the savings that Stahl 2024, table 4.1, printed for the same networks
 (PoseNet and SSDLite by shape, radar of the kind; of the running example that of FDT in three parts). The thesis
-compiled with TVM, whose buffers are wider: convolutions of int8 in int32; and it copied at every CONCAT, where parts are put into their place here. The untiled arena here already
+compiled with TVM, whose buffers are wider: convolutions of int8 in int32; and it copied at every CONCAT, where parts
+are put into their place here. The untiled arena here already
 uses results in the place of operands. FFMT and auto may do
 half of the model's MACs again, as FFMT does there.
 
