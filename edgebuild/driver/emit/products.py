@@ -36,10 +36,12 @@ def _relative(text: str, paths: tuple[str, ...]) -> str:
     """`#line` with the files' bare names: the same bytes wherever the sources lie."""
     known = set(paths)
 
-    def shorten(match: re.Match[str]) -> str:
-        return f'#line {match[1]} "{Path(match[2]).name}"' if match[2] in known else match[0]
+    def shortened(line: str) -> str:
+        word, _, path = line.partition('"')
+        path = path.removesuffix('"')
+        return f'{word}"{Path(path).name}"' if word.startswith("#line ") and path in known else line
 
-    return re.sub(r'^#line (\d+) "([^"\n]+)"$', shorten, text, flags=re.M)
+    return "\n".join(map(shortened, text.split("\n")))
 
 
 def _hal_header(name: str, hal: Hal) -> str:
