@@ -31,6 +31,7 @@ extern "C" void blink(void) { Blink b; b.set(2); }
 tools = "../package/edgebuild/build/scons/site_tools"
 env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=[tools])
 env.EdgeBuildTarget("pulpino")
+env.Append(CCFLAGS=["-g"])
 SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 """,
     "SConscript": """Import("env")
@@ -41,6 +42,7 @@ env.Program("app", ["main.c", blink.BfDriver("blink", "blink.bf.cpp"), env.BfDri
 """,
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.20)
 project(app LANGUAGES C CXX)
+add_compile_options(-g)
 find_package(EdgeBuild REQUIRED)
 add_bf_driver(pads SOURCES pads.bf.c)
 add_bf_driver(other SOURCES other.bf.c PROFILE calls.yaml)
@@ -155,6 +157,15 @@ def test_profile_is_read_again(project: Project) -> None:
     built = project.build()
     assert (built.drivers, built.compiled) == ({"other"}, set()), built.output  # the layout is the same
     assert nothing(project)
+
+
+@pytest.mark.needs("gdb-multiarch")
+def test_debuggers_find_the_source(project: Project) -> None:
+    """From another folder, without a word of where the source is."""
+    names = ("pads.o", "pads.c.o", "pads.c.obj")
+    made = next(f for f in (project.folder / "build").rglob("*.o*") if f.name in names)
+    said = run("gdb-multiarch", "-nx", "-batch", "-ex", "list pads.bf.c:2,2", str(made), cwd=project.folder.parent)
+    assert "void on(void)" in said, said
 
 
 def test_definitions_of_the_target_reach_the_driver(project: Project) -> None:

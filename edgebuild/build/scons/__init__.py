@@ -122,7 +122,17 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     if overlay and overlay.exists():
         env.Depends(products, env.File(str(overlay)))
     beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
-    return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside]))
+    flags = [*env.Flatten(env.get("CCFLAGS", [])), *_source_names(env, sources)]
+    return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=flags))
+
+
+def _source_names(env: Environment, sources: list[Node]) -> list[str]:
+    """Flags that let debuggers find the sources: `#line` has their bare names, so that products know no folders."""
+    compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
+    if not re.search(r"gcc|clang|^cc$", compiler):
+        return []
+    paths = [s.srcnode().abspath for s in sources]
+    return [f"-fdebug-prefix-map={os.path.basename(p)}={p}" for p in paths if " " not in p]
 
 
 def _flags(env: Environment, folder: Node) -> str:
