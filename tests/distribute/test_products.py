@@ -20,6 +20,7 @@ from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import random_inputs
 from edgebuild.model.verify.relay import unharmed
 from tests.fuzz.networks import WRITERS, recipes
+from tests.zoo.others import svdf_spotter
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 MEDIA = {"star": "kind: star", "bus": "kind: bus, broadcast: true", "switch": "kind: switch"}
@@ -85,6 +86,17 @@ def test_random_networks(tmp_path: Path, form: str, seed: int) -> None:
     file = cluster_file(tmp_path, 3, "1M", medium="bus" if seed % 2 else "star", source=1, ram="1M")
     result = together.verify_cluster(ClusterRequest(model, file, "net", method="owp"))
     assert result["equal"] and result["as_planned"]
+
+
+@pytest.mark.needs("gcc")
+def test_a_network_that_remembers(tmp_path: Path) -> None:
+    """States last from one inference to the next, at the source."""
+    model = tmp_path / "svdf.tflite"
+    model.write_bytes(svdf_spotter(0))
+    result = together.verify_cluster(
+        ClusterRequest(model, cluster_file(tmp_path, 2, "1M", ram="1M"), "net", method="owp")
+    )
+    assert result["equal"] and result["as_planned"] and result["messages"]
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
