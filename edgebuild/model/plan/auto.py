@@ -26,9 +26,9 @@ from .search import Plan, Planner
 from .section import Section
 from .storage import layout_problem, placed_buffers, view_starts
 
-PRICES = (16.0, 4.0, 1.0, 0.5, 0.25, 0.1, 0.05, 0.0)  # cycles that a copied byte of activations is held to cost
+PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
 WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier
-SLOWER = 1.01  # of the fastest plan: what one that moves fewer bytes may take
+SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
 TRIES = 6  # layouts with less and less room
 EFFORT = 1.0  # of laying out the first level: about 5 s of processor time
 AHEAD = 32  # channels of constants that come early, behind those of steps
