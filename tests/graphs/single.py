@@ -282,6 +282,11 @@ def partial_sum(s: Source) -> Graph:
     return single(s, "partial_sum", [start, x, w], None, dtype, **op.attrs)
 
 
+def join_sums(s: Source) -> Graph:
+    shape, dtype = (1, s.between(1, 3), s.between(1, 3), s.between(1, 5)), "float32" if s.real else "int32"
+    return single(s, "join_sums", [Tensor(name, shape, dtype) for name in ("x0", "x1")], None, dtype)
+
+
 def finish_sum(s: Source) -> Graph:
     channels = s.between(1, 5)
     scales = tuple(float(np.float32(s.multiplier(1 / 40))) for _ in range(channels))
@@ -326,6 +331,7 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "depthwise_conv2d": depthwise_conv2d,
     "dequantize": dequantize,
     "finish_sum": finish_sum,
+    "join_sums": join_sums,
     "gather": gather,
     "insert": insert,
     "max_pool2d": pool("max_pool2d"),
