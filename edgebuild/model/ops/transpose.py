@@ -106,6 +106,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))
     loops = tuple((x.shape[p], steps[p]) for p in (op.attrs["perm"][d] for d in turn))
     shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
+    ring = form.rings[0] if form.rings else 0  # of an operand whose rows are those of the result
+    shape["at"] = f"(row % {ring})" if ring else "row"
     shape |= {"loops": loops, "item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
     return Kernel("transpose.c.j2", f"transpose_{'x'.join(map(str, x.shape))}", shape)
 
