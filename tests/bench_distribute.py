@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.cluster import network_of
-from edgebuild.model.cluster_build import ClusterRequest
+from edgebuild.model.cluster.build import ClusterRequest
+from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis

@@ -121,7 +121,7 @@ def _finish(
 
 def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
     def compile_late(request: ModelRequest) -> tuple[Artifact, ...]:
-        from edgebuild.model.cluster_build import compile_any  # it imports what a cached result does without
+        from edgebuild.model.cluster.build import compile_any  # it imports what a cached result does without
 
         return compile_any(request)
 

@@ -18,8 +18,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import publish
-    from edgebuild.model.cluster import SHAPES, json_artifact, pareto_rows, plan_cluster, words
-    from edgebuild.model.cluster_build import ClusterRequest, build_cluster
+    from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+    from edgebuild.model.cluster.terms import SHAPES, json_artifact, pareto_rows, plan_cluster, words
 
     if args.model.suffix in SHAPES:
         chosen, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, None)

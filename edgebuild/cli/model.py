@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.progress import watch
     from edgebuild.build.run import files_read
     from edgebuild.build.summary import summary
-    from edgebuild.model.cluster_build import compile_any
+    from edgebuild.model.cluster.build import compile_any
     from edgebuild.model.emit.names import identifier
 
     if not args.quiet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.model.cluster import network_of
+from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.distribute.joint import Limits, Plan, Search

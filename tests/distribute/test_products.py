@@ -14,7 +14,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
-from edgebuild.model.cluster_build import Cluster, ClusterRequest, build_cluster
+from edgebuild.model.cluster.build import Cluster, ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import random_inputs

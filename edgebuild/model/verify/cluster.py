@@ -18,7 +18,7 @@ from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support
 from ...base.request import ModelRequest
 from ...base.target import hal_dir, load_target
-from ..cluster_build import Cluster, ClusterRequest, Part, build_cluster
+from ..cluster.build import Cluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .faults import Faults, Key

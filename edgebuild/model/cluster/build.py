@@ -9,21 +9,21 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.artifacts import Artifact
-from ..base.errors import EdgebuildError, did_you_mean, fail
-from ..base.request import ModelRequest
-from ..base.target import Target, load_target
-from . import ops
-from .cluster import Spare, json_artifact, plan_cluster
-from .compile import check_weights, compile_model, prepare
-from .emit import emit
-from .emit.cluster import Row, cluster_header
-from .ir import Graph, Link, Op
-from .ops.link import EVERYONE
-from .plan.choose import plan
-from .plan.distribute.choose import Chosen
-from .plan.search import Plan
-from .project import Message, project
+from ...base.artifacts import Artifact
+from ...base.errors import EdgebuildError, did_you_mean, fail
+from ...base.request import ModelRequest
+from ...base.target import Target, load_target
+from .. import ops
+from ..compile import check_weights, compile_model, prepare
+from ..emit import emit
+from ..emit.cluster import Row, cluster_header
+from ..ir import Graph, Link, Op
+from ..ops.link import EVERYONE
+from ..plan.choose import plan
+from ..plan.distribute.choose import Chosen
+from ..plan.search import Plan
+from .cut import Message, project
+from .terms import Spare, json_artifact, plan_cluster
 from .together import check_together
 
 ATTEMPTS = 8  # of plans that leave more and more room

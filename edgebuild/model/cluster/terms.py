@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from ..base.artifacts import Artifact
-from . import ops
-from .axes import Nest, Same, Window
-from .importers import shapes
-from .ir import ITEM_BYTES, Graph, Op
-from .plan.distribute import thesis
-from .plan.distribute.choose import Chosen, choose
-from .plan.distribute.clusterfile import read_cluster
-from .plan.distribute.pareto import pareto
-from .plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
-from .plan.distribute.problem import Window as Rows
-from .plan.distribute.transfers import Transfer, cost, routed, transfers
-from .project import can_be_cut
+from ...base.artifacts import Artifact
+from .. import ops
+from ..axes import Nest, Same, Window
+from ..importers import shapes
+from ..ir import ITEM_BYTES, Graph, Op
+from ..plan.distribute import thesis
+from ..plan.distribute.choose import Chosen, choose
+from ..plan.distribute.clusterfile import read_cluster
+from ..plan.distribute.pareto import pareto
+from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
+from ..plan.distribute.problem import Window as Rows
+from ..plan.distribute.transfers import Transfer, cost, routed, transfers
+from .cut import can_be_cut
 
 SCHEMA = 1
 HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c

@@ -14,19 +14,19 @@ from math import prod
 
 import numpy as np
 
-from . import ops
-from .axes import Nest
-from .ir import ITEM_BYTES, Graph, Op, Tensor
-from .ops.base import Ranges, check_limits, is_float
-from .ops.link import EVERYONE
-from .ops.slice import neighbours
-from .ops.spatial import bias_quant
-from .plan.distribute import problem
-from .plan.distribute.joint import Decision, Plan, has
-from .plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
-from .plan.distribute.transfers import Range, Transfer, block, routed, transfers
-from .plan.tiling.paths import needed
-from .plan.tiling.transform import OPEN, last_axis, quant_of_part
+from .. import ops
+from ..axes import Nest
+from ..ir import ITEM_BYTES, Graph, Op, Tensor
+from ..ops.base import Ranges, check_limits, is_float
+from ..ops.link import EVERYONE
+from ..ops.slice import neighbours
+from ..ops.spatial import bias_quant
+from ..plan.distribute import problem
+from ..plan.distribute.joint import Decision, Plan, has
+from ..plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
+from ..plan.distribute.transfers import Range, Transfer, block, routed, transfers
+from ..plan.tiling.paths import needed
+from ..plan.tiling.transform import OPEN, last_axis, quant_of_part
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import ops
-from .ir import Array, Graph, Op
-from .plan.interpret import compare
-from .plan.replay import BrokenPlan
-from .project import Message
+from .. import ops
+from ..ir import Array, Graph, Op
+from ..plan.interpret import compare
+from ..plan.replay import BrokenPlan
+from .cut import Message
 
 
 @dataclass
