@@ -20,11 +20,11 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.mapping import map_layers
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.files import Row, layer_of
 from edgebuild.model.plan.hierarchy.search import NoMapping, best
-from edgebuild.model.plan.levels import engine_hardware, rooms
-from edgebuild.model.plan.replay import BrokenPlan, replay
+from edgebuild.model.plan.moved.levels import engine_hardware, rooms
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled
 from tests.bench import ROOT

@@ -17,10 +17,10 @@ from .importers import Shapes, read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
-from .plan.auto import auto_plan
 from .plan.choose import is_strict, plan, warn_of
-from .plan.levels import limited
-from .plan.movement import check_request, with_moves
+from .plan.moved.auto import auto_plan
+from .plan.moved.levels import limited
+from .plan.moved.movement import check_request, with_moves
 from .plan.search import Plan
 
 SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels

@@ -19,7 +19,7 @@ from .plan.hierarchy.costs import Cost
 from .plan.hierarchy.files import layer_of, read_layers
 from .plan.hierarchy.nest import Layer, Mapped
 from .plan.hierarchy.search import NoMapping, best
-from .plan.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
+from .plan.moved.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
 from .plan.search import form_of
 
 

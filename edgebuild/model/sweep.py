@@ -11,12 +11,12 @@ from ..base.options import parse_size
 from ..base.request import ModelRequest
 from ..base.target import Target
 from .compile import prepare
-from .plan.ahead import early, staged
-from .plan.auto import WAITS, far_memories, search_of
-from .plan.feeding import FedRun
 from .plan.hierarchy.costs import copy_cycles
-from .plan.levels import channel_between, check_levels, nearest, resized, rooms, way_to
-from .plan.residency import Residency, Step
+from .plan.moved.ahead import early, staged
+from .plan.moved.auto import WAITS, far_memories, search_of
+from .plan.moved.feeding import FedRun
+from .plan.moved.levels import channel_between, check_levels, nearest, resized, rooms, way_to
+from .plan.moved.residency import Residency, Step
 from .plan.search import Planner
 
 SIZES = 5  # of each memory, from the least to the most, each so many times the one before

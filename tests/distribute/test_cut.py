@@ -13,8 +13,8 @@ from edgebuild.model.cluster.cut import project
 from edgebuild.model.cluster.together import check_together, run_together
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph, verify
+from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.distribute.joint import Plan
-from edgebuild.model.plan.replay import BrokenPlan
 from tests.distribute.cases import WAYS, cluster, plan_by, random_graph
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"

@@ -13,13 +13,13 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan.ahead import early
-from edgebuild.model.plan.auto import Found, assembled, auto_plan, search_of
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.feeding import FedRun
 from edgebuild.model.plan.memory.problem import DoesNotFit
-from edgebuild.model.plan.movement import with_moves
-from edgebuild.model.plan.residency import Residency, Step
+from edgebuild.model.plan.moved.ahead import early
+from edgebuild.model.plan.moved.auto import Found, assembled, auto_plan, search_of
+from edgebuild.model.plan.moved.feeding import FedRun
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.moved.residency import Residency, Step
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.graphs import examples, small_graphs, tiny_tflite

@@ -18,8 +18,8 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
 from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
-from edgebuild.model.plan.movement import with_moves
-from edgebuild.model.plan.moves import MovedLayer
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.moved.moves import MovedLayer
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
 from tests.ops.host import FLAGS, MAIN, call, checked

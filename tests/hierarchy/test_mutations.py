@@ -13,11 +13,11 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
-from edgebuild.model.plan.movement import with_moves
-from edgebuild.model.plan.moves import MovedLayer
-from edgebuild.model.plan.replay import BrokenPlan, replay
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.moved.moves import MovedLayer
 from edgebuild.model.plan.search import Plan
 from tests.hierarchy.test_moved import MODES, build, run
 

@@ -13,11 +13,11 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
-from edgebuild.model.plan.ahead import early
-from edgebuild.model.plan.auto import Found, assembled, search_of
-from edgebuild.model.plan.feeding import FedRun, Stream
-from edgebuild.model.plan.replay import BrokenPlan, replay
-from edgebuild.model.plan.residency import Step
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
+from edgebuild.model.plan.moved.ahead import early
+from edgebuild.model.plan.moved.auto import Found, assembled, search_of
+from edgebuild.model.plan.moved.feeding import FedRun, Stream
+from edgebuild.model.plan.moved.residency import Step
 from edgebuild.model.plan.search import Plan, Planner
 from tests.hierarchy.test_moved import MODES, build, run
 

@@ -9,7 +9,7 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
-from edgebuild.model.plan.ahead import staged
+from edgebuild.model.plan.moved.ahead import staged
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sizes_of, sweep, sweep_words
 from tests.conftest import ROOT

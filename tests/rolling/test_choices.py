@@ -17,9 +17,9 @@ from edgebuild.model.emit.storage import pack
 from edgebuild.model.emit.words import live_set
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import choose, search
+from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import KNEE, plan
 from edgebuild.model.plan.cuts import untiled
-from edgebuild.model.plan.replay import BrokenPlan
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.plan.section import ALIGN, instructions
 from tests.conftest import ROOT

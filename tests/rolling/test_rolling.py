@@ -16,9 +16,9 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import Place
-from edgebuild.model.plan.replay import BrokenPlan, replay
 from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, simulate
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify

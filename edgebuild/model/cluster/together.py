@@ -14,8 +14,8 @@ import numpy as np
 
 from .. import ops
 from ..ir import Array, Graph, Op
-from ..plan.interpret import compare
-from ..plan.replay import BrokenPlan
+from ..plan.check.interpret import compare
+from ..plan.check.replay import BrokenPlan
 from .cut import Message
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..ir import Tensor
 from ..ops.base import C_TYPES
-from ..plan.feeding import FedRun, Stream
+from ..plan.moved.feeding import FedRun, Stream
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .loops import Arg, Call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..plan.feeding import FedRun
-from ..plan.feeds import row_copy
-from ..plan.moves import Copy, MovedLayer
+from ..plan.check.feeds import row_copy
+from ..plan.moved.feeding import FedRun
+from ..plan.moved.moves import Copy, MovedLayer
 from ..plan.search import Plan
 from .storage import Weights
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moves import Copy, MovedLayer, Turn
+from ..plan.moved.moves import Copy, MovedLayer, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, literal, offset_names

@@ -12,7 +12,7 @@ from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..ops.base import C_TYPES, Constant, Kernel
-from ..plan.feeding import FedRun
+from ..plan.moved.feeding import FedRun
 from ..plan.rolling import Rolled, row_bytes
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name

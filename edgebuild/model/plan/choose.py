@@ -22,7 +22,7 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..ir import Graph
-from . import interpret
+from .check import interpret
 from .cuts import untiled
 from .search import METHODS, THOROUGH, Plan, Planner, with_rows
 from .section import COUPLED, Decoupled, instructions

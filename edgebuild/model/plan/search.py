@@ -15,15 +15,15 @@ from .. import ops
 from ..energy.schedule import ClockSchedule
 from ..ir import Graph, rename
 from ..ops.base import PORTABLE, Form, Wish
+from .check.replay import replay
 from .cuts import Cutter, frugal, untiled
-from .feeding import Ahead, FedRun
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import DoesNotFit, Layout, Memory, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
-from .moves import MovedLayer
+from .moved.feeding import Ahead, FedRun
+from .moved.moves import MovedLayer
 from .pareto import Point, front, point_of
-from .replay import replay
 from .rolling import RollingGraph, rows_of
 from .section import COUPLED, Decoupled, Section, instructions
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph

@@ -14,15 +14,15 @@ from math import prod
 
 import numpy as np
 
-from .. import ops
-from ..ir import Graph, Op, Quant, Tensor
-from ..kernels import kernel_of
-from ..ops.base import Constant, Form, Kernel, Ranges
-from .hierarchy.baselines import dory
-from .hierarchy.costs import Cost, cost
-from .hierarchy.nest import Layer, Mapped, Range
-from .hierarchy.search import NoMapping, best
-from .tiling.paths import needed
+from ... import ops
+from ...ir import Graph, Op, Quant, Tensor
+from ...kernels import kernel_of
+from ...ops.base import Constant, Form, Kernel, Ranges
+from ..hierarchy.baselines import dory
+from ..hierarchy.costs import Cost, cost
+from ..hierarchy.nest import Layer, Mapped, Range
+from ..hierarchy.search import NoMapping, best
+from ..tiling.paths import needed
 
 ALIGN = 8  # bytes, of buffers in the first level
 WEIGHTS = "weights"

@@ -6,25 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from ...base import progress
-from ...base.errors import fail
-from ...base.request import ModelRequest
-from ...base.target import Memory as TargetMemory
-from ...base.target import Target
-from ..ir import Graph
+from ....base import progress
+from ....base.errors import fail
+from ....base.request import ModelRequest
+from ....base.target import Memory as TargetMemory
+from ....base.target import Target
+from ...ir import Graph
+from ..check.replay import replay
+from ..hierarchy.search import NoMapping
+from ..memory.check import check_layout
+from ..memory.layout import layout
+from ..memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem, Schedule
+from ..search import Plan, Planner
+from ..section import Section
+from ..storage import layout_problem, placed_buffers, view_starts
 from .ahead import Early, early
 from .feeding import Ahead, FedRun
-from .hierarchy.search import NoMapping
 from .levels import channel_between, nearest, rooms
-from .memory.check import check_layout
-from .memory.layout import layout
-from .memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem, Schedule
 from .moves import ALIGN, WEIGHTS, MovedLayer, moved_layer
-from .replay import replay
 from .residency import Residency, Step
-from .search import Plan, Planner
-from .section import Section
-from .storage import layout_problem, placed_buffers, view_starts
 
 PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
 WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier

@@ -14,14 +14,14 @@ from functools import cached_property
 
 import numpy as np
 
-from ..ir import Op
-from ..kernels import kernel_of
-from ..ops.base import Constant, Form, Kernel
-from .cuts import ROW_CALL, Cutter
-from .hierarchy.costs import copy_cycles
-from .hierarchy.nest import Channel
-from .rolling import Rolled, Trace, calls, row_bytes, rows_of, simulate
-from .section import Section, rings_of
+from ...ir import Op
+from ...kernels import kernel_of
+from ...ops.base import Constant, Form, Kernel
+from ..cuts import ROW_CALL, Cutter
+from ..hierarchy.costs import copy_cycles
+from ..hierarchy.nest import Channel
+from ..rolling import Rolled, Trace, calls, row_bytes, rows_of, simulate
+from ..section import Section, rings_of
 
 ALIGN = 8  # bytes, of buffers in the first level
 SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...base.errors import fail
-from ...base.request import ModelRequest
-from ...base.target import Target
-from ..kernels import kernel_of
-from .hierarchy.baselines import dory
-from .hierarchy.nest import Layer, Mapped
-from .hierarchy.search import NoMapping
+from ....base.errors import fail
+from ....base.request import ModelRequest
+from ....base.target import Target
+from ...kernels import kernel_of
+from ..check.replay import BrokenPlan, replay
+from ..hierarchy.baselines import dory
+from ..hierarchy.nest import Layer, Mapped
+from ..hierarchy.search import NoMapping
+from ..search import Plan, form_of
 from .levels import channel_between, check_levels, layer_of_op, nearest, rooms, whole_cycles
 from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
-from .replay import BrokenPlan, replay
-from .search import Plan, form_of
 
 
 def check_request(target: Target, request: ModelRequest) -> None:

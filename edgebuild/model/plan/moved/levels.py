@@ -7,17 +7,17 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...base.errors import did_you_mean, fail
-from ...base.levels import Engine
-from ...base.target import Memory, Target
-from .. import ops
-from ..axes import Dim, Grouped, Nest, Same, Whole, Window
-from ..ir import ITEM_BYTES, Graph, Op
-from ..kernels import kernel_of
-from ..ops.base import Form
-from .cuts import CALL
-from .hierarchy.files import Hardware
-from .hierarchy.nest import Channel, Compute, Layer, Operand
+from ....base.errors import did_you_mean, fail
+from ....base.levels import Engine
+from ....base.target import Memory, Target
+from ... import ops
+from ...axes import Dim, Grouped, Nest, Same, Whole, Window
+from ...ir import ITEM_BYTES, Graph, Op
+from ...kernels import kernel_of
+from ...ops.base import Form
+from ..cuts import CALL
+from ..hierarchy.files import Hardware
+from ..hierarchy.nest import Channel, Compute, Layer, Operand
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
 
-from ...base.target import Memory, Target
-from .cuts import Cutter
+from ....base.target import Memory, Target
+from ..cuts import Cutter
+from ..hierarchy.nest import Layer
+from ..hierarchy.search import NoMapping
 from .feeding import FedRun, Feeder
-from .hierarchy.nest import Layer
-from .hierarchy.search import NoMapping
 from .levels import channel_between, layer_of_op, stated_cycles, way_to, whole_cycles
 from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer
 
@@ -119,7 +119,7 @@ class Residency:
     def feeder(self) -> Feeder:
         near, home, store = self.spaces
         graph, nests = self.cutter.graph, {op.outputs[0]: op for op in self.cutter.order}
-        from .. import ops
+        from ... import ops
 
         rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
         way = way_to(self.target, near, home)
@@ -205,7 +205,7 @@ class Residency:
 
     @cached_property
     def _stops(self) -> list[list[int]]:
-        from .rolling import possible_starts
+        from ..rolling import possible_starts
 
         found: list[list[int]] = [[] for _ in self.cutter.order]
         for stop in range(2, len(self.cutter.order) + 1):

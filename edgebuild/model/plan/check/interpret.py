@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
-from ..axes import Same, Window, input_range
-from ..ir import Array, Graph, Op, Tensor
-from ..kernels import kernel_of
-from ..ops.base import PIXELS, Kernel
-from .memory.problem import Place
+from ... import ops
+from ...axes import Same, Window, input_range
+from ...ir import Array, Graph, Op, Tensor
+from ...kernels import kernel_of
+from ...ops.base import PIXELS, Kernel
+from ..memory.problem import Place
+from ..rolling import RollingGraph
+from ..section import Section, scratch_name
 from .relations import Callee, Relations, follows
 from .replay import Addresses, BrokenPlan, calls_of
-from .rolling import RollingGraph
-from .section import Section, scratch_name
 
 ALWAYS = 3_000_000  # steps of innermost loops up to which every plan is interpreted
 LETTERS = {"H", "W", "C", "SY", "SX", "PY", "PX", "DY", "DX"}  # of a window, among the numbers of a kernel

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir import Array
-from .feeding import CONSTANTS, Ahead, FedRun, Stream
-from .moves import Copy
+from ...ir import Array
+from ..moved.feeding import CONSTANTS, Ahead, FedRun, Stream
+from ..moved.moves import Copy
+from ..rolling import row_bytes
 from .relations import Callee, Relations, Stored
-from .rolling import row_bytes
 from .transfers import BYTE, NOTHING, BrokenPlan, Transfers
 
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import ops
-from ..ir import ITEM_BYTES, Array
-from ..ops.base import Kernel
-from .hierarchy.nest import Range
-from .memory.problem import Place
-from .moves import Copy, MovedLayer, Turn, tile_kernel
-from .rolling import RollingGraph
-from .storage import view_starts
-from .tiling.paths import needed
+from ... import ops
+from ...ir import ITEM_BYTES, Array
+from ...ops.base import Kernel
+from ..hierarchy.nest import Range
+from ..memory.problem import Place
+from ..moved.moves import Copy, MovedLayer, Turn, tile_kernel
+from ..rolling import RollingGraph
+from ..storage import view_starts
+from ..tiling.paths import needed
 
 NOTHING = -1
 BYTE = 1 << 62  # marks owners of single bytes

@@ -14,14 +14,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..ir import Array, Graph
-from .feeding import Ahead, FedRun
+from ...ir import Array, Graph
+from ..memory.problem import Place
+from ..moved.feeding import Ahead, FedRun
+from ..moved.moves import MovedLayer
+from ..rolling import RollingGraph
+from ..section import Section, scratch_name
 from .feeds import Feeds, ahead_copy
-from .memory.problem import Place
-from .moves import MovedLayer
 from .relations import Callee, Relations, Stored
-from .rolling import RollingGraph
-from .section import Section, scratch_name
 from .transfers import BrokenPlan as BrokenPlan
 from .transfers import Near
 

@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 
-from .. import ops
-from ..axes import Nest, Same, Spread, Window, elementwise, input_range
-from ..ir import ITEM_BYTES, Array, Graph, Op
-from ..kernels import kernel_of
-from ..ops.base import PIXELS, SAME, Form
+from ... import ops
+from ...axes import Nest, Same, Spread, Window, elementwise, input_range
+from ...ir import ITEM_BYTES, Array, Graph, Op
+from ...kernels import kernel_of
+from ...ops.base import PIXELS, SAME, Form
 
 
 @dataclass(frozen=True)
