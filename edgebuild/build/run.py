@@ -119,13 +119,19 @@ def _finish(
     os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
 
 
+def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
+    """The files of a model, or of one device's part of it. Imports late what a cached result does without."""
+    if request.cluster is None and request.device is None:
+        from edgebuild.model.compile import compile_model
+
+        return compile_model(request)
+    from edgebuild.model.cluster.build import compile_part
+
+    return compile_part(request)
+
+
 def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
-    def compile_late(request: ModelRequest) -> tuple[Artifact, ...]:
-        from edgebuild.model.cluster.build import compile_any  # it imports what a cached result does without
-
-        return compile_any(request)
-
-    artifacts = compiled(choices.with_choices(request), _model_files(request), compile_late)
+    artifacts = compiled(choices.with_choices(request), _model_files(request), compile_request)
     return artifacts, summary(artifacts)
 
 

@@ -19,15 +19,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import publish
     from edgebuild.base.progress import watch
-    from edgebuild.build.run import files_read
+    from edgebuild.build.run import compile_request, files_read
     from edgebuild.build.summary import summary
-    from edgebuild.model.cluster.build import compile_any
     from edgebuild.model.emit.names import identifier
 
     if not args.quiet:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))
-    artifacts = compile_any(request)
+    artifacts = compile_request(request)
     publish(artifacts, args.output)
     if args.depfile:
         write_depfile(args.depfile, args.output / artifacts[0].name, files_read(request))

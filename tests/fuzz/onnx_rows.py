@@ -295,6 +295,12 @@ def einsum(w: Any, x: Any, *_: Any) -> Any:
     return w.node("Einsum", [w.node("Mul", [x, number(w, c**-0.5)]), w.given(shape)], equation=equation)
 
 
+def running_sum(w: Any, x: Any, *_: Any) -> Any:
+    axis = np.array(w.s.between(-len(x.shape), len(x.shape) - 1), np.int64)
+    x = w.node("Mul", [x, number(w, 1 / max(x.shape))])
+    return w.node("CumSum", [x, w.constant(axis)], exclusive=w.s.pick(0, 1), reverse=w.s.pick(0, 1))
+
+
 def recurrent(name: str, gates: int) -> Make:
     def make(w: Any, x: Any, *_: Any) -> Any:
         n, hidden = prod(x.shape), w.sizes.of("hidden", w.s.between(1, 6))
@@ -346,6 +352,7 @@ ROWS: dict[str, Make] = {
     "LayerNormalization": layer_norm,
     "MatMul": batch_product,
     "Einsum": einsum,
+    "CumSum": running_sum,
     "Where": comparison(""),
 }
 

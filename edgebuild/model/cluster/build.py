@@ -72,10 +72,8 @@ class Cluster:
         return (*own, self.header, json_artifact(self.report["model"]["prefix"], self.report))
 
 
-def compile_any(request: ModelRequest) -> tuple[Artifact, ...]:
-    """The files of a model, or of one device's part of it. Raises EdgebuildError for wrong input."""
-    if request.cluster is None and request.device is None:
-        return compile_model(request)
+def compile_part(request: ModelRequest) -> tuple[Artifact, ...]:
+    """The files of one device's part of a model. Raises EdgebuildError for wrong input."""
     if request.cluster is None or request.device is None:
         text = f"option '{'device' if request.cluster else 'cluster'}' is missing: they go together"
         raise fail(text, file=str(request.cluster or ""), hints=["`edgebuild distribute` makes the parts of all"])

@@ -137,8 +137,9 @@ class Cutter:
             stated, call = (stated / calls(self.rolling, op), ROW_CALL) if rolled is not None else (stated, CALL)
             kernel, limit = kernel_of(op, self.graph, form), None
             how = kernel.in_place if over else ""
+            gathers = whole.granularity > 0 and kernel_of(op, self.graph, replace(whole, over=False)).traffic.rounds > 0
             while (not found or aligned(kernel.scratch) < found[-1].scratch) and (not over or how == kernel.in_place):
-                if over and not how:
+                if (over and not how) or (gathers and rolled is None and not kernel.traffic.rounds):
                     break
                 form = replace(form, scratch_limit=limit)
                 found.append(Choice(form, aligned(kernel.scratch), (kernel.estimate or stated) + call))
@@ -247,7 +248,7 @@ class Cutter:
         floor = max((self.least(at, at + 1) for at in range(len(self.order))), default=0)
         for at, live in least.items():
             alone = self.order[at : at + 1]
-            if live > floor and possible_starts(self.rolling, alone):
+            if live > floor and alone[0].outputs[0] not in self.decoupled and possible_starts(self.rolling, alone):
                 found.append(self.interval(self.rolled(simulate(self.rolling, alone), at, at + 1), at))
         return sorted(found, key=lambda i: (i.start, i.stop))
 

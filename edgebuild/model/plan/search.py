@@ -35,6 +35,7 @@ ALONE = 1.03  # of the instructions of every op whole, with every op by itself i
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
 LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
 THOROUGH = 2_000_000  # ops of paths that are looked at, where nothing less is asked for: a minute or two
+EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 
 
@@ -315,7 +316,7 @@ def _place(
 ) -> tuple[tuple[Section, ...], Layout, dict[str, Place]]:
     steps = loosened(cutter, steps)
     problem, inside = layout_problem(cutter, steps, memories)
-    found = layout(problem, time_limit=request.time_limit)
+    found = layout(problem, effort=EFFORT_OF_LAYOUT, time_limit=request.time_limit)
     check_layout(problem, found)
     places = {}
     for name, (group, offset) in inside.items():
