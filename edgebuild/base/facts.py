@@ -3,6 +3,9 @@
 The dataclass is the schema: a field without a default is a required key, no other keys are allowed, and types are
 checked where they stand, so that a mistake is reported with its line. The word `unknown` is a value of its own: it is
 read as None where the field admits None, and refused elsewhere. Frequencies may be written `216MHz`.
+
+A type `Annotated[T, reader]` is read by the function `reader`, from the YAML node to a T. `Size`, `Count` and `Rate`
+are such types, `one_of` makes others. `Annotated[tuple[T, ...], NAMED]` is a map whose keys become the field `name`.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, from_os
 
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NAMED = object()  # marks a tuple that is written as a map from names to the rest of its items
+
 _UNITS = {"": 1, "kHz": 1_000, "MHz": 1_000_000}
+_BINARY = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def read_facts(kind: type[T], file: Path) -> T:
@@ -31,6 +37,11 @@ def read_facts(kind: type[T], file: Path) -> T:
     if node is None:
         raise fail("the file is empty", file=str(file), line=1)
     return typing.cast(T, _read(kind, node))
+
+
+def read_node(kind: type[T], node: Node, **given: Any) -> T:
+    """A map as a `kind`. Fields that are `given` are no keys. Raises EdgebuildError with file, line and column."""
+    return typing.cast(T, _read_dataclass(kind, node, given))
 
 
 def compose(file: Path) -> Node | None:
@@ -53,6 +64,8 @@ def compose(file: Path) -> Node | None:
 
 def _read(kind: Any, node: Node) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return _read_annotated(arguments[0], arguments[1], node)
     if origin is types.UnionType or origin is typing.Union:
         if node.value == "unknown":
             return None
@@ -66,20 +79,28 @@ def _read(kind: Any, node: Node) -> Any:
     if origin is Mapping or origin is dict:
         return {_scalar(arguments[0], k, k.value): _read(arguments[1], v) for k, v in _entries(node)}
     if not isinstance(node.value, str):
-        raise wrong(node, f"expected {_name(kind)}, not a map or list")
+        raise wrong(node, f"expected {_name(kind)}{_seen(node)}")
     return _scalar(kind, node, node.value)
 
 
-def _read_dataclass(kind: Any, node: Node) -> Any:
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
+def _read_annotated(kind: Any, how: Any, node: Node) -> Any:
+    if how is NAMED:
+        item = typing.get_args(kind)[0]
+        return tuple(read_node(item, entry, name=name) for name, entry in entries(node).items())
+    return how(node)
+
+
+def _read_dataclass(kind: Any, node: Node, given: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields = {f.name: f for f in dataclasses.fields(kind) if f.name not in given}
+    values = dict(given)
     for name, value in keys_of(node, tuple(fields)).items():
         values[name] = _read(hints[name], value)
     for name, field in fields.items():
         optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
         if name not in values and not optional:
-            raise wrong(node, f"missing key '{name}'", "write `unknown` where nothing is known")
+            hint = ["write `unknown` where nothing is known"] if type(None) in typing.get_args(hints[name]) else []
+            raise wrong(node, f"missing key '{name}'", *hint)
     try:
         return kind(**values)
     except ValueError as error:
@@ -91,7 +112,7 @@ def _read_tuple(arguments: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
 
     items = node.value
     if not isinstance(node, SequenceNode):
-        raise wrong(node, "expected a list [a, b]")
+        raise wrong(node, f"expected a list [a, b]{_seen(node)}")
     if arguments[-1] is Ellipsis:
         return tuple(_read(arguments[0], item) for item in items)
     if len(items) != len(arguments):
@@ -132,10 +153,10 @@ def keys_of(node: Node, known: tuple[str, ...]) -> dict[str, Node]:
 
 
 def _scalar(kind: Any, node: Node, text: str) -> Any:
-    if kind is str:
+    if kind is str and node.tag == "tag:yaml.org,2002:str":
         return text
-    if kind is bool and text in ("true", "false"):
-        return text == "true"
+    if kind is bool and node.tag == "tag:yaml.org,2002:bool":
+        return text.lower() in ("true", "yes", "on")
     if kind is int or kind is float:
         if re.fullmatch(r"0x[0-9a-fA-F_]+", text):
             return int(text, 16)
@@ -146,11 +167,68 @@ def _scalar(kind: Any, node: Node, text: str) -> Any:
                 return number
             if abs(number - round(number)) < 1e-6:
                 return round(number)
-    raise wrong(node, f"expected {_name(kind)}, not '{text}'")
+    raise wrong(node, f"expected {_name(kind)}{_seen(node)}")
 
 
 def _name(kind: Any) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, str(kind))
+
+
+# ---- readers of single values
+
+
+def size(node: Node) -> int:
+    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024)."""
+    match = re.fullmatch(r"(0x[0-9a-fA-F_]+|[0-9_]+)([KMG]?)", node.value) if isinstance(node.value, str) else None
+    if not match:
+        raise wrong(node, f"expected a number{_seen(node)}", "such as 4096, 0x1000, 256K or 2M")
+    return int(match[1], 0 if match[1].startswith("0x") else 10) << _BINARY[match[2]]
+
+
+def count(node: Node) -> int:
+    """A number from 1 upwards."""
+    number = size(node)
+    if number < 1:
+        raise wrong(node, "expected a number from 1 upwards, not 0")
+    return number
+
+
+def rate(node: Node) -> float:
+    """A number above 0, such as 8 or 0.5."""
+    if not isinstance(node.value, str) or not re.fullmatch(r"[0-9]*\.?[0-9]+", node.value) or not float(node.value):
+        raise wrong(node, f"expected a number above 0{_seen(node)}")
+    return float(node.value)
+
+
+def read_text(node: Node) -> str:
+    """Text, and no number or list."""
+    return str(_read(str, node))
+
+
+def read_flag(node: Node) -> bool:
+    """True or false."""
+    return bool(_read(bool, node))
+
+
+def one_of(known: tuple[str, ...]) -> Callable[[Node], str]:
+    """A reader of one word that is among `known`."""
+
+    def word(node: Node) -> str:
+        text = read_text(node)
+        if text not in known:
+            raise wrong(node, f"unknown word '{text}'{did_you_mean(text, known)}", "known: " + ", ".join(known))
+        return text
+
+    return word
+
+
+Size = Annotated[int, size]
+Count = Annotated[int, count]
+Rate = Annotated[float, rate]
+
+
+def _seen(node: Node) -> str:
+    return f", not '{node.value}'" if isinstance(node.value, str) else ", not a map or list"
 
 
 def wrong(node: Node, text: str, *hints: str) -> EdgebuildError:

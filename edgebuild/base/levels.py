@@ -6,8 +6,13 @@ All cycles that follow from these facts are modelled: they say how plans compare
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
-from .formula import Formula
+from .facts import Count, Rate, Size, count, entries, one_of, read_text, wrong
+from .formula import Formula, parse_formula
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
 
 LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in, rows and columns out, the window
 PATTERNS = ("conv2d", "depthwise", "dense", "add")
@@ -26,14 +31,30 @@ class Dma:
 
     name: str
     between: tuple[str, ...]
-    channels: int = 1
-    dimensions: int = 3
-    start_cycles: int = 0
-    piece_cycles: int = 0
-    align: int = 1
-    largest: int = 0
+    channels: Count = 1
+    dimensions: Count = 3
+    start_cycles: Size = 0
+    piece_cycles: Size = 0
+    align: Count = 1
+    largest: Size = 0
     overlap: bool = True
     port: str = "src/dma_copy.c"  # below the hal folder: eb_dma.h for this unit
+
+
+def _cycles(node: Node) -> Formula:
+    try:
+        return parse_formula(read_text(node), LETTERS)
+    except ValueError as error:
+        raise wrong(node, str(error)) from None
+
+
+def _array(node: Node) -> dict[str, int]:
+    found = {}
+    for axis, entry in entries(node).items():
+        if axis not in LETTERS:
+            raise wrong(entry, f"unknown axis '{axis}' of the array", "known: " + " ".join(LETTERS))
+        found[axis] = count(entry)
+    return found
 
 
 @dataclass(frozen=True)
@@ -45,9 +66,17 @@ class Engine:
     """
 
     name: str
-    array: dict[str, int] = field(hash=False)
-    activations: int
-    weights: int
-    cycles: Formula
-    patterns: tuple[str, ...] = ()
-    requantise: str = "multiply"
+    array: Annotated[dict[str, int], _array] = field(hash=False)
+    activations: Count
+    weights: Count
+    cycles: Annotated[Formula, _cycles]
+    patterns: tuple[Annotated[str, one_of(PATTERNS)], ...] = ()
+    requantise: Annotated[str, one_of(REQUANTISE)] = "multiply"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Measured MACs a cycle of all cores together: of sums over channels, and of channels one by one."""
+
+    over_channels: Rate
+    channelwise: Rate

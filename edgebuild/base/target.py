@@ -8,17 +8,27 @@ values are errors at their line and column; nothing is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from edgebuild.base.errors import did_you_mean, fail
-from edgebuild.base.facts import compose, entries, keys_of, wrong
-from edgebuild.base.formula import parse_formula
+from edgebuild.base.facts import (
+    NAMED,
+    Count,
+    Rate,
+    Size,
+    compose,
+    entries,
+    one_of,
+    read_flag,
+    read_node,
+    read_text,
+    wrong,
+)
 from edgebuild.base.installation import hal_dir as hal_dir
-from edgebuild.base.levels import ACCESS, LETTERS, PATTERNS, REQUANTISE, Dma, Engine
+from edgebuild.base.levels import ACCESS, Dma, Engine, Rates
 
 if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node
@@ -34,7 +44,7 @@ class Core:
     """The processor. `features` are words of FEATURES, in the file's order."""
 
     isa: str
-    features: tuple[str, ...]
+    features: tuple[Annotated[str, one_of(FEATURES)], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,15 +56,19 @@ class Memory:
     """
 
     name: str
-    origin: int
-    size: int
-    roles: tuple[str, ...]
+    origin: Size
+    size: Size
+    roles: tuple[Annotated[str, one_of(ROLES)], ...]
     tightly_coupled: bool = False  # beside the core: no bus, no cache, never a wait
-    level: int = 0
-    bytes_per_cycle: float = 0  # 0: not said
-    latency: int = 0  # cycles
-    access: str = "cpu"
+    level: Count = 0
+    bytes_per_cycle: Rate = 0  # 0: not said
+    latency: Size = 0  # cycles
+    access: Annotated[str, one_of(ACCESS)] = "cpu"
     cached: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name):
+            raise ValueError(f"memory name '{self.name}' is no name for a linker region; letters, digits and _ are")
 
 
 @dataclass(frozen=True)
@@ -63,12 +77,13 @@ class Toolchain:
 
     prefix: str
     cc: str
-    cflags: tuple[str, ...]
-    ldflags: tuple[str, ...]
-    libs: tuple[str, ...]  # after the objects, always
-    libc: tuple[str, ...]  # flags for compiling and linking against the C library
-    libm: tuple[str, ...]  # libraries of floating-point models, in front of `libs`
-    package: str  # the Debian package that has the compiler
+    arch: tuple[str, ...] = ()  # of the processor; `load_target` puts them in front of `cflags` and `ldflags`
+    cflags: tuple[str, ...] = ()
+    ldflags: tuple[str, ...] = ()
+    libs: tuple[str, ...] = ()  # after the objects, always
+    libc: tuple[str, ...] = ()  # flags for compiling and linking against the C library
+    libm: tuple[str, ...] = ()  # libraries of floating-point models, in front of `libs`
+    package: str = ""  # the Debian package that has the compiler
 
     @property
     def compiler(self) -> str:
@@ -81,10 +96,10 @@ class Runner:
     """How to run a program. `command` has `{elf}` where the program's file goes."""
 
     command: tuple[str, ...]
-    sources: tuple[str, ...]  # below the hal folder: semihosting
-    tick_hz: int  # rate of the instruction counter's timer; 0: it counts instructions itself
-    timeout_s: int
-    package: str
+    sources: tuple[str, ...] = ()  # below the hal folder: semihosting
+    tick_hz: Size = 0  # rate of the instruction counter's timer; 0: it counts instructions itself
+    timeout_s: Size = 60
+    package: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,13 @@ class Firmware:
 
     startup: tuple[str, ...]
     linker: str
-    stack: int  # bytes reserved at the bottom of the memory with the role `stack`
+    stack: Size  # bytes reserved at the bottom of the memory with the role `stack`
+
+
+def _clocks(node: Node) -> str:
+    """The name of a clock tree that ships, or a file's path, which is relative to the file that says it."""
+    text = read_text(node)
+    return str(Path(node.start_mark.name).parent / text) if text.endswith((".yaml", ".yml")) else text
 
 
 @dataclass(frozen=True)
@@ -101,20 +122,22 @@ class Target:
     """One chip or board. `files` are the YAML files with its facts, the outermost first, the clock tree last."""
 
     name: str
-    description: str
     files: tuple[str, ...]
+    description: str
     core: Core
-    memories: tuple[Memory, ...]
+    memories: Annotated[tuple[Memory, ...], NAMED]
     toolchain: Toolchain
-    runner: Runner | None
-    firmware: Firmware | None
-    weights: str
-    clocks: str  # the clock tree, by name or file; empty: clocks are not managed
-    bus: str  # of the devices: "words" only, or parts of a register by "bytes"; a wrong guess would destroy bits
-    dma: tuple[Dma, ...] = ()
-    engines: tuple[Engine, ...] = ()
-    cores: int = 1  # that run kernels together
-    macs_per_cycle: tuple[float, float] | None = None  # of sums over channels, and of channels one by one; measured
+    runner: Runner | None = None
+    firmware: Firmware | None = None
+    weights: Annotated[str, one_of(WEIGHTS)] = "asm"
+    clocks: Annotated[str, _clocks] = ""  # the clock tree, by name or file; empty: clocks are not managed
+    bus: Annotated[str, one_of(BUSES)] = "words"  # of the devices, or parts of a register; a guess would destroy bits
+    dma: Annotated[tuple[Dma, ...], NAMED] = ()
+    engines: Annotated[tuple[Engine, ...], NAMED] = ()
+    cores: Count = 1  # that run kernels together
+    macs_per_cycle: Rates | None = None
+    inherits: str = ""  # a target, or a parent of targets
+    abstract: bool = False  # only a parent
 
     @property
     def levels(self) -> tuple[Memory, ...]:
@@ -136,8 +159,7 @@ def target_names() -> list[str]:
     """The targets that ship, without those that only serve as parents, sorted."""
     found = []
     for file in sorted((hal_dir() / "targets").glob("*.yaml")):
-        abstract = entries(_map(file)).get("abstract")
-        if abstract is None or not _flag(abstract):
+        if not _abstract(_map(file)):
             found.append(file.stem)
     return found
 
@@ -166,152 +188,18 @@ def load_target(name_or_path: str) -> Target:
     return target
 
 
-# ---- from nodes to values
+def _abstract(node: MappingNode) -> bool:
+    found = entries(node).get("abstract")
+    return found is not None and read_flag(found)
 
 
 def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
-    top = _fields(
-        node,
-        ("description", "core", "memories", "toolchain"),
-        ("inherits", "abstract", "runner", "firmware", "weights", "clocks", "bus", *_LEVEL_KEYS),
-    )
-    if (abstract := top.get("abstract")) is not None and _flag(abstract):
-        raise wrong(
-            abstract,
-            f"'{name}' is only a parent of targets and cannot be built for",
-            "known: " + ", ".join(target_names()),
-        )
-    core = _fields(top["core"], ("isa",), ("features",))
-    return Target(
-        name,
-        _text(top["description"]),
-        files,
-        Core(_text(core["isa"]), _words(core.get("features"), FEATURES)),
-        tuple(_memory(name, entry) for name, entry in entries(top["memories"]).items()),
-        _toolchain(top["toolchain"]),
-        _runner(top["runner"]) if "runner" in top else None,
-        _firmware(top["firmware"]) if "firmware" in top else None,
-        _word(top["weights"], WEIGHTS) if "weights" in top else "asm",
-        _clocks(top["clocks"]) if "clocks" in top else "",
-        _word(top["bus"], BUSES) if "bus" in top else "words",
-        tuple(_dma(name, entry) for name, entry in entries(top["dma"]).items()) if "dma" in top else (),
-        tuple(_engine(name, entry) for name, entry in entries(top["engines"]).items()) if "engines" in top else (),
-        _at_least_one(top["cores"]) if "cores" in top else 1,
-        _rates(top["macs_per_cycle"]) if "macs_per_cycle" in top else None,
-    )
-
-
-def _memory(name: str, node: Node) -> Memory:
-    keys = _fields(node, ("origin", "size", "roles"), ("tightly_coupled", *_MEMORY_KEYS))
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        raise wrong(node, f"memory name '{name}' is no name for a linker region", "letters, digits and _")
-    coupled = "tightly_coupled" in keys and _flag(keys["tightly_coupled"])
-    return Memory(
-        name,
-        _size(keys["origin"]),
-        _size(keys["size"]),
-        _words(keys["roles"], ROLES),
-        coupled,
-        _at_least_one(keys["level"]) if "level" in keys else 0,
-        _positive(keys["bytes_per_cycle"]) if "bytes_per_cycle" in keys else 0,
-        _size(keys["latency"]) if "latency" in keys else 0,
-        _word(keys["access"], ACCESS) if "access" in keys else "cpu",
-        "cached" in keys and _flag(keys["cached"]),
-    )
-
-
-_MEMORY_KEYS = ("level", "bytes_per_cycle", "latency", "access", "cached")
-_LEVEL_KEYS = ("dma", "engines", "cores", "macs_per_cycle")
-
-
-def _dma(name: str, node: Node) -> Dma:
-    numbers = ("channels", "dimensions", "start_cycles", "piece_cycles", "align", "largest")
-    keys = _fields(node, ("between",), (*numbers, "overlap", "port"))
-    given: dict[str, Any] = {key: _size(keys[key]) for key in numbers if key in keys}
-    for key in ("channels", "dimensions", "align"):
-        if given.get(key) == 0:
-            raise wrong(keys[key], f"{key} is 0", "at least 1")
-    overlap = "overlap" not in keys or _flag(keys["overlap"])
-    port = _text(keys["port"]) if "port" in keys else Dma.port
-    return replace(Dma(name, _texts(keys["between"]), overlap=overlap, **given), port=port)
-
-
-def _engine(name: str, node: Node) -> Engine:
-    keys = _fields(node, ("array", "activations", "weights", "cycles"), ("patterns", "requantise"))
-    try:
-        cycles = parse_formula(_text(keys["cycles"]), LETTERS)
-    except ValueError as error:
-        raise wrong(keys["cycles"], str(error)) from None
-    array = {}
-    for axis, entry in entries(keys["array"]).items():
-        if axis not in LETTERS:
-            raise wrong(entry, f"unknown axis '{axis}' of the array", "known: " + " ".join(LETTERS))
-        array[axis] = _at_least_one(entry)
-    return Engine(
-        name,
-        array,
-        _at_least_one(keys["activations"]),
-        _at_least_one(keys["weights"]),
-        cycles,
-        _words(keys.get("patterns"), PATTERNS),
-        _word(keys["requantise"], REQUANTISE) if "requantise" in keys else "multiply",
-    )
-
-
-def _rates(node: Node) -> tuple[float, float]:
-    keys = _fields(node, ("over_channels", "channelwise"))
-    return _positive(keys["over_channels"]), _positive(keys["channelwise"])
-
-
-def _positive(node: Node) -> float:
-    """A number above 0, such as 8 or 0.5."""
-    if not isinstance(node.value, str) or not re.fullmatch(r"[0-9]*\.?[0-9]+", node.value) or not float(node.value):
-        raise wrong(node, f"expected a number above 0{_seen(node)}")
-    return float(node.value)
-
-
-def _at_least_one(node: Node) -> int:
-    number = _size(node)
-    if number < 1:
-        raise wrong(node, "expected a number from 1 upwards, not 0")
-    return number
-
-
-def _toolchain(node: Node) -> Toolchain:
-    keys = _fields(node, ("prefix", "cc"), ("arch", "cflags", "ldflags", "libs", "libc", "libm", "package"))
-    arch = _texts(keys.get("arch"))
-    return Toolchain(
-        _text(keys["prefix"]),
-        _text(keys["cc"]),
-        arch + _texts(keys.get("cflags")),
-        arch + _texts(keys.get("ldflags")),
-        _texts(keys.get("libs")),
-        _texts(keys.get("libc")),
-        _texts(keys.get("libm")),
-        _text(keys["package"]) if "package" in keys else "",
-    )
-
-
-def _runner(node: Node) -> Runner:
-    keys = _fields(node, ("command",), ("sources", "tick_hz", "timeout_s", "package"))
-    return Runner(
-        _texts(keys["command"]),
-        _texts(keys.get("sources")),
-        _size(keys["tick_hz"]) if "tick_hz" in keys else 0,
-        _size(keys["timeout_s"]) if "timeout_s" in keys else 60,
-        _text(keys["package"]) if "package" in keys else "",
-    )
-
-
-def _firmware(node: Node) -> Firmware:
-    keys = _fields(node, ("startup", "linker", "stack"))
-    return Firmware(_texts(keys["startup"]), _text(keys["linker"]), _size(keys["stack"]))
-
-
-def _clocks(node: Node) -> str:
-    """The name of a clock tree that ships, or a file's path, which is relative to the file that says it."""
-    text = _text(node)
-    return str(Path(node.start_mark.name).parent / text) if text.endswith((".yaml", ".yml")) else text
+    if _abstract(node):
+        known = "known: " + ", ".join(target_names())
+        raise wrong(entries(node)["abstract"], f"'{name}' is only a parent of targets and cannot be built for", known)
+    target = read_node(Target, node, name=name, files=files)
+    arch, tools = target.toolchain.arch, target.toolchain
+    return replace(target, toolchain=replace(tools, cflags=arch + tools.cflags, ldflags=arch + tools.ldflags))
 
 
 def _check_memories(target: Target, node: MappingNode) -> None:
@@ -348,7 +236,7 @@ def _check_memories(target: Target, node: MappingNode) -> None:
         )
 
 
-# ---- YAML: nodes with line marks, inheritance, and readers of scalars
+# ---- inheritance
 
 
 def _map(file: Path) -> MappingNode:
@@ -367,7 +255,7 @@ def _inherited(file: Path, files: list[str]) -> MappingNode:
     parent = entries(node).get("inherits")
     if parent is None:
         return node
-    name = _text(parent)
+    name = read_text(parent)
     for folder in (file.parent, hal_dir() / "targets"):
         candidate = folder / f"{name}.yaml"
         if str(candidate) in files:
@@ -392,58 +280,3 @@ def _merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNo
             new = _merged(old, new, top=False)
         values.append((keys[name], new if new is not None else old))
     return MappingNode(over.tag, values, over.start_mark, over.end_mark)
-
-
-def _fields(node: Node, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Node]:
-    """The map's values by key; all of `required`, and no key that is in neither list."""
-    found = keys_of(node, required + optional)
-    for name in required:
-        if name not in found:
-            raise wrong(node, f"missing key '{name}'")
-    return found
-
-
-def _text(node: Node) -> str:
-    if node.tag != "tag:yaml.org,2002:str":
-        raise wrong(node, f"expected text{_seen(node)}")
-    return str(node.value)
-
-
-def _flag(node: Node) -> bool:
-    if node.tag != "tag:yaml.org,2002:bool":
-        raise wrong(node, f"expected true or false{_seen(node)}")
-    return str(node.value).lower() in ("true", "yes", "on")
-
-
-def _size(node: Node) -> int:
-    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024)."""
-    match = re.fullmatch(r"(0x[0-9a-fA-F_]+|[0-9_]+)([KMG]?)", str(node.value)) if isinstance(node.value, str) else None
-    if not match:
-        raise wrong(node, f"expected a number{_seen(node)}", "such as 4096, 0x1000, 256K or 2M")
-    return int(match[1], 0 if match[1].startswith("0x") else 10) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
-
-
-def _texts(node: Node | None) -> tuple[str, ...]:
-    from yaml.nodes import SequenceNode
-
-    if node is None:
-        return ()
-    if not isinstance(node, SequenceNode):
-        raise wrong(node, f"expected a list [a, b]{_seen(node)}")
-    return tuple(_text(item) for item in node.value)
-
-
-def _word(node: Node, known: Iterable[str]) -> str:
-    known, text = tuple(known), _text(node)
-    if text not in known:
-        raise wrong(node, f"unknown word '{text}'{did_you_mean(text, known)}", "known: " + ", ".join(known))
-    return text
-
-
-def _words(node: Node | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    _texts(node)  # is it a list of texts at all
-    return tuple(_word(item, known) for item in node.value) if node is not None else ()
-
-
-def _seen(node: Node) -> str:
-    return f", not '{node.value}'" if isinstance(node.value, str) else ", not a map or list"

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from ....base.errors import did_you_mean, fail
-from ....base.levels import Engine
+from ....base.levels import Engine, Rates
 from ....base.target import Memory, Target
 from ... import ops
 from ...axes import Dim, Grouped, Nest, Same, Whole, Window
@@ -84,14 +84,15 @@ def engine_hardware(target: Target, engine: Engine) -> Hardware:
 def core_hardware(target: Target) -> Hardware:
     """The cores, by the rates that the target states."""
     near, far = nearest(target)
-    rates = target.macs_per_cycle or (MACS_PER_CYCLE * target.cores,) * 2
+    rates = target.macs_per_cycle or Rates(MACS_PER_CYCLE * target.cores, MACS_PER_CYCLE * target.cores)
 
     def at(rate: float) -> Any:
         return lambda lengths: prod(lengths.values()) / rate
 
     channel = way_to(target, near, far)
     spaces = dict.fromkeys("IWO", near.name)
-    return Hardware(spaces, dict.fromkeys("IWO", channel), at(rates[0]), at(rates[1]), {}, False, CALL)
+    compute = at(rates.over_channels), at(rates.channelwise)
+    return Hardware(spaces, dict.fromkeys("IWO", channel), *compute, {}, False, CALL)
 
 
 def rooms(target: Target, engine: Engine | None) -> dict[str, int]:
@@ -168,7 +169,8 @@ def stated_cycles(nest: Nest, target: Target) -> float | None:
     """Cycles of a whole op by the rates that the target states, if it does."""
     if target.macs_per_cycle is None:
         return None
-    return prod(nest.extents.values()) / target.macs_per_cycle[0 if _over_channels(nest) else 1]
+    rates = target.macs_per_cycle
+    return prod(nest.extents.values()) / (rates.over_channels if _over_channels(nest) else rates.channelwise)
 
 
 def _weights(
