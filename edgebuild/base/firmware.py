@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import fail
-from edgebuild.base.target import Target, hal_dir
+from edgebuild.base.target import LISTS, Target, hal_dir
 
 
 def firmware_support(target: Target) -> tuple[Artifact, ...]:
@@ -26,6 +26,7 @@ def regions_script(target: Target) -> str:
         f'REGION_ALIAS("EB_{role.upper()}", {target.memory(role).name})'
         for role in ("code", "weights", "data", "stack", "arena")
     )
+    lists = next((m.name for m in target.memories if LISTS in m.roles), target.memory("data").name)
     return "\n".join([
         "/* SPDX-License-Identifier: 0BSD",
         f" * Memories of {target.name}: {target.description}.",
@@ -35,6 +36,7 @@ def regions_script(target: Target) -> str:
         *regions,
         "}",
         *aliases,
+        f'REGION_ALIAS("EB_LISTS", {lists})',
         f"__stack_size = {target.firmware.stack};",
         "",
     ])  # fmt: skip

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node
 
 ROLES = ("code", "weights", "arena", "data", "stack")
+LISTS = "lists"  # the role of a memory that a DMA unit reads its own lists from; without one they are data
 FEATURES = ("dsp", "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f")
 WEIGHTS = ("asm", "c")
 BUSES = ("words", "bytes")
@@ -58,7 +59,7 @@ class Memory:
     name: str
     origin: Size
     size: Size
-    roles: tuple[Annotated[str, one_of(ROLES)], ...]
+    roles: tuple[Annotated[str, one_of((*ROLES, LISTS))], ...]
     tightly_coupled: bool = False  # beside the core: no bus, no cache, never a wait
     level: Count = 0
     bytes_per_cycle: Rate = 0  # 0: not said
