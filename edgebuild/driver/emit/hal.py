@@ -5,12 +5,23 @@ Every value is masked to its field's width before it is shifted, and a write ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
+from math import prod
 from zlib import crc32
 
-from edgebuild.driver.layout.registers import Layout, Register, Slot, Window, read_window, write_window
+from edgebuild.driver.layout.registers import (
+    GroupLayout,
+    Layout,
+    Register,
+    Slot,
+    Sub,
+    Window,
+    read_window,
+    write_window,
+)
 
 LICENCE = (
     "/* SPDX-License-Identifier: 0BSD\n"
@@ -215,21 +226,47 @@ def _placed(value: str, shift: str, wide: str) -> str:
 
 
 def support_structs(layout: Layout) -> str:
-    """Structs with nothing but the groups inside of groups, at their places, so that `&gpio->pads[i]` is an address."""
+    """Structs with nothing but the groups inside of groups, at their places, so that `&gpio->pads[i]` is an address.
+
+    The compiler checks the size of each: it is the distance of the elements of an array.
+    """
     lines: list[str] = []
     for group in layout.groups.values():
-        lines.append(f"struct {group.group} {{")
-        at = 0
-        for sub in sorted(group.subs, key=lambda s: s.offset):
-            if sub.offset > at:
-                lines.append(f"    unsigned char at_{at:x}_[{sub.offset - at}];")
-            dims = "".join(f"[{n}]" for n in sub.dims)
-            lines.append(f"    struct {sub.group} {sub.name}{dims}; /* {sub.offset:#x} */")
-            count = 1
-            for n in sub.dims:
-                count *= n
-            at = sub.offset + sub.stride * count
-        if group.size > at:
-            lines.append(f"    unsigned char at_{at:x}_[{group.size - at}];")
+        subs = sorted(group.subs, key=lambda s: s.offset)
+        apart = all(a.offset + _covered(layout, a) <= b.offset for a, b in pairwise(subs))
+        lines += [f"struct {group.group} {{", *(_in_turn if apart else _side_by_side)(layout, group, subs)]
         lines += ["} __attribute__((packed));", ""]
+        if subs:
+            name = f"{group.group}_has_{group.size}_bytes_"
+            lines += [f"typedef char {name}[sizeof(struct {group.group}) == {group.size}u ? 1 : -1];", ""]
     return "\n".join(lines)
+
+
+def _covered(layout: Layout, sub: Sub) -> int:
+    """Bytes of a group inside of another, or of an array of them."""
+    return layout.groups[sub.group].size * prod(sub.dims)
+
+
+def _in_turn(layout: Layout, group: GroupLayout, subs: list[Sub]) -> Iterator[str]:
+    at = 0
+    for sub in subs:
+        if sub.offset > at:
+            yield f"    unsigned char at_{at:x}_[{sub.offset - at}];"
+        yield f"    {_member(sub)} /* {sub.offset:#x} */"
+        at = sub.offset + _covered(layout, sub)
+    if group.size > at:
+        yield f"    unsigned char at_{at:x}_[{group.size - at}];"
+
+
+def _side_by_side(layout: Layout, group: GroupLayout, subs: list[Sub]) -> Iterator[str]:
+    """Groups whose registers interleave, as silicon has them: each counts from the start."""
+    yield "    union {"
+    for sub in subs:
+        before = f"unsigned char before_{sub.name}_[{sub.offset}]; " if sub.offset else ""
+        yield f"        struct {{ {before}{_member(sub)} }} __attribute__((packed)); /* {sub.offset:#x} */"
+    yield f"        unsigned char bytes_[{group.size}];"
+    yield "    };"
+
+
+def _member(sub: Sub) -> str:
+    return f"struct {sub.group} {sub.name}{''.join(f'[{n}]' for n in sub.dims)};"

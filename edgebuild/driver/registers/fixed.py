@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise, product
+from math import prod
 from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
@@ -129,6 +130,7 @@ class _Fixer:
         self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
         self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
+        self.groups: dict[str, GroupLayout] = {}  # those that are done, inner ones first
 
     def _block(self, device: Device) -> Block:
         here = [block for block in self.map.blocks if block.base == device.address]
@@ -203,7 +205,9 @@ class _Fixer:
                 hint = f"a pointer to '{shape.group}' needs one layout for all"
                 raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", hint)
         subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
-        return GroupLayout(shape.group, self._size(shape, ways, first, subs), tuple(first), subs)
+        size = self._size(shape, ways, first, subs)
+        self.groups[shape.group] = GroupLayout(shape.group, size, tuple(first), subs)
+        return self.groups[shape.group]
 
     def _instance(self, shape: Shape, device: Device, words: tuple[str, ...]) -> list[Register]:
         """The registers of one instance, with offsets from the instance's own base."""
@@ -394,11 +398,14 @@ class _Fixer:
                     strides |= {b - a for a, b in pairwise(places)}
         if len(strides) > 1:
             raise self._wrong_group(shape.group, f"arrays of '{shape.group}' have different distances")
+        inner = [s.offset + self.groups[s.group].size * prod(s.dims) for s in subs]
+        if strides and max(inner, default=0) > max(strides):
+            text = f"groups inside of '{shape.group}' lie beyond the {max(strides)} bytes from one element to the next"
+            raise self._wrong_group(shape.group, text, f"write their fields into '{shape.group}' itself")
         if strides:
             return strides.pop()
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
-        ends += [s.offset + max(s.stride, 4) for s in subs]
-        return max(ends, default=4)
+        return max([*ends, *inner], default=4)
 
 
 def _name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
