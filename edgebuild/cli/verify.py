@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
     parser.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
-    parser.add_argument("--dma", metavar="MODE", help="of the DMA model on host: eager, lazy (default) or random:SEED")
+    moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
+    parser.add_argument("--dma", type=_dma_mode, metavar="MODE", help=moments)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
     parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
@@ -24,6 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
     parser.add_argument("--count", type=int, default=100, metavar="N", help="of inferences to disturb; default: 100")
     parser.set_defaults(wrong_usage=parser.error)
+
+
+def _dma_mode(text: str) -> str:
+    if not re.fullmatch(r"eager|lazy|random:\d{1,9}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is neither eager nor lazy nor random:SEED")
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -95,6 +95,13 @@ def test_inputs(make: Callable[[Path], object], said: str, model: str, capsys: C
     assert said in message(capsys, "verify", model, "--target", "host", "--inputs", "in.npy")
 
 
+@pytest.mark.parametrize("mode", ["bogus", "random:", "random:-1", "Eager"])
+def test_moments_of_the_dma_model(mode: str, model: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["verify", model, "--target", "host", "--map", "layer", "--dma", mode])
+    assert f"'{mode}' is neither eager nor lazy nor random:SEED" in capsys.readouterr().err
+
+
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     """The third product is more than what may be written: none of them changes, and nothing is left behind."""
     before = [Artifact(name, b"old") for name in ("a", "b", "c")]

@@ -217,8 +217,8 @@ def read_inputs(file: Path) -> Array:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise from_os(error, "cannot read the inputs", str(file)) from None
-    except (ValueError, EOFError) as error:
-        raise fail(f"not a .npy file: {error}", file=str(file), hints=["write it with numpy.save"]) from None
+    except (ValueError, EOFError):
+        raise fail("not a .npy file of numbers", file=str(file), hints=["write it with numpy.save"]) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
         kind = "several arrays" if not isinstance(array, np.ndarray) else f"values of type {array.dtype}"
         raise fail(
