@@ -185,7 +185,3 @@ def cost(kind: str, register: Register, leaves: Iterable[str], bus: Bus) -> int:
     if kind == "r":
         return words
     return words * (2 if write_window(register, leaves, bus).read else 1)
-
-
-def device_bytes(layout: Mapping[str, GroupLayout], groups: Iterable[str]) -> int:
-    return sum(layout[g].size for g in groups)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Cdfg
 from edgebuild.driver.analysis.conflicts import Region
@@ -63,8 +61,3 @@ def _text(merged: Merged, a: Access, other: str, theirs: Region) -> str:
 
 def _at(a: Access, text: str, severity: str) -> Diagnostic:
     return Diagnostic(text, a.where.file, a.where.line, a.where.column, severity=severity)
-
-
-def interrupt_names(cdfg: Cdfg) -> Iterator[tuple[str, str]]:
-    """(function, interrupt) of all that name one."""
-    yield from ((name, f.interrupt) for name, f in cdfg.functions.items() if f.interrupt)

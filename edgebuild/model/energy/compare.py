@@ -10,7 +10,6 @@ from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.select import best_single, select
 from edgebuild.model.energy.values import Layer, Problem, Selection, evaluate
 
-BASELINES = ("busy", "gated", "stop")
 SLACKS = (0.1, 0.3, 0.5)
 
 

@@ -18,7 +18,6 @@ from ..plan.distribute.problem import Layer, Network, Tensor, Window
 from ..plan.distribute.thesis import Counts
 
 KINDS = ("conv", "depthwise", "pool", "dense", "add", "concat", "reorg", "other")
-NUMBERS = ("x", "y", "c", "o", "u", "v", "stride", "pad")
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,6 @@ class Form:
         return self.rings is not None
 
 
-WHOLE = Form()
-
 # Ways of a kernel to work in place. SAME: the result takes exactly the bytes of the operand.
 # PIXELS: results are made pixel by pixel, each after all that is read of the operand up to its own pixel. So the result
 # may lie over the operand if the end of each of its pixels is not above the end of the same pixel of the operand.
