@@ -1,8 +1,10 @@
 """`./sconsw bench-kernels`: instructions per multiply-accumulate of whole models on every simulated processor.
 
 A second line has the modelled cycles per multiply-accumulate, where there is a table of the core (hal/cycles). Below
-each model the kernels that the processors of LAYERS got: variant, bytes of weights and of scratch, instructions per
-multiply-accumulate as measured and as estimated, and the estimate's error. Writes build/bench/kernels.json.
+each model the kernels that the processors of COUNTED got: variant, bytes of weights and of scratch, instructions per
+multiply-accumulate as measured and as estimated, and the estimate's error. At the end networks of one layer each
+(tests/layer_models.py): instructions per multiply-accumulate, or per element of the result. Writes
+build/bench/kernels.json; `--layers` measures these alone and writes build/bench/layers.json.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from edgebuild.model.kernels import kernel_of
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.cycles import has_model
 from tests.bench import ROOT, models
+from tests.layer_models import ELEMENTS, LAYERS, written
 
-LAYERS = ("mps2-an386", "mps3-an547", "riscv-virt")
+COUNTED = ("mps2-an386", "mps3-an547", "riscv-virt")
 TARGETS = ("microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 
 
@@ -32,7 +35,7 @@ def measure(model: Path, target: str) -> dict[str, Any] | None:
     try:
         artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
         known = load_target(target)
-        result = verify(model, known, artifacts, by_layer=target in LAYERS, by_cycles=has_model(known))
+        result = verify(model, known, artifacts, by_layer=target in COUNTED, by_cycles=has_model(known))
     except EdgebuildError:
         return None
     rate = round(result["instructions"] / result["macs"], 2)
@@ -62,31 +65,66 @@ def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any
     return rows
 
 
+def single_layers(folder: Path, only: str) -> list[dict[str, Any]]:
+    """Print the table of the networks of one layer; its rows."""
+    print(f"{'layer, per MAC or per element':32} " + " ".join(f"{t:>11}" for t in COUNTED))
+    rows = []
+    for name in LAYERS:
+        if only not in name:
+            continue
+        row: dict[str, Any] = {"layer": name, "unit": "element" if name in ELEMENTS else "mac", "targets": {}}
+        for target in COUNTED:
+            model, known = written(name, folder), load_target(target)
+            result = verify(model, known, compile_model(model_request(model, "model", target, {"tile": "off"})))
+            count = ELEMENTS.get(name) or result["macs"]
+            found = {"insn": round(result["instructions"] / count, 2), "equal": result["equal"]}
+            keys = ("code_bytes", "stack_bytes", "arena_bytes", "weights_bytes")
+            row["targets"][target] = found | {key: result[key] for key in keys}
+        rows.append(row)
+        print(f"{name:32} " + " ".join(f"{row['targets'][t]['insn']:>11}" for t in COUNTED), flush=True)
+    return rows
+
+
+def write(rows: list[dict[str, Any]], name: str) -> None:
+    out = ROOT / "build" / "bench" / name
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a part of the models' names")
+    parser.add_argument("--layers", action="store_true", help="only the networks of one layer")
     args = parser.parse_args()
-    rows, failed = [], False
+    with tempfile.TemporaryDirectory() as name:
+        found = [] if args.layers else whole_models(Path(name), args.only)
+        layers = single_layers(Path(name), args.only)
+    if args.layers:
+        write(layers, "layers.json")
+    else:
+        write([*found, *layers], "kernels.json")
+    equal = [r["equal"] for row in [*found, *layers] for r in row["targets"].values() if r is not None]
+    return int(not all(equal))
+
+
+def whole_models(folder: Path, only: str) -> list[dict[str, Any]]:
+    """Print the table of the models; its rows."""
     print(f"{'model':22} " + " ".join(f"{t:>11}" for t in TARGETS))
-    with tempfile.TemporaryDirectory() as folder:
-        for model in models(Path(folder)):
-            if args.only not in model.stem:
-                continue
-            found = {t: measure(model, t) for t in TARGETS}
-            failed |= any(r is not None and not r["equal"] for r in found.values())
-            for title, key in ((model.stem, "insn_per_mac"), ("  cycles, modelled", "cycles_per_mac")):
-                rates = [r[key] if r is not None else None for r in found.values()]
-                print(f"{title:22} " + " ".join(f"{'-' if n is None else n:>11}" for n in rates), flush=True)
-            rows.append({"model": model.stem, "targets": found})
-            for target, result in found.items():
-                for r in result["layers"] if result is not None else ():
-                    error = f"{r['error_percent']:>+7.1f} %" if "error_percent" in r else ""
-                    print(f"    {target:10} {r['kernel']:32} {r['variant'] or 'portable':22} {r['weights']:>7} B"
-                          f" {r['scratch']:>5} B {r['measured']:>9} {r.get('estimate', ''):>8} {error}")  # fmt: skip
-    out = ROOT / "build" / "bench" / "kernels.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(rows, indent=1) + "\n")
-    return int(failed)
+    rows = []
+    for model in models(folder):
+        if only not in model.stem:
+            continue
+        found = {t: measure(model, t) for t in TARGETS}
+        for title, key in ((model.stem, "insn_per_mac"), ("  cycles, modelled", "cycles_per_mac")):
+            rates = [r[key] if r is not None else None for r in found.values()]
+            print(f"{title:22} " + " ".join(f"{'-' if n is None else n:>11}" for n in rates), flush=True)
+        rows.append({"model": model.stem, "targets": found})
+        for target, result in found.items():
+            for r in result["layers"] if result is not None else ():
+                error = f"{r['error_percent']:>+7.1f} %" if "error_percent" in r else ""
+                print(f"    {target:10} {r['kernel']:32} {r['variant'] or 'portable':22} {r['weights']:>7} B"
+                      f" {r['scratch']:>5} B {r['measured']:>9} {r.get('estimate', ''):>8} {error}")  # fmt: skip
+    return rows
 
 
 if __name__ == "__main__":

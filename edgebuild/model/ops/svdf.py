@@ -42,9 +42,8 @@ def state_nest(op: Op, graph: Graph) -> Nest:
 
 
 def factor(a: Tensor, b: Tensor, y: Tensor) -> fixedpoint.Multiplier:
-    """scale(a) * scale(b) / scale(y), formed in float32 as TFLM does."""
-    product = np.float32(scale_of(a)) * np.float32(scale_of(b)) / np.float32(scale_of(y))
-    return fixedpoint.quantize_multiplier(float(product))
+    """scale(a) * scale(b) / scale(y), formed in double: so does the interpreter, though its source names float."""
+    return fixedpoint.quantize_multiplier(scale_of(a) * scale_of(b) / scale_of(y))
 
 
 def state_reference(op: Op, graph: Graph, state: Array, x: Array, w: Array) -> Array:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...ops.base import Kernel
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
-from . import convolution, depthwise
+from . import convolution, depthwise, gathered, matrix
 
 
 def add(layer: Layer) -> Kernel | None:
@@ -28,5 +28,8 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
+    Row("conv2d", CORE, gathered.convolution),
+    Row("transpose_conv2d", CORE, gathered.transposed),
     Row("add", CORE, add),
+    Row("batch_matmul", CORE, matrix.product),
 )

@@ -1,0 +1,45 @@
+"""Products of two computed matrices: two columns of the second, widened once, times the rows of the first."""
+
+from __future__ import annotations
+
+from ...ops import batch_matmul, spatial
+from ...ops.base import Kernel, zero_of
+from ...ops.fixedpoint import Multiplier
+from ..row import Layer
+
+LARGEST = 2**15  # of a sum's terms, each of which is below 2^16
+
+
+def product(layer: Layer) -> Kernel | None:
+    """Blocks of two rows and two columns. An odd one at the end is computed with the one before it."""
+    op, graph, k = layer.op, layer.graph, layer.plain
+    (x, w), y = graph.operands(op), graph.result(op)
+    m, c, (a, b, n, columns) = batch_matmul.multiplier(op, graph), x.shape[3], y.shape
+    finish = _finish(graph.arithmetic, m, c)
+    fits = {x.dtype, w.dtype, y.dtype} == {"int8"} and 8 <= c < LARGEST
+    if not fits or not finish or spatial.bounds(op, y) != (-128, 127):
+        return None
+    groups = -(-c // 4)
+    shape = {
+        **k.shape, "finish": finish, "ragged": bool(c % 4), "words": 4 * groups - 4 * bool(c % 4),
+        "row": c if n > 1 else 0, "down": columns if n > 1 else 0, "end": c * max(1, n // 2 * 2),
+        "odd": n > 1 and n % 2 == 1, "odd_x": (n - 2) * c, "odd_y": (n - 2) * columns, "odd_end": n * c,
+        "last": max(0, columns - 2), "column": min(1, columns - 1), "back": -c % 4,
+    }  # fmt: skip
+    scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "y_zero": zero_of(y)}
+    scalars |= {"m": 2 * m.mantissa - 2**32, "s": -(2 ** (32 + m.shift))}
+    widen = (3 if op.attrs["turned"] else 5) * 2 * c + 20
+    cost = 30.0 + a * b * -(-columns // 2) * (widen + 30 + -(-n // 2) * (32 + 18 * groups))
+    return Kernel(
+        "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
+        scratch=16 * groups, variant="dsp two columns", estimate=cost,
+    )  # fmt: skip
+
+
+def _finish(arithmetic: str, m: Multiplier, c: int) -> str:
+    """As `Sums.finish`, for c terms below 2^16 each."""
+    if not 1 <= -m.shift <= 31:
+        return ""
+    if arithmetic == "tflite":
+        return "signed"
+    return "once" if 2**16 * c * (m.mantissa & -m.mantissa) < 2 ** (30 - m.shift) else ""
