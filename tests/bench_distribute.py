@@ -4,7 +4,8 @@
 communication is that of the layers from 17 on), with fully connected layers beside it. `plans`: traffic of the joint
 plan on six devices, in float at the memory of the thesis' two steps, in int8 at given weights a device, and of the
 baselines. `brute`: random chains against all plans. `exact`: processor time of a proof. `together`: models on several
-devices of the build machine, against one; the relay's bytes less the plan's. `faults`: disturbed inferences.
+devices of the build machine, against one; the relay's bytes less the plan's. `times`: predicted and simulated, in QEMU.
+`faults`: disturbed inferences.
 """
 
 from __future__ import annotations
@@ -142,6 +143,26 @@ def together(model: Path, n: int, number: int) -> dict[str, Any]:
     return {**row, "equal": found["equal"], "messages": found["messages"], "bytes_more_than_planned": more}
 
 
+TIMED = (
+    ("mps2-an386 microbit riscv-virt", "kind: star, bits_per_s: 3e6, message_us: 20", "owp"),
+    ("mps2-an386 mps2-an386", "kind: switch, bits_per_s: 20e6, message_us: 5", "fdto"),
+    ("riscv-virt riscv-virt riscv-virt", "kind: bus, bits_per_s: 1e6, broadcast: true", "owp"),
+)
+
+
+def timed(model: Path, targets: str, medium: str, method: str) -> dict[str, Any]:
+    """Predicted and simulated time of an inference in QEMU."""
+    with tempfile.TemporaryDirectory() as name:
+        rows = [f"- {{name: d{k}, target: {t}, flash: 220K, ram: 200K}}" for k, t in enumerate(targets.split())]
+        file = Path(name) / "cluster.yaml"
+        file.write_text("\n".join(["devices:", *rows, "source: d0", f"medium: {{{medium}}}", ""]))
+        row: dict[str, Any] = {"model": model.stem, "targets": targets, "medium": medium, "method": method}
+        try:
+            return row | verify_cluster(ClusterRequest(model, file, "net", method=method), simulate="qemu")["time_us"]
+        except EdgebuildError as error:
+            return {**row, "refused": str(error).splitlines()[0]}
+
+
 def faults(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         file = cluster_of(3, 1 << 20, "kind: switch", Path(name))
@@ -169,6 +190,11 @@ def main() -> None:
     for at, model in enumerate(models()):
         for n in (2, 4):
             found["together"].append(row := together(model, n, at + n))
+            print(row, flush=True)
+    found["times"] = []
+    for model in models():
+        for targets, medium, method in TIMED:
+            found["times"].append(row := timed(model, targets, medium, method))
             print(row, flush=True)
     found["faults"] = faults(FAULTS)
     print(found["faults"])

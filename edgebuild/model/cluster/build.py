@@ -21,9 +21,11 @@ from ..ir import Graph, Link, Op
 from ..ops.link import EVERYONE
 from ..plan.choose import plan
 from ..plan.distribute.choose import Chosen
+from ..plan.distribute.timeline import Timeline
 from ..plan.search import Plan
 from .cut import Message, project
-from .terms import Spare, json_artifact, plan_cluster
+from .predict import one_device_us, predict, times
+from .terms import GAIN, Spare, json_artifact, plan_cluster
 from .together import check_together
 
 ATTEMPTS = 8  # of plans that leave more and more room
@@ -65,6 +67,7 @@ class Cluster:
     messages: tuple[Message, ...]
     header: Artifact
     chosen: Chosen
+    timeline: Timeline | None = None  # predicted; None: one device, or the part of a device alone
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -152,7 +155,28 @@ def _built(
     devices = [(d["name"], does.get(d["number"], "idle")) for d in report["devices"]]
     rows = [Row(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
     header = cluster_header(request.name, graph.file, digest, source, devices, rows)
-    return Cluster(tuple(parts), source, report, messages, header, chosen)
+    timeline = _timed(request, graph, chosen, parts, messages, report) if request.own is None else None
+    return Cluster(tuple(parts), source, report, messages, header, chosen, timeline)
+
+
+def _timed(
+    request: ClusterRequest,
+    graph: Graph,
+    chosen: Chosen,
+    parts: Sequence[Part],
+    messages: Sequence[Message],
+    report: dict[str, Any],
+) -> Timeline | None:
+    """Put times by the estimates of the kernels that were chosen into the report, in place of those of the plan."""
+    cluster, plans = chosen.plan.cluster, {p.number: p.plan for p in parts if p.plan is not None}
+    own = ModelRequest(request.source, request.name, request.target or cluster.devices[cluster.source].target)
+    alone = one_device_us(graph, load_target(own.target), own, cluster)
+    timeline = predict(plans, cluster, messages) if plans else None
+    one = {"one_device": round(alone, 3), "cluster": round(alone, 3), "compute": round(alone, 3), "wire": 0.0}
+    report["time_us"] = times(alone, timeline, cluster.source) if timeline is not None else one
+    report["time_us"]["longest_wait"] = round(timeline.longest_wait(), 3) if timeline is not None else 0.0
+    report["faster"] = report["time_us"]["cluster"] < GAIN * alone
+    return timeline
 
 
 def _address(m: Message) -> int:

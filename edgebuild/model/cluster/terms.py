@@ -23,12 +23,14 @@ from ..plan.distribute.clusterfile import read_cluster
 from ..plan.distribute.pareto import pareto
 from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
 from ..plan.distribute.problem import Window as Rows
-from ..plan.distribute.transfers import Transfer, cost, routed, transfers
+from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from .cut import can_be_cut
+from .devices import check_byte_order, clock_of
 
 SCHEMA = 1
 HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c
 SHAPES = (".yaml", ".yml")
+GAIN = 0.999  # of the time of one device: what is less than that is no rounding
 Spare = tuple[int, int]
 
 
@@ -129,7 +131,8 @@ def plan_cluster(
     `objective`: default, that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
     Raises EdgebuildError where a file is wrong or no plan fits.
     """
-    cluster, stated = read_cluster(cluster_file, count)
+    cluster, stated = read_cluster(cluster_file, count, clock_of)
+    check_byte_order(cluster.devices, str(cluster_file))
     cluster = replace(cluster, devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices)))
     table = shapes.read_shapes(model) if graph is None else ()
     network = network_of(graph) if graph is not None else shapes.network(table, 1, 4)
@@ -174,7 +177,7 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
             "to": [cluster.devices[r].name for r in t.receivers],
             "tensor": tensor,
             "bytes": t.bytes,
-            "frames": max(1, -(-t.bytes // cluster.medium.mtu)) if cluster.medium.mtu else 1,
+            "frames": frames(t.bytes, cluster.medium),
         }
         for number, (step, tensor, t) in enumerate(sent)
     ]
@@ -185,6 +188,7 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
         "model": {"name": model.name, "sha256": hashlib.sha256(model.read_bytes()).hexdigest()},
         "method": method,
         "objective": objective,
+        "timeout_ms": cluster.medium.timeout_ms,
         "optimal": chosen.optimal,
         "bound": round(plan.bound, 3) if method == "joint" and objective != "memory" else None,
         "devices": [_device(chosen, k) for k in range(len(cluster.devices))],
@@ -210,7 +214,7 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
             "compute": round(plan.compute_us, 3),
             "wire": round(plan.cost.time_us, 3),
         },
-        "faster": time < 0.999 * alone,  # rounding is no gain
+        "faster": time < GAIN * alone,
     }
     body["plan_hash"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     return body
@@ -289,5 +293,7 @@ def words(report: Mapping[str, Any]) -> str:
         f"{len(devices)} devices, {len(report['messages'])} messages, {report['wire']['payload_bytes']} B ({proof})",
         f"modelled: one device {time['one_device'] / 1000:.1f} ms, cluster {time['cluster'] / 1000:.1f} ms: {gain}",
     ]
+    if time.get("longest_wait", 0.0) > 1000 * report["timeout_ms"]:
+        lines.append(f"a device waits for {time['longest_wait'] / 1000:.0f} ms, and timeout_ms of the medium ends that")
     lines += [f"  {d['name']}: weights {d['weights_bytes']} B, tensors {d['arena_bytes']} B" for d in devices]
     return "\n".join(lines) + "\n"

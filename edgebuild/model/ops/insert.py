@@ -14,7 +14,7 @@ import numpy as np
 from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from .base import Form, Kernel, Ranges, Spec
-from .slice import four
+from .slice import four, runs_cost
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -58,7 +58,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "bytes": prod(whole) * size,
     }
     stem = f"insert_{'x'.join(map(str, part.shape))}"
-    return Kernel("insert.c.j2", stem, shape, (), {"start": start}, placed=form.rolled)
+    cost = runs_cost(four(size_of_part), size)
+    return Kernel("insert.c.j2", stem, shape, (), {"start": start}, placed=form.rolled, estimate=cost)
 
 
 def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:

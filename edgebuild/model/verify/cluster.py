@@ -21,16 +21,19 @@ from ...base.target import hal_dir, load_target
 from ..cluster.build import Cluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
+from .elf import read_sizes
 from .faults import Faults, Key
 from .oracles import Array, random_inputs, split_vectors
 from .relay import Fault, Relay, unharmed
 from .run import run_harness
+from .times import simulated_times
 
 VECTORS = 3
 RELATIVE = 1e-5  # of floats, to the largest value
 WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: a device that hangs is ended then
 CODES = ("EB_OK", "EB_LINK_TIMEOUT", "EB_LINK_CRC", "EB_LINK_PLAN", "EB_LINK_ORDER")
-HOST = "host"
+HOST, PROGRAM = "host", "device"
+ELF = f"{PROGRAM}.elf"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ def verify_cluster(
     `inputs`: as of `verify`. `disturbed`: a seed, and how many inferences to disturb.
 
     Returns `equal`, `max_abs_diff`, `wire_bytes` of an inference as the relay counts them and `planned_bytes`,
-    `devices` (codes that they returned), and `faults` where they were asked for.
+    `devices` (codes that they returned; of firmware also its sizes and instructions), in QEMU `time_us`, and `faults`
+    where they were asked for.
     Raises MissingTool and EdgebuildError as `verify` does.
     """
     made = build_cluster(replace(request, name=NAME, target=HOST if simulate == HOST else None))
@@ -70,11 +74,26 @@ def verify_cluster(
         run = Run(made, programs, folder, report)
         clean = run.all(vectors, unharmed)
         found = _judged(made, clean, expected)
+        if simulate != HOST:
+            _measure(made, run, found["devices"])
+        if simulate != HOST and len(programs) > 1:
+            found["time_us"], counted = simulated_times(made, clean.relay.events)
+            for k, count in counted.items():
+                found["devices"][k]["instructions"] = count
         if disturbed[1] and len(programs) > 1:
             found["faults"] = _disturb(run, vectors, expected, list(clean.relay.frames), *disturbed)
             bad = sum(found["faults"][k] for k in ("wrong", "hangs", "not_recovered"))
             found["equal"] = found["equal"] and not bad
     return {"model": request.source.name, "simulated": simulate, **found}
+
+
+def _measure(made: Cluster, run: Run, rows: list[dict[str, Any]]) -> None:
+    """Put what the programs of devices take into their rows, the code of the simulation included."""
+    for part in made.parts:
+        if part.target.firmware is not None:
+            sizes = read_sizes(run.place(part.number) / ELF, part.name, allow_libm=True)
+            stack = int.from_bytes((run.place(part.number) / "stack.bin").read_bytes(), "little")
+            rows[part.number] |= {"flash_bytes": sizes.flash, "ram_bytes": sizes.ram, "stack_bytes": stack}
 
 
 def report_of(part: Part) -> dict[str, Any]:
@@ -107,7 +126,7 @@ def program(part: Part, folder: Path, made: Cluster) -> list[str]:
     own = [Path(part.name + suffix) for suffix in (".c", "_weights.S", "_weights.c")]
     io = target.runner.sources if target.runner else ("src/semihost_host.c",)
     hal = [hal_dir() / f for f in ("harness/node.c", "src/cluster.c", "src/link_relay.c", "src/counter.c", *io)]
-    elf = builder.program("device", [*own, *hal])
+    elf = builder.program(PROGRAM, [*own, *hal])
     return [w.replace("{elf}", elf.name) for w in target.runner.command] if target.runner else [str(elf.resolve())]
 
 

@@ -50,12 +50,17 @@ Fault = Callable[[Frame], Sequence[Delivery]]
 
 @dataclass(frozen=True)
 class Event:
-    """A frame that a device sent (bytes, to), or bytes that it received (bytes, from), after `ticks` of computing."""
+    """Bytes that a device sent to another or received from it, after `ticks` of computing.
+
+    `begins`: bytes of the frame whose head this is; `kind`: that of the frame.
+    """
 
     what: int
     device: int
     bytes: int
     ticks: int
+    begins: int = 0
+    kind: str = ""
 
 
 def unharmed(frame: Frame) -> Sequence[Delivery]:
@@ -143,8 +148,9 @@ class Relay:
         """Take bytes; hand on the frame that they complete."""
         with self.lock:
             buffer = self.unfinished.setdefault((sender, to), bytearray())
+            begins, kind_of = _begun(data) if not buffer else (0, "")
             buffer += data
-            self.events[sender].append(Event(SEND, to, len(data), ticks))
+            self.events[sender].append(Event(SEND, to, len(data), ticks, begins, kind_of))
             if len(buffer) < HEAD:
                 return
             inference, message, _, kind, length = struct.unpack_from("<IHBBI", buffer, 8)
@@ -208,6 +214,14 @@ class Relay:
             return False
         sender, size, _ = self.waiting[device]
         return len(self.streams.get((sender, device), b"")) < size
+
+
+def _begun(head: bytes) -> tuple[int, str]:
+    """Bytes and kind of the frame that begins with this head."""
+    if len(head) < HEAD:
+        return len(head), ""
+    kind, length = struct.unpack_from("<BI", head, 15)
+    return HEAD + (length + TAIL if length else 0), KINDS[kind]
 
 
 def _read(pipe: int, size: int) -> bytes:

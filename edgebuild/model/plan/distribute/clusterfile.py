@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,22 +14,27 @@ from .problem import Cluster, Device, Medium
 KINDS = ("star", "bus", "switch")
 OBJECTIVES = ("traffic", "latency", "memory")
 MOST_DEVICES = 16
+INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """A device as the file describes it. `share`: its part of split work; where none has one, flash decides."""
+    """A device as the file describes it. `share`: its part of split work; where none has one, flash decides.
+
+    `clock_hz`: of its core, default that of the target; `macs_per_us`: for plans, default from the clock.
+    """
 
     name: str
     target: str
     flash: str
     ram: str
     share: float | None = None
-    macs_per_us: float = Device.macs_per_us
+    macs_per_us: float | None = None
+    clock_hz: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.share is not None and self.share <= 0) or self.macs_per_us <= 0:
-            raise ValueError(f"device '{self.name}': share and macs_per_us are above 0")
+        if any(x is not None and not x > 0 for x in (self.share, self.macs_per_us, self.clock_hz)):
+            raise ValueError(f"device '{self.name}': share, macs_per_us and clock_hz are above 0")
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,12 @@ class ClusterFacts:
             raise ValueError(f"objective '{self.objective}' is not known{near}; known: {', '.join(OBJECTIVES)}")
 
 
-def read_cluster(path: Path, count: int | None = None) -> tuple[Cluster, bool]:
+def read_cluster(
+    path: Path, count: int | None = None, clock_of: Callable[[str], float] = lambda target: Device.hz
+) -> tuple[Cluster, bool]:
     """The cluster, of its first `count` devices if that is given, and whether the file says the shares.
+
+    `clock_of`: the clock of a target, for devices that state none.
 
     Raises EdgebuildError for what is wrong in the file: more than 16 devices, names twice, a source that is none.
     """
@@ -87,9 +97,11 @@ def read_cluster(path: Path, count: int | None = None) -> tuple[Cluster, bool]:
         raise fail(f"option 'devices': {count}", file=str(path), hints=[hint])
     sizes = [(parse_size(f"flash of {d.name}", d.flash), parse_size(f"ram of {d.name}", d.ram)) for d in facts.devices]
     stated = any(d.share is not None for d in facts.devices)
+    clocks = [d.clock_hz or clock_of(d.target) for d in facts.devices]
+    speeds = [d.macs_per_us or hz / INSTRUCTIONS / 1e6 for d, hz in zip(facts.devices, clocks, strict=True)]
     devices = tuple(
-        Device(d.name, d.target, flash, ram, (d.share or 1.0) if stated else float(flash), d.macs_per_us)
-        for d, (flash, ram) in zip(facts.devices, sizes, strict=True)
+        Device(d.name, d.target, flash, ram, (d.share or 1.0) if stated else float(flash), speed, hz)
+        for d, (flash, ram), speed, hz in zip(facts.devices, sizes, speeds, clocks, strict=True)
     )[:count]
     m = facts.medium
     medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast, m.timeout_ms)

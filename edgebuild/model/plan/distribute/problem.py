@@ -99,7 +99,10 @@ class Medium:
 
 @dataclass(frozen=True)
 class Device:
-    """Limits in bytes. `share`: its part of split work, relative to the others; `macs_per_us`: its speed, modelled."""
+    """Limits in bytes. `share`: its part of split work, relative to the others; `macs_per_us`: its speed, modelled.
+
+    `hz`: instructions a second.
+    """
 
     name: str
     target: str
@@ -107,6 +110,7 @@ class Device:
     ram: int
     share: float = 1.0
     macs_per_us: float = 56.0  # 168 MHz at 3 instructions a multiply-accumulate
+    hz: float = 168e6
 
 
 @dataclass(frozen=True)

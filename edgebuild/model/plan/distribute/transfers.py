@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .problem import ALL, Cluster, Form, Tensor, split
+from .problem import ALL, Cluster, Form, Medium, Tensor, split
 
 Range = tuple[int, int]
 
@@ -145,6 +145,11 @@ def routed(found: Iterable[Transfer], cluster: Cluster) -> Iterator[Transfer]:
             yield t
 
 
+def frames(size: int, medium: Medium) -> int:
+    """Transmissions that so many bytes take."""
+    return max(1, -(-size // medium.mtu)) if medium.mtu else 1
+
+
 def cost(found: tuple[Transfer, ...], cluster: Cluster) -> Cost:
     """Bytes and time of transfers that are made one after the other, on a switch port by port."""
     medium, hub = cluster.medium, cluster.source
@@ -152,10 +157,11 @@ def cost(found: tuple[Transfer, ...], cluster: Cluster) -> Cost:
     total = sum(t.bytes * hop for t, hop in zip(found, hops, strict=True))
     per_byte = 8e6 / medium.bits_per_s
     if medium.kind != "switch":
-        return Cost(total, total * per_byte + sum(hops) * medium.message_us)
+        sent = sum(frames(t.bytes, medium) * hop for t, hop in zip(found, hops, strict=True))
+        return Cost(total, total * per_byte + sent * medium.message_us)
     ports: dict[tuple[int, str], tuple[int, int]] = {}
     for t in found:
         for port in ((t.sender, "out"), *((r, "in") for r in t.receivers)):
             size, count = ports.get(port, (0, 0))
-            ports[port] = size + t.bytes, count + 1
+            ports[port] = size + t.bytes, count + frames(t.bytes, medium)
     return Cost(total, max((s * per_byte + n * medium.message_us for s, n in ports.values()), default=0.0))

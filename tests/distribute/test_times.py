@@ -1,0 +1,100 @@
+"""The time of a cluster: events by hand, and predictions against what simulators count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+from edgebuild.model.plan.distribute.problem import Medium
+from edgebuild.model.plan.distribute.timeline import Compute, Receive, Send, simulate
+from edgebuild.model.verify.cluster import verify_cluster
+from edgebuild.model.verify.relay import SEND, TIME, Event
+from edgebuild.model.verify.times import _first_starts
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+SLOW = {"bits_per_s": 8e6}  # a microsecond a byte
+
+
+def test_a_wait_ends_with_the_last_byte() -> None:
+    found = simulate([[Compute(10), Send((1,), 5, 5)], [Receive(0, 5), Compute(3)]], Medium("bus", **SLOW))
+    assert (found.end(0), found.end(1), found.stuck) == (15, 18, ())
+    assert [(s.kind, s.start, s.end) for s in found.spans[1]] == [("wait", 0, 15), ("compute", 15, 18)]
+    assert found.computing() == 13 and found.longest_wait() == 15
+
+
+def test_one_sends_at_a_time_but_on_a_switch() -> None:
+    programs = [[Send((2,), 10, 10)], [Send((3,), 10, 10)], [Receive(0, 10)], [Receive(1, 10)]]
+    assert [simulate(programs, Medium("bus", **SLOW)).end(k) for k in (2, 3)] == [10, 20]
+    assert [simulate(programs, Medium("switch", **SLOW)).end(k) for k in (2, 3)] == [10, 10]
+
+
+def test_who_is_ready_first_sends_first() -> None:
+    programs = [[Compute(5), Send((2,), 10, 10)], [Compute(4), Send((2,), 10, 10)], [Receive(0, 10)]]
+    assert simulate(programs, Medium("bus", **SLOW)).end(2) == 24
+
+
+def test_a_message_costs_for_each_frame() -> None:
+    medium = Medium("bus", **SLOW, message_us=100, mtu=64)
+    assert simulate([[Send((1,), 24, 128), Send((1,), 104)], [Receive(0, 128)]], medium).end(1) == 128 + 2 * 100
+
+
+def test_a_broadcast_reaches_all() -> None:
+    found = simulate([[Send((1, 2), 8, 8)], [Receive(0, 8)], [Receive(0, 8)]], Medium("bus", **SLOW))
+    assert found.end(1) == found.end(2) == 8
+
+
+def test_who_waits_for_nothing_is_stuck() -> None:
+    assert simulate([[Send((1,), 4, 4)], [Receive(0, 8)]], Medium("bus", **SLOW)).stuck == (1,)
+
+
+def test_an_inference_begins_with_the_first_of_a_row_of_starts() -> None:
+    def sent(kind: str) -> Event:
+        return Event(SEND, 1, 24, 0, 24, kind)
+
+    events = [sent("start"), Event(TIME, 0, 0, 0), sent("start"), sent("data"), sent("start"), sent("start")]
+    assert _first_starts(events) == [0, 4]
+
+
+def cluster(folder: Path, targets: str, medium: str, flash: str = "16K") -> Path:
+    rows = [f"- {{name: d{i}, target: {t}, flash: {flash}, ram: 32K}}" for i, t in enumerate(targets.split())]
+    file = folder / "cluster.yaml"
+    file.write_text("\n".join(["devices:", *rows, "source: d0", f"medium: {{{medium}}}", ""]))
+    return file
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
+@pytest.mark.parametrize(
+    ("targets", "medium", "method"),
+    [
+        ("mps2-an386 microbit riscv-virt", "kind: star, bits_per_s: 3e6, message_us: 20", "owp"),
+        ("microbit microbit", "kind: bus, bits_per_s: 50e6, broadcast: true", "owp"),
+        ("mps2-an500 mps3-an547 mps2-an385 mps2-an386", "kind: switch, bits_per_s: 20e6, message_us: 5", "fdto"),
+    ],
+)
+def test_predicted_times_are_within_a_tenth_of_the_simulated(
+    tmp_path: Path, targets: str, medium: str, method: str
+) -> None:
+    request = ClusterRequest(DIGITS, cluster(tmp_path, targets, medium), "digits", method=method)
+    found = verify_cluster(request, simulate="qemu")
+    assert found["equal"] and found["time_us"]["simulated"] > 0
+    assert abs(found["time_us"]["predicted"] / found["time_us"]["simulated"] - 1) < 0.1, found["time_us"]
+    for row in found["devices"]:
+        assert row["instructions"] > 0 and row["stack_bytes"] > 0 and row["flash_bytes"] > row["weights_bytes"]
+
+
+def test_clocks_are_those_of_targets_or_of_the_file(tmp_path: Path) -> None:
+    file = cluster(tmp_path, "microbit stm32f767 riscv-virt", "kind: bus, bits_per_s: 1e6")
+    devices = build_cluster(ClusterRequest(DIGITS, file, "digits")).chosen.plan.cluster.devices
+    assert [d.hz for d in devices] == [16e6, 216e6, 168e6]
+    file.write_text(file.read_text().replace("target: microbit,", "target: microbit, clock_hz: 8e6,"))
+    slower = build_cluster(ClusterRequest(DIGITS, file, "digits"))
+    assert slower.chosen.plan.cluster.devices[0].hz == 8e6
+
+
+def test_times_add_up(tmp_path: Path) -> None:
+    file = cluster(tmp_path, "microbit mps2-an386", "kind: star, bits_per_s: 1e5, timeout_ms: 20")
+    time = build_cluster(ClusterRequest(DIGITS, file, "digits", method="owp")).report["time_us"]
+    assert time["compute"] + time["wire"] == pytest.approx(time["cluster"], abs=0.01)
+    assert time["longest_wait"] > 20_000
