@@ -1,4 +1,4 @@
-"""What targets say of the devices of a cluster: the clock of the core, and the order of bytes."""
+"""Facts of targets that a cluster needs: the clock of the core, and the order of bytes."""
 
 from __future__ import annotations
 
