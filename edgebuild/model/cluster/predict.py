@@ -32,7 +32,7 @@ NARROWED = 12.0  # of each byte of sums that are sent in fewer bytes than they h
 
 
 class _Program:
-    """What a device does in an inference. `peers`: the other devices that take part."""
+    """The work of a device in an inference. `peers`: the other devices that take part."""
 
     def __init__(self, made: Plan, cluster: Cluster, k: int, peers: Sequence[int], wires: Sequence[Message]) -> None:
         self.made, self.cluster, self.k, self.peers, self.messages = made, cluster, k, peers, wires

@@ -50,7 +50,7 @@ Step = Compute | Send | Receive
 
 @dataclass(frozen=True)
 class Span:
-    """What a device does (compute, send or wait) from `start` to `end`, microseconds. `step`: number in the program."""
+    """A device computes, sends or waits (`kind`) from `start` to `end`, microseconds. `step`: number in the program."""
 
     device: int
     kind: str
