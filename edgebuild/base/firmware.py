@@ -72,7 +72,7 @@ def describe(target: Target) -> dict[str, object]:
         "libs": list(tools.libs),
         "libc_flags": list(tools.libc),
         "libm": list(tools.libm),
-        "startup": [_hal(s) for s in (*firmware.startup, *(d.port for d in target.dma[:1]))] if firmware else [],
+        "startup": [_hal(s) for s in target.startup],
         "linker_script": _hal(firmware.linker) if firmware else "",
         "regions_script": _regions_name(target) if firmware else "",
         "runner": list(runner.command) if runner else [],

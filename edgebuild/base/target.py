@@ -145,6 +145,12 @@ class Target:
         """The memories that take part in the movement of tiles, the nearest to the core first."""
         return tuple(sorted((m for m in self.memories if m.level), key=lambda m: m.level))
 
+    @property
+    def startup(self) -> tuple[str, ...]:
+        """What every bare program is linked with, below the hal folder: start-up code, and the port of the DMA unit."""
+        parts = (*self.firmware.startup, *(d.port for d in self.dma[:1])) if self.firmware else ()
+        return tuple(dict.fromkeys(parts))
+
     def memory(self, role: str) -> Memory:
         """The first memory with this role."""
         return next(m for m in self.memories if role in m.roles)

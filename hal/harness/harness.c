@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eb_counter.h"
+#include "eb_dma.h"
 #include "eb_semihost.h"
 #include "harness_model.h"
 
@@ -111,6 +112,23 @@ static uint64_t ticks_of_invoke(void)
     return (end - start) - (start - before); /* without the cost of reading the counter */
 }
 
+/* A port whose DMA unit counts takes the place of this. */
+__attribute__((weak)) int eb_dma_counted(uint64_t counts[3])
+{
+    (void)counts;
+    return 0;
+}
+
+static void report_copies(int file)
+{
+    uint64_t counts[3];
+    if (eb_dma_counted(counts)) {
+        report(file, "copies", counts[0]);
+        report(file, "copied_bytes", counts[1]);
+        report(file, "pieces", counts[2]);
+    }
+}
+
 static void read_inputs(int file)
 {
 #define X(function, bytes) check(eb_read(file, function(), bytes) == (bytes), "input.bin is too short");
@@ -148,6 +166,7 @@ int main(void)
     eb_close(output);
     eb_close(input);
     report(measured, "stack", stack_of_invoke()); /* last: its result does not count */
+    report_copies(measured);
     eb_close(measured);
     return failed;
 }

@@ -21,4 +21,13 @@ void eb_dma_start(int32_t channel, const eb_copy *copy);
 /* Returns when all copies of the channel are done, and what they wrote can be read. */
 void eb_dma_wait(int32_t channel);
 
+/* Calls the function on every core, with the core's number from 0 on, and returns when all have come back. Cores see what
+ * was written before; the caller sees what they wrote. There are at least as many cores as the target says, and
+ * EB_CORES_MOST at most; cores without work come back at once. */
+void eb_cores_run(void (*function)(int core, const void *data), const void *data);
+enum { EB_CORES_MOST = 16 };
+
+/* Copies, bytes and pieces so far, for tests; 0: nobody counts. */
+int eb_dma_counted(uint64_t counts[3]);
+
 #endif

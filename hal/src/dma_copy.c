@@ -23,3 +23,10 @@ __attribute__((weak)) void eb_dma_wait(int32_t channel)
 {
     (void)channel;
 }
+
+__attribute__((weak)) void eb_cores_run(void (*function)(int core, const void *data), const void *data)
+{
+    for (int core = 0; core < EB_CORES_MOST; ++core) {
+        function(core, data);
+    }
+}

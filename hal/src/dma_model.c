@@ -5,7 +5,7 @@
  * AddressSanitizer and holds garbage, and the source is compared when the copy is waited for. Copies that meet each
  * other are errors, and so are copies that nobody waited for. EB_DMA in the environment says when bytes arrive:
  * `eager` (at once), `lazy` (at the wait), or `random:SEED`. EB_DMA_COUNT names a file for the number of copies, bytes
- * and pieces.
+ * and pieces. Cores take turns: from the first to the last, the other way round, or in a random order.
  */
 #include "eb_dma.h"
 
@@ -173,4 +173,25 @@ void eb_dma_wait(int32_t channel)
         free(t->taken);
     }
     waiting = kept;
+}
+
+void eb_cores_run(void (*function)(int core, const void *data), const void *data)
+{
+    int order[EB_CORES_MOST];
+    if (!mode) {
+        begin();
+    }
+    for (int i = 0; i < EB_CORES_MOST; ++i) {
+        order[i] = mode == 1 ? i : EB_CORES_MOST - 1 - i;
+    }
+    for (int i = EB_CORES_MOST - 1; mode == 3 && i > 0; --i) {
+        const uint32_t other = chance((uint32_t)i + 1);
+        const int core = order[i];
+        order[i] = order[other];
+        order[other] = core;
+    }
+    for (int i = 0; i < EB_CORES_MOST; ++i) {
+        some_arrive();
+        function(order[i], data);
+    }
 }

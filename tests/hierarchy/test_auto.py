@@ -23,7 +23,7 @@ from edgebuild.model.plan.moved.residency import Residency, Step
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.graphs import examples, small_graphs, tiny_tflite
-from tests.hierarchy.test_moved import MODES, check
+from tests.hierarchy.test_moved import MODES, check, with_cores
 
 NETWORKS, MANY = 12, 60
 HOST = load_target("host")
@@ -47,7 +47,7 @@ def any_path(search: Residency, r: random.Random) -> tuple[Step, ...]:
 
 def any_plan(graph: Graph, name: str, seed: int) -> Plan:
     """A plan of random sections, in a first level that is none too large."""
-    planner = Planner(graph, HOST, request(name))
+    planner = Planner(graph, with_cores(seed), request(name))
     search, r = search_of(planner, random.Random(seed).choice((4 << 10, 16 << 10, 60 << 10))), random.Random(seed)
     while True:
         steps = any_path(search, r)
@@ -75,9 +75,13 @@ def test_many_networks_in_random_sections(tmp_path: Path) -> None:
     check(examples(small_graphs(), MANY), tmp_path, any_plan)
 
 
+def planned_jointly(graph: Graph, name: str, seed: int) -> Plan:
+    return auto_plan(graph, with_cores(seed), request(name))
+
+
 @pytest.mark.needs("gcc")
 def test_networks_as_they_are_planned(tmp_path: Path) -> None:
-    check(examples(small_graphs(), NETWORKS), tmp_path, lambda graph, name, seed: auto_plan(graph, HOST, request(name)))
+    check(examples(small_graphs(), NETWORKS), tmp_path, planned_jointly)
 
 
 def cycles(p: Plan) -> float:

@@ -6,13 +6,14 @@ import os
 import random
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 import pytest
 
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.target import hal_dir, load_target
+from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.emit import emit
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
@@ -62,7 +63,12 @@ def any_mapping(layer: Layer, r: random.Random) -> Mapped:
 def planned(graph: Graph, name: str, seed: int) -> Plan:
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer")
     r = random.Random(seed)
-    return with_moves(plan(graph, load_target("host"), request), lambda layer: any_mapping(layer, r))
+    return with_moves(plan(graph, with_cores(seed), request), lambda layer: any_mapping(layer, r))
+
+
+def with_cores(seed: int) -> Target:
+    """The build machine as one core or as several, which share tiles and rows."""
+    return replace(load_target("host"), cores=(1, 8, 2, 3, 5)[seed % 5])
 
 
 def build(plans: Sequence[Plan], vectors: int, folder: Path) -> None:

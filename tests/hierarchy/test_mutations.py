@@ -61,7 +61,10 @@ def into_the_buffer_in_use(moved: MovedLayer) -> MovedLayer:
 def buffers_that_overlap(moved: MovedLayer) -> MovedLayer:
     """The result's buffers lie 8 bytes lower, over the end of the constants."""
     copies = [replace(c, near=c.near - 8) if c.channel in Y else c for c in moved.copies]
-    turns = [replace(t, at=(t.at[0], t.at[1] - 8, *t.at[2:])) for t in moved.turns]
+    turns = []
+    for turn in moved.turns:
+        calls = tuple(replace(c, at=(c.at[0], c.at[1] - 8, *c.at[2:])) for c in turn.calls)
+        turns.append(replace(turn, calls=calls))
     return replace(moved, copies=tuple(copies), turns=tuple(turns))
 
 

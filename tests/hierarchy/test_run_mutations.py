@@ -42,7 +42,7 @@ def planned() -> Plan:
     planner = Planner(convolutions(), load_target("host"), request)
     search, nothing = search_of(planner, 60 << 10), frozenset[str]()
     alone = search.step(0, nothing, search.tiled(0, nothing, search.room))
-    fed = search.run(1, 3, nothing)
+    fed = search.run(1, 3, nothing, search.room)
     assert fed is not None
     steps = alone, Step(1, 3, nothing, fed, fed.cost.total, 0.0)
     return assembled(planner, search, Found(steps, early(steps, search.sizes, search.room)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from tests.conftest import ROOT
 
@@ -18,10 +20,29 @@ def test_tiles_by_a_pl081(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["equal"]
 
 
+def at_once(folder: Path) -> str:
+    """`pulp-cluster` without -icount: the harts run at once, on threads of the build machine."""
+    runner = load_target("pulp-cluster").runner
+    assert runner is not None
+    command = [word for word in runner.command if word not in ("-icount", "shift=0")]
+    file = folder / "at_once.yaml"
+    file.write_text(f"inherits: pulp-cluster\ndescription: harts at once\nrunner: {{command: {json.dumps(command)}}}\n")
+    return str(file)
+
+
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-def test_tiles_in_three_regions(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(DIGITS), "--target", "pulp-cluster", "--map", "layer", "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["equal"]
+@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
+@pytest.mark.parametrize("counted", [True, False])
+def test_cores_and_a_dma_unit_beside_them(
+    way: str, counted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eight harts compute and one copies; the copies are those of the report."""
+    options = ["--target", "pulp-cluster" if counted else at_once(tmp_path), "--map", way]
+    assert main(["verify", str(DIGITS), *options, "--keep", str(tmp_path / "k"), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    report = json.loads((tmp_path / "k" / "model_report.json").read_text())
+    assert found["equal"] and found["dma"] == report["hierarchy"]["moved"]
+    assert found["dma"]["transfers"] > 0 and "eb_cores_run" in (tmp_path / "k" / "model.c").read_text()
 
 
 @pytest.mark.needs("gcc")

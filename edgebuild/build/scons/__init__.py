@@ -39,7 +39,7 @@ from edgebuild.base.firmware import firmware_support, link_flags
 from edgebuild.base.installation import cmsis_nn_sources, code_files
 from edgebuild.base.options import Option, options_of
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
-from edgebuild.base.target import Firmware, Target, hal_dir, load_target
+from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.build.entry import is_current
 
 Environment = Any  # SCons has no types
@@ -183,15 +183,15 @@ def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
     if chip.runner:
         env["EDGEBUILD_RUNNER"] = [word.replace("{elf}", "$SOURCE") for word in chip.runner.command]
     if chip.firmware:
-        _add_firmware(env, chip, chip.firmware, folder)
+        _add_firmware(env, chip, folder)
 
 
-def _add_firmware(env: Environment, chip: Target, firmware: Firmware, folder: Node) -> None:
+def _add_firmware(env: Environment, chip: Target, folder: Node) -> None:
     """Give every program of `env` start-up code, and let it depend on its linker scripts."""
     support = firmware_support(chip)
     scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(_write, None)) for a in support]
-    scripts += [env.File(str(hal_dir() / firmware.linker))]
-    files = [hal_dir() / f for f in (*firmware.startup, *(chip.runner.sources if chip.runner else ()))]
+    scripts += [env.File(str(hal_dir() / chip.firmware.linker))] if chip.firmware else []
+    files = [hal_dir() / f for f in (*chip.startup, *(chip.runner.sources if chip.runner else ()))]
     objects = [env.Object(folder.File(env.subst(f"{f.stem}$OBJSUFFIX")), str(f)) for f in files]
 
     def emitter(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:

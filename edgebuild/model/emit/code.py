@@ -107,6 +107,7 @@ def source(p: Program) -> str:
         "model.c.j2",
         functions=p.functions,
         steps=[(step, isinstance(step, Roll)) for step in p.steps],
+        cores=p.plan.target.cores,
         moved=[step for step in p.steps if isinstance(step, MovedStep)],
         fed=[step for step in p.steps if isinstance(step, FedStep)],
         ahead=ahead,

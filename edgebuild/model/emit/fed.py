@@ -24,6 +24,7 @@ class Case:
     before: tuple[str, ...]
     call: Call | None
     after: tuple[str, ...]
+    rows: int = 0  # that the call makes in all
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class FedStep:
     cases: tuple[Case, ...]
     streams: int
     waits: tuple[int, ...]  # channels to wait for at the end
+    together: int  # rows that cores make at once
 
     @property
     def order_bytes(self) -> int:
@@ -61,28 +63,31 @@ def fed_step(
             after = (f"if (row == {count - 1}) {{", f"    {_all(plan, stream, numbers)}", "}")
         elif stream is not None:
             wait = f"    eb_dma_wait({stream.channel} + row % 2); /* its row's buffer is free again */"
-            before = ("if (row > 1) {", wait, "}") if stream.rows > 2 else ()
+            before = ("if (row > 1) {", wait, "}") if stream.copies > 2 else ()
             after = (_row(plan, stream, numbers, "row"),)
-        cases.append(Case(call.comment, before, call, after))
+        reduces = plan.rolling.modes[op.outputs[0]] == "reduce"
+        cases.append(Case(call.comment, before, call, after, 0 if reduces else count))
     for stream in run.fed:
         ahead: tuple[str, ...] = (
-            f"if (row < {stream.rows - 1}) {{",
+            f"if (row < {stream.copies - 1}) {{",
             f"    {_row(plan, stream, numbers, 'row + 1')}",
             "}",
         )
-        ahead = ahead if stream.rows > 1 else ()
+        ahead = ahead if stream.copies > 1 else ()
         wait = f"eb_dma_wait({stream.channel} + row % 2);"
-        cases.append(Case(f"a row of {comment(stream.storage)}", ahead, None, (wait,)))
+        what = "a row" if run.together == 1 else "rows"
+        cases.append(Case(f"{what} of {comment(stream.storage)}", ahead, None, (wait,)))
     copies = [
         _constants(plan, near, weights.offset(block), block.data.nbytes)
         for block, near in zip(run.blocks, run.block_at, strict=True)
         if block.data.nbytes and not run.prefetched
     ]
     first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
-    text = f"{len(run.ops)} ops from {first} to {last}, row by row, {len(run.events)} calls"
-    waits = tuple(s.channel + odd for s in run.streams for odd in range(1 if s.whole else min(2, s.rows)))
+    by = "row by row" if run.together == 1 else f"by {run.together} rows"
+    text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
+    waits = tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies)))
     starts = tuple(_row(plan, s, numbers, "0") for s in run.fed)
-    return FedStep(step, text, order, notes, tuple(copies), starts, tuple(cases), len(run.streams), waits)
+    return FedStep(step, text, order, notes, tuple(copies), starts, tuple(cases), len(run.streams), waits, run.together)
 
 
 def near_address(plan: Plan, run: FedRun, t: Tensor, behind: str = "") -> Arg:
@@ -122,13 +127,17 @@ def _far(plan: Plan, storage: str) -> str:
 
 
 def _row(plan: Plan, s: Stream, numbers: Mapping[str, int], row: str) -> str:
-    number = f"({row})" if " " in row else row
-    slot = f" + {number} % {s.slots} * {s.bytes}" if s.slots < s.rows else f" + {number} * {s.bytes}"
-    near, far = f"{at_level(plan)}(uint8_t, {s.near}){slot}", f"{_far(plan, s.storage)} + {number} * {s.bytes}"
+    number, size, slots = f"({row})" if " " in row else row, s.together * s.bytes, s.slots // s.together
+    slot = f" + {number} % {slots} * {size}" if s.slots < s.rows else f" + {number} * {size}"
+    near, far = f"{at_level(plan)}(uint8_t, {s.near}){slot}", f"{_far(plan, s.storage)} + {number} * {size}"
     if row == "0":
         near, far = f"{at_level(plan)}(uint8_t, {s.near})", _far(plan, s.storage)
     to, from_ = (near, far) if s.fed else (far, near)
-    return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, {row}, {to}, {from_}, {s.bytes});"
+    rest = s.total - (s.copies - 1) * size  # bytes of the last copy
+    taken = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
+    if row == "0":
+        taken = str(s.most)
+    return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, {row}, {to}, {from_}, {taken});"
 
 
 def _all(plan: Plan, s: Stream, numbers: Mapping[str, int]) -> str:

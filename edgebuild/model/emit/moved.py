@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moved.moves import Copy, MovedLayer, Turn
+from ..plan.moved.moves import Call, Copy, MovedLayer, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, literal, offset_names
@@ -21,7 +22,8 @@ class MovedStep:
     comment: str
     copies: tuple[str, ...]
     turns: tuple[str, ...]
-    width: int  # places in a turn
+    parts: tuple[str, ...]  # calls of several cores, turn by turn; none where one core makes a turn's call
+    width: int  # places in a call
     cases: tuple[tuple[str, tuple[str, ...]], ...]  # function, arguments
     mask: str  # of all channels in use
 
@@ -32,13 +34,17 @@ def moved_step(
     """`kernels`: the op's kernels as they are printed, and their C functions."""
     loops = " > ".join(f"{a} {moved.layer.nest.extents[a]}/{moved.mapped.tile[a]}" for a in moved.mapped.order)
     text = f"{moved.op.kind} {comment(moved.op.name)}: {loops or 'whole'}, {len(moved.turns)} calls"
-    cases = [_case(plan, moved, kernel, name) for kernel, name in kernels]
-    width = max(len(turn.at) for turn in moved.turns)
+    several = plan.target.cores > 1
+    cases = [_case(plan, moved, kernel, name, "part" if several else "turn") for kernel, name in kernels]
+    width = max(len(call.at) for turn in moved.turns for call in turn.calls)
+    made = list(accumulate((len(turn.calls) for turn in moved.turns), initial=0))
+    parts = [f"{{{_call(call, width)}}}" for turn in moved.turns for call in turn.calls] if several else []
     return MovedStep(
         step,
         text,
         tuple(_copy(plan, moved, c, weights) for c in moved.copies),
-        tuple(_turn(turn, width) for turn in moved.turns),
+        tuple(_turn(turn, width, first if several else None) for turn, first in zip(moved.turns, made, strict=False)),
+        tuple(parts),
         width,
         tuple(cases),
         f"{sum(1 << c for c in moved.last_waits):#x}",
@@ -66,18 +72,25 @@ def _space(moved: MovedLayer) -> str:
     return moved.layer.operands[0].space
 
 
-def _turn(turn: Turn, width: int) -> str:
+def _turn(turn: Turn, width: int, first: int | None) -> str:
+    """`first`: number of the turn's first part; None: one core makes its call."""
     mask = sum(1 << channel for channel in turn.waits)
-    at = ", ".join(map(str, (*turn.at, *[0] * (width - len(turn.at)))))
-    return f"{{{turn.fetched}, {turn.stored}, {mask:#x}, {turn.kernel}, {{{at}}}}}"
+    calls = _call(turn.calls[0], width) if first is None else f"{first}, {len(turn.calls)}"
+    return f"{{{turn.fetched}, {turn.stored}, {mask:#x}, {calls}}}"
 
 
-def _case(plan: Plan, moved: MovedLayer, kernel: Kernel, name: str) -> tuple[str, tuple[str, ...]]:
+def _call(call: Call, width: int) -> str:
+    at = ", ".join(map(str, (*call.at, *[0] * (width - len(call.at)))))
+    return f"{call.kernel}, {{{at}}}"
+
+
+def _case(plan: Plan, moved: MovedLayer, kernel: Kernel, name: str, of: str) -> tuple[str, tuple[str, ...]]:
     op, macro = moved.op, at_macro(plan, _space(moved))
     read = [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
     types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]
     types += [C_TYPES[str(c.data.dtype)] for c in kernel.constants]
-    words = [f"{macro}({kind}, turn->at[{i}])" for i, kind in enumerate(types)]
+    words = [f"{macro}({kind}, {of}->at[{i}])" for i, kind in enumerate(types)]
     words += [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
-    words += [f"{macro}(int8_t, {moved.scratch})"] if kernel.scratch else []
+    scratch = f"{moved.scratch} + core * {moved.scratch_each}" if of == "part" else str(moved.scratch)
+    words += [f"{macro}(int8_t, {scratch})"] if kernel.scratch else []
     return name, tuple(word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words))

@@ -281,7 +281,9 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     ]
     groups = [places, *([c] for c in constants), scalars]
     if kernel.scratch and use.run:
-        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}})", use.run.scratch[y.name])])
+        each = -(-kernel.scratch // 8) * 8
+        core = f" + core * {each}" if use.run.together > 1 and plan.rolling.modes[y.name] != "reduce" else ""
+        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}}{core})", use.run.scratch[y.name])])
     elif kernel.scratch:
         place = plan.places[scratch_name(y.name)]
         macro = at_macro(plan, place.memory)

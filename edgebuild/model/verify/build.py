@@ -30,9 +30,9 @@ SANITIZERS = (
 
 
 def sources(target: Target, report: dict[str, Any]) -> tuple[Path, ...]:
-    """The model's sources, and the port of a DMA unit if it moves tiles: on the build machine, one that checks."""
-    port = target.dma[0].port if target.firmware and target.dma else "src/dma_model.c"
-    return (*map(Path, MODEL_SOURCES), *([hal_dir() / port] if "hierarchy" in report else []))
+    """The model's sources, and on the build machine the model of a DMA unit if it moves tiles."""
+    modelled = "hierarchy" in report and target.firmware is None
+    return (*map(Path, MODEL_SOURCES), *([hal_dir() / "src/dma_model.c"] if modelled else []))
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,8 @@ class Builder:
 
         `special`: more sources, each with flags of its own.
         """
-        startup = self.target.firmware.startup if self.target.firmware else ()
         library = cmsis_nn_sources(self.cmsis_nn) if self.cmsis_nn else ()
-        objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in startup), *library)]
+        objects = [self._object(s) for s in (*sources, *(hal_dir() / s for s in self.target.startup), *library)]
         objects += [self._object(s, flags, f".{name}") for s, flags in special.items()]
         fragments = (f"{self.name}_memory.ld",) if self.target.firmware else ()
         tools = self.target.toolchain

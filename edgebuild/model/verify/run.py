@@ -39,8 +39,8 @@ def run_harness(
     folder = elf.parent
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for vector in inputs for x in vector))
     run_program(elf, target, {"EB_DMA_COUNT": "dma.txt", **env} if "hierarchy" in report else env)
-    dma = _dma(folder / "dma.txt", len(inputs)) if "hierarchy" in report else None
     measured = _measured(folder / "measured.txt")
+    dma = _dma(folder / "dma.txt", measured, len(inputs)) if "hierarchy" in report else None
     ticks, stack = measured["ticks"], measured["stack"]
     scale = 1e9 / target.runner.tick_hz if target.runner and target.runner.tick_hz else 1.0
     written = (folder / "output.bin").read_bytes()
@@ -50,11 +50,14 @@ def run_harness(
                    measured.get("arena_touched", 0), dma)  # fmt: skip
 
 
-def _dma(file: Path, invokes: int) -> dict[str, int] | None:
-    """Counts of the model of a DMA unit; the harness invokes the model once a vector, and once more."""
-    if not file.is_file():
+def _dma(file: Path, measured: Mapping[str, int], invokes: int) -> dict[str, int] | None:
+    """Counts of a DMA unit, modelled or running; the harness invokes the model once a vector, and once more."""
+    if "copies" in measured:
+        numbers = [measured[key] for key in ("copies", "copied_bytes", "pieces")]
+    elif file.is_file():
+        numbers = [int(word) for word in file.read_text(encoding="ascii").split()]
+    else:
         return None
-    numbers = [int(word) for word in file.read_text(encoding="ascii").split()]
     return {key: n // (invokes + 1) for key, n in zip(("transfers", "bytes", "pieces"), numbers, strict=True)}
 
 

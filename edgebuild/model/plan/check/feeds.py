@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir import Array
-from ..moved.feeding import CONSTANTS, Ahead, FedRun, Stream
+from ..moved.feeding import ALIGN, CONSTANTS, Ahead, FedRun, Stream
 from ..moved.moves import Copy
 from ..rolling import row_bytes
 from .relations import Callee, Relations, Stored
-from .transfers import BYTE, NOTHING, BrokenPlan, Transfers
+from .transfers import BYTE, NOTHING, BrokenPlan, Called, Transfers
 
 
 def ahead_copy(ahead: Ahead) -> Copy:
@@ -21,12 +21,14 @@ def ahead_copy(ahead: Ahead) -> Copy:
     return Copy(ahead.channel, True, "", 0, 0, ahead.near, ahead.block.data.nbytes)
 
 
-def row_copy(stream: Stream, row: int) -> Copy:
-    """The copy of a row, or of all rows if they are made at once."""
-    size, near = stream.bytes, stream.near + row % stream.slots * stream.bytes
+def row_copy(stream: Stream, number: int) -> Copy:
+    """A copy of rows, or of all rows if they are made at once."""
     if stream.whole:
         return Copy(stream.channel, False, stream.storage, 0, 0, stream.near, stream.total)
-    return Copy(stream.channel + row % 2, stream.fed, stream.storage, 0, row * size, near, size)
+    row, channel = number * stream.together, stream.channel + number % 2
+    size = min(stream.together, stream.rows - row) * stream.bytes
+    near = stream.near + row % stream.slots * stream.bytes
+    return Copy(channel, stream.fed, stream.storage, 0, row * stream.bytes, near, size)
 
 
 class Feeds(Transfers):
@@ -44,20 +46,22 @@ class Feeds(Transfers):
             self.start(row_copy(fed, 0), NO_DATA)
         self.wait(CONSTANTS)
         rows = [0] * (len(run.ops) + len(run.fed))
+        made = [0] * len(run.ops)
         for number in run.events:
-            row, rows[number] = rows[number], rows[number] + 1
+            call, rows[number] = rows[number], rows[number] + 1
             if number >= len(run.ops):
-                self.bring(run.fed[number - len(run.ops)], row)
+                self.bring(run.fed[number - len(run.ops)], call)
                 continue
             callee = callees[number]
             stream = drained.get(callee.op.outputs[0])
-            if stream is not None and not stream.whole and row > 1:
-                self.wait(stream.channel + row % 2)
-            last = row == relations.calls(callee) - 1
-            self.call_row(callee, number, row, last)
+            if stream is not None and not stream.whole and call > 1:
+                self.wait(stream.channel + call % 2)
+            made[number] += len(run.rows(number, call))
+            last = made[number] == relations.calls(callee)
+            self.call_rows(callee, number, call, last)
             if stream is not None and (last or not stream.whole):
-                self.start(row_copy(stream, row), NO_DATA)
-        for callee, count in zip(callees, rows, strict=False):
+                self.start(row_copy(stream, call), NO_DATA)
+        for callee, count in zip(callees, made, strict=True):
             if count > relations.calls(callee) or (callee.reduces and count < relations.calls(callee)):
                 raise BrokenPlan(f"{callee.op.name} is called {count} times, not {relations.calls(callee)}")
         channels = {s.channel + odd for s in run.streams for odd in (0, 1)}
@@ -66,31 +70,40 @@ class Feeds(Transfers):
         for name in run.section.results:
             self.complete(name, channels, name in run.held)
 
-    def bring(self, stream: Stream, row: int) -> None:
-        if row + 1 < stream.rows:
-            self.start(row_copy(stream, row + 1), NO_DATA)
-        self.wait(stream.channel + row % 2)
+    def bring(self, stream: Stream, call: int) -> None:
+        if call + 1 < stream.copies:
+            self.start(row_copy(stream, call + 1), NO_DATA)
+        self.wait(stream.channel + call % 2)
 
-    def call_row(self, callee: Callee, number: int, row: int, last: bool) -> None:
-        """One call; sums of a reduction must still stand where its earlier calls left them."""
+    def call_rows(self, callee: Callee, number: int, call: int, last: bool) -> None:
+        """The rows of a call, which cores make at once: none may write what another one reads or writes."""
+        rows = self.fed.rows(number, call)
+        found = [self.call_row(callee, number, core, row, last) for core, row in enumerate(rows)]
+        read = [array for one in found for array in one.read]
+        for i, one in enumerate(found):
+            others = [a for other in found[:i] for a in (other.written, other.scratch)]
+            self.spoil((one.written, one.scratch), [*read, *others])
+            self.spoil((one.written,), [one.scratch])
+        for one in found:
+            self.near[one.scratch] = NOTHING - 1 - number
+            self.near[one.written] = one.made
+
+    def call_row(self, callee: Callee, number: int, core: int, row: int, last: bool) -> Called:
+        """A core's call; sums of a reduction must still stand where its earlier calls left them."""
         run, op = self.fed, callee.op
         kernel = run.kernels[number]
         read = [self.found(self.relations.needed(callee, position, row)) for position in callee.operands]
         read += self.constants(kernel, iter(run.constants[number]))
-        scratch = np.zeros(0, np.int64)
+        scratch = NOWHERE
         if kernel.scratch:
-            scratch = run.scratch[op.outputs[0]] + np.arange(kernel.scratch)
-            sums = NOTHING - 1 - number
-            if callee.reduces and row and not np.all(self.near[scratch] == sums):
+            each = -(-kernel.scratch // ALIGN) * ALIGN
+            scratch = run.scratch[op.outputs[0]] + core * each + np.arange(kernel.scratch)
+            if callee.reduces and row and not np.all(self.near[scratch] == NOTHING - 1 - number):
                 raise BrokenPlan(f"{op.name} finds its sums of row {row} spoilt")
-            self.spoil((scratch,), read)
-            self.near[scratch] = sums
         if callee.reduces and not last:
-            return
+            return Called(read, NOWHERE, NOWHERE, scratch)
         made = self.relations.made(callee, row)
-        written = self.at_near(made)
-        self.spoil((written,), [*read, scratch])
-        self.near[written] = self.owners(made)
+        return Called(read, self.at_near(made), self.owners(made), scratch)
 
     def owners(self, stored: Stored) -> Array:
         return np.arange(stored.first, stored.past) + (self.owner(stored.storage, 0) | BYTE)
@@ -112,3 +125,4 @@ class Feeds(Transfers):
 
 
 NO_DATA = np.zeros(0, np.uint8)
+NOWHERE = np.zeros(0, np.int64)

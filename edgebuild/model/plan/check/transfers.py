@@ -17,7 +17,8 @@ from ...ir import ITEM_BYTES, Array
 from ...ops.base import Kernel
 from ..hierarchy.nest import Range
 from ..memory.problem import Place
-from ..moved.moves import Copy, MovedLayer, Turn, tile_kernel
+from ..moved.moves import Call, Copy, MovedLayer, Turn
+from ..moved.parts import tile_kernel
 from ..rolling import RollingGraph
 from ..storage import view_starts
 from ..tiling.paths import needed
@@ -44,6 +45,16 @@ class _Pending:
     near: Array
     owners: Array
     data: Array  # of constants
+
+
+@dataclass
+class Called:
+    """Addresses that a call reads, writes and works on, and the owners of what it makes."""
+
+    read: list[Array]
+    written: Array
+    made: Array
+    scratch: Array
 
 
 class Near:
@@ -80,7 +91,7 @@ class Transfers:
                 self.start(copy, self.block(copy))
             for channel in turn.waits:
                 self.wait(channel)
-            self.call(turn)
+            self.turn(turn)
             for copy in moved.copies[turn.fetched : turn.stored]:
                 self.start(copy, self.block(copy))
             started = turn.stored
@@ -164,22 +175,31 @@ class Transfers:
             if not p.copy.tensor:
                 self.values[p.near] = p.data[p.far]
 
-    def call(self, turn: Turn) -> None:
+    def turn(self, turn: Turn) -> None:
+        """The calls of all cores at once: none may write what another one reads or writes."""
+        found = [self.call(call, core) for core, call in enumerate(turn.calls)]
+        read = [array for call in found for array in call.read]
+        for i, call in enumerate(found):
+            others = [a for other in found[:i] for a in (other.written, other.scratch)]
+            self.spoil((call.written, call.scratch), [*read, *others])
+        for call in found:
+            self.near[call.scratch] = NOTHING
+            self.near[call.written] = call.made
+
+    def call(self, call: Call, core: int) -> Called:
         op, nest = self.moved.op, ops.nest(self.moved.op, self.graph)
-        at, read = iter(turn.at), list[Array]()
+        at, read = iter(call.at), list[Array]()
         for i, name in enumerate(op.inputs):
             if not self.graph.tensors[name].constant:
-                wanted = self.part(name, needed(nest, i, turn.ranges, self.graph.tensors[name].shape))
+                wanted = self.part(name, needed(nest, i, call.ranges, self.graph.tensors[name].shape))
                 read.append(self.find(next(at), wanted, name))
         y = self.graph.result(op)
-        made = self.part(y.name, tuple(turn.ranges.get(a, (0, n)) for a, n in zip(nest.out, y.shape, strict=True)))
+        made = self.part(y.name, tuple(call.ranges.get(a, (0, n)) for a, n in zip(nest.out, y.shape, strict=True)))
         written = next(at) + np.arange(len(made))
-        kernel = tile_kernel(op, self.graph, turn.ranges, self.moved.form, self.known)
+        kernel = tile_kernel(op, self.graph, call.ranges, self.moved.form, self.known)
         read += self.constants(kernel, at)
-        scratch = self.moved.scratch + np.arange(kernel.scratch)
-        self.spoil((written, scratch), read)
-        self.near[scratch] = NOTHING
-        self.near[written] = made
+        scratch = self.moved.scratch + core * self.moved.scratch_each + np.arange(kernel.scratch)
+        return Called(read, written, made, scratch)
 
     def constants(self, kernel: Kernel, at: Iterator[int]) -> list[Array]:
         """Places of a kernel's constants. Raises BrokenPlan where they are not what stands there."""

@@ -76,7 +76,8 @@ class Compute:
 class Layer:
     """A nest, its operands, the axes that may be cut, and how many of an axis the hardware likes at once.
 
-    `views`: a call takes operands as pointers, so its part of a larger buffer must be contiguous.
+    `views`: a call takes operands as pointers, so its part of a larger buffer must be contiguous. `cores` share a tile.
+    `estimated`: no rate is stated, so what kernels estimate counts. `alone`: cycles of all of it on one core.
     """
 
     name: str
@@ -86,6 +87,9 @@ class Layer:
     compute: Compute
     units: Mapping[str, int] = field(default_factory=dict)
     views: bool = False
+    cores: int = 1
+    estimated: bool = False
+    alone: float = 0.0
 
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
         """The part of an operand that a part of the nest needs; axes without a range are whole."""

@@ -169,8 +169,7 @@ class _Assembly:
         moved = step.by.moved
         operands = tuple(replace(o, held=o.held or o.packed) for o in moved.layer.operands)
         layer = replace(moved.layer, operands=operands)
-        cores = 0 if self.planner.target.macs_per_cycle is not None else self.planner.target.cores
-        return moved_layer(moved.op, self.planner.graph, layer, moved.form, self.room, cores, moved.mapped)
+        return moved_layer(moved.op, self.planner.graph, layer, moved.form, self.room, moved.mapped)
 
     def _section(self, step: Step) -> Section:
         """The step as it takes room in the second level: none but for an op that runs there."""

@@ -20,8 +20,10 @@ from ...ops.base import Constant, Form, Kernel
 from ..cuts import ROW_CALL, Cutter
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel
-from ..rolling import Rolled, Trace, calls, row_bytes, rows_of, simulate
+from ..rolling import Rolled, calls, row_bytes, rows_of
 from ..section import Section, rings_of
+from .batches import Batches, batched
+from .cores import HANDOVER
 
 ALIGN = 8  # bytes, of buffers in the first level
 SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
@@ -32,7 +34,8 @@ CONSTANTS, STREAMS = 0, 2  # channels: of constants, and from which on those of 
 class Stream:
     """Rows of a storage that are copied to (`fed`) or from a ring of `slots` rows at `near`.
 
-    Even rows use `channel`, odd rows the next one. `whole`: a reduction makes all rows at once; one copy takes them.
+    A copy takes `together` rows, the last one those that are left. Even copies use `channel`, odd ones the next.
+    `whole`: a reduction makes all rows at once; one copy takes them.
     """
 
     storage: str
@@ -43,6 +46,7 @@ class Stream:
     slots: int
     whole: bool = False
     near: int = 0
+    together: int = 1
 
     @property
     def ring_bytes(self) -> int:
@@ -50,11 +54,16 @@ class Stream:
 
     @property
     def copies(self) -> int:
-        return 1 if self.whole else self.rows
+        return 1 if self.whole else -(-self.rows // self.together)
 
     @property
     def total(self) -> int:
         return self.rows * self.bytes
+
+    @property
+    def most(self) -> int:
+        """Bytes of the largest copy that takes some rows."""
+        return min(self.together, self.rows) * self.bytes
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class RunCost:
     beside: float  # copies of rows
     ends: float  # of which run before the first call and after the last
     calls: int
-    each: Mapping[str, float]  # of a copy of each stream
+    each: Mapping[str, float]  # of the largest copy of each stream
 
     @property
     def total(self) -> float:
@@ -83,7 +92,9 @@ class FedRun:
     """A rolled run in the first level. Places count from `base`, those of tensors that stay there are absolute.
 
     `seen`: the run as its kernels see it, with the rings of its streams. `places`: of inner rings and held tensors.
-    `blocks`: the constants of each op as one copy, `constants` where each of them lies. `scratch`: by result.
+    `blocks`: the constants of each op as one copy, `constants` where each of them lies. `scratch`: by result, of the
+    first core; that of the others lies behind it. Cores make `together` rows at once. `events`: numbers of ops to call,
+    and behind them of fed streams of which rows are wanted.
     """
 
     section: Section
@@ -99,6 +110,8 @@ class FedRun:
     near_bytes: int
     constant_bytes: int  # which come first
     cost: RunCost
+    events: tuple[int, ...]
+    together: int = 1
     prefetched: bool = False  # the constants are there already
 
     @property
@@ -128,10 +141,10 @@ class FedRun:
             scratch={name: at + base for name, at in self.scratch.items()},
         )
 
-    @cached_property
-    def events(self) -> tuple[int, ...]:
-        """Numbers of ops to call, and behind them of fed streams of which a row is wanted."""
-        return tuple(event.op for event in self.seen.events)
+    def rows(self, number: int, call: int) -> range:
+        """The rows that cores make in a call of an op."""
+        together = 1 if self.seen.rolling.modes[self.ops[number].outputs[0]] == "reduce" else self.together
+        return range(call * together, min((call + 1) * together, self.seen.counts[number]))
 
 
 @dataclass(frozen=True)
@@ -160,34 +173,29 @@ class Feeder:
     cores: int
     rates: Mapping[str, float | None]  # by result: cycles of the whole op, where the target states its rates
 
-    def trace(self, start: int, stop: int) -> Trace:
-        """The ops of an interval by rows, with all operands from outside fed."""
-        run = self.cutter.order[start:stop]
-        return simulate(self.cutter.rolling, run, self.operands(start, stop))
-
     def operands(self, start: int, stop: int) -> tuple[str, ...]:
         made = {op.outputs[0] for op in self.cutter.order[start:stop]}
         roots = (r for op in self.cutter.order[start:stop] for r, _ in self.cutter.rolling.operands[op.outputs[0]])
         return tuple(dict.fromkeys(r for r in roots if r not in made))
 
-    def run(self, start: int, stop: int, held: frozenset[str]) -> FedRun | None:
+    def run(self, start: int, stop: int, held: frozenset[str], together: int = 1) -> FedRun | None:
         """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
 
-        Its places count from 0.
+        Cores make `together` rows at once. Its places count from 0.
         """
         rolling, graph = self.cutter.rolling, self.cutter.graph
         fed = tuple(name for name in self.operands(start, stop) if name not in held)
-        trace = simulate(rolling, self.cutter.order[start:stop], fed)
-        streams = self._streams(trace, fed, held)
+        trace = batched(rolling, self.cutter.order[start:stop], fed, together)
+        streams = self._streams(trace, fed, held, together)
         rings = {n: rows for n, rows in trace.rings.items() if n not in fed}
         rings |= {s.storage: s.slots for s in streams}
         results = trace.results
         operands = self.operands(start, stop)
-        counts = [0] * (len(trace.run) + len(fed))
-        for event in trace.events:
-            counts[event.op] += 1
-        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, tuple(counts), fed)
-        chosen = [self._chosen(op, seen) for op in trace.run]
+        least = sum(rows * row_bytes(graph, name) for name, rows in rings.items())
+        if least > self.room:
+            return None
+        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, fed)
+        chosen = [self._chosen(op, seen, together) for op in trace.run]
         kernels = tuple(kernel for _, kernel, _ in chosen)
         blocks, inside = zip(*(self._block(op, form, k) for op, (form, k, _) in zip(trace.run, chosen, strict=True)),
                              strict=True)  # fmt: skip
@@ -203,7 +211,7 @@ class Feeder:
         for op, kernel in zip(trace.run, kernels, strict=True):
             if kernel.scratch and rolling.modes[op.outputs[0]] != "reduce":
                 scratch[op.outputs[0]] = shared
-                at = max(at, shared + _aligned(kernel.scratch))
+                at = max(at, shared + together * _aligned(kernel.scratch))
         for op, kernel in zip(trace.run, kernels, strict=True):
             if kernel.scratch and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
                 scratch[op.outputs[0]] = at
@@ -218,55 +226,58 @@ class Feeder:
         within = replace(seen, rings=inner)
         section = Section(trace.run, within, operands, results, forms, sizes, spans, (), 0.0)
         absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
-        compute = sum(n * cycles for n, (_, _, cycles) in zip(counts, chosen, strict=False))
-        cost = self._cost(compute, sum(counts[: len(trace.run)]), blocks, streams)
-        return FedRun(section, seen, kernels, streams, held & {*operands, *results}, blocks, tuple(block_at), absolute,
-                      {n: places[n] for n in inner}, scratch, at, constant_bytes, cost)  # fmt: skip
+        calls_ = [trace.calls(number) for number in range(len(trace.run))]
+        compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
+        cost = self._cost(compute, sum(calls_), blocks, streams)
+        held = held & {*operands, *results}
+        return FedRun(section, seen, kernels, streams, held, blocks, tuple(block_at), absolute,
+                      {n: places[n] for n in inner}, scratch, at, constant_bytes, cost, trace.order,
+                      together)  # fmt: skip
 
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
-        sizes = [(self.home, s.total if s.whole else s.bytes) for s in streams]
+        sizes = [(self.home, s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
         sizes += [(self.store, b.data.nbytes) for b in blocks]
         return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
 
-    def _streams(self, trace: Trace, fed: tuple[str, ...], held: frozenset[str]) -> tuple[Stream, ...]:
+    def _streams(self, trace: Batches, fed: tuple[str, ...], held: frozenset[str], together: int) -> tuple[Stream, ...]:
+        """Rings of whole copies, so that none is cut in two by a ring's end."""
         graph, found, channel = self.cutter.graph, list[Stream](), STREAMS
-        taken = dict.fromkeys(fed, 0)
-        for event in trace.events:
-            if event.op >= len(trace.run):
-                taken[fed[event.op - len(trace.run)]] += 1
-        for name in fed:
-            slots = min(trace.rings[name] + 1, rows_of(graph, name))
+        for name, taken in zip(fed, trace.counts[len(trace.run) :], strict=True):
+            slots = min(_multiple(trace.rings[name], together) + together, rows_of(graph, name))
             if self._read_otherwise(trace, name):
                 slots = rows_of(graph, name)
-            found.append(Stream(name, True, channel, taken[name], row_bytes(graph, name), slots))
+            size = row_bytes(graph, name)
+            found.append(Stream(name, True, channel, taken, size, slots, together=together))
             channel += 2
         for name in trace.results:
             if name not in held:
                 rows, whole = rows_of(graph, name), self.cutter.rolling.modes[name] == "reduce"
-                slots = rows if whole else min(rows, max(2, trace.kept[name]))
-                found.append(Stream(name, False, channel, rows, row_bytes(graph, name), slots, whole))
+                slots = rows if whole else min(rows, _multiple(max(2 * together, trace.kept[name]), together))
+                size = row_bytes(graph, name)
+                found.append(Stream(name, False, channel, rows, size, slots, whole, 0, 1 if whole else together))
                 channel += 2
         return tuple(found)
 
-    def _read_otherwise(self, trace: Trace, storage: str) -> bool:
+    def _read_otherwise(self, trace: Batches, storage: str) -> bool:
         """Whether somebody reads a view whose rows are not those of the storage: it has to be there whole."""
         graph, needs = self.cutter.graph, self.cutter.rolling.needs
         views = (name for op in trace.run for name, root, _ in needs[op.outputs[0]] if root == storage)
         return any(rows_of(graph, name) != rows_of(graph, storage) for name in views)
 
-    def _chosen(self, op: Op, seen: Rolled) -> tuple[Form, Kernel, float]:
-        """The fastest kernel for rows that works on little, and the cycles of a call of it."""
-        key = (op.outputs[0], rings_of(self.cutter.rolling, seen, op))
+    def _chosen(self, op: Op, seen: Rolled, together: int) -> tuple[Form, Kernel, float]:
+        """The fastest kernel for rows that works on little, and the cycles of a call of all cores."""
+        key = (op.outputs[0], rings_of(self.cutter.rolling, seen, op), together)
         if key not in self._known:
             choices = self.cutter.choices(op, seen)
-            choice = next((c for c in choices if c.scratch <= self.room // SCRATCH_SHARE), choices[-1])
+            choice = next((c for c in choices if c.scratch * together <= self.room // SCRATCH_SHARE), choices[-1])
             form = choice.form
             rate = self.rates[op.outputs[0]]
-            work = (choice.instructions - ROW_CALL) / self.cores
+            work = choice.instructions - ROW_CALL
             if rate is not None:
-                work = rate / calls(self.cutter.rolling, op)
-            self._known[key] = form, kernel_of(op, self.cutter.graph, form), work + ROW_CALL
+                work = rate / calls(self.cutter.rolling, op) * self.cores  # it is that of all cores together
+            call = ROW_CALL + (HANDOVER if self.cores > 1 else 0)
+            self._known[key] = form, kernel_of(op, self.cutter.graph, form), work + call
         return self._known[key]
 
     @cached_property
@@ -292,9 +303,13 @@ class Feeder:
 
     def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCost:
         constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
-        each = {s.storage: copy_cycles(self.home, 1, s.total if s.whole else s.bytes, 1) for s in streams}
+        each = {s.storage: copy_cycles(self.home, 1, s.total if s.whole else s.most, 1) for s in streams}
         beside = sum(each[s.storage] * s.copies for s in streams)
         return RunCost(compute, constants, beside, sum(each.values()), count, each)
+
+
+def _multiple(rows: int, together: int) -> int:
+    return -(-rows // together) * together
 
 
 def _aligned(size: int) -> int:

@@ -18,6 +18,7 @@ from ...ops.base import Form
 from ..cuts import CALL
 from ..hierarchy.files import Hardware
 from ..hierarchy.nest import Channel, Compute, Layer, Operand
+from .cores import HANDOVER, MOST, busiest
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
 
@@ -152,12 +153,18 @@ def layer_of_op(
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
     stated = stated_cycles(nest, target)
-    each = (max(kernel.estimate or 8.0 * points, 1.0) / target.cores if stated is None else stated) / points
+    each = (max(kernel.estimate or 8.0 * points, 1.0) if stated is None else stated) / points
+    cores = min(target.cores, MOST)
+    alone = CALL + points * each * (1 if stated is None else cores)
+    layer = Layer(
+        op.name, nest, tuple(operands), axes, Compute(lambda lengths: 0.0, CALL), {}, True, cores, stated is None, alone
+    )
+    share = busiest(layer, cores if stated is None else 1)
 
     def cycles(lengths: Mapping[str, Any]) -> Any:
-        return prod(lengths.values()) * each
+        return prod(lengths.values()) * each * share(lengths)
 
-    return Layer(op.name, nest, tuple(operands), axes, Compute(cycles, CALL), {}, views=True)
+    return replace(layer, compute=Compute(cycles, CALL + (HANDOVER if cores > 1 else 0)))
 
 
 def whole_cycles(layer: Layer) -> float:

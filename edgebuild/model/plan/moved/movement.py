@@ -30,11 +30,6 @@ def check_request(target: Target, request: ModelRequest) -> None:
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
 
-def estimated_by(target: Target) -> int:
-    """The cores that share what kernels estimate; 0 where the target states its rates."""
-    return 0 if target.macs_per_cycle is not None else target.cores
-
-
 def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so; the others reach the second level themselves.
 
@@ -53,25 +48,24 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
         store = next(m for m in target.memories if m.name == plan.weights_memory)
         try:
             layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
-            whole[op.outputs[0]] = whole_cycles(layer)
+            whole[op.outputs[0]] = layer.alone
             if len(layer.operands) > MOST_OPERANDS:
                 continue
             free = room - (-(-kernel_of(op, plan.graph, form).scratch // 8) * 8)
             mapped = choose(layer) if choose else None
             if request.map == "dory":
                 mapped = dory(layer, {near.name: max(1, free)}, True)[0]
-            cores = estimated_by(target)
             if mapped is not None:
-                found = moved_layer(op, plan.graph, layer, form, room, cores, mapped)
+                found = moved_layer(op, plan.graph, layer, form, room, mapped)
             else:
-                found = cheapest_layer(op, plan.graph, layer, form, room, cores)
+                found = cheapest_layer(op, plan.graph, layer, form, room)
         except NoMapping as reason:
             if home.access == "dma" or store.access == "dma":
                 text = f"does not fit: its smallest tile needs {reason.needed} B of {near.name}, which has {room} B"
                 raise fail(text, file=plan.graph.file, node=op.name, kind=op.origin or op.kind) from None
             continue
         if len(found.copies) <= MOST_COPIES:
-            moved[op.outputs[0]] = found
+            moved[op.outputs[0]], whole[op.outputs[0]] = found, whole_cycles(layer)
             used = max(used, found.near_bytes)
     heights = {**plan.layout.heights, near.name: used}
     order = [m.name for m in target.memories if m.name in heights]

@@ -14,15 +14,15 @@ from math import prod
 
 import numpy as np
 
-from ... import ops
-from ...ir import Graph, Op, Quant, Tensor
+from ...ir import Graph, Op
 from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
 from ..hierarchy.costs import Cost, cost
 from ..hierarchy.nest import Layer, Mapped, Range
 from ..hierarchy.search import NoMapping, best
-from ..tiling.paths import needed
+from .cores import Parts, shared
+from .parts import tile_kernel
 
 ALIGN = 8  # bytes, of buffers in the first level
 WEIGHTS = "weights"
@@ -58,19 +58,29 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A call: copies up to number `fetched` are started, `waits` (channels) awaited, then copies up to `stored`.
+class Call:
+    """What a core does in a turn: number of the kernel, and the ranges of the result that it makes.
 
     `at`: where each operand that is an activation, the result, and each constant of the kernel lie, from the first byte
     of the layer's buffers.
     """
 
-    fetched: int
-    waits: tuple[int, ...]
     kernel: int
     at: tuple[int, ...]
-    stored: int
     ranges: Mapping[str, Range]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Copies up to number `fetched` are started, `waits` (channels) awaited, calls made, then copies up to `stored`.
+
+    Each core makes one of the calls.
+    """
+
+    fetched: int
+    waits: tuple[int, ...]
+    calls: tuple[Call, ...]
+    stored: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,8 @@ class MovedLayer:
     copies: tuple[Copy, ...]
     turns: tuple[Turn, ...]
     near_bytes: int
-    scratch: int  # where the kernels' scratch lies
+    scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
+    scratch_each: int  # bytes of a core's
     form: Form  # of the kernels
     last_waits: tuple[int, ...]  # channels to wait for at the end
 
@@ -102,27 +113,24 @@ class MovedLayer:
     def placed(self, base: int, held: Mapping[int, int]) -> MovedLayer:
         """The same with its buffers from `base` on, and operands that are held (by number) where they lie."""
         packed = next((i for i, o in enumerate(self.layer.operands) if o.packed), -1)
-        width = max(len(t.at) for t in self.turns)
+        width = max(len(c.at) for t in self.turns for c in t.calls)
         owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))
         shift = [held.get(i, base) for i in owners]
-        turns = [replace(t, at=tuple(a + s for a, s in zip(t.at, shift, strict=False))) for t in self.turns]
+        turns = [replace(t, calls=tuple(_shifted(c, shift) for c in t.calls)) for t in self.turns]
         copies = [replace(c, near=c.near + base) for c in self.copies]
         return replace(self, copies=tuple(copies), turns=tuple(turns), scratch=self.scratch + base)
 
 
-def moved_layer(
-    op: Op, graph: Graph, layer: Layer, form: Form, room: int, cores: int = 0, mapped: Mapped | None = None
-) -> MovedLayer:
+def moved_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, mapped: Mapped | None = None) -> MovedLayer:
     """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
 
-    `cores`: that share the work which the tiles' kernels estimate; 0: the layer's own rate counts.
     Raises NoMapping where no tile fits.
     """
     space = layer.operands[-1].space
     allowed, found = room, None
     for _ in range(TRIES):
         chosen = mapped or best(layer, {space: allowed})[0]
-        found = _Tiles(op, graph, layer, chosen, form).build(cores)
+        found = _Tiles(op, graph, layer, chosen, form).build()
         if found.near_bytes <= room:
             return found
         allowed -= max(found.near_bytes - room, room // 16)
@@ -131,21 +139,21 @@ def moved_layer(
     raise NoMapping(layer.name, {space: found.near_bytes})
 
 
-def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, cores: int) -> MovedLayer:
+def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) -> MovedLayer:
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
     The search holds all work for equal. Kernels do not: borders and short rows cost more. So mappings that cut one
     axis, and the one of DORY's rule, are made into kernels as well.
     """
-    found = [moved_layer(op, graph, layer, form, room, cores)]
-    if cores and layer.axes:
+    found = [moved_layer(op, graph, layer, form, room)]
+    if layer.estimated and layer.axes:
         with suppress(NoMapping):
             near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
             mapped = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
-            found += [moved_layer(op, graph, layer, form, room, cores, mapped)] if mapped else []
+            found += [moved_layer(op, graph, layer, form, room, mapped)] if mapped else []
         for axis in layer.axes if len(layer.axes) > 1 else ():
             with suppress(NoMapping):
-                found.append(moved_layer(op, graph, replace(layer, axes=(axis,)), form, room, cores))
+                found.append(moved_layer(op, graph, replace(layer, axes=(axis,)), form, room))
     return min((m for m in found), key=lambda m: (m.cost.total, len(m.copies)))
 
 
@@ -160,9 +168,10 @@ class _Tiles:
         self.chosen: list[Kernel] = []
         self.copies: list[Copy] = []
 
-    def build(self, cores: int) -> MovedLayer:
+    def build(self) -> MovedLayer:
         layer, mapped = self.layer, self.mapped
-        made = [self.kernel(turn) for turn in self.turns]
+        self.parts = [self.shares(turn) for turn in self.turns]
+        made = [[self.kernel(part) for part in parts] for parts in self.parts]
         self.instances = [_instances(mapped, self.turns, m.depth) for m in mapped.moves]
         blocks = self.blocks(made)
         sizes = []
@@ -180,14 +189,14 @@ class _Tiles:
             starts.append([0 if held else at + b * step for b in range(move.buffers)])
             at += step * move.buffers
         turns = list(self.run(starts, blocks, made))
-        scratch = max((k.scratch for k in made), default=0)
+        scratch = _aligned(max((k.scratch for row in made for k in row), default=0))
         figures = cost(layer, mapped)
-        if cores and all(k.estimate for k in made):
-            work = sum(k.estimate for k in made) / cores + layer.compute.call * len(turns)
+        if layer.estimated and all(k.estimate for row in made for k in row):
+            work = sum(max(k.estimate for k in row) for row in made) + layer.compute.call * len(turns)
             figures = replace(figures, compute=work)
         return MovedLayer(
             self.op, layer, mapped, figures, tuple(self.chosen), tuple(b for b, _ in blocks),
-            tuple(self.copies), tuple(turns), at + -(-scratch // ALIGN) * ALIGN, at, self.form,
+            tuple(self.copies), tuple(turns), at + scratch * max(map(len, made)), at, scratch, self.form,
             tuple(sorted({c.channel for c in self.copies})),
         )  # fmt: skip
 
@@ -195,6 +204,11 @@ class _Tiles:
         """Content of the buffer of an operand in a turn."""
         outer = self.mapped.order[: self.mapped.moves[operand].depth]
         return self.layer.region(self.layer.operands[operand], {a: turn[a] for a in outer})
+
+    def shares(self, turn: Mapping[str, Range]) -> Parts:
+        """What the cores do in a turn."""
+        buffers = [self.region(i, turn) for i in range(len(self.layer.operands))]
+        return shared(self.layer, turn, buffers, self.layer.cores)
 
     def kernel(self, turn: Mapping[str, Range]) -> Kernel:
         return tile_kernel(self.op, self.graph, turn, self.form, self.known)
@@ -207,17 +221,17 @@ class _Tiles:
             self.chosen.append(kernel)
         return self.kernels[key]
 
-    def blocks(self, made: Sequence[Kernel]) -> list[tuple[Constant, dict[object, int]]]:
+    def blocks(self, made: Sequence[Sequence[Kernel]]) -> list[tuple[Constant, dict[object, int]]]:
         """Constants that are fetched at a time, and where each lies in the buffer."""
         weights = [i for i, o in enumerate(self.layer.operands) if o.packed]
         if not weights:
             return []
         found: list[tuple[bytearray, dict[object, int]]] = []
-        for instance, kernel in zip(self.instances[weights[0]], made, strict=True):
+        for instance, row in zip(self.instances[weights[0]], made, strict=True):
             if instance == len(found):
                 found.append((bytearray(), {}))
             data, where = found[instance]
-            for constant in kernel.constants:
+            for constant in (c for kernel in row for c in kernel.constants):
                 if (key := _content(constant)) not in where:
                     data += bytes(-len(data) % max(4, constant.data.itemsize))
                     where[key] = len(data)
@@ -228,7 +242,7 @@ class _Tiles:
         self,
         starts: Sequence[Sequence[int]],
         blocks: Sequence[tuple[Constant, dict[object, int]]],
-        made: Sequence[Kernel],
+        made: Sequence[Sequence[Kernel]],
     ) -> Iterator[Turn]:
         """The turns; appends their copies."""
         moves, operands = self.mapped.moves, self.layer.operands
@@ -246,26 +260,28 @@ class _Tiles:
                 number = self.instances[i][t]
                 if new[i] and not operand.held and (not operand.result or number >= moves[i].buffers):
                     waits.append(self.channel(i, number))
-            at = [self.place(i, turn, starts[i][self.instances[i][t] % moves[i].buffers])
-                  for i, o in enumerate(operands) if not o.packed]  # fmt: skip
-            at += self.constants(t, starts, blocks, made[t])
+            calls = []
+            for part, kernel in zip(self.parts[t], made[t], strict=True):
+                at = [self.place(i, turn, part, starts[i][self.instances[i][t] % moves[i].buffers])
+                      for i, o in enumerate(operands) if not o.packed]  # fmt: skip
+                at += self.constants(t, starts, blocks, kernel)
+                calls.append(Call(self.number(kernel), tuple(at), part))
             result = len(operands) - 1
             last = t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]
             if last and not operands[result].held:
                 number = self.instances[result][t]
                 near = starts[result][number % moves[result].buffers]
                 self.move(result, number, self.region(result, turn), near)
-            yield Turn(fetched, tuple(waits), self.number(made[t]), tuple(at), len(self.copies), turn)
+            yield Turn(fetched, tuple(waits), tuple(calls), len(self.copies))
 
     def channel(self, operand: int, number: int) -> int:
         return 2 * operand + number % self.mapped.moves[operand].buffers
 
-    def place(self, operand: int, turn: Mapping[str, Range], start: int) -> int:
+    def place(self, operand: int, turn: Mapping[str, Range], part: Mapping[str, Range], start: int) -> int:
         """Where a call finds its part of a buffer: contiguous, as the search asked for."""
         o, held = self.layer.operands[operand], self.region(operand, turn)
-        part = self.layer.region(o, turn)
         at, size = 0, o.item
-        for (first, past), (begin, _) in zip(reversed(held), reversed(part), strict=True):
+        for (first, past), (begin, _) in zip(reversed(held), reversed(self.layer.region(o, part)), strict=True):
             at += (begin - first) * size
             size *= past - first
         return start + at
@@ -318,33 +334,12 @@ class _Tiles:
             )  # fmt: skip
 
 
-def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
-    """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
-    nest, y = ops.nest(op, graph), graph.result(op)
-    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
-    out = tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
-    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
-    sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
-    constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
-    key = (sizes, constant, repr(sorted(attrs.items())))
-    if key not in known:
-        tensors = dict(graph.tensors)
-        for name, ranges in zip((*op.inputs, y.name), (*wanted, out), strict=True):
-            tensors[name] = part_of(graph.tensors[name], ranges)
-        small = replace(graph, ops=(op,), tensors=tensors)
-        known[key] = kernel_of(replace(op, attrs=attrs), small, form)
-    return known[key]
+def _shifted(call: Call, shift: Sequence[int]) -> Call:
+    return replace(call, at=tuple(a + s for a, s in zip(call.at, shift, strict=False)))
 
 
-def part_of(t: Tensor, ranges: Ranges) -> Tensor:
-    """A part of a tensor under its own name."""
-    shape = tuple(past - first for first, past in ranges)
-    quant = t.quant
-    if quant is not None and quant.axis is not None and not quant.per_tensor:
-        first, past = ranges[quant.axis]
-        quant = Quant(quant.scale[first:past], quant.zero_point[first:past], quant.axis)
-    data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
-    return replace(t, shape=shape, quant=quant, data=data)
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
 
 
 def _offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:

@@ -17,6 +17,7 @@ from ....base.target import Memory, Target
 from ..cuts import Cutter
 from ..hierarchy.nest import Layer
 from ..hierarchy.search import NoMapping
+from .cores import MOST
 from .feeding import FedRun, Feeder
 from .levels import channel_between, layer_of_op, stated_cycles, way_to, whole_cycles
 from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer
@@ -40,7 +41,7 @@ class Tiles:
 
     @property
     def cycles(self) -> float:
-        return self.moved.cost.total if self.moved is not None else whole_cycles(self.layer)
+        return self.moved.cost.total if self.moved is not None else self.layer.alone
 
     @property
     def bytes(self) -> float:
@@ -128,9 +129,10 @@ class Residency:
 
     @cached_property
     def whole(self) -> dict[str, float]:
-        """Cycles of every op in one call with nothing to wait for."""
+        """Cycles of every op in one call with nothing to wait for; of those that no tile fits, on one core."""
         tiles = (self.tiled(at, frozenset(), self.room) for at in range(len(self.cutter.order)))
-        return {op.outputs[0]: whole_cycles(t.layer) for op, t in zip(self.cutter.order, tiles, strict=True)}
+        pairs = zip(self.cutter.order, tiles, strict=True)
+        return {op.outputs[0]: whole_cycles(t.layer) if t.moved else t.layer.alone for op, t in pairs}
 
     def layerwise(self) -> tuple[Step, ...]:
         """Every op by itself, nothing held."""
@@ -175,9 +177,9 @@ class Residency:
             results = [n for n in self.results(at, stop) if self.holdable(n, stop)]
             for more in _subsets(results[:2]):
                 now = held | more
-                run = self.run(at, stop, now)
                 room = self.room - sum(self.sizes[n] for n in now)
-                if run is not None and run.near_bytes <= room and self.fits_far(at, stop, now):
+                run = self.run(at, stop, now, room) if room > 0 and self.fits_far(at, stop, now) else None
+                if run is not None:
                     yield Step(at, stop, now, run, run.cost.total, sum(s.total for s in run.streams))
 
     def reads(self, at: int) -> set[str]:
@@ -215,13 +217,23 @@ class Residency:
                     found[low + start].append(stop)
         return found
 
-    def run(self, start: int, stop: int, held: frozenset[str]) -> FedRun | None:
+    def run(self, start: int, stop: int, held: frozenset[str], room: int) -> FedRun | None:
+        """The run by as many rows at once as fit into the room, at most one for each core."""
         touched = held & {*self.feeder.operands(start, stop), *self.results(start, stop)}
-        key = (start, stop, touched)
+        together = min(self.target.cores, MOST)
+        while together:
+            found = self._run(start, stop, touched, together)
+            if found is not None and found.near_bytes <= room:
+                return found
+            together //= 2
+        return None
+
+    def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> FedRun | None:
+        key = (start, stop, touched, together)
         if key not in self.runs:
-            shorter = self.runs.get((start, stop - 1, touched), "unknown")
+            shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
             known = shorter is None and stop - 1 in self._stops[start]
-            self.runs[key] = None if known else self.feeder.run(start, stop, touched)
+            self.runs[key] = None if known else self.feeder.run(start, stop, touched, together)
         return self.runs[key]
 
     def tiled(self, at: int, held: frozenset[str], room: int) -> Tiles:
@@ -234,11 +246,10 @@ class Residency:
                 return tiles
         form, graph = self.cutter.form, self.cutter.graph
         layer = layer_of_op(op, graph, self.target, form, self.spaces, names)
-        cores = 0 if self.target.macs_per_cycle is not None else self.target.cores
         moved: MovedLayer | None = None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
-                moved = cheapest_layer(op, graph, layer, form, room, cores)
+                moved = cheapest_layer(op, graph, layer, form, room)
         if moved is not None and len(moved.copies) > MOST_COPIES:
             moved = None
         known.append((room, Tiles(layer, moved)))

@@ -1,0 +1,76 @@
+"""A run of ops by several rows at once: cores make neighbouring rows of a tensor at the same time.
+
+Rows are made when the first of them is wanted, always the next `together`; the last time those that are left. So rows
+r with equal r // together are made by one call of all cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir import Op
+from ..rolling import RollingGraph, rows_of, simulate
+
+
+@dataclass(frozen=True)
+class Batches:
+    """`order`: numbers of ops, and behind them of fed storages, one for each call. `counts`: rows that each makes.
+
+    `rings`, `kept`, `results`: as of a `Trace`.
+    """
+
+    run: tuple[Op, ...]
+    order: tuple[int, ...]
+    counts: tuple[int, ...]
+    rings: dict[str, int]
+    kept: dict[str, int]
+    results: tuple[str, ...]
+
+    def calls(self, number: int) -> int:
+        return self.order.count(number)
+
+
+def batched(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...], together: int) -> Batches:
+    """Execute the run by `together` rows at once, on demand of its results; reductions take up row after row."""
+    trace = simulate(rolling, run, fed)
+    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(fed)}
+    counts = [0] * len(index)
+    for event in trace.events:
+        counts[event.op] += 1
+    if together == 1:
+        order = tuple(event.op for event in trace.events)
+        return Batches(trace.run, order, tuple(counts), dict(trace.rings), dict(trace.kept), trace.results)
+    made, rings, kept = [0] * len(index), dict.fromkeys(trace.rings, 0), dict.fromkeys(trace.kept, 1)
+    found: list[int] = []
+
+    def more(number: int, together: int) -> None:
+        made[number] = min(made[number] + together, counts[number])
+        found.append(number)
+
+    def pull(name: str, rows: int) -> None:
+        number = index[name]
+        while made[number] < rows:
+            if number >= len(run):
+                more(number, together)
+                continue
+            reduces = rolling.modes[name] == "reduce"
+            first = made[number]
+            past = first + 1 if reduces else min(first + together, counts[number])
+            reads = []
+            for _, root, ranges in rolling.needs[name]:
+                low, high = ranges[first][0] if not reduces else first, ranges[past - 1][1] if not reduces else past
+                if reduces and root not in rings:
+                    low, high = 0, rows_of(rolling.graph, root)
+                if root in index:
+                    pull(root, high)
+                reads.append((root, low))
+            for root, low in reads:
+                if root in index:
+                    wanted = rings if root in rings else kept
+                    wanted[root] = max(wanted[root], made[index[root]] - low)
+            more(number, past - first)
+
+    for name in sorted(trace.results, key=lambda name: -index[name]):
+        pull(name, counts[index[name]])
+    return Batches(trace.run, tuple(found), tuple(counts), rings, kept, trace.results)

@@ -1,0 +1,42 @@
+"""The kernel of a part of an op, with the constants of that part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ... import ops
+from ...ir import Graph, Op, Quant, Tensor
+from ...kernels import kernel_of
+from ...ops.base import Form, Kernel, Ranges
+from ..hierarchy.nest import Range
+from ..tiling.paths import needed
+
+
+def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
+    """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
+    nest, y = ops.nest(op, graph), graph.result(op)
+    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
+    out = tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
+    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
+    sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
+    constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
+    key = (sizes, constant, repr(sorted(attrs.items())))
+    if key not in known:
+        tensors = dict(graph.tensors)
+        for name, ranges in zip((*op.inputs, y.name), (*wanted, out), strict=True):
+            tensors[name] = part_of(graph.tensors[name], ranges)
+        small = replace(graph, ops=(op,), tensors=tensors)
+        known[key] = kernel_of(replace(op, attrs=attrs), small, form)
+    return known[key]
+
+
+def part_of(t: Tensor, ranges: Ranges) -> Tensor:
+    """A part of a tensor under its own name."""
+    shape = tuple(past - first for first, past in ranges)
+    quant = t.quant
+    if quant is not None and quant.axis is not None and not quant.per_tensor:
+        first, past = ranges[quant.axis]
+        quant = Quant(quant.scale[first:past], quant.zero_point[first:past], quant.axis)
+    data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
+    return replace(t, shape=shape, quant=quant, data=data)
