@@ -59,7 +59,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Call:
-    """What a core does in a turn: number of the kernel, and the ranges of the result that it makes.
+    """The work of a core in a turn: number of the kernel, and the ranges of the result that it makes.
 
     `at`: where each operand that is an activation, the result, and each constant of the kernel lie, from the first byte
     of the layer's buffers.
@@ -206,7 +206,7 @@ class _Tiles:
         return self.layer.region(self.layer.operands[operand], {a: turn[a] for a in outer})
 
     def shares(self, turn: Mapping[str, Range]) -> Parts:
-        """What the cores do in a turn."""
+        """The parts of a turn that cores make."""
         buffers = [self.region(i, turn) for i in range(len(self.layer.operands))]
         return shared(self.layer, turn, buffers, self.layer.cores)
 
