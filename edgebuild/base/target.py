@@ -147,7 +147,7 @@ class Target:
 
     @property
     def startup(self) -> tuple[str, ...]:
-        """Files below the hal folder that every bare program is linked with: start-up code, the port of the DMA unit."""
+        """Files below the hal folder that every bare program has: start-up code, the port of the DMA unit."""
         parts = (*self.firmware.startup, *(d.port for d in self.dma[:1])) if self.firmware else ()
         return tuple(dict.fromkeys(parts))
 
