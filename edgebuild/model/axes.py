@@ -79,13 +79,15 @@ Dim = Same | Window | Spread | Offset | Grouped | Fixed | Whole
 class Nest:
     """`extents` of all axes, the axes of the output's dimensions, and a relation per operand.
 
-    `macs` says whether one step of the innermost loop is a multiply-accumulate.
+    `macs` says whether one step of the innermost loop is a multiply-accumulate. `inside`: multiply-accumulates of an op
+    that has loops of its own within a step.
     """
 
     extents: Mapping[str, int]
     out: tuple[str, ...]
     operands: tuple[tuple[Dim, ...], ...]
     macs: bool = False
+    inside: int = 0
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -95,7 +97,7 @@ class Nest:
     def mac_count(self) -> int:
         """Multiply-accumulates. Inputs that are spread over the output meet every tap once."""
         extents = {**self.extents, **{d.axis: d.size for dims in self.operands for d in dims if isinstance(d, Spread)}}
-        return prod(extents.values()) if self.macs else 0
+        return prod(extents.values()) if self.macs else self.inside
 
 
 def input_range(nest: Nest, operand: int, dim: int, start: int, stop: int) -> tuple[int, int]:

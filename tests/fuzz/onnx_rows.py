@@ -301,6 +301,18 @@ def running_sum(w: Any, x: Any, *_: Any) -> Any:
     return w.node("CumSum", [x, w.constant(axis)], exclusive=w.s.pick(0, 1), reverse=w.s.pick(0, 1))
 
 
+def dynamic(w: Any, x: Any, *_: Any) -> Any:
+    """Quantised as its own range says, then a product or a window of the bytes, and real numbers again."""
+    quantised, scale, zero = w.several("DynamicQuantizeLinear", [w.exactly(x)], 3, free=True)
+    kind = "ConvInteger" if len(x.shape) == 4 and w.s.pick(True, False) else "MatMulInteger"
+    k = w.sizes.of("channels", w.s.between(1, 5))
+    shape = (k, x.shape[1], 1, min(2, x.shape[3])) if kind == "ConvInteger" else (x.shape[-1], k)
+    weights = w.constant(w.s.rng.integers(-127, 128, shape).astype(np.int8))
+    sums = w.node(kind, [quantised, weights, zero])
+    factor = w.several("Mul", [scale, number(w, 0.02)], 1, free=True)[0]
+    return w.node("Mul", [w.node("Cast", [sums], to=TensorProto.FLOAT), factor])
+
+
 def recurrent(name: str, gates: int) -> Make:
     def make(w: Any, x: Any, *_: Any) -> Any:
         n, hidden = prod(x.shape), w.sizes.of("hidden", w.s.between(1, 6))
@@ -353,6 +365,7 @@ ROWS: dict[str, Make] = {
     "MatMul": batch_product,
     "Einsum": einsum,
     "CumSum": running_sum,
+    "DynamicQuantizeLinear": dynamic,
     "Where": comparison(""),
 }
 

@@ -118,7 +118,7 @@ class OnnxWriter:
             raise DoesNotFit from None
         types = [value.type.tensor_type for value in found.graph.output]
         shapes = [tuple(d.dim_value for d in t.shape.dim) for t in types]
-        if any(not s or min(s) < 1 or (s[0] != 1 and not free) or prod(s) > LARGEST for s in shapes):
+        if any(min(s, default=1) < 1 or (not free and s[:1] != (1,)) or prod(s) > LARGEST for s in shapes):
             raise DoesNotFit
         return [(shape, t.elem_type) for shape, t in zip(shapes, types, strict=True)]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.ops import pointwise as pointwise_op
 from edgebuild.model.ops import quantised, reduce
 from edgebuild.model.ops.functions import FUNCTIONS
 
-from .single import KINDS, single
+from .single import KINDS, beyond, single, window
 from .source import Source
 
 REAL = [name for name, row in FUNCTIONS.items() if row.real]
@@ -116,6 +118,17 @@ def blend(s: Source) -> Graph:
     return single(s, "blend", [x], None, "float32", axis=axis, **tables)
 
 
+def integer_sums(s: Source) -> Graph:
+    """Bytes without a scale, and a zero point that is computed or known."""
+    attrs, taps, size = window(s, beyond)
+    (channels, out), groups, dtype = s.pair(1, 4), s.pick(1, 1, 2, 3), s.pick("int8", "uint8")
+    x = Tensor("x", (s.pick(1, 1, 2), *size, channels * groups), dtype)
+    weights = s.rng.integers(-255, 256, (out * groups, *taps, channels)).astype(s.pick(np.int8, np.int16))
+    zero = Tensor("zero", (), dtype, None, s.pick(None, np.array(5, dtype)))
+    operands = [x, Tensor("w", weights.shape, str(weights.dtype), None, weights), zero]
+    return single(s, "integer_sums", operands, None, "int32", groups=groups, **attrs, to="int32")
+
+
 def _table(s: Source, shape: tuple[int, ...]) -> Tensor:
     return s.pick(s.tensor, s.constant)("table", shape, s.quant())
 
@@ -141,5 +154,12 @@ def gather_nd(s: Source) -> Graph:
 
 
 KINDS |= {name: reduction(name) for name in reduce.JOINS}
-KINDS |= {"arg": arg, "blend": blend, "gather": gather, "gather_nd": gather_nd, "topk": topk}
+KINDS |= {
+    "arg": arg,
+    "blend": blend,
+    "gather": gather,
+    "gather_nd": gather_nd,
+    "integer_sums": integer_sums,
+    "topk": topk,
+}
 KINDS |= {"take": take, "pointwise": pointwise, "copy": copy}

@@ -67,5 +67,6 @@ def test_equals_the_interpreter(case: str, tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(lstm(*CASES[case]))
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
-    _, _, _, units, *_ = CASES[case]
+    _, steps, inner, units, *_ = CASES[case]
+    assert result["macs"] == steps * 4 * units * (inner + units)
     assert result["state_bytes"] == units * {"float": 8, "int8": 3, "int16": 4}[case.split(",")[0]]

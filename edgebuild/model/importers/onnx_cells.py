@@ -1,5 +1,8 @@
 """LSTM, GRU and RNN nodes as the nodes that they are by definition, step by step: MatMul, Add, Slice, Sigmoid, Tanh.
 
+DynamicQuantizeLSTM of com.microsoft is an LSTM whose products are DynamicQuantizeLinear and MatMulInteger, as
+onnxruntime computes it: the whole sequence is quantised at once, and each state by itself.
+
 The formulas and the order of the gates are those of the ONNX operators' documentation: iofc, zrh. A step's nodes are
 shared by no other, so a network that is called step by step has the cell once, and one that is called with a sequence
 has it as often as the sequence is long.
@@ -18,10 +21,18 @@ from onnx import helper, numpy_helper
 from ...base.errors import EdgebuildError, fail
 from ..ir import Array
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+DYNAMIC = "DynamicQuantizeLSTM"
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, DYNAMIC: 4}
+LSTM_FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
+DEFAULTS = {"LSTM": LSTM_FUNCTIONS, "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",), DYNAMIC: LSTM_FUNCTIONS}
+TWO_STATES = ("LSTM", DYNAMIC)
+BENT = {"HardSigmoid": {"alpha": 0.2, "beta": 0.5}}  # activations with parameters, and their defaults
 PLAIN = ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")  # activations without parameters
 LONGEST = 256  # steps
+
+
+# From the products of a step's input and the states to the new states.
+Step = Callable[[str, list[str]], list[str]]
 
 
 @dataclass
@@ -59,62 +70,88 @@ class Cell:
         return [self.op("Slice", x, cuts[i], cuts[i + 1], axes) for i in range(count)]
 
     def known(self, position: int) -> Array | None:
-        """A constant operand, None where it is left out."""
+        """A constant operand in float32, None where it is left out."""
+        found = self.stored(position)
+        return None if found is None else found.astype(np.float32)
+
+    def stored(self, position: int) -> Array | None:
         name = self.node.input[position] if position < len(self.node.input) else ""
         if not name:
             return None
         found = next((t for t in self.graph.initializer if t.name == name), None)
         if found is None:
             raise self.error(f"operand {position} is computed by the graph", "weights must be constants")
-        return numpy_helper.to_array(found).astype(np.float32)
+        return numpy_helper.to_array(found)
 
     def activation(self, name: str, x: str) -> str:
+        if name in BENT and not {"activation_alpha", "activation_beta"} & self.attributes.keys():
+            return self.op(name, x, **BENT[name])
         if name not in PLAIN:
-            raise self.error(f"activation {name}", f"supported: {', '.join(PLAIN)}")
+            raise self.error(f"activation {name}", f"supported: {', '.join(PLAIN)}, HardSigmoid with its defaults")
         return self.op(name, x)
 
+    def product(self, position: int, way: int) -> Callable[[str], str]:
+        """Products with the weights of this operand, in one direction."""
+        w = self.stored(position)
+        assert w is not None
+        if self.node.op_type != DYNAMIC:
+            weights = self.constant(w[way].astype(np.float32).T)
+            return lambda x: self.op("MatMul", x, weights)
+        scale, zero = self.stored(6 + 2 * position), self.stored(7 + 2 * position)
+        assert scale is not None and zero is not None
+        zeros = zero[way] if zero.ndim else zero
+        weights, points = self.constant(w[way]), self.constant(zeros.astype(w.dtype))
+        factors = self.constant((scale[way] if scale.ndim else scale).astype(np.float32))
 
-def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Callable[[str, list[str]], list[str]]:
+        def times(x: str) -> str:
+            names = [f"{self.prefix}{len(self.made)}{part}" for part in ("", "scale", "zero")]
+            self.made.append(helper.make_node("DynamicQuantizeLinear", [x], names, self.node.name or names[0]))
+            sums = self.op("MatMulInteger", names[0], weights, names[2], points)
+            return self.op("Mul", self.op("Cast", sums, to=onnx.TensorProto.FLOAT), self.op("Mul", names[1], factors))
+
+        return times
+
+
+def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     f, g, h = functions
-    w, r = cell.known(1), cell.known(2)
-    assert w is not None and r is not None
-    b = cell.known(3)
-    bias = np.zeros((len(w), 8 * hidden), np.float32) if b is None else b
-    if (peepholes := cell.known(7)) is not None and peepholes.any():
-        raise cell.error("peepholes", "LSTM without peepholes is supported")
     d = cell.attributes["at"]
-    weights, recurrent = cell.constant(w[d].T), cell.constant(r[d].T)
+    b, peepholes = cell.known(3), cell.known(7)
+    bias = np.zeros((d + 1, 8 * hidden), np.float32) if b is None else b
     start = cell.constant(bias[d][: 4 * hidden] + bias[d][4 * hidden :])
+    holes = [cell.constant(p) for p in peepholes[d].reshape(3, hidden)] if peepholes is not None else []
 
-    def step(x: str, state: list[str]) -> list[str]:
-        total = cell.op(
-            "Add", cell.op("Add", cell.op("MatMul", x, weights), start), cell.op("MatMul", state[0], recurrent)
-        )
+    def seen(gate: str, memory: str, at: int) -> str:
+        """The gate's sum with its peephole; these stand in the order input, output, forget."""
+        return cell.op("Add", gate, cell.op("Mul", memory, holes[at])) if holes else gate
+
+    recurrent = cell.product(2, d)
+
+    def step(own: str, state: list[str]) -> list[str]:
+        total = cell.op("Add", cell.op("Add", own, start), recurrent(state[0]))
         i, o, forget, c = cell.parts(total, hidden, 4)
+        i, forget = seen(i, state[1], 0), seen(forget, state[1], 2)
         old = cell.op("Mul", cell.activation(f, forget), state[1])
         new = cell.op("Add", old, cell.op("Mul", cell.activation(f, i), cell.activation(g, c)))
-        return [cell.op("Mul", cell.activation(f, o), cell.activation(h, new)), new]
+        out = cell.activation(f, seen(o, new, 1))
+        return [cell.op("Mul", out, cell.activation(h, new)), new]
 
     return step
 
 
-def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Callable[[str, list[str]], list[str]]:
+def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     f, g = functions
-    w, r, b = cell.known(1), cell.known(2), cell.known(3)
-    assert w is not None and r is not None
+    r, b = cell.known(2), cell.known(3)
+    assert r is not None
     d, n = cell.attributes["at"], 2 * hidden
-    bias = np.zeros((len(w), 6 * hidden), np.float32) if b is None else b
+    bias = np.zeros((len(r), 6 * hidden), np.float32) if b is None else b
     own, back = bias[d][: 3 * hidden], bias[d][3 * hidden :]
     late = bool(cell.attributes.get("linear_before_reset", 0))
-    weights, start = (
-        cell.constant(w[d].T),
-        cell.constant(own + np.where(np.arange(3 * hidden) < n, back, 0.0 if late else back)),
-    )
+    start = cell.constant(own + np.where(np.arange(3 * hidden) < n, back, 0.0 if late else back))
     gates, candidate = cell.constant(r[d][:n].T), cell.constant(r[d][n:].T)
     last, one = cell.constant(back[n:]), cell.constant(np.array(1, np.float32))
 
     def step(x: str, state: list[str]) -> list[str]:
-        z, reset, c = cell.parts(cell.op("Add", cell.op("MatMul", x, weights), start), hidden, 3)
+        z, reset, c = cell.parts(cell.op("Add", x, start), hidden, 3)
         from_z, from_r = cell.parts(cell.op("MatMul", state[0], gates), hidden, 2)
         z, reset = (cell.activation(f, cell.op("Add", a, b)) for a, b in ((z, from_z), (reset, from_r)))
         if late:
@@ -127,21 +164,18 @@ def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Callable[[str, li
     return step
 
 
-def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Callable[[str, list[str]], list[str]]:
-    w, r, b = cell.known(1), cell.known(2), cell.known(3)
-    assert w is not None and r is not None
-    d = cell.attributes["at"]
-    bias = np.zeros((len(w), 2 * hidden), np.float32) if b is None else b
-    weights, recurrent, start = (cell.constant(v) for v in (w[d].T, r[d].T, bias[d][:hidden] + bias[d][hidden:]))
+def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
+    d, b = cell.attributes["at"], cell.known(3)
+    bias = np.zeros((d + 1, 2 * hidden), np.float32) if b is None else b
+    recurrent, start = cell.product(2, d), cell.constant(bias[d][:hidden] + bias[d][hidden:])
 
-    def step(x: str, state: list[str]) -> list[str]:
-        own = cell.op("Add", cell.op("MatMul", x, weights), start)
-        return [cell.activation(functions[0], cell.op("Add", own, cell.op("MatMul", state[0], recurrent)))]
+    def step(own: str, state: list[str]) -> list[str]:
+        return [cell.activation(functions[0], cell.op("Add", cell.op("Add", own, start), recurrent(state[0])))]
 
     return step
 
 
-STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn, DYNAMIC: _lstm}
 
 
 def unrolled(
@@ -153,44 +187,52 @@ def unrolled(
     way = attributes.get("direction", b"forward").decode()
     if shape is None or len(shape) != 3:
         raise whole.error("its input has no known shape of three dimensions", "export the model with static shapes")
-    if attributes.get("layout", 0) or attributes.get("input_forget", 0) or attributes.get("clip", 0):
-        raise whole.error("layout, input_forget or clip", "these attributes must have their defaults")
-    if shape[0] > LONGEST:
-        raise whole.error(f"{shape[0]} steps", f"at most {LONGEST}; call the network step by step")
+    if attributes.get("input_forget", 0) or attributes.get("clip", 0):
+        raise whole.error("input_forget or clip", "these attributes must have their defaults")
+    batches_first = bool(attributes.get("layout", 0))
+    whole.shape = (shape[1], shape[0], shape[2]) if batches_first else shape
+    if whole.shape[0] > LONGEST:
+        raise whole.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
     lengths = whole.known(4)
-    if lengths is not None and (lengths != shape[0]).any():
+    if lengths is not None and (lengths != whole.shape[0]).any():
         raise whole.error("sequences shorter than the input", "leave out sequence_lens")
     names = [a.decode() for a in attributes.get("activations", [])]
     count = len(DEFAULTS[node.op_type])
     ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[way]
+    x = whole.op("Transpose", node.input[0], perm=[1, 0, 2]) if batches_first else node.input[0]
     outputs = [
-        _direction(whole, at, backwards, names[at * count : (at + 1) * count] or DEFAULTS[node.op_type], len(ways))
+        _direction(whole, x, at, backwards, names[at * count : (at + 1) * count] or DEFAULTS[node.op_type])
         for at, backwards in enumerate(ways)
     ]
-    yield from whole.made
     for position, name in enumerate(node.output):
         if name:
-            axis = 1 if position == 0 else 0
-            yield helper.make_node("Concat", [o[position] for o in outputs], [name], node.name or name, axis=axis)
+            parts, axis = [o[position] for o in outputs], 1 if position == 0 else 0
+            if batches_first:  # (steps, ways, batch, hidden) and (ways, batch, hidden) become batch first
+                joined = whole.op("Concat", *parts, axis=axis)
+                turned = [2, 0, 1, 3] if position == 0 else [1, 0, 2]
+                whole.made.append(helper.make_node("Transpose", [joined], [name], node.name or name, perm=turned))
+            else:
+                whole.made.append(helper.make_node("Concat", parts, [name], node.name or name, axis=axis))
+    yield from whole.made
 
 
-def _direction(cell: Cell, at: int, backwards: bool, functions: Sequence[str], ways: int) -> list[str]:
+def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence[str]) -> list[str]:
     """Y (steps, 1, batch, hidden) and the last states (1, batch, hidden) of one direction."""
     cell.attributes = {**cell.attributes, "at": at}
-    w = cell.known(1)
-    assert w is not None
+    r, kind = cell.stored(2), cell.node.op_type
+    assert r is not None
     steps, batch, features = cell.shape
-    hidden = w.shape[1] // GATES[cell.node.op_type]
-    step = STEPS[cell.node.op_type](cell, hidden, functions)
-    states = [
-        _first(cell, position, at, batch, hidden) for position in ((5, 6) if cell.node.op_type == "LSTM" else (5,))
-    ]
+    hidden = r.shape[1] if kind == DYNAMIC else r.shape[2]
+    own, step = cell.product(1, at), STEPS[kind](cell, hidden, functions)
+    states = [_first(cell, position, at, batch, hidden) for position in ((5, 6) if kind in TWO_STATES else (5,))]
+    if kind == DYNAMIC:
+        x, features = own(x), GATES[kind] * hidden
     zero, flat = cell.constant(np.array([0], np.int64)), cell.constant(np.array([batch, features], np.int64))
     made: dict[int, str] = {}
     for t in reversed(range(steps)) if backwards else range(steps):
         ends = cell.constant(np.array([t], np.int64)), cell.constant(np.array([t + 1], np.int64))
-        x = cell.op("Reshape", cell.op("Slice", cell.node.input[0], *ends, zero), flat)
-        states = step(x, states)
+        part = cell.op("Reshape", cell.op("Slice", x, *ends, zero), flat)
+        states = step(part if kind == DYNAMIC else own(part), states)
         made[t] = states[0]
     wide = cell.constant(np.array([1, 1, batch, hidden], np.int64))
     rows = [cell.op("Reshape", made[t], wide) for t in range(steps)]
@@ -203,6 +245,7 @@ def _first(cell: Cell, position: int, at: int, batch: int, hidden: int) -> str:
     name = cell.node.input[position] if position < len(cell.node.input) else ""
     if not name:
         return cell.constant(np.zeros((batch, hidden), np.float32))
+    axis = cell.constant(np.array([1 if cell.attributes.get("layout", 0) else 0], np.int64))
     ends = cell.constant(np.array([at], np.int64)), cell.constant(np.array([at + 1], np.int64))
-    own = cell.op("Slice", name, *ends, cell.constant(np.array([0], np.int64)))
+    own = cell.op("Slice", name, *ends, axis)
     return cell.op("Reshape", own, cell.constant(np.array([batch, hidden], np.int64)))

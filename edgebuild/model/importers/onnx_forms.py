@@ -15,7 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ...base.errors import did_you_mean, fail
-from .onnx_cells import GATES, unrolled
+from .onnx_cells import DYNAMIC, GATES, unrolled
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 MICROSOFT = "com.microsoft"
@@ -50,6 +50,9 @@ QUANTISED = {
 }
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Identity", "Expand", "Tile")
 INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+# What onnxruntime makes of a dynamically quantised product, and where its scales, zero points and bias stand: of the
+# first operand, which one that quantises it itself has none of, and of the weights.
+FLOAT_PRODUCTS = {"MatMulIntegerToFloat": (2, 4, 3, 5, 6), "DynamicQuantizeMatMul": (None, None, 2, 3, 4)}
 
 
 def usual(
@@ -171,11 +174,30 @@ def _dequantised_first(graph: onnx.GraphProto) -> None:
 
 
 def known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of which the onnx package finds it out."""
+    """The shape of every tensor of which the onnx package finds it out.
+
+    It does not know DynamicQuantizeLSTM; what that makes is told to it, one behind the other.
+    """
+    for node in model.graph.node:
+        if node.op_type == DYNAMIC:
+            _tell_shapes(node, model)
     found = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     values = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.input, *found.value_info)}
     constants = {t.name: tuple(t.dims) for t in model.graph.initializer}
     return constants | {name: tuple(sizes) for name, sizes in values.items() if all(sizes)}
+
+
+def _tell_shapes(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
+    """The shapes of a DynamicQuantizeLSTM's results, from that of its input and of its recurrent weights."""
+    found = onnx.shape_inference.infer_shapes(model).graph
+    values = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.input, *found.value_info)}
+    sizes = {t.name: tuple(t.dims) for t in model.graph.initializer}
+    if len(values.get(node.input[0], ())) == 3 and len(sizes.get(node.input[2], ())) == 3:
+        (steps, batch, _), (ways, hidden, _) = values[node.input[0]], sizes[node.input[2]]
+        shapes = ((steps, ways, batch, hidden), (ways, batch, hidden), (ways, batch, hidden))
+        for name, shape in zip(node.output, shapes, strict=False):
+            info = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            model.graph.value_info.extend([info] if name else [])
 
 
 def real_form(
@@ -184,10 +206,12 @@ def real_form(
     """The nodes that a quantised or recurrent operator stands for; any other node as it is."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear") and node.domain == MICROSOFT:
         node.domain = ""
-    if node.op_type in GATES and node.domain in OWN_DOMAINS:
+    if node.op_type in GATES and node.domain in ((MICROSOFT,) if node.op_type == DYNAMIC else OWN_DOMAINS):
         yield from unrolled(node, graph, file, shapes.get(node.input[0]))
-    elif node.op_type in INTEGER:
+    elif node.op_type in INTEGER and _known_zeros(node, graph):
         yield from _integer(node, graph)
+    elif node.op_type in FLOAT_PRODUCTS and node.domain == MICROSOFT:
+        yield from _float_product(node)
     elif node.op_type == "QLinearConcat":
         yield from _concat(node)
     elif node.op_type in QUANTISED:
@@ -253,6 +277,24 @@ def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: s
     return helper.make_node("DequantizeLinear", inputs, output, _name(node), axis=0)
 
 
+def _float_product(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """MatMulInteger, its sums times both scales, and the bias."""
+    y, name = node.output[0], _name(node)
+    scale_at, zero_at, w_scale, w_zero, bias = FLOAT_PRODUCTS[node.op_type]
+    if scale_at is None or zero_at is None:
+        x, scale, zero = (f"{y}@{part}" for part in ("steps", "scale", "zero"))
+        yield helper.make_node("DynamicQuantizeLinear", node.input[:1], [x, scale, zero], name)
+    else:
+        x, scale, zero = node.input[0], node.input[scale_at], _at(node, zero_at)
+    yield helper.make_node("MatMulInteger", [x, node.input[1], zero, _at(node, w_zero)], [f"{y}@sums"], name)
+    yield helper.make_node("Cast", [f"{y}@sums"], [f"{y}@real"], name, to=onnx.TensorProto.FLOAT)
+    yield helper.make_node("Mul", [scale, node.input[w_scale]], [f"{y}@factor"], name)
+    product = f"{y}@product" if _at(node, bias) else y
+    yield helper.make_node("Mul", [f"{y}@real", f"{y}@factor"], [product], name)
+    if _at(node, bias):
+        yield helper.make_node("Add", [product, node.input[bias]], [y], name)
+
+
 def _concat(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
     operands = [_dequantised(node, at, _three(node, at)) for at in range(2, len(node.input), 3)]
@@ -260,6 +302,12 @@ def _concat(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     real = f"{node.output[0]}@real"
     yield helper.make_node("Concat", [o.output[0] for o in operands], [real], _name(node), **_attributes(node, ()))
     yield helper.make_node("QuantizeLinear", [real, *node.input[:2]], list(node.output), _name(node))
+
+
+def _known_zeros(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
+    """The zero points are constants: then the operator is one on quantised values."""
+    known = {t.name for t in graph.initializer}
+    return all(name in known for name in (_at(node, 2), _at(node, 3)) if name)
 
 
 def _integer(node: onnx.NodeProto, graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -65,6 +65,15 @@ def _tanh_gelu(x: Array) -> Array:
     return np.asarray(0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
+def _range_step(low: Array, high: Array) -> Array:
+    size = np.maximum(high, 0) - np.minimum(low, 0)
+    return np.asarray(np.where(size > 0, size / np.float32(255), 1))
+
+
+def _range_zero(low: Array, step: Array) -> Array:
+    return np.clip(np.rint(-np.minimum(low, 0) / step), 0, 255)
+
+
 def _unary(meaning: Callable[..., Any], real: str, integer: str = "", **parameters: float) -> Function:
     return Function(1, meaning, real, integer, parameters)
 
@@ -172,6 +181,17 @@ FUNCTIONS: dict[str, Function] = {
     "remainder": Function(2, np.fmod, "{0} - {1} * {{eb_trunc}}({0} / {1})", "{1} != 0 ? {0} % {1} : 0"),
     "prelu": Function(
         2, lambda x, slope: np.where(x < 0, x * slope, x), "({0} < 0.0f ? {0} * {1} : {0})", "{0} < 0 ? {0} * {1} : {0}"
+    ),
+    # quantisation with a scale that the graph computes, of a range to which 0 is added
+    "step_of_range": Function(2, _range_step, "{{eb_range}}({0}, {1}) > 0.0f ? {{eb_range}}({0}, {1}) / 255.0f : 1.0f"),
+    "zero_of_range": Function(
+        2, _range_zero, "(float){{eb_clamp}}({{eb_round}}(({0} < 0.0f ? -{0} : 0.0f) / {1}), 0, 255)"
+    ),
+    "steps_from_zero": Function(
+        3,
+        lambda x, step, zero: np.clip(np.rint(x / step) + zero, 0, 255),
+        "{{eb_clamp}}({{eb_round}}({0} / {1}) + (int32_t){2}, 0, 255)",
+        result="uint8",
     ),
     # comparisons and logic
     "equal": Function(2, np.equal, "{0} <= {1} && {0} >= {1}", "{0} == {1}", result="bool"),

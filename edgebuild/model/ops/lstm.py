@@ -85,9 +85,10 @@ def _attributes(
 
 def nest(op: Op, graph: Graph) -> Nest:
     """Every row may need all operands."""
-    x, hidden = graph.operands(op)[:2]
+    x, hidden, _, own, back = graph.operands(op)[:5]
     operands: tuple[tuple[Dim, ...], ...] = tuple(tuple(Whole(n) for n in t.shape) for t in graph.operands(op))
-    return Nest({"r": x.shape[0] + 2, "u": hidden.shape[1]}, ("r", "u"), operands)
+    inside = x.shape[0] * (own.elements + back.elements)
+    return Nest({"r": x.shape[0] + 2, "u": hidden.shape[1]}, ("r", "u"), operands, inside=inside)
 
 
 def _wide(op: Op, graph: Graph) -> bool:

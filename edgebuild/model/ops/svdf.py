@@ -38,7 +38,7 @@ def state_nest(op: Op, graph: Graph) -> Nest:
         (Same("n"), Whole(x.shape[-1])),
         tuple(Whole(n) for n in w.shape),
     )
-    return Nest(extents, ("n", "s"), dims)
+    return Nest(extents, ("n", "s"), dims, inside=w.elements)
 
 
 def factor(a: Tensor, b: Tensor, y: Tensor) -> fixedpoint.Multiplier:
@@ -63,7 +63,7 @@ def nest(op: Op, graph: Graph) -> Nest:
     extents = {"n": state.shape[0], "u": w.shape[0] // op.attrs["rank"]}
     bias = [(Same("u"),)] * (len(op.inputs) - 2)
     weights: tuple[Dim, ...] = tuple(Whole(n) for n in w.shape)
-    return Nest(extents, ("n", "u"), ((Same("n"), Whole(state.shape[1])), weights, *bias))
+    return Nest(extents, ("n", "u"), ((Same("n"), Whole(state.shape[1])), weights, *bias), inside=w.elements)
 
 
 def reference(op: Op, graph: Graph, state: Array, w: Array, bias: Array | None = None) -> Array:

@@ -16,12 +16,12 @@ MOVES = ("transpose", "reshape")
 
 
 def drop_identity(op: Op, graph: Graph) -> Edit | None:
-    """A transpose or reshape that changes nothing; outputs of the graph keep their name."""
-    if op.kind not in MOVES or graph.tensors[op.inputs[0]].constant:
+    """A transpose, reshape or cast that changes nothing; outputs of the graph keep their name."""
+    if op.kind not in (*MOVES, "cast") or graph.tensors[op.inputs[0]].constant:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     turns = op.kind == "transpose" and op.attrs["perm"] != tuple(range(len(x.shape)))
-    if turns or x.shape != y.shape or x.quant != y.quant:
+    if turns or (x.shape, x.quant, x.dtype) != (y.shape, y.quant, y.dtype):
         return None
     if y.name not in graph.outputs:
         return Edit((op,), rename={y.name: x.name})
@@ -57,10 +57,13 @@ def merge_reshapes(op: Op, graph: Graph) -> Edit | None:
 
 
 def sink_transpose(op: Op, graph: Graph) -> Edit | None:
-    """f(transpose(x), transpose(y), constant) = transpose(f(x, y, constant')) for elementwise f, concat, pad, mean."""
+    """f(transpose(x), transpose(y), constant) = transpose(f(x, y, constant')) for elementwise f, concat, pad, mean.
+
+    Operands of one element without dimensions stay as they are.
+    """
     if op.kind in MOVES or op.kind == "dequantize":
         return None
-    moving = [n for n in op.inputs if not graph.tensors[n].constant]
+    moving = [n for n in op.inputs if not graph.tensors[n].constant and graph.tensors[n].shape]
     sources = [graph.producer(n, "transpose") for n in moving]
     perms = {s.attrs["perm"] for s in sources if s is not None}
     if not moving or None in sources or len(perms) != 1:
@@ -72,7 +75,7 @@ def sink_transpose(op: Op, graph: Graph) -> Edit | None:
     constants, inputs = [], []
     for name in op.inputs:
         if not graph.tensors[name].constant:
-            inputs.append(graph.producers[name].inputs[0])
+            inputs.append(graph.producers[name].inputs[0] if name in moving else name)
             continue
         constants.append(_constant_before(graph.tensors[name], perm, op.outputs[0]))
         inputs.append(constants[-1].name)
@@ -89,7 +92,8 @@ def sink_transpose(op: Op, graph: Graph) -> Edit | None:
 
 def _elementwise(op: Op, graph: Graph) -> bool:
     relation = ops.nest(op, graph)
-    return all(elementwise(relation, i) for i, n in enumerate(op.inputs) if not graph.tensors[n].constant)
+    operands = [(i, graph.tensors[n]) for i, n in enumerate(op.inputs)]
+    return all(elementwise(relation, i) for i, t in operands if not t.constant and t.shape)
 
 
 def _attrs_before(op: Op, perm: tuple[int, ...]) -> dict[str, Any] | None:
