@@ -1,4 +1,4 @@
-"""What `onnxruntime.quantization.quantize_dynamic` writes, and its fused forms, against onnxruntime."""
+"""Files of `onnxruntime.quantization.quantize_dynamic`, and their fused forms, against onnxruntime."""
 
 from __future__ import annotations
 
