@@ -85,6 +85,7 @@ class Model:
     sequences: dict[str, list[int]] = field(default_factory=dict)
     trace: list[Access] = field(default_factory=list)
     observer: Callable[[Access], None] | None = None  # told of each access after it was made
+    span: int = 0x1000  # bytes of its addresses
 
     def read(self, offset: int, size: int) -> int:
         self._check(offset, size)
@@ -183,7 +184,7 @@ class Machine:
             self.uc.reg_write(UC_RISCV_REG_GP, self.symbols["__global_pointer$"][0])
         self.error: Exception | None = None
         for model in self.models.values():
-            self.uc.mmio_map(model.block.base & ~0xFFF, 0x1000, self._reader, model, self._writer, model)
+            self.uc.mmio_map(model.block.base & ~0xFFF, model.span, self._reader, model, self._writer, model)
         self.uc.hook_add(UC_HOOK_CODE, self._step)
 
     def _reader(self, uc: Uc, offset: int, size: int, model: Model) -> int:

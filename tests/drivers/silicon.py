@@ -38,6 +38,7 @@ class Chip:
     trace: list[tuple[str, int, int]] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)  # into a FIFO
     state: dict[str, int] = field(default_factory=dict)
+    span: int = 0x1000  # bytes of its addresses
 
     @property
     def block(self) -> SimpleNamespace:
@@ -76,7 +77,8 @@ class Part:
     reads: dict[int, ON_READ] = field(default_factory=dict)
     writes: dict[int, ON_WRITE] = field(default_factory=dict)
     locked: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-    text: str = ""
+    text: str = ""  # as `svd` takes it, or a description as it is
+    span: int = 0x1000
 
     @property
     def present(self) -> bool:
@@ -386,7 +388,7 @@ class Run:
 
 
 def chip(part: Part, resets: dict[int, int]) -> Chip:
-    return Chip(part.base, dict(resets), dict(part.clears), part.reads, part.writes, part.locked)
+    return Chip(part.base, dict(resets), dict(part.clears), part.reads, part.writes, part.locked, span=part.span)
 
 
 def run(part: Part, elf: Path, resets: dict[int, int]) -> Run:
@@ -406,7 +408,8 @@ def compare(part: Part, folder: Path) -> tuple[Run, Run]:
     """(by hand, generated)"""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "chip.svd"
-    file.write_bytes((SHARED / part.file).read_bytes() if part.file else svd(part.text).encode())
+    text = part.text if part.text.startswith("<") else svd(part.text)
+    file.write_bytes((SHARED / part.file).read_bytes() if part.file else text.encode())
     (folder / "chip.overlay.yaml").write_text(part.overlay)
     block = next(b for b in read_map(file).blocks if b.base == part.base)
     resets = {r.offset: r.reset for r in block.registers if r.reset}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.driver.registers.svd import read_svd
 from tests.drivers.cases import svd
 from tests.drivers.machine import Bench, build
 
@@ -74,3 +75,47 @@ def test_groups_beyond_the_distance_of_the_elements(tmp_path: Path) -> None:
     void t(int i) { on(&c->CH[i].CR); }"""
     with pytest.raises(EdgebuildError, match="lie beyond the 4 bytes from one element to the next"):
         bench(tmp_path, ROWS, source)
+
+
+def field(name: str, lsb: int, width: int, *, dim: int = 1, step: int = 0, modified: str = "") -> str:
+    array = f"<dim>{dim}</dim><dimIncrement>{step}</dimIncrement>" if dim > 1 else ""
+    effect = f"<modifiedWriteValues>{modified}</modifiedWriteValues>" if modified else ""
+    word = name + ("%s" if dim > 1 else "")
+    return f"<field>{array}<name>{word}</name><bitOffset>{lsb}</bitOffset><bitWidth>{width}</bitWidth>{effect}</field>"
+
+
+def one_register(folder: Path, fields: str, reset: int, source: str, overlay: str) -> Bench:
+    register = f"<register><name>R</name><addressOffset>0</addressOffset><resetValue>{reset}</resetValue><fields>{fields}</fields></register>"
+    peripheral = (
+        f"<peripheral><name>C</name><baseAddress>0x40000000</baseAddress><registers>{register}</registers></peripheral>"
+    )
+    (folder / "chip.svd").write_text(f"<device><name>X</name><peripherals>{peripheral}</peripherals></device>")
+    (folder / "chip.overlay.yaml").write_text(overlay)
+    return build(folder, source + "\n", layout=f"fixed:{folder / 'chip.svd'}")
+
+
+DEVICE = "make_device(C, c, 0x40000000);\n"
+PLAIN = 'fields: {"C.R.[MPABK]*": {plain: true}}'
+M4 = field("M", 0, 2, dim=4, step=2)
+PACKED = {  # arrays in one register: fields, value after reset, source, argument, (result, bus)
+    "the other elements stay": (field("P", 0, 1, dim=32, step=1), 0xF0, "bfGroup C { bit P[32]; };" + DEVICE + "int t(int n) { c->P[n] = 1; c->P[n + 1] = 0; return c->P[n]; }", 3, 1, "r f0, w f8, r f8, w e8, r e8"),
+    "so do the neighbours, and flags": (M4 + field("ER", 8, 1, modified="oneToClear") + field("K", 9, 1), 0x1A5, "bfGroup C { uint2 M[4]; bit ER; bit K; };" + DEVICE + "int t(int n) { c->M[n] = 2; c->K = 1; c->ER = 1; return c->M[n + 1]; }", 1, 2, "r 1a5, w a9, r 1a9, w 2a9, r 3a9, w 3a9, r 2a9"),
+    "flags that a 0 clears": (field("F", 0, 1, dim=8, step=1, modified="zeroToClear") + field("K", 9, 1), 0xFF, "bfGroup C { bit F[8]; bit K; };" + DEVICE + "int t(int n) { c->F[n] = 0; c->K = 1; return 0; }", 2, 0, "r ff, w fb, w 2ff"),
+    "flags that a 1 sets": (field("F", 0, 1, dim=8, step=1, modified="oneToSet") + field("K", 9, 1), 0x200, "bfGroup C { bit F[8]; bit K; };" + DEVICE + "int t(int n) { c->F[n] = 1; c->K = 0; return 0; }", 2, 0, "r 200, w 204, w 0"),
+    "whole registers": (M4 + field("K", 9, 1), 3, "bfGroup R { uint2 M[4]; bit K; }; bfGroup C { bfGroup R R; };" + DEVICE + "int t(int n) { c->R = (bfGroup R){ .M[1] = 3, .M[3] = 1, .K = 1 }; bfGroup R r = c->R; r.M[2] = 1; c->R = r; c->R.K = 0; return c->R.M[n] + 8 * r.M[1]; }", 2, 25, "w 24f, r 24f, w 25f, r 25f, w 5f, r 5f"),
+    "two arrays": (field("A", 0, 3, dim=4, step=8) + field("B", 3, 2, dim=4, step=8), 0x1F1F1F1F, "bfGroup C { uint3 A[4]; uint2 B[4]; };" + DEVICE + "int t(int n) { c->A[n] = 0; c->B[n] = 0; return c->A[n] + c->B[n]; }", 2, 0, "r 1f1f1f1f, w 1f001f1f, r 1f001f1f"),
+}  # fmt: skip
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("what", PACKED)
+def test_arrays_in_one_register(what: str, tmp_path: Path) -> None:
+    fields, reset, source, n, result, bus = PACKED[what]
+    b = one_register(tmp_path, fields, reset, source, PLAIN)
+    assert b.call("t", n) == result
+    assert ", ".join(f"{a.kind} {a.value:x}" for a in b.model.trace) == bus
+    exported = {
+        f.name: f.lsb for block in read_svd(tmp_path / "case.svd").blocks for r in block.registers for f in r.fields
+    }
+    if "M[4]" in source:
+        assert [exported[n] for n in exported if n.startswith(("M_", "R_M_"))] == [0, 2, 4, 6]

@@ -40,7 +40,7 @@ from edgebuild.driver.analysis.cdfg import (
 from edgebuild.driver.analysis.contexts import Visible, visible
 from edgebuild.driver.analysis.simplify import Ref, Shapes, resolve
 from edgebuild.driver.source.clang import Place
-from edgebuild.driver.source.dialect import Dialect, FieldId
+from edgebuild.driver.source.dialect import Dialect, Field, FieldId
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class Graph:
 
     def may_alias(self, a: Access, b: Access) -> bool:
         """Whether two accesses may be about the same bits. Pointers to one type may be equal."""
-        if a.field != b.field or self.other_device(a, b):
+        if a.field != b.field or self.other_device(a, b) or other_element(a, b):
             return False
         if a.chain.device and a.chain.device == b.chain.device and len(a.constants) == len(b.constants):
             pairs = zip(a.constants, b.constants, strict=True)
@@ -342,6 +342,14 @@ class Graph:
             return False
         inside = between(start, leader.node)
         return postdominates(f, leader.node, start) and not any(self.blocks_read(n, leader) for n in inside)
+
+
+def other_element(a: Access, b: Access) -> bool:
+    """Whether two accesses of a field are about different elements, in whatever groups: groups never overlap."""
+    assert isinstance(a.chain.end, Field)
+    tail = len(a.chain.end.dims)
+    pairs = zip(a.constants[len(a.constants) - tail :], b.constants[len(b.constants) - tail :], strict=True)
+    return any(x is not None and y is not None and x != y for x, y in pairs)
 
 
 ELSEWHERE = "elsewhere"  # other groups, instances or elements: no neighbours, and no news

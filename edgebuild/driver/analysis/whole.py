@@ -76,7 +76,8 @@ class Whole(Recorder):
             parts = clang.children(item)
             members = [x for x in parts if x.kind == K.MEMBER_REF]
             if len(members) != 1 or clang.bare(parts[-1]).kind == K.INIT_LIST_EXPR:
-                raise clang.error_at(item, self.unit.text, "name each field: { .field = value }")
+                text = "name each field: { .field = value }, and each element: { .array[1] = value }"
+                raise clang.error_at(item, self.unit.text, text)
             index = tuple(clang.constant(x) for x in parts[1:-1])
             depth = len(index)
             found = [

@@ -75,7 +75,9 @@ def _registers(driver: Driver, group: GroupLayout, base: int, scope: tuple[str, 
         bits = min(r.bits, driver.layout.bus.width) if r.bits > 64 else r.bits
         for i, index in enumerate(product(*(range(n) for n in r.dims))):
             suffix = "".join(f"_{n}" for n in index)
-            fields = tuple(_field(driver, s, suffix) for s in r.slots)
+            fields = tuple(
+                _field(driver, s, k, suffix if s.count == 1 else f"_{k}") for s in r.slots for k in range(s.count)
+            )
             access = "".join(c for c in "rw" if any(c in s.access for s in r.slots)) or "rw"
             yield RegisterInfo(r.name + suffix, base + r.offset + i * r.stride, bits, fields, scope, access, r.reset)
     for sub in group.subs:
@@ -86,7 +88,7 @@ def _registers(driver: Driver, group: GroupLayout, base: int, scope: tuple[str, 
             )
 
 
-def _field(driver: Driver, slot: Slot, suffix: str) -> FieldInfo:
+def _field(driver: Driver, slot: Slot, element: int, suffix: str) -> FieldInfo:
     field = driver.dialect.field(slot.field) if slot.field else None
     guessed = {"0": "oneToSet", "1": "zeroToSet", "never": "modify"}.get(slot.back, "") if slot.access != "r" else ""
     modified = slot.modified or guessed
@@ -97,7 +99,8 @@ def _field(driver: Driver, slot: Slot, suffix: str) -> FieldInfo:
         action = "modifyExternal"
     volatile = slot.volatile or bool(field and field.rse)
     values = field.values if field else ()
-    return FieldInfo(slot.name + suffix, slot.lsb, slot.width, slot.access, modified, action, volatile, values=values)
+    lsb = slot.lsb + element * slot.stride
+    return FieldInfo(slot.name + suffix, lsb, slot.width, slot.access, modified, action, volatile, values=values)
 
 
 def svd(name: str, driver: Driver) -> str:

@@ -69,7 +69,8 @@ class Hal:
         value = _extract("r", slot, window, _shift(slot, window), self._clean(register, slot))
         body = f"    return ({value_type(slot.width)}){value};"
         load = self._load(register, window)
-        return self._add(named("HAL_READ", group, leaf), value_type(slot.width), group, register, [], [load, body])
+        name = named("HAL_READ", group, leaf)
+        return self._add(name, value_type(slot.width), group, register, [], [load, body], indexed=slot.count > 1)
 
     def _clean(self, register: Register, slot: Slot) -> bool:
         """Whether the bits above the field read as zero: unused bits of a layout of our own do."""
@@ -84,14 +85,15 @@ class Hal:
         return self._add(named(*words), wide_type(window.bits), group, register, [], body)
 
     @once
-    def get(self, group: str, leaf: str, window: Window, packed_index: bool = False) -> str:
-        """`HAL_GET_Group_leaf(r)`: the field out of a loaded value."""
+    def get(self, group: str, leaf: str, window: Window, element: int | None = None) -> str:
+        """`HAL_GET_Group_leaf(r[, index])`: the field out of a loaded value; `element`: of an array in one register."""
         register = self.layout.groups[group].register_of(leaf)
         slot = register.slot(leaf)
         suffix = f"_{window.bits}_{8 * window.offset}" if (window.offset, window.bits) != (0, 32) else ""
-        name = named("HAL_GET", group, leaf + suffix)
-        index = ", unsigned int index" if packed_index else ""
-        shift = _shift(slot, window) if packed_index or not slot.stride else str(slot.lsb - 8 * window.offset)
+        array = slot.count > 1
+        name = named("HAL_GET", group, leaf + (f"_{element}" if array and element is not None else "") + suffix)
+        index = ", unsigned int index" if array and element is None else ""
+        shift = _shift(slot, window, element)
         value = _extract("r", slot, window, shift, self._clean(register, slot))
         self.functions[name] = (
             f"static inline {value_type(slot.width)} {name}({wide_type(window.bits)} r{index})\n{{\n"
@@ -118,11 +120,13 @@ class Hal:
         terms = [_placed(v, _shift(s, window), wide) for v, s in zip(values, slots, strict=True)]
         if window.fixed:
             terms.append(number(window.fixed, window.bits))
+        for s in slots:
+            if s.count > 1 and s.back == "1":
+                terms.append(f"({number(s.cover >> 8 * window.offset, window.bits)} & ~{_element(s, window)})")
         if window.read:
+            cleared = [_element(s, window) for s in slots if s.count > 1 and s.back not in "01"]
             keep = number(window.keep, window.bits)
-            if slots[0].stride:
-                keep = f"~({number((1 << slots[0].width) - 1, window.bits)} << ({_shift(slots[0], window)}))"
-            terms.insert(0, f"(r & {keep})")
+            terms.insert(0, f"(r & {' & '.join([keep, *(f'~{c}' for c in cleared)])})")
             body += [] if loaded else [self._load(register, window)]
         body += self._stores(register, window, " | ".join(terms))
         result = value_type(slots[0].width) if len(leaves) == 1 else "void"
@@ -131,20 +135,25 @@ class Hal:
         parameters = [f"{wide_type(s.width)} {v}" for v, s in zip(values, slots, strict=True)]
         parameters = [f"{wide} r", *parameters] if loaded else parameters
         name = named("HAL_UPDATE" if loaded else "HAL_WRITE", group, *leaves)
-        return self._add(name, result, group, register, parameters, body, const="")
+        indexed = any(s.count > 1 for s in slots)
+        return self._add(name, result, group, register, parameters, body, const="", indexed=indexed)
 
     @once
-    def put(self, group: str, register: Register, leaves: tuple[str, ...], window: Window) -> str:
-        """`HAL_PUT_Group_leaves(group[, index], values...)`: one store of a whole register."""
-        slots = [register.slot(n) for n in leaves]
+    def put(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...], window: Window) -> str:
+        """`HAL_PUT_Group_leaves(group, values...)`: one store of a whole register; `leaves`: with their elements."""
+        rows = [(register.slot(n), i) for n, i in leaves]
+        names = [s.name if s.count == 1 else f"{s.name}_{i}" for s, i in rows]
         body = [
-            f"    value_{s.name} &= {number((1 << s.width) - 1, s.width)};" for s in slots if s.width not in (32, 64)
+            f"    value_{n} &= {number((1 << s.width) - 1, s.width)};"
+            for n, (s, _) in zip(names, rows, strict=True)
+            if s.width not in (32, 64)
         ]
-        terms = [_placed(f"value_{s.name}", str(s.lsb), wide_type(window.bits)) for s in slots]
+        wide = wide_type(window.bits)
+        terms = [_placed(f"value_{n}", _shift(s, window, i), wide) for n, (s, i) in zip(names, rows, strict=True)]
         terms += [number(window.fixed, window.bits)] if window.fixed or not terms else []
         body += self._stores(register, window, " | ".join(terms))
-        parameters = [f"{wide_type(s.width)} value_{s.name}" for s in slots]
-        name = named("HAL_PUT", group, *(leaves or (register.name, "reset")))
+        parameters = [f"{wide_type(s.width)} value_{n}" for n, (s, _) in zip(names, rows, strict=True)]
+        name = named("HAL_PUT", group, *(names or (register.name, "reset")))
         return self._add(name, "void", group, register, parameters, body, const="")
 
     def store(self, group: str, register: Register, window: Window) -> str:
@@ -153,12 +162,13 @@ class Hal:
         name = named("HAL_STORE", group, register.name)
         return self._add(name, "void", group, register, [f"{wide_type(window.bits)} r"], body, const="")
 
-    def changed(self, group: str, register: Register, leaf: str) -> str:
+    def changed(self, group: str, register: Register, leaf: str, element: int) -> str:
         """`HAL_WITH_Group_leaf(r, value)`: the register's value with another value of the field."""
         slot, wide = register.slot(leaf), wide_type(register.bits)
-        name, ones = named("HAL_WITH", group, leaf), (1 << slot.width) - 1
-        keep = number(((1 << register.bits) - 1) & ~slot.mask, register.bits)
-        value = _placed(f"(value & {number(ones, register.bits)})", str(slot.lsb), wide)
+        name = named("HAL_WITH", group, leaf if slot.count == 1 else f"{leaf}_{element}")
+        keep = number(((1 << register.bits) - 1) & ~slot.element(element), register.bits)
+        shift = str(slot.lsb + element * slot.stride)
+        value = _placed(f"(value & {number((1 << slot.width) - 1, register.bits)})", shift, wide)
         self.functions[name] = (
             f"static inline {wide} {name}({wide} r, {wide_type(slot.width)} value)\n{{\n"
             f"    return (r & {keep}) | {value};\n}}\n"
@@ -174,8 +184,10 @@ class Hal:
         parameters: list[str],
         body: list[str],
         const: str = "const ",
+        indexed: bool = False,
     ) -> str:
-        index = ["unsigned int index"] if register.dims or any(s.stride for s in register.slots) else []
+        """`indexed`: whether a leaf that is meant is an array in one register."""
+        index = ["unsigned int index"] if register.dims or indexed else []
         head = ", ".join([f"{const}volatile struct {group} *group", *index, *parameters])
         self.functions[name] = f"static inline {result} {name}({head})\n{{\n" + "\n".join(body) + "\n}\n"
         return name
@@ -206,9 +218,18 @@ class Hal:
         return "\n".join(self.functions[name] for name in sorted(self.functions))
 
 
-def _shift(slot: Slot, window: Window) -> str:
+def _shift(slot: Slot, window: Window, element: int | None = None) -> str:
+    """The lowest bit of a field in a window; of an array that of an element, or of the one that `index` says."""
     base = slot.lsb - 8 * window.offset
-    return f"{base} + index * {slot.stride}u" if slot.stride else str(base)
+    if slot.count == 1 or element is not None:
+        return str(base + (element or 0) * slot.stride)
+    scaled = "index" if slot.stride == 1 else f"index * {slot.stride}u"
+    return f"{base} + {scaled}" if base else scaled
+
+
+def _element(slot: Slot, window: Window) -> str:
+    """Bits of the element that `index` says."""
+    return f"({number((1 << slot.width) - 1, window.bits)} << ({_shift(slot, window)}))"
 
 
 def _extract(value: str, slot: Slot, window: Window, shift: str, clean: bool) -> str:

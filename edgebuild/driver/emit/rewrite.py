@@ -264,10 +264,10 @@ class _Rewriter:
             return f"{wide_type(window.bits)} {site.variable} = {self._load(region, address)}"
         if site.form == "store":
             return f"{self.hal.store(ref.group, register, window)}({', '.join([*address, site.variable])})"
-        values = {self.merged.ref(x).leaf: self._cursor(v) for x, v in site.parts if v is not None}
+        values = {self._leaf(x): self._cursor(v) for x, v in site.parts if v is not None}
         before = []
         for i in site.inner if self.cpp and len(site.inner) > 1 else ():  # C++ evaluates them as they stand there
-            leaf = self.merged.ref(site.parts[i][0]).leaf
+            leaf = self._leaf(site.parts[i][0])
             kept = self._new(wide_type(self._width(site.parts[i][0])))
             before.append((site.parts[i][1].extent.start.offset, f"{kept} = {values[leaf]}"))  # type: ignore[union-attr]
             values[leaf] = kept
@@ -276,12 +276,16 @@ class _Rewriter:
         text = f"{name}({', '.join([*address, *(values[n] for n in leaves)])})"
         return f"({', '.join([*(x for _, x in sorted(before)), text])})" if before else text
 
+    def _leaf(self, a: Access) -> tuple[str, int]:
+        return self.merged.ref(a).leaf, self.merged.element(a)
+
     def _held(self, site: Site) -> str:
         """A field of a variable that holds a register."""
         a, v = site.read, site.variable
         assert a
         ref, register = self.merged.ref(a), self.merged.register(a)
-        old = f"{self.hal.get(ref.group, ref.leaf, self.merged.window(self.parts[a].region), False)}({v})"
+        element = self.merged.element(a)
+        old = f"{self.hal.get(ref.group, ref.leaf, self.merged.window(self.parts[a].region), element)}({v})"
         if site.form == "get":
             return old
         if site.right is None:
@@ -289,7 +293,7 @@ class _Rewriter:
         else:
             value = self._cursor(site.right)
             value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
-        return f"{v} = {self.hal.changed(ref.group, register, ref.leaf)}({v}, {value})"
+        return f"{v} = {self.hal.changed(ref.group, register, ref.leaf, element)}({v}, {value})"
 
     def _modify(self, site: Site) -> str:
         """`f op= v`, `f++`: a read and a write, with an address that is evaluated once."""
@@ -346,15 +350,16 @@ class _Rewriter:
 
     def _get(self, a: Access, value: str, window: Window, address: list[str]) -> str:
         ref = self.merged.ref(a)
-        packed = bool(self.merged.register(a).slot(ref.leaf).stride)
-        name = self.hal.get(ref.group, ref.leaf, window, packed)
+        packed = self.merged.register(a).slot(ref.leaf).count > 1
+        name = self.hal.get(ref.group, ref.leaf, window)
         return f"{name}({', '.join([value, *address[1:]] if packed else [value])})"
 
     def _load(self, region: Region, address: list[str]) -> str:
         a = region.place
         window = self.merged.window(region)
-        name = self.hal.load(self.merged.ref(a).group, self.merged.register(a), self.merged.leaves(region), window)
-        return f"{name}({', '.join(address)})"
+        register = self.merged.register(a)
+        name = self.hal.load(self.merged.ref(a).group, register, self.merged.leaves(region), window)
+        return f"{name}({', '.join(address if register.dims else address[:1])})"
 
     def _hoisted(self, regions: list[Region]) -> str:
         loads = []

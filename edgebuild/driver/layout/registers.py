@@ -41,10 +41,21 @@ class Slot:
     )  # PERIPHERAL.REGISTER.FIELD, where silicon has it: what an overlay calls it
     action: str = ""  # what a read does besides, in the words of SVD
     stride: int = 0  # bits from one element of an array to the next, where all lie in one register
+    count: int = 1  # elements of such an array
 
     @property
     def mask(self) -> int:
+        """Bits of the field; of an array in one register those of its first element."""
         return ((1 << self.width) - 1) << self.lsb
+
+    @cached_property
+    def cover(self) -> int:
+        """Bits of all elements."""
+        return _either(self.element(i) for i in range(self.count))
+
+    def element(self, index: int) -> int:
+        """Bits of one element."""
+        return self.mask << index * self.stride
 
 
 @dataclass(frozen=True)
@@ -118,9 +129,9 @@ class Window:
 
 
 def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
-    mask = _mask(register, leaves)
+    mask = leaf_mask(register, leaves)
     for offset, bits in _windows(register, mask, bus):
-        others = [s for s in register.slots if s.mask & _span(offset, bits)]
+        others = [s for s in register.slots if s.cover & _span(offset, bits)]
         if bits == register.bits or not any(s.sensitive for s in others):
             return Window(offset, bits, True)
     return Window(0, register.bits, True)
@@ -129,40 +140,44 @@ def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
 def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
     """The least of the register that holds the leaves and nothing that has to be kept; else all of it, after a read."""
     leaves = set(leaves)
-    mask = _mask(register, leaves)
+    mask = leaf_mask(register, leaves)
+    arrays = [s for s in register.slots if s.name in leaves and s.count > 1]  # their other elements stay
     for offset, bits in _windows(register, mask, bus):
         span = _span(offset, bits)
-        others = [s for s in register.slots if s.name not in leaves and s.mask & span & ~mask]
-        if all(s.back in "01" and s.mask & ~span == 0 for s in others):
-            ones = sum(s.mask for s in others if s.back == "1")
-            named = sum(s.mask for s in register.slots)
+        others = [s for s in register.slots if s.name not in leaves and s.cover & span & ~mask]
+        if all(s.back in "01" and s.cover & ~span == 0 for s in others + arrays):
+            ones = _either(s.cover for s in others if s.back == "1")
+            named = _either(s.cover for s in register.slots)
             return Window(offset, bits, False, (ones | (register.reset & ~named & span)) >> (8 * offset))
-    others = [s for s in register.slots if s.name not in leaves and not s.mask & mask]
-    ones = sum(s.mask for s in others if s.back == "1")
-    zeros = sum(s.mask for s in others if s.back == "0")
+    others = [s for s in register.slots if s.name not in leaves and not s.cover & mask]
+    ones = _either(s.cover for s in others if s.back == "1")
+    zeros = _either(s.cover for s in others if s.back == "0")
+    mine = mask & ~_either(s.cover for s in arrays if s.back not in "01")
     everything = (1 << register.bits) - 1
-    return Window(0, register.bits, True, ones, everything & ~mask & ~ones & ~zeros)
+    return Window(0, register.bits, True, ones, everything & ~mine & ~ones & ~zeros)
 
 
-def whole_window(register: Register, named: Iterable[str], kind: str) -> Window:
-    """All of a register. In a write, what is not named has its reset value, or a value that does nothing."""
+def whole_window(register: Register, named: int, kind: str) -> Window:
+    """All of a register. In a write, bits that are not named have their reset value, or a value that does nothing."""
     if kind == "r":
         return Window(0, register.bits, True)
     values = register.reset
     for s in register.slots:
         if s.back in "01":
-            values = values & ~s.mask | (s.mask if s.back == "1" else 0)
-    return Window(0, register.bits, False, values & ~_mask(register, named))
+            values = values & ~s.cover | (s.cover if s.back == "1" else 0)
+    return Window(0, register.bits, False, values & ~named)
 
 
-def _mask(register: Register, leaves: Iterable[str]) -> int:
-    mask = 0
-    for name in leaves:
-        slot = register.slot(name)
-        mask |= slot.mask
-        for i in range(1, register.bits // slot.stride if slot.stride else 0):  # any element of a packed array
-            mask |= (slot.mask << (i * slot.stride)) & ((1 << register.bits) - 1)
-    return mask
+def leaf_mask(register: Register, leaves: Iterable[str]) -> int:
+    """Bits of a register that hold the leaves; of a packed array those of all elements."""
+    return _either(register.slot(name).cover for name in leaves)
+
+
+def _either(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
 
 
 def _windows(register: Register, mask: int, bus: Bus) -> Iterable[tuple[int, int]]:

@@ -126,6 +126,7 @@ def _assert_harmless(
         same = (
             n.field == a.field
             and not apart
+            and not _other_element(n, a)
             and not (
                 n.chain.device
                 and n.chain.device == a.chain.device
@@ -183,8 +184,8 @@ def _check_group(group: GroupLayout, layout: Layout) -> None:
         for s in r.slots:
             assert s.lsb + s.width <= r.bits, f"{group.group}.{s.name} leaves its register"
             if s.field and layout.method != "fixed":
-                assert not used & s.mask, f"{group.group}.{s.name} overlaps"
-            used |= s.mask
+                assert not used & s.cover, f"{group.group}.{s.name} overlaps"
+            used |= s.cover
         assert r.offset % (min(r.bits, layout.bus.width) // 8) == 0 or layout.method == "fixed", (
             f"{r.name} is not aligned"
         )
@@ -203,3 +204,11 @@ def _check_group(group: GroupLayout, layout: Layout) -> None:
             for byte in range(sub.offset, sub.offset + count * sub.stride):
                 assert byte not in taken and byte < group.size, f"{group.group}: {sub.name} overlaps"
                 taken[byte] = sub.name
+
+
+def _other_element(a: Access, b: Access) -> bool:
+    """Two subscripts of one array of fields that are constants and differ."""
+    mine, its = ([s.constant for s in x.chain.steps if not s.member] for x in (a, b))
+    depth = len(getattr(a.chain.end, "dims", ()))
+    last = zip(mine[::-1][:depth], its[::-1][:depth], strict=True)
+    return any(None not in (x, y) and x != y for x, y in last)

@@ -9,8 +9,17 @@ from edgebuild.base.errors import Diagnostic, EdgebuildError
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, between, dominates, on_cycle_without
 from edgebuild.driver.analysis.conflicts import Conflicts, KeptApart, Region, find_conflicts
 from edgebuild.driver.analysis.simplify import Ref, Shapes
-from edgebuild.driver.layout.registers import Layout, Register, Slot, Window, read_window, whole_window, write_window
-from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.layout.registers import (
+    Layout,
+    Register,
+    Slot,
+    Window,
+    leaf_mask,
+    read_window,
+    whole_window,
+    write_window,
+)
+from edgebuild.driver.source.dialect import Dialect, Field
 
 
 @dataclass(frozen=True)
@@ -34,16 +43,27 @@ class Merged:
         names = {self.ref(a).leaf for a in region.accesses}
         return tuple(s.name for s in self.register(region.place).slots if s.name in names)
 
-    def named(self, region: Region) -> tuple[str, ...]:
-        """The leaves that a write of a whole register gives a value, in the order of their bits."""
-        names = {self.ref(a).leaf for a, value in region.place.site.parts if value is not None}
-        return tuple(s.name for s in self.register(region.place).slots if s.name in names)
+    def element(self, access: Access) -> int:
+        """The element of an array in one register that an access with constant subscripts is about; else 0."""
+        assert isinstance(access.chain.end, Field)
+        dims, flat = access.chain.end.dims, 0
+        if self.register(access).slot(self.ref(access).leaf).count == 1:
+            return 0
+        for size, index in zip(dims, access.constants[len(access.constants) - len(dims) :], strict=True):
+            flat = flat * size + (index or 0)
+        return flat
+
+    def named(self, region: Region) -> tuple[tuple[str, int], ...]:
+        """(leaf, element) of all that a write of a whole register gives a value, in the order of their bits."""
+        given = {(self.ref(a).leaf, self.element(a)) for a, value in region.place.site.parts if value is not None}
+        slots = self.register(region.place).slots
+        return tuple((s.name, i) for s in slots for i in range(s.count) if (s.name, i) in given)
 
     def window(self, region: Region) -> Window:
         if region not in self._windows:
             register = self.register(region.place)
             if region.place.whole:
-                self._windows[region] = whole_window(register, self.named(region), region.kind)
+                self._windows[region] = whole_window(register, self._given(region), region.kind)
                 return self._windows[region]
             if region in self.reused.values():
                 self._windows[region] = Window(0, register.bits, True)
@@ -51,6 +71,16 @@ class Merged:
                 choose = read_window if region.kind == "r" else write_window
                 self._windows[region] = choose(register, self.leaves(region), self.layout.bus)
         return self._windows[region]
+
+    def _given(self, region: Region) -> int:
+        register = self.register(region.place)
+        return sum(register.slot(name).element(i) for name, i in self.named(region))
+
+    def keeps(self, region: Region, other: Region) -> bool:
+        """Whether a write puts back bits, as it read them, that another write of the same register stores."""
+        register = self.register(region.place)
+        stored = (1 << register.bits) - 1 if other.place.whole else leaf_mask(register, self.leaves(other))
+        return bool(self.window(region).keep & stored)
 
     def cost(self, region: Region) -> int:
         words = max(1, self.register(region.place).bits // self.layout.bus.width)
@@ -96,7 +126,9 @@ def _check_whole(merged: Merged, region: Region) -> None:
     registers = {merged.register(a).name for a in region.accesses}
     at, register = region.place.where, merged.register(region.place)
     text = ""
-    if len(registers) > 1:
+    if register.dims:
+        text = f"the elements of '{region.place.field[1]}' lie in several registers"
+    elif len(registers) > 1:
         text = f"the fields of '{region.place.field[0]}' lie in several registers: {', '.join(sorted(registers))}"
     elif register.bits > merged.layout.bus.width:
         text = (
@@ -153,7 +185,7 @@ def hazards(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnost
         at, register, leaves = region.place.where, merged.register(region.place), merged.leaves(region)
         window = merged.window(region)
         if region.place.whole and region.kind == "w":
-            leaves = merged.named(region)
+            leaves = tuple(dict.fromkeys(name for name, _ in merged.named(region)))
             wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
             error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
         elif region.place.whole:
@@ -162,8 +194,8 @@ def hazards(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnost
             error, warning = _illegal(register, leaves, region.kind, window)
             error = error or _read_back(merged, region)
         if window.read and region.kind == "w" and not cdfg.functions[name].handler:
-            shared = in_handlers & {(merged.ref(region.place).group, register.name)}
-            if shared:
+            others = in_handlers.get((merged.ref(region.place).group, register.name), ())
+            if any(merged.keeps(region, other) or _shared(region, other) for other in others):
                 warning = f"the interrupt handler also writes register '{register.name}': an update may be lost here"
         for text, list_, severity in ((error, errors, "error"), (warning, warnings, "warning")):
             if text:
@@ -171,12 +203,19 @@ def hazards(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnost
     return errors, warnings
 
 
-def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> set[tuple[str, str]]:
-    return {
-        (merged.ref(r.place).group, merged.register(r.place).name)
-        for name, r in merged.all()
-        if r.kind == "w" and cdfg.functions[name].handler
-    }
+def _written_in_handlers(cdfg: Cdfg, merged: Merged) -> dict[tuple[str, str], list[Region]]:
+    """Writes of interrupt handlers, by group and register."""
+    found: dict[tuple[str, str], list[Region]] = {}
+    for name, r in merged.all():
+        if r.kind == "w" and cdfg.functions[name].handler:
+            found.setdefault((merged.ref(r.place).group, merged.register(r.place).name), []).append(r)
+    return found
+
+
+def _shared(region: Region, other: Region) -> bool:
+    """Whether a field is read, changed and written that the other region writes, too."""
+    changed = {a.field for a in region.accesses if a.site.form in ("compound", "step")}
+    return any(a.field in changed for a in other.accesses)
 
 
 def _read_back(merged: Merged, region: Region) -> str:
@@ -197,9 +236,8 @@ def _popped(register: Register, leaves: tuple[str, ...]) -> str:
 def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Window) -> tuple[str, str]:
     """(error, warning) of an access to `leaves` of a register; both may be empty."""
     what = ", ".join(leaves)
-    others = [
-        s for s in register.slots if s.name not in leaves and s.mask & (((1 << window.bits) - 1) << 8 * window.offset)
-    ]
+    span = ((1 << window.bits) - 1) << 8 * window.offset
+    others = [s for s in register.slots if (s.name not in leaves or s.count > 1) and s.cover & span]
     mine = [register.slot(n) for n in leaves]
     if kind == "r":
         wrong = next((s for s in mine if "r" not in s.access), None)

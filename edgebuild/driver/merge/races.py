@@ -32,6 +32,8 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
             if not preempts(runs[other], runs[name]) or not _one_register(merged, region, theirs):
                 continue
             mine = changes and any(x.field == changes.field for x in theirs.accesses)
+            if not mine and not merged.keeps(region, theirs):
+                continue  # it writes back nothing that the other one stores
             text = _text(merged, a, other, theirs)
             if mine and not merged.window(region).read:
                 warnings.append(_at(a, f"{text}; bf_critical protects it, bf_shared says that it is meant", "warning"))

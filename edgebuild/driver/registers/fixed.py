@@ -248,12 +248,18 @@ class _Fixer:
                 len(spots) if stride else 1,
                 stride,
                 info.reset,
-                leaf.dims if stride else (),
+                () if packed else leaf.dims,
             )
         register = registers[name]
         mine = spots[0].found.field.name
         slots = [
-            replace(self._agreed(s, leaf), name=leaf.name, field=leaf.field, stride=packed)
+            replace(
+                self._agreed(s, leaf),
+                name=leaf.name,
+                field=leaf.field,
+                stride=packed,
+                count=len(spots) if packed else 1,
+            )
             if s.name == mine and not s.field
             else s
             for s in register.slots
