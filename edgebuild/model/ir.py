@@ -171,6 +171,11 @@ class Graph:
         """Index relations that were asked for, by result: see `ops.nest`."""
         return {}
 
+    @cached_property
+    def kernels(self) -> dict[Any, Any]:
+        """Kernels that were asked for, by result and form: see `kernels.kernel_of`."""
+        return {}
+
     def producer(self, name: str, kind: str) -> Op | None:
         """The op that writes `name` if it is of this kind."""
         op = self.producers.get(name)

@@ -30,6 +30,8 @@ def arguments() -> argparse.Namespace:
                         "on the host in all modes, and on one of the others in some")  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=("networks", *OTHERS), help="leave out the rest")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0: one for each core")
+    parser.add_argument("--programs", type=int, default=0, help="built for each network and target at most, of those "
+                        "that differ; other plans run on values alone; 0: all")  # fmt: skip
     parser.add_argument("--seconds", type=int, help="begin nothing new after this time; --resume goes on")
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run found to be right")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for fuzz.json and fuzz/ (build)")
@@ -71,7 +73,7 @@ def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, sta
         while True:
             late = options.seconds is not None and time.monotonic() - start > options.seconds
             while len(running) < jobs and not late and (unit := next(waiting, None)) is not None:
-                running[pool.submit(run, unit, options.output / "fuzz", journal.common())] = unit
+                running[pool.submit(run, unit, options.output / "fuzz", journal.common(), options.programs)] = unit
             if not running:
                 return
             done = wait(running, return_when=FIRST_COMPLETED).done

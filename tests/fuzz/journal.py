@@ -48,9 +48,11 @@ class Journal:
         """Counts over the units that have run."""
         done = [self.results[u.name] for u in units if u.name in self.results]
         kinds = Counter(failure["kind"] for result in done for failure in result.failures)
-        refused: Counter[str] = Counter()
+        refused, programs, planned = Counter[str](), Counter[str](), Counter[str]()
         for result in done:
             refused.update(result.refused)
+            programs.update(result.programs)
+            planned.update(result.planned)
         return {
             **{name: sum(kinds[k] for k in of) for name, of in KINDS.items()},
             "not_least": kinds["not_least"],
@@ -59,6 +61,8 @@ class Journal:
             "networks": sum(result.networks for result in done),
             "equal_plans": sum(result.equal_plans for result in done),
             "units": len(done),
+            "programs": dict(sorted(programs.items())),
+            "planned": dict(sorted(planned.items())),
             "refused": dict(refused.most_common()),
         }
 

@@ -28,9 +28,13 @@ from edgebuild.model.ir import Array
 from edgebuild.model.verify.build import MODEL_SOURCES, NAME, write_sources
 from edgebuild.model.verify.run import run_harness
 
+from .shared import Shared
+
 os.environ["EDGEBUILD_STRICT"] = "1"  # what fails inside is a failure, though a user gets the next best plan
+os.environ["EDGEBUILD_CHECK"] = "all"  # every plan is run on values
 os.environ["EDGEBUILD_CACHE"] = ""
 QUICK = ("-std=c11", "-O0", "-g", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SHARED = Shared()
 PLAN_SECONDS, RUN_SECONDS = 120, 60
 
 
@@ -68,7 +72,7 @@ def at_most(seconds: int) -> Iterator[None]:
 def compiled(model: Path, target: str, options: Mapping[str, Value]) -> tuple[Artifact, ...]:
     """Compile the model. Raises EdgebuildError where it is refused, Failure for all else."""
     try:
-        with at_most(PLAN_SECONDS):
+        with at_most(PLAN_SECONDS), SHARED.of(model):
             return compile_model(model_request(model, NAME, target, options))
     except EdgebuildError:
         raise

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
+from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import Value
 from edgebuild.model.compile import prepare
@@ -57,6 +59,8 @@ class Tally:
     runs: int = 0
     networks: int = 0
     same: int = 0  # plans that were printed like one that had run already
+    programs: Counter[str] = field(default_factory=Counter)  # that were built and run, by target and mode
+    planned: Counter[str] = field(default_factory=Counter)  # plans that were run on values alone
     refused: dict[str, int] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
 
@@ -141,24 +145,23 @@ class Judge:
                     wrong[port["name"]] = max(wrong.get(port["name"], 0.0), distance)
         return wrong
 
-    def run(self, machine: Machine, options: Options, known: set[str] | None = None) -> dict[str, Any] | None:
-        """Compile and run in one mode; the report, None where it is refused. `known`: digests that have run well."""
-        try:
-            artifacts = compiled(self.file, machine.name, options)
-        except EdgebuildError:
-            return None
-        mark = digest(artifacts)
-        if known is None or mark not in known:
-            where = self.folder / "program"
-            self.check(machine.run(artifacts, self.vectors, where))
-            shutil.rmtree(where)
-            if known is not None:
-                known.add(mark)
-        return report_of(artifacts)
+    def run(self, machine: Machine, options: Options) -> None:
+        """Compile and run in one mode, unless it is refused. Raises Failure."""
+        with suppress(EdgebuildError):
+            self.execute(machine, compiled(self.file, machine.name, options))
+
+    def execute(self, machine: Machine, artifacts: Sequence[Artifact]) -> None:
+        where = self.folder / "program"
+        self.check(machine.run(artifacts, self.vectors, where))
+        shutil.rmtree(where)
 
 
-def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally) -> None:
-    """One network in all modes on the host, in some on other machines. Failures go into `tally`, one of each cause."""
+def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally, most: int = 0) -> None:
+    """One network in all modes on the host, in some on other machines. Failures go into `tally`, one of each cause.
+
+    `most`: programs that are built for each machine, of those that differ; 0: all. Modes come in a drawn order, and
+    plans beyond are run on values alone.
+    """
     tally.networks += 1
     try:
         judge = Judge(recipe, folder / "work")
@@ -169,21 +172,36 @@ def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tall
     except Failure as failure:
         return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
     for machine in machines:
-        causes, known, arenas = set[str](), set[str](), dict[str, int]()
-        for options in modes(recipe, judge.arena, machine.name == "host"):
-            tally.runs += 1
-            before = len(known)
-            try:
-                report = judge.run(machine, options, known)
-            except Failure as failure:
-                if failure.cause not in causes:
-                    tally.found.append(Found(recipe, machine.name, options, failure))
-                causes.add(failure.cause)
-                continue
-            tally.same += len(known) == before
-            if report is not None:
-                arenas[str(options)] = int(report["ram"]["arena_bytes"])
-                _least(recipe, machine, options, arenas, tally)
+        _sweep_on(machine, judge, most, tally)
+
+
+def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
+    recipe, causes, known, arenas = judge.recipe, set[str](), set[str](), dict[str, int]()
+    ways = list(modes(recipe, judge.arena, machine.name == "host"))
+    Random(recipe.seed).shuffle(ways)
+    for options in sorted(ways, key=lambda o: o.get("objective") == "ram"):  # what is to be least comes last
+        tally.runs += 1
+        what = " ".join([machine.name, *(str(v) if o in ("tile", "optimize") else o for o, v in options.items())])
+        try:
+            artifacts = compiled(judge.file, machine.name, options)
+            mark = digest(artifacts)
+            if mark in known:
+                tally.same += 1
+            elif most and len(known) >= most:
+                tally.planned[what] += 1
+            else:
+                judge.execute(machine, artifacts)
+                known.add(mark)
+                tally.programs[what] += 1
+        except EdgebuildError:
+            continue
+        except Failure as failure:
+            if failure.cause not in causes:
+                tally.found.append(Found(recipe, machine.name, options, failure))
+            causes.add(failure.cause)
+            continue
+        arenas[str(options)] = int(report_of(artifacts)["ram"]["arena_bytes"])
+        _least(recipe, machine, options, arenas, tally)
 
 
 def _least(recipe: Recipe, machine: Machine, options: Options, arenas: dict[str, int], tally: Tally) -> None:

@@ -40,6 +40,8 @@ class Result:
     runs: int = 0
     networks: int = 0
     equal_plans: int = 0
+    programs: dict[str, int] = field(default_factory=dict)  # built and run, by target and mode
+    planned: dict[str, int] = field(default_factory=dict)  # run on values alone
     refused: dict[str, int] = field(default_factory=dict)
     failures: list[dict[str, str]] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
@@ -58,8 +60,10 @@ def others(part: str, seed: int, count: int) -> Iterator[Unit]:
         yield from (Unit(part, number, form) for form in forms)
 
 
-def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset()) -> Result:
-    """`common`: causes that were seen often; failures of these are kept as they are, for making them small takes time.
+def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset(), most: int = 0) -> Result:
+    """`most`: programs for each network and machine; 0: all.
+
+    `common`: causes that were seen often; failures of these are kept as they are, for making them small takes time.
 
     `folder`: cases go into it, scratch files into a place of this process.
     """
@@ -69,9 +73,9 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset()) -> Resul
             result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
         return result
     tally = Tally()
-    sweep(drawn(unit.form, unit.seed), [machine(t, place) for t in unit.targets], place, tally)
+    sweep(drawn(unit.form, unit.seed), [machine(t, place) for t in unit.targets], place, tally, most)
     result.runs, result.networks, result.equal_plans = tally.runs, tally.networks, tally.same
-    result.refused = tally.refused
+    result.refused, result.programs, result.planned = tally.refused, dict(tally.programs), dict(tally.planned)
     for found in tally.found:
         cause = f"{found.failure.cause} {found.target}"
         small = found if cause in common else smaller(found, machine(found.target, place), place / "small")

@@ -150,6 +150,17 @@ def test_what_goes_and_what_stays(graph: Graph, left: int) -> None:
         np.testing.assert_array_equal(ops.run(small, *vector)["y"], ops.run(graph, *vector)["y"])
 
 
+def test_scalars_have_no_channels() -> None:
+    """Beside channels that go, an op of an operand without dimensions stays as it is."""
+    graph = network()
+    scalars = {name: Tensor(name, (), "float32") for name in ("s", "r")}
+    root = Op("pointwise", "root", ("s",), ("r",), {"function": "sqrt", "clamp": (None, None)})
+    tensors = {**graph.tensors, **scalars}
+    both = replace(graph, ops=(*graph.ops, root), tensors=tensors, inputs=("x", "s"), outputs=("y", "r"))
+    small = remove_constants(both, block=1)
+    assert small.tensors["a"].shape[-1] == 7 and root in small.ops
+
+
 def test_a_bias_that_would_leave_int32_is_not_made() -> None:
     graph = network(value=33)
     full = replace(graph.tensors["b1"], data=np.full(4, 2**31 - 1, np.int32))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.ir import Graph, dump, verify
+from edgebuild.model.ir import Graph, Op, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
-from edgebuild.model.plan.tiling.cost import Estimate, Tiling, counts, cuts
+from edgebuild.model.plan.tiling.cost import Estimate, Tiling, counts, cuts, overlap
 from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.plan.tiling.transform import tiled
 from tests.graphs import examples, random_inputs, small_graphs
@@ -59,6 +59,42 @@ def test_references_agree() -> None:
                 else:
                     np.testing.assert_array_equal(have[name], want[name], err_msg=dump(parts))
     assert seen >= {("fdt", False), ("fdt", True), ("ffmt", False), ("both", False)}
+
+
+def floats(shapes: dict[str, tuple[int, ...]], *made: Op) -> Graph:
+    """A graph of ops from tensor `x` to the result of the last."""
+    tensors = {name: Tensor(name, shape, "float32") for name, shape in shapes.items()}
+    return Graph("float", made, tensors, ("x",), made[-1].outputs)
+
+
+def test_a_line_of_a_softmax_is_not_cut() -> None:
+    """Lines are cut from each other; every element of one needs all of it."""
+    softmax = Op("softmax", "s", ("x",), ("p",), {"beta": 1.0})
+    mean = Op("mean", "m", ("p",), ("y",), {"axes": (1,)})
+    graph = floats({"x": (1, 2, 3, 4), "p": (1, 2, 3, 4), "y": (1, 3, 4)}, softmax, mean)
+    found = tilings(graph)
+    cut = [axis for t in found for axis in cuts(graph, t).axes[0]]  # type: ignore[union-attr]
+    assert cut
+    assert "i3" not in cut
+    (vector,) = random_inputs(graph, 1)
+    for tiling in found:
+        parts = tiled(graph, tiling)
+        np.testing.assert_allclose(ops.run(parts, *vector)["y"], ops.run(graph, *vector)["y"], rtol=1e-5)
+
+
+def test_ops_of_a_path_may_have_other_numbers_of_dimensions() -> None:
+    """Overlaps are looked for along the dimension that is cut, wherever each op has it."""
+    shapes = {"x": (1, 6), "w": (8, 6), "d": (1, 8), "r": (1, 8), "v": (1, 1, 1, 8), "y": (1, 1, 1, 8)}
+    dense = Op("dense", "d", ("x", "w"), ("d",), {"clamp": (None, None)})
+    relu = Op("clamp", "r", ("d",), ("r",), {"clamp": (0.0, None)})
+    view = Op("reshape", "v", ("r",), ("v",), {"shape": (1, 1, 1, 8)})
+    last = Op("clamp", "y", ("v",), ("y",), {"clamp": (0.0, 6.0)})
+    graph = floats(shapes, dense, relu, view, last)
+    weights = Tensor("w", (8, 6), "float32", data=np.ones((8, 6), np.float32))
+    graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
+    found = [path for op in graph.ops for path in paths(graph, op.outputs[0], METHODS)]
+    assert any(len(path.ops) == 4 for path in found)
+    assert not any(overlap(graph, path) for path in found)
 
 
 @pytest.mark.needs("gcc")

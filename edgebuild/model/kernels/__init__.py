@@ -39,8 +39,18 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     """The kernel for an op: by `form.choice` if the layer is in it, else the one of the least estimate.
 
     The op's own kernel serves where no row does. `form.over` asks for kernels that work in place; without any, the
-    kernel that is returned does not.
+    kernel that is returned does not. The graph keeps those of its own ops, for plans ask again and again.
     """
+    if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
+        return _chosen(op, graph, form)
+    key = op.outputs[0], form
+    if key not in graph.kernels:
+        graph.kernels[key] = _chosen(op, graph, form)
+    found: Kernel = graph.kernels[key]
+    return found
+
+
+def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     spec = SPECS[op.kind]
     sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
     kernel = _best(Layer(op, graph, form, sums))

@@ -22,7 +22,7 @@ class Layer:
     form: Form
     sums: Sums | None
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of rows that may serve."""
         if self.sums is None:
@@ -54,8 +54,9 @@ class Row:
 
     def serves(self, layer: Layer) -> bool:
         """The kind is the layer's, and the core and the request allow it."""
-        allowed = self.calls in ("", layer.form.wish.calls)
-        return allowed and self.kind in layer.kinds and self.core <= layer.form.core
+        if self.kind not in layer.kinds:
+            return False
+        return self.calls in ("", layer.form.wish.calls) and self.core <= layer.form.core
 
 
 def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[Layer], Kernel | None]:

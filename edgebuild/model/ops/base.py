@@ -138,6 +138,11 @@ Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operan
 Total = Callable[[Op, Graph, Array, Array], Array]  # (op, graph, x, w) -> int64 sums of (x - zero point) * w
 
 
+def unchanged(op: Op, graph: Graph, out: Ranges, x: Ranges) -> Mapping[str, Any]:
+    """Attributes of the op are those of each of its parts."""
+    return op.attrs
+
+
 @dataclass(frozen=True)
 class Sums:
     """int8 sums of products as kernels see them: one description for convolutions, depthwise ones, and dense layers.
@@ -282,7 +287,7 @@ class Spec:
     view: bool = False
     rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
     exact: bool = False
-    part: Part = lambda op, graph, out, x: op.attrs  # attributes of the op that computes only a part of its result
+    part: Part = unchanged  # attributes of the op that computes only a part of its result
     start: Callable[[Op, Graph], int] = lambda op, graph: 0  # of a view: its first byte in the operand
     float_only: bool = False
     integers: tuple[str, ...] = ("int8",)  # types in which it is quantised; `exact` ops are in all

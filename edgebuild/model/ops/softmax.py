@@ -6,6 +6,7 @@ values: a table made here with gemmlowp's own fixed-point steps, so that the res
 
 from __future__ import annotations
 
+from functools import cache
 from math import floor, inf, prod
 from typing import Any
 
@@ -51,15 +52,19 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 def exp_table(op: Op, graph: Graph) -> Array:
     """exp(-d * scale * beta) for d = 0, 1, ... in Q0.31, as far as it counts."""
-    scale = scale_of(graph.operands(op)[0])
-    real = min(op.attrs["beta"] * scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1)
+    return np.array(_exp_table(op.attrs["beta"] * scale_of(graph.operands(op)[0])), np.int32)
+
+
+@cache
+def _exp_table(scale: float) -> tuple[int, ...]:
+    real = min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1)
     m = fixedpoint.quantize_multiplier(real)
     radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
     table = []
     for distance in range(min(radius, 255) + 1):
         scaled = int(fixedpoint.rounding_high_multiply(np.int64(-distance * 2 ** max(m.shift, 0)), m.mantissa))
         table.append(fixedpoint.exp_on_negative_values(scaled >> max(-m.shift, 0), INTEGER_BITS))
-    return np.array(table, np.int32)
+    return tuple(table)
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:

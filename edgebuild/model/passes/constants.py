@@ -146,7 +146,7 @@ def _tie_operand(op: Op, graph: Graph, position: int, known: Mapping[str, Mappin
 
 def _sums_over_channels(op: Op, relation: Nest) -> bool:
     """A sum of products with a bias that takes all channels of its first operand together."""
-    channels = relation.operands[0][-1]
+    channels = relation.operands[0][-1] if relation.operands[0] else None  # a scalar has none
     return ops.SPECS[op.kind].total is not None and isinstance(channels, Same) and channels.axis not in relation.out
 
 

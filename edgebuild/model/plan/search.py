@@ -224,25 +224,30 @@ class Planner:
     def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> Outcome:
         """The graph with runs of ops cut into parts, as `--ram` asks; an arena `below` that."""
 
-        def evaluate(candidate: Graph) -> Evaluated:
-            cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
-            steps = _parts(cutter, self.request)
-            _, placed, places = _place(cutter, steps, (Memory("arena"),), self.request)
-            sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
-            for step, section in enumerate(steps):
-                sizes |= section.inner
-                lives |= dict.fromkeys(section.inner, (step, step))
-            pieces = [Piece(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items()]
-            profile = cutter.profile(steps)
-            storage = cutter.rolling.storage
-            return Evaluated(
-                candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, tuple(pieces)
-            )
-
         constants = sum(t.bytes for t in self.graph.tensors.values() if t.constant)
         code = max(LEAST_CODE, round(constants * CODE_SHARE))
         limits = Limits(budget, code, self.request.ram, below, self._deadline, work)
-        return explore(self.graph, evaluate, methods, limits)
+        return explore(self.graph, self._evaluated, methods, limits)
+
+    def _evaluated(self, candidate: Graph) -> Evaluated:
+        """The graph itself, which every method starts from, or one with parts; scheduled and laid out."""
+        return self._untiled if candidate is self.graph else self._evaluate(candidate)
+
+    @cached_property
+    def _untiled(self) -> Evaluated:
+        return self._evaluate(self.graph)
+
+    def _evaluate(self, candidate: Graph) -> Evaluated:
+        cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
+        steps = _parts(cutter, self.request)
+        _, placed, places = _place(cutter, steps, (Memory("arena"),), self.request)
+        sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
+        for step, section in enumerate(steps):
+            sizes |= section.inner
+            lives |= dict.fromkeys(section.inner, (step, step))
+        pieces = tuple(Piece(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items())
+        profile, storage = cutter.profile(steps), cutter.rolling.storage
+        return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, pieces)
 
 
 def _scheduled(

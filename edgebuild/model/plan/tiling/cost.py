@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from math import prod
 
 from ... import ops
-from ...axes import Grouped, Spread, Window, input_range
+from ...axes import Grouped, Nest, Spread, Window, input_range
 from ...ir import ITEM_BYTES, Graph, Op
 from ...ops.base import Ranges
 from ...ops.slice import neighbours
@@ -92,8 +92,7 @@ def cuts(graph: Graph, tiling: Tiling) -> Cuts | None:
         if i == 0:
             break
         position, before = path.operands[i], ops.nest(path.ops[i - 1], graph)
-        relations = nest.operands[position]
-        dims = [next(d for d, r in enumerate(relations) if getattr(r, "axis", None) == axis) for axis in axes]
+        dims = _dims(nest, position, axes)
         if not (path.fan_in and i == len(path.ops) - 1):
             ranges = tuple(
                 tuple(input_range(nest, position, d, *part) for part in parts)
@@ -121,18 +120,24 @@ def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]])
 
 def overlap(graph: Graph, path: Path) -> bool:
     """Whether parts certainly compute something twice: a window reaches over the end of a part of what has MACs."""
-    macs = 0
-    for i, op in enumerate(path.ops):
-        nest = ops.nest(op, graph)
-        relations = nest.operands[path.operands[i]] if i else ()
-        if i and (len(relations) != len(nest.out) or path.fan_in):
-            return False
-        for d in path.cut if i else ():
-            r = relations[d]
-            if macs and isinstance(r, Window) and (nest.extents[r.tap] - 1) * r.dilation + 1 > r.stride:
-                return True
-        macs += nest.mac_count
+    nests = [ops.nest(op, graph) for op in path.ops]
+    if path.fan_in or not any(nest.mac_count for nest in nests[:-1]):
+        return False
+    axes = tuple(nests[-1].out[d] for d in path.cut)
+    for i in range(len(nests) - 1, 0, -1):
+        dims = _dims(nests[i], path.operands[i], axes)
+        reached = (nests[i].operands[path.operands[i]][d] for d in dims)
+        wide = any(isinstance(r, Window) and (nests[i].extents[r.tap] - 1) * r.dilation + 1 > r.stride for r in reached)
+        if wide and any(nest.mac_count for nest in nests[:i]):
+            return True
+        axes = tuple(nests[i - 1].out[d] for d in dims)
     return False
+
+
+def _dims(nest: Nest, operand: int, axes: tuple[str, ...]) -> list[int]:
+    """The dimensions of an operand that these axes index."""
+    relations = nest.operands[operand]
+    return [next(d for d, r in enumerate(relations) if getattr(r, "axis", None) == axis) for axis in axes]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ... import ops
 from ...axes import Grouped, Nest, Same, Spread, Window, input_range
 from ...ir import Graph, Op
-from ...ops.base import Ranges
+from ...ops.base import Ranges, unchanged
 
 MOST_PARTS = 25
 GRIDS = (2, 3, 4, 5)
@@ -149,13 +149,19 @@ def _upward(graph: Graph, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links,
 
 
 def _follows(graph: Graph, op: Op, axes: list[str]) -> bool:
-    """Whether the op can make a part of its result along these axes: no operand has another kind of dimension on it."""
-    nest = ops.nest(op, graph)
-    for relations in nest.operands:
-        for dim in relations:
-            if getattr(dim, "axis", None) in axes and not isinstance(dim, Same | Window | Spread | Grouped):
+    """Whether the op can make a part of its result along these axes.
+
+    No operand has a dimension of another kind on them. Each is a dimension of an operand, unless the op tells how it
+    computes a part: the last dimension of a softmax cannot be cut, for every element needs all of a line.
+    """
+    nest, spec = ops.nest(op, graph), ops.SPECS[op.kind]
+    named = set()
+    for dim in (dim for relations in nest.operands for dim in relations):
+        if getattr(dim, "axis", None) in axes:
+            if not isinstance(dim, Same | Window | Spread | Grouped):
                 return False
-    return len(op.outputs) == 1
+            named.add(dim.axis)
+    return len(op.outputs) == 1 and (named.issuperset(axes) or spec.part is not unchanged)
 
 
 def _sums_over(graph: Graph, op: Op, position: int, dim: int) -> bool:
