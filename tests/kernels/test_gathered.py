@@ -6,6 +6,8 @@ The layers are random, with numbers of channels that blocks of four leave a rema
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -25,22 +27,37 @@ from tests.kernels.test_vectors import Net
 TARGET = "mps2-an386"
 
 
+@dataclass
 class Wide(Net):
-    """A network of sums whose taps are no neighbours in memory."""
+    """A network of sums whose taps are no neighbours in memory, of values in int8 or int16."""
+
+    integer: str = "int8"
+
+    def quant(self, scale: float) -> Quant:
+        """TFLite's int16 has no zero points."""
+        return super().quant(scale) if self.integer == "int8" else Quant((float(np.float32(scale / 200)),), (0,))
 
     def start(self) -> Tensor:
         size = tuple(int(n) for n in self.rng.integers(1, 9, 2))
-        return self.keep(Tensor("x", (1, *size, int(self.pick(1, 3, 4, 8, 12, 20, 32))), "int8", self.quant(0.02)))
+        shape = (1, *size, int(self.pick(1, 3, 4, 8, 12, 20, 32)))
+        return self.keep(Tensor("x", shape, self.integer, self.quant(0.02)))
 
-    def summed(self, kind: str, x: Tensor, k: int, taps: tuple[int, int], **attrs: Any) -> Tensor:
-        data = self.rng.integers(-127, 128, (k, *taps, x.shape[3] // attrs["groups"])).astype(np.int8)
+    def add(self, kind: str, operands: Sequence[Tensor], quant: Quant, **attrs: Any) -> Tensor:
+        found = super().add(kind, operands, quant, **attrs)
+        return self.keep(replace(found, dtype=self.integer))
+
+    def summed(self, kind: str, x: Tensor, k: int, taps: tuple[int, ...], **attrs: Any) -> Tensor:
+        shape = (1, *taps, k) if kind == "depthwise_conv2d" else (k, *taps, x.shape[-1] // attrs.get("groups", 1))
+        data, axis = self.rng.integers(-127, 128, shape).astype(np.int8), 3 if kind == "depthwise_conv2d" else 0
         scales = tuple(float(s) for s in (0.01 * self.rng.uniform(0.3, 1, k)).astype(np.float32))
-        w = self.keep(Tensor(f"w{len(self.ops)}", data.shape, "int8", Quant(scales, (0,) * k, 0), data))
+        w = self.keep(Tensor(f"w{len(self.ops)}", data.shape, "int8", Quant(scales, (0,) * k, axis), data))
         assert x.quant is not None
-        typical = max(scales) * x.quant.scale[0] * 74 * 74 * sqrt(data.size / k) / 60
-        bias = self.rng.integers(-(2**12), 2**12, k).astype(np.int32)
+        spread = 74 * 74 / 60 if self.integer == "int8" else 74 * 19000 / 15000
+        typical = max(scales) * x.quant.scale[0] * spread * sqrt(data.size / k) * (1 if self.integer == "int8" else 200)
+        dtype = "int32" if self.integer == "int8" else "int64"
+        bias = self.rng.integers(-(2**12), 2**12, k).astype(dtype)
         quant = Quant(tuple(s * x.quant.scale[0] for s in scales), (0,) * k, 0)
-        b = self.keep(Tensor(f"b{len(self.ops)}", (k,), "int32", quant, bias))
+        b = self.keep(Tensor(f"b{len(self.ops)}", (k,), dtype, quant, bias))
         return self.add(kind, [x, w, b], self.quant(typical), clamp=self.clamp(), **attrs)
 
     def conv2d(self, x: Tensor) -> Tensor:
@@ -66,6 +83,20 @@ class Wide(Net):
         attrs = {"groups": groups, "dilation": dilation, "stride": tuple(stride), "pad": tuple(pad), "size": size}
         return self.summed("transpose_conv2d", x, groups * int(self.pick(1, 3, 4, 8)), (taps[0], taps[1]), **attrs)
 
+    def depthwise_conv2d(self, x: Tensor) -> Tensor:
+        k = x.shape[3]
+        taps = tuple(int(n) for n in self.rng.integers(1, 5, 2))
+        pad = tuple(
+            max(n // 2, n - size) for n, size in zip((*taps, *taps), (*x.shape[1:3], *x.shape[1:3]), strict=True)
+        )
+        attrs = {"stride": self.pick((1, 1), (2, 2)), "dilation": (1, 1), "pad": pad}
+        return self.summed("depthwise_conv2d", x, k, (taps[0], taps[1]), **attrs)
+
+    def dense(self, x: Tensor) -> Tensor:
+        rows, c = int(self.pick(1, 1, 3)), int(self.pick(4, 8, 20, 60, 7))
+        x = self.tensors["x"] = replace(x, shape=(rows, c))
+        return self.summed("dense", x, int(self.rng.integers(1, 11)), ())
+
     def batch_matmul(self, _: Tensor) -> Tensor:
         (n, k), c, turned = self.rng.integers(1, 9, 2), int(self.rng.integers(4, 40)), self.pick(False, True)
         front = tuple(int(m) for m in self.rng.integers(1, 3, 2))
@@ -78,9 +109,13 @@ class Wide(Net):
 KINDS = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "batch_matmul": "dsp two columns"}
 
 
-def network(seed: int, *kinds: str) -> Graph:
+WIDE = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "depthwise_conv2d": "dsp wide taps",
+        "dense": "dsp wide pixel"}  # fmt: skip
+
+
+def network(seed: int, *kinds: str, integer: str = "int8") -> Graph:
     rng = np.random.default_rng(seed)
-    net = Wide(rng, str(rng.choice(["tflite", "onnx"])))
+    net = Wide(rng, str(rng.choice(["tflite", "onnx"])) if integer == "int8" else "tflite", integer=integer)
     x = first = net.start() if kinds != ("batch_matmul",) else Tensor("", (), "int8")
     for kind in kinds:
         x = getattr(net, kind)(x)
@@ -104,9 +139,21 @@ def test_single_layers(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
-def test_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", [TARGET, "riscv-virt"])
+def test_wide_layers(target: str, tmp_path: Path) -> None:
+    """Values of 16 bits: vectors on one processor, sums in 32 bits on all."""
+    graphs = [network(seed, kind, integer="int16") for kind in WIDE for seed in range(30)]
+    found = variants(graphs)
+    assert min(found[name] for name in WIDE.values()) > 8, found
+    check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("integer", ["int8", "int16"])
+def test_rows(integer: str, tmp_path: Path) -> None:
     """Chains, row by row: rings of rows, and parts of results whose padding is cut."""
-    graphs = [network(seed, "conv2d", "transpose_conv2d", "conv2d") for seed in range(12)]
-    graphs += [network(seed, "transpose_conv2d", "conv2d") for seed in range(12)]
+    graphs = [network(seed, "conv2d", "transpose_conv2d", "conv2d", integer=integer) for seed in range(8)]
+    graphs += [network(seed, "transpose_conv2d", "conv2d", integer=integer) for seed in range(8)]
+    graphs += [network(seed, "conv2d", "depthwise_conv2d", integer=integer) for seed in range(8)]
     assert all(ops.SPECS[op.kind].rows(op, g) for g in graphs for op in g.ops)
     check(TARGET, graphs, tmp_path, tile="rolling")

@@ -200,7 +200,7 @@ def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
     """Types in the templates of sums: the weights', the sum's, and how it becomes a result."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     scaled = is_float(x) and not is_float(w)
-    acc = "float" if is_float(y) else "int64_t" if wide(op, graph) else "int32_t"
+    acc = "float" if is_float(y) else "int64_t" if wide(op, graph) and not narrow(op, graph) else "int32_t"
     cast = "(float)" if scaled else "(int64_t)" if acc == "int64_t" and w.dtype != "int8" else ""
     return {"weight": C_TYPES[w.dtype], "acc": acc, "wide": wide(op, graph), "scaled": scaled, "cast": cast}
 
@@ -218,6 +218,24 @@ def wide(op: Op, graph: Graph) -> bool:
     if graph.operands(op)[0].dtype != "int16":
         return False
     return graph.arithmetic == "onnx" or (len(op.inputs) > 2 and graph.operands(op)[2].dtype == "int64")
+
+
+def reach(op: Op, graph: Graph) -> Array:
+    """The largest absolute value that each channel's sum can take, in any order of summing. Weights have no zero
+    point."""
+    x, w = graph.operands(op)[:2]
+    assert w.data is not None
+    axis = 0 if w.shape[0] == graph.result(op).shape[-1] else -1
+    sizes = np.abs(np.moveaxis(w.data.astype(np.int64), axis, 0)).reshape(w.shape[axis], -1).sum(axis=1)
+    bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
+    low, high = fixedpoint.limits(x.dtype)
+    start = 0 if bias is None else np.abs(bias.astype(np.int64)).ravel()
+    return np.asarray(start + max(high - zero_of(x), zero_of(x) - low) * sizes)
+
+
+def narrow(op: Op, graph: Graph) -> bool:
+    """Whether a `wide` op may sum in 32 bits all the same: no partial sum leaves them."""
+    return wide(op, graph) and bool((reach(op, graph) < 2**31).all())
 
 
 def plain(op: Op, graph: Graph) -> bool:
@@ -289,7 +307,7 @@ def sum_constants(op: Op, graph: Graph, weights: Array) -> tuple[Constant, ...]:
     y, channels = graph.result(op), graph.result(op).shape[-1]
     out = [Constant("w", weights, "weights")]
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
-    kind: Any = np.float32 if is_float(y) else np.int64 if wide(op, graph) else np.int32
+    kind: Any = np.float32 if is_float(y) else np.int64 if wide(op, graph) and not narrow(op, graph) else np.int32
     out.append(Constant("bias", np.zeros(channels, kind) if bias is None else bias.astype(kind).ravel(), "bias"))
     if is_float(y) and weights.dtype != np.float32:
         scale = np.broadcast_to(np.array(quant_of(graph.operands(op)[1]).scale, np.float32), (channels,))

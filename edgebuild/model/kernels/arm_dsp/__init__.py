@@ -7,7 +7,7 @@ from functools import partial
 
 from ...ops.base import Kernel
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
-from . import convolution, depthwise, gathered, matrix
+from . import convolution, depthwise, gathered, matrix, wide
 
 
 def add(layer: Layer) -> Kernel | None:
@@ -30,6 +30,8 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.transposed),
+    Row("dense", CORE, wide.dense),
+    Row("depthwise_conv2d", CORE, wide.depthwise),
     Row("add", CORE, add),
     Row("batch_matmul", CORE, matrix.product),
 )
