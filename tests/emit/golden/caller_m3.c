@@ -144,7 +144,7 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
-static void eb_pairs_armv7m_up_clamped(
+static void eb_pairs_armv7m_4x1_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
     EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high);
 
@@ -212,7 +212,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             }
         }
         int8_t *const out = y + at * 4;
-        eb_pairs_armv7m_up_clamped(columns, w, rescale, out, runs, 4, 4, offset, low, high);
+        eb_pairs_armv7m_4x1_up_clamped(columns, w, rescale, out, runs, 4, 4, offset, low, high);
     }
 }
 
@@ -465,7 +465,7 @@ static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding
 
 /* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
  * r2 0x8000, r4 and r5 a group's sums, r6 and r7 T, r8 and r9 S1. */
-__attribute__((naked, noinline, used)) static void eb_pairs_armv7m_up_clamped(
+__attribute__((naked, noinline, used)) static void eb_pairs_armv7m_4x1_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
     EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high)
 {
@@ -486,8 +486,7 @@ __attribute__((naked, noinline, used)) static void eb_pairs_armv7m_up_clamped(
         "1:\n\t"
         "ldr    r12, [sp, #4]\n\t"
         "ldr    r10, [sp, #60]\n\t"
-        "ldr    r8, [r12], #4\n\t"
-        "str    r12, [sp, #4]\n\t"
+        "ldr    r8, [r12]\n\t"
         "add    r6, r8, r8, lsl #16\n\t"
         "add    r6, r6, r10\n\t"
         "mov    r7, r6\n\t"
@@ -765,15 +764,16 @@ __attribute__((naked, noinline, used)) static void eb_pairs_armv7m_up_clamped(
         "bne    19b\n\t"
         "b      2b\n\t"
         "20:\n\t"
+        "sub    r6, r6, r8, lsl #16\n\t" /* S0 */
+        "sub    r7, r7, r9, lsl #16\n\t"
+        "ldr    r0, [sp, #52]\n\t"
         "ldr    r12, [sp, #4]\n\t"
+        "add    r12, r12, #4\n\t"
         "ldm    r12!, {r3, r10, r11}\n\t" /* multiplier, rounding, shift */
         "str    r12, [sp, #4]\n\t"
         "ldr    lr, [sp, #8]\n\t"
-        "ldr    r0, [sp, #52]\n\t"
         "add    r12, lr, #1\n\t"
         "str    r12, [sp, #8]\n\t"
-        "sub    r6, r6, r8, lsl #16\n\t" /* S0 */
-        "sub    r7, r7, r9, lsl #16\n\t"
         "add    r12, lr, r0\n\t"
         "lsl    r6, r6, #2\n\t"
         "smull  r4, r5, r6, r3\n\t"

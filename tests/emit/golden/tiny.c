@@ -145,7 +145,7 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
-static void eb_pairs_armv6m_up_clamped(
+static void eb_pairs_armv6m_4x1_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
     EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high);
 
@@ -213,7 +213,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             }
         }
         int8_t *const out = y + at * 4;
-        eb_pairs_armv6m_up_clamped(columns, w, rescale, out, runs, 4, 4, offset, low, high);
+        eb_pairs_armv6m_4x1_up_clamped(columns, w, rescale, out, runs, 4, 4, offset, low, high);
     }
 }
 
@@ -470,7 +470,7 @@ static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t ro
 
 /* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
  * r6 and r7 a group's sums, r8 and r9 T, r10 and r11 S1, r12 0x8000; -r2 weights are left of a run that ends at r1. */
-__attribute__((naked, noinline, used)) static void eb_pairs_armv6m_up_clamped(
+__attribute__((naked, noinline, used)) static void eb_pairs_armv6m_4x1_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
     EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high)
 {
@@ -501,11 +501,11 @@ __attribute__((naked, noinline, used)) static void eb_pairs_armv6m_up_clamped(
         "ldr    r6, [sp, #60]\n\t"
         "ldr    r4, [r7]\n\t"
         "mov    r10, r4\n\t"
-        "mov    r11, r4\n\t"
         "lsls   r5, r4, #16\n\t"
         "adds   r5, r5, r4\n\t"
         "adds   r5, r5, r6\n\t"
         "mov    r8, r5\n\t"
+        "mov    r11, r4\n\t"
         "mov    r9, r5\n\t"
         "movs   r4, #128\n\t"
         "lsls   r4, r4, #8\n\t"

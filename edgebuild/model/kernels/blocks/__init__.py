@@ -42,7 +42,8 @@ ROWS = (
     ),
     *(
         Row(CONVOLUTION, core, of_sums(partial(pairs.convolution, how)))
-        for core, how in ((RV32, pairs.RV32), (M3, pairs.M3), (M33, pairs.M3), (M0, pairs.M0))
+        for core, several in ((RV32, pairs.RV32), (M3, pairs.M3), (M33, pairs.M3), (M0, pairs.M0))
+        for how in several
     ),
     *(
         Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))

@@ -53,12 +53,20 @@ class Core:
     def function(self, s: Sums) -> str:
         """The C function in assembly that makes the sums and results of a block of pixels."""
         rounding = "away" if s.finish.startswith("signed") else "up"
-        return f"eb_pairs_{self.name}_{rounding}{'_clamped' if self.name != 'rv32' and self.bounded(s) else ''}"
+        end = "_clamped" if self.name != "rv32" and self.bounded(s) else ""
+        return f"eb_pairs_{self.name}_{self.pixels}x{self.channels}_{rounding}{end}"
 
 
-RV32 = Core("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11)
-M3 = Core("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10)
-M0 = Core("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4))
+RV32 = (
+    Core("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11),
+    Core("rv32", 4, 3, 17, 19.5, 8, 11, 40, 3.6, 11),
+    Core("rv32", 2, 6, 19, 19.5, 8, 11, 60, 4, 12),
+)
+M3 = (Core("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10), Core("armv7m", 2, 2, 5, 5, 4, 7.5, 30, 4, 12))
+M0 = (
+    Core("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4)),
+    Core("armv6m", 2, 2, 9, 10, 11, 31, 40, 7, 18, doubled=(3, 4)),
+)
 
 
 def groups(weights: Array, allowed: tuple[int, ...] = SIZES) -> tuple[tuple[int, ...], ...]:
@@ -174,7 +182,7 @@ def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
     shape = shape_of(s, form) | {
         "function": core.function(s), "bounded": core.bounded(s),
         "pixels": core.pixels, "taps": taps, "count": count, "pointwise": s.pointwise,
-        "blocks": k // core.channels, "odd": k % core.channels, "step": taps * core.channels,
+        "channels": core.channels, "blocks": k // core.channels, "odd": k % core.channels, "step": taps * core.channels,
         "padded_rows": not s.pointwise and s.padded_rows, "padded_columns": not s.pointwise and s.padded_columns,
         "padded": padded, "unroll": next(u for u in (4, 2, 1) if c % u == 0), "rest": count % core.pixels,
         "last_y": (count - core.pixels) // ow, "last_x": (count - core.pixels) % ow,
