@@ -10,7 +10,7 @@ from edgebuild.base.artifacts import Artifact
 
 
 def summary(artifacts: Sequence[Artifact]) -> str:
-    """Summary of a model in three lines; four if it has clocks."""
+    """Summary of a model in three lines, and one each for what less memory would cost and for clocks."""
     files = {a.name: a.data for a in artifacts}
     r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
     ram, macs = r["ram"], r["macs"]["model"]
@@ -25,6 +25,7 @@ def summary(artifacts: Sequence[Artifact]) -> str:
         for line in (
             f"{r['model']['file']} -> {r['target']}: {count} ops, {size} MACs",
             f"arena {saved}{ram['arena_bytes']} B ({how})",
+            *_less(r),
             f"weights {r['rom']['weights_bytes']} B in {r['rom']['memory']}",
             *([_energy(r["energy"])] if "energy" in r else []),
         )
@@ -38,6 +39,18 @@ def _tiling(r: dict[str, Any]) -> str:
     words = [f"{rolled} ops row by row"] if rolled else []
     words += [f"{parts} {'run' if parts == 1 else 'runs'} of ops in parts"] if parts else []
     return ", ".join([*words, f"{100 * macs / r['macs']['model']:.1f} % more MACs" if macs > 0 else "no extra MACs"])
+
+
+def _less(r: dict[str, Any]) -> list[str]:
+    """Costs of less memory: of the next way, and of the last. Nothing where no way takes less."""
+    ways = r.get("trade_off", [])
+    at = next((i for i, way in enumerate(ways) if way["chosen"]), 0)
+    if not at:
+        return []
+    now = max(ways[at]["estimated_instructions"], 1)
+    costs = [f"{w['peak_bytes']} B for {w['estimated_instructions'] / now - 1:+.1%}" for w in (ways[at - 1], ways[0])]
+    known = ", ".join(dict.fromkeys(costs))
+    return [f"less memory: {known} instructions, estimated (--ram BYTES, --objective ram)"]
 
 
 def _energy(e: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
+from edgebuild.build.summary import summary
 from edgebuild.model.compile import compile_model
 from edgebuild.model.emit.report import report
 from edgebuild.model.emit.storage import pack
@@ -66,6 +67,25 @@ def test_auto_takes_the_knee() -> None:
         fast = on_m4(graph, tile="auto", ram=room)
         assert fast.arena_bytes <= room
         assert instructions(fast.steps) <= instructions(on_m4(graph, objective="ram").steps)
+
+
+def test_auto_buys_no_memory_with_much_flash() -> None:
+    """Four bytes of flash are worth one of memory, at most."""
+    for graph in networks():
+        found, whole = on_m4(graph, tile="auto"), on_m4(graph)
+        if whole.arena_bytes <= found.untiled_bytes:
+            paid = choose.flash(found) - choose.flash(whole)
+            assert paid <= choose.FLASH_FOR_RAM * (whole.arena_bytes - found.arena_bytes)
+
+
+def test_the_summary_says_what_less_memory_would_cost() -> None:
+    artifacts = compile_model(model_request(DIGITS, "digits", "mps2-an386", {"tile": "auto"}))
+    (line,) = (line for line in summary(artifacts).splitlines() if "less memory" in line)
+    ways = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["trade_off"]
+    at = next(i for i, way in enumerate(ways) if way["chosen"])
+    assert at > 0 and f" {ways[at - 1]['peak_bytes']} B for +" in line
+    least = compile_model(model_request(DIGITS, "digits", "mps2-an386", {"objective": "ram"}))
+    assert "less memory" not in summary(least)
 
 
 def test_all_bytes_of_the_arena_are_explained() -> None:

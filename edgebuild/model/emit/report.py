@@ -58,7 +58,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         "arena": plan.request.arena,
         "stream_rows": rows_of(graph, graph.inputs[0]) if plan.rolling.streamed else 0,
     }
-    if plan.tiled:
+    if plan.tiled or (plan.request.tile == "auto" and plan.clocks is None):
         data["trade_off"] = trade_rows(plan)
     if plan.moved:
         data["hierarchy"] = hierarchy(plan, weights)

@@ -1,7 +1,8 @@
 """Which of the ways to run a network is taken.
 
 * `--objective ram`: of every op by itself, rolling, strips, and each method of cutting ops, what takes least.
-* `--tile auto`: the least memory for which at most KNEE of the instructions of every op whole are executed more.
+* `--tile auto`: the least memory for which at most KNEE of the instructions of every op whole are executed more, as
+  long as a byte of it costs no more than FLASH_FOR_RAM bytes of flash.
 * `--ram BYTES`, or a model that does not fit as it is: the fastest that fits.
 * `--tile off`, `rolling`, `fdt`, `ffmt`: that way alone.
 
@@ -22,6 +23,7 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..ir import Graph
+from ..kernels import kernel_of
 from .check import interpret
 from .cuts import untiled
 from .search import METHODS, THOROUGH, Plan, Planner, with_rows
@@ -30,8 +32,11 @@ from .section import COUPLED, Decoupled, instructions
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
 KNEE = 1.1
+FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
+CODE, CALL = 500, 40  # bytes of flash of a kernel's function, and of a call
 QUICK = 60_000  # ops of paths that --tile auto looks at: a second or two, and all there are of small networks
 CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
+Order = Callable[[Plan], tuple[float, float]]
 STRICT = "EDGEBUILD_STRICT"  # environment: failures of ours end the compilation, as they have to in tests
 
 
@@ -124,25 +129,34 @@ class _Choice:
         return self._less(found)
 
     def knee(self) -> Plan | None:
-        """The plan of least memory within KNEE of the instructions of every op whole."""
+        """The plan of least memory that is worth its flash, within KNEE of the instructions of every op whole.
+
+        It never takes more memory than every op by itself, if that keeps to the limit.
+        """
         planner = self.planner
         most = KNEE * instructions(untiled(planner.cutter))
-        found = [*self._each("every op whole", planner.whole)]
+        found = [*self._each("every op whole", planner.whole), *self._each("every op by itself", planner.alone)]
         found += self._each("rolling", lambda: planner.rolled(planner.cutter.knee(most)))
-        return self._less(found, most)
+        quick = [p for p in found if instructions(p.steps) <= most]
+        small = [p for p in quick if p.arena_bytes <= planner.untiled_bytes]
+        return self._less(small or quick or found, most, _worth)
 
     def _rolled(self, limit: int | None) -> Plan:
         return self.planner.rolled(self.planner.cutter.cut(limit))
 
-    def _less(self, found: Iterable[Plan], most: float = inf) -> Plan | None:
-        """The least of what was found, and of strips and parts by all methods that execute at most so much."""
-        best = min(found, key=_order, default=None)
+    def _less(self, found: Iterable[Plan], most: float = inf, order: Order | None = None) -> Plan | None:
+        """The least of what was found, and of strips and parts by all methods that execute at most so much.
+
+        `order` says what is less; not given: what takes less memory.
+        """
+        order = order or _order
+        best = min(found, key=order, default=None)
         below = best.arena_bytes if best is not None else None
         for other in self._each("strips", partial(self.planner.strips, self.twice, below)):
-            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=_order, default=best)
+            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=order, default=best)
         below, work = best.arena_bytes if best is not None else None, QUICK if most < inf else THOROUGH
         for other in self._each("parts of ops", partial(self.planner.parts, EVERY_METHOD, self.twice, below, work)):
-            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=_order, default=best)
+            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=order, default=best)
         return best
 
     def _each(self, way: str, make: Callable[[], Plan | None]) -> Iterator[Plan]:
@@ -154,6 +168,24 @@ class _Choice:
 
 def _order(found: Plan) -> tuple[int, float]:
     return found.arena_bytes, instructions(found.steps)
+
+
+def _worth(found: Plan) -> tuple[float, float]:
+    """Memory, with flash at its price."""
+    return found.arena_bytes + flash(found) / FLASH_FOR_RAM, instructions(found.steps)
+
+
+def flash(found: Plan) -> int:
+    """Bytes of flash, roughly: constants as kernels want them, each once; orders of calls; functions and calls."""
+    constants, functions, calls = set[bytes](), set[str](), 0
+    for section in found.steps:
+        for op, form in zip(section.ops, section.forms, strict=True):
+            kernel = kernel_of(op, found.graph, form)
+            constants.update(c.data.tobytes() for c in kernel.constants)
+            functions.add(f"{kernel.template} {sorted(kernel.shape.items())}")
+            calls += 1
+    tables = sum(section.calls for section in found.steps if section.rolled)
+    return sum(map(len, constants)) + tables + CODE * len(functions) + CALL * calls
 
 
 def _interpreted(model: Graph, found: Plan) -> Plan:

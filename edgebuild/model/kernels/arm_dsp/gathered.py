@@ -39,7 +39,7 @@ def convolution(layer: Layer) -> Kernel | None:
     op, graph = layer.op, layer.graph
     x, w = graph.operands(op)[:2]
     neighbours = x.dtype == "int8" and (op.attrs["dilation"][1] == 1 or w.shape[2] == 1)
-    if w.data is None or (op.attrs["groups"] == 1 and neighbours):
+    if w.data is None or (op.attrs.get("groups", 1) == 1 and neighbours):
         return None
     (fh, fw), (dy, dx) = w.shape[1:3], op.attrs["dilation"]
     taps = [(fy * dy, fx * dx, fy, fx) for fy in range(fh) for fx in range(fw)]
@@ -68,7 +68,7 @@ def transposed(layer: Layer) -> Kernel | None:
 
 def _phase(op: Op, graph: Graph, taps: Taps) -> Phase | None:
     """Its weights in the order in which they are read; None if there is no such form. A phase without taps gets one."""
-    (x, w), y, groups = graph.operands(op)[:2], graph.result(op), op.attrs["groups"]
+    (x, w), y, groups = graph.operands(op)[:2], graph.result(op), op.attrs.get("groups", 1)
     if x.shape[0] != 1 or w.data is None:
         return None
     k, _, _, c = w.shape
@@ -105,7 +105,7 @@ def _kernel(layer: Layer, phases: list[list[Phase]], period: tuple[int, int]) ->
     if any(p.finish != finish for p in flat):
         return None
     item, block = (2, 2) if finish.startswith("wide") else (1, 4)
-    groups, most, c = op.attrs["groups"], max(len(p.taps) for p in flat), w.shape[3]
+    groups, most, c = op.attrs.get("groups", 1), max(len(p.taps) for p in flat), w.shape[3]
     kg, n, whole = k // groups, -(-c // 4) * 4, op.kind == "conv2d"
     stride, pad = op.attrs["stride"], op.attrs["pad"]
     shape = spatial.window_shape(op, graph, w.shape[1:3], form) | {
