@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in, rows and columns out, the window
-PATTERNS = ("conv2d", "depthwise", "dense", "add")
+PATTERNS = ("conv2d", "depthwise", "dense")  # structs of hal/include/eb_engine.h
 REQUANTISE = ("shift", "multiply")
 ACCESS = ("cpu", "dma")
 
@@ -63,6 +63,11 @@ class Engine:
 
     `array` says how many of an axis are computed at once. `cycles` is for rows of output that all see FY rows of input
     under their windows: border rows, whose windows reach into the padding, are counted by themselves.
+
+    `requantise`: sums become results by an arithmetic shift to the right, which rounds down, the same for all channels,
+    or by a multiplication for each channel, as TFLite does it. `memories` are those of activations and of weights;
+    without them layers can be mapped to the engine, and no program uses it. `port`: below the hal folder, the
+    functions of eb_engine.h for this engine; empty: the application brings them.
     """
 
     name: str
@@ -72,6 +77,14 @@ class Engine:
     cycles: Annotated[Formula, _cycles]
     patterns: tuple[Annotated[str, one_of(PATTERNS)], ...] = ()
     requantise: Annotated[str, one_of(REQUANTISE)] = "multiply"
+    memories: tuple[str, ...] = ()
+    port: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.memories) not in (0, 2):
+            raise ValueError(
+                f"engine '{self.name}' names {len(self.memories)} memories: [ACTIVATIONS, WEIGHTS] are two"
+            )
 
 
 @dataclass(frozen=True)

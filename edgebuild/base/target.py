@@ -147,9 +147,9 @@ class Target:
 
     @property
     def startup(self) -> tuple[str, ...]:
-        """Files below the hal folder that every bare program has: start-up code, the port of the DMA unit."""
-        parts = (*self.firmware.startup, *(d.port for d in self.dma[:1])) if self.firmware else ()
-        return tuple(dict.fromkeys(parts))
+        """Files below the hal folder that every bare program has: start-up code, ports of DMA unit and engines."""
+        ports = (*(d.port for d in self.dma[:1]), *(e.port for e in self.engines if e.port))
+        return tuple(dict.fromkeys((*self.firmware.startup, *ports))) if self.firmware else ()
 
     def memory(self, role: str) -> Memory:
         """The first memory with this role."""
@@ -230,6 +230,7 @@ def _check_memories(target: Target, node: MappingNode) -> None:
             if name not in names:
                 hint = "memories: " + ", ".join(names)
                 raise wrong(entries(entry)["between"], f"no memory '{name}'{did_you_mean(name, names)}", hint)
+    _check_engines(target, node)
     for memory in target.levels[1:]:
         if not any(memory.name in dma.between for dma in target.dma):
             text = f"no DMA reaches {memory.name}, which has level {memory.level}"
@@ -241,6 +242,23 @@ def _check_memories(target: Target, node: MappingNode) -> None:
             f"a stack of {stack} bytes",
             "a multiple of 8, as the calling conventions ask for",
         )
+
+
+def _check_engines(target: Target, node: MappingNode) -> None:
+    """The memories of scratchpads are there and large enough."""
+    memories = {m.name: m for m in target.memories}
+    nodes = entries(entries(node)["engines"]).values() if target.engines else ()
+    for engine, entry in zip(target.engines, nodes, strict=True):
+        for name, size in zip(engine.memories, (engine.activations, engine.weights), strict=False):
+            where = entries(entry)["memories"]
+            if name not in memories:
+                hint = "memories: " + ", ".join(memories)
+                raise wrong(where, f"no memory '{name}'{did_you_mean(name, memories)}", hint)
+            if memories[name].size < size:
+                room = memories[name].size
+                raise wrong(
+                    where, f"engine '{engine.name}' has a scratchpad of {size} B, and memory {name} has {room} B"
+                )
 
 
 # ---- inheritance

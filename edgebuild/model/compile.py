@@ -21,6 +21,7 @@ from .plan.choose import is_strict, plan, warn_of
 from .plan.moved.auto import auto_plan
 from .plan.moved.levels import limited
 from .plan.moved.movement import check_request, with_moves
+from .plan.moved.offload import engines_of
 from .plan.search import Plan
 
 SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels
@@ -54,7 +55,8 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
         target = limited(target, request.limit)
         check_request(target, request)
         graph, whole = prepare(request.source, request.shape, request.outputs), replace(request, tile="off")
-        return auto_plan(graph, target, whole) if request.map == "auto" else with_moves(plan(graph, target, whole))
+        jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
+        return auto_plan(graph, target, whole) if jointly else with_moves(plan(graph, target, whole))
     choose = clocked_plan if request.objective == "energy" else plan
     graph = prepare(request.source, request.shape, request.outputs)
     check_constants(graph, target)

@@ -71,15 +71,15 @@ def with_cores(seed: int) -> Target:
     return replace(load_target("host"), cores=(1, 8, 2, 3, 5)[seed % 5])
 
 
-def build(plans: Sequence[Plan], vectors: int, folder: Path) -> None:
-    """One program with all of them and the model of a DMA unit."""
+def build(plans: Sequence[Plan], vectors: int, folder: Path, ports: Sequence[str] = ()) -> None:
+    """One program with all of them and the model of a DMA unit. `ports`: more sources."""
     for p in plans:
         for artifact in emit(p, ""):
             (folder / artifact.name).write_bytes(artifact.data)
     includes = "\n".join(f'#include "{p.name}.h"' for p in plans)
     (folder / "main.c").write_text(MAIN.format(includes=includes, calls="\n".join(call(p, vectors) for p in plans)))
     (folder / "weights.c").write_text("\n".join(f'#include "{p.name}_weights.c"' for p in plans) + "\n")
-    sources = ["main.c", "weights.c", *(f"{p.name}.c" for p in plans), str(hal_dir() / "src/dma_model.c")]
+    sources = ["main.c", "weights.c", *(f"{p.name}.c" for p in plans), str(hal_dir() / "src/dma_model.c"), *ports]
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fsanitize-sections=.bss.edgebuild.*"]
     checked(["gcc", *FLAGS.split(), *sanitizers, f"-I{hal_dir() / 'include'}", *sources, "-o", "program"], folder)
 
@@ -94,12 +94,17 @@ def run(folder: Path, mode: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def check(graphs: Sequence[Graph], folder: Path, make: Callable[[Graph, str, int], Plan] = planned) -> list[Plan]:
+def check(
+    graphs: Sequence[Graph],
+    folder: Path,
+    make: Callable[[Graph, str, int], Plan] = planned,
+    ports: Sequence[str] = (),
+) -> list[Plan]:
     """Make plans by name and seed, run all in all modes, compare with the ops' own meaning."""
     import numpy as np
 
     plans = [make(graph, f"g{i}", i) for i, graph in enumerate(graphs)]
-    build(plans, VECTORS, folder)
+    build(plans, VECTORS, folder, ports)
     inputs = [random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)]
     with open(folder / "in.bin", "wb") as file:
         for vectors in inputs:

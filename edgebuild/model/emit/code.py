@@ -11,6 +11,7 @@ from .. import ops
 from ..ir import Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
+from ..plan.moved.moves import MovedLayer
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
@@ -119,6 +120,7 @@ def source(p: Program) -> str:
         constants=p.constants,
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
+        engines=_engines(plan),
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states) or any("memcpy" in f.uses for f in p.functions),
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
@@ -127,6 +129,12 @@ def source(p: Program) -> str:
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),
     )
+
+
+def _engines(plan: Plan) -> list[tuple[str, str]]:
+    """Functions of engines that the steps use, and the patterns that they take."""
+    moved = [m for m in plan.moved.values() if isinstance(m, MovedLayer) and m.regions]
+    return sorted({(str(k.shape["function"]), str(k.shape["pattern"])) for m in moved for k in m.kernels})
 
 
 def guards(plan: Plan) -> list[tuple[str, str]]:

@@ -8,14 +8,19 @@ from typing import Any
 from ..plan.check.feeds import row_copy
 from ..plan.moved.feeding import FedRun
 from ..plan.moved.moves import Copy, MovedLayer
+from ..plan.moved.offload import used
 from ..plan.search import Plan
 from .storage import Weights
+
+NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 
 def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
     """Levels, the steps that run in the first of them, and what their copies come to."""
     layers = [_step(plan, i) for i in range(len(plan.steps))]
-    used = {**plan.layout.heights, plan.weights_memory: len(weights.blob)}
+    near = {name for engine in plan.target.engines for name in engine.memories}
+    levels = [*plan.target.levels, *(m for m in plan.target.memories if m.name in near and not m.level)]
+    heights = {**plan.layout.heights, plan.weights_memory: len(weights.blob)}
     moved = [row for row in layers if row["operands"]]
     keys = ("transfers", "bytes", "pieces")
     total = sum(row["cycles"] for row in layers)
@@ -23,7 +28,7 @@ def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
     return {
         "modelled": True,
         "method": plan.request.map,
-        "levels": [{"name": m.name, "bytes": m.size, "used_bytes": used.get(m.name, 0)} for m in plan.target.levels],
+        "levels": [{"name": m.name, "bytes": m.size, "used_bytes": heights.get(m.name, 0)} for m in levels],
         "cycles": {
             "total": total,
             "compute": sum(row["compute_cycles"] for row in layers),
@@ -48,7 +53,7 @@ def _step(plan: Plan, step: int) -> dict[str, Any]:
     moved = plan.moved.get(section.ops[0].outputs[0])
     if moved is None:
         (op,) = section.ops
-        why, cycles = "no tile fits: the core reaches its operands where they lie", plan.whole_cycles[op.outputs[0]]
+        why, cycles = plan.why.get(op.outputs[0]) or NO_TILE, plan.whole_cycles[op.outputs[0]]
         row: dict[str, Any] = {"node": op.name, "engine": "cpu", "why": why, "loops": [], "operands": []}
         return row | {"compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles, "calls": 1}
     early = _early(plan, step)
@@ -112,15 +117,15 @@ def _layer(plan: Plan, moved: MovedLayer) -> dict[str, Any]:
     found = moved.cost
     return {
         "node": moved.op.name,
-        "engine": "cpu",
-        "why": "tiles by DMA",
+        "engine": moved.engine,
+        "why": moved.why,
         "loops": [
             {"axis": a, "extent": extents[a], "tile": moved.mapped.tile[a], "count": counts[a]}
             for a in moved.mapped.order
         ],
         "operands": _operands(plan, moved),
         "calls": len(moved.turns),
-        "near_bytes": moved.near_bytes,
+        "near_bytes": sum(used(moved, r) for r in moved.regions) or moved.near_bytes,
         "compute_cycles": found.compute,
         "dma_cycles": found.dma,
         "cycles": found.total,
@@ -128,7 +133,6 @@ def _layer(plan: Plan, moved: MovedLayer) -> dict[str, Any]:
 
 
 def _operands(plan: Plan, moved: MovedLayer) -> list[dict[str, Any]]:
-    near = plan.target.levels[0].name
     rows = []
     for i, (operand, move, cost) in enumerate(
         zip(moved.layer.operands, moved.mapped.moves, moved.cost.operands, strict=True)
@@ -137,6 +141,7 @@ def _operands(plan: Plan, moved: MovedLayer) -> list[dict[str, Any]]:
             continue
         copies = [c for c in moved.copies if c.channel // 2 == i]
         far = plan.weights_memory if operand.packed else plan.places[plan.rolling.storage[operand.name]].memory
+        near = operand.space
         ends = {"from": near, "to": far} if operand.result else {"from": far, "to": near}
         row: dict[str, Any] = {"tensor": operand.name, **ends, "depth": move.depth, "buffers": move.buffers}
         rows.append(row | {**_sums(copies), "cycles": cost.cycles})

@@ -33,17 +33,22 @@ def moved_step(
 ) -> MovedStep:
     """`kernels`: the op's kernels as they are printed, and their C functions."""
     loops = " > ".join(f"{a} {moved.layer.nest.extents[a]}/{moved.mapped.tile[a]}" for a in moved.mapped.order)
-    text = f"{moved.op.kind} {comment(moved.op.name)}: {loops or 'whole'}, {len(moved.turns)} calls"
-    several = plan.target.cores > 1
-    cases = [_case(plan, moved, kernel, name, "part" if several else "turn") for kernel, name in kernels]
+    where = f" on {moved.engine}" if moved.regions else ""
+    text = f"{moved.op.kind} {comment(moved.op.name)}{where}: {loops or 'whole'}, {len(moved.turns)} calls"
+    several = plan.target.cores > 1 and not moved.regions
+    of = "part" if several else "turn"
+    cases = [_case(plan, moved, number, *row, of) for number, row in enumerate(kernels)]
     width = max(len(call.at) for turn in moved.turns for call in turn.calls)
     made = list(accumulate((len(turn.calls) for turn in moved.turns), initial=0))
-    parts = [f"{{{_call(call, width)}}}" for turn in moved.turns for call in turn.calls] if several else []
+    parts = [f"{{{_call(plan, moved, call, width)}}}" for turn in moved.turns for call in turn.calls] if several else []
     return MovedStep(
         step,
         text,
         tuple(_copy(plan, moved, c, weights) for c in moved.copies),
-        tuple(_turn(turn, width, first if several else None) for turn, first in zip(moved.turns, made, strict=False)),
+        tuple(
+            _turn(plan, moved, turn, width, first if several else None)
+            for turn, first in zip(moved.turns, made, strict=False)
+        ),
         tuple(parts),
         width,
         tuple(cases),
@@ -52,7 +57,8 @@ def moved_step(
 
 
 def _copy(plan: Plan, moved: MovedLayer, c: Copy, weights: Weights) -> str:
-    near = f"{at_macro(plan, _space(moved))}(uint8_t, {c.near})"
+    macro, offset = _near(plan, moved, c.near)
+    near = f"{macro}(uint8_t, {offset})"
     if c.tensor:
         root = plan.rolling.storage[c.tensor]
         start = c.far + view_starts(plan.graph).get(c.tensor, 0)
@@ -68,29 +74,39 @@ def _copy(plan: Plan, moved: MovedLayer, c: Copy, weights: Weights) -> str:
     return f"{{{c.channel}, {{{to}, {from_}, {numbers}}}}}"
 
 
-def _space(moved: MovedLayer) -> str:
-    return moved.layer.operands[0].space
+def _near(plan: Plan, moved: MovedLayer, near: int) -> tuple[str, int]:
+    """The macro of the memory that an address belongs to, and the offset in it."""
+    region = moved.region(near)
+    if region is None:
+        return at_macro(plan, moved.layer.operands[0].space), near
+    return at_macro(plan, region.memory), near - region.base
 
 
-def _turn(turn: Turn, width: int, first: int | None) -> str:
+def _turn(plan: Plan, moved: MovedLayer, turn: Turn, width: int, first: int | None) -> str:
     """`first`: number of the turn's first part; None: one core makes its call."""
     mask = sum(1 << channel for channel in turn.waits)
-    calls = _call(turn.calls[0], width) if first is None else f"{first}, {len(turn.calls)}"
+    calls = _call(plan, moved, turn.calls[0], width) if first is None else f"{first}, {len(turn.calls)}"
     return f"{{{turn.fetched}, {turn.stored}, {mask:#x}, {calls}}}"
 
 
-def _call(call: Call, width: int) -> str:
-    at = ", ".join(map(str, (*call.at, *[0] * (width - len(call.at)))))
+def _call(plan: Plan, moved: MovedLayer, call: Call, width: int) -> str:
+    places = [_near(plan, moved, near)[1] for near in call.at]
+    at = ", ".join(map(str, (*places, *[0] * (width - len(call.at)))))
     return f"{call.kernel}, {{{at}}}"
 
 
-def _case(plan: Plan, moved: MovedLayer, kernel: Kernel, name: str, of: str) -> tuple[str, tuple[str, ...]]:
-    op, macro = moved.op, at_macro(plan, _space(moved))
+def _case(
+    plan: Plan, moved: MovedLayer, number: int, kernel: Kernel, name: str, of: str
+) -> tuple[str, tuple[str, ...]]:
+    op = moved.op
     read = [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
     types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]
     types += [C_TYPES[str(c.data.dtype)] for c in kernel.constants]
-    words = [f"{macro}({kind}, {of}->at[{i}])" for i, kind in enumerate(types)]
+    places = next(call.at for turn in moved.turns for call in turn.calls if call.kernel == number)
+    macros = [_near(plan, moved, near)[0] for near in places]
+    words = [f"{macro}({kind}, {of}->at[{i}])" for i, (macro, kind) in enumerate(zip(macros, types, strict=True))]
     words += [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
-    scratch = f"{moved.scratch} + core * {moved.scratch_each}" if of == "part" else str(moved.scratch)
+    macro, place = _near(plan, moved, moved.scratch)
+    scratch = f"{place} + core * {moved.scratch_each}" if of == "part" else str(place)
     words += [f"{macro}(int8_t, {scratch})"] if kernel.scratch else []
     return name, tuple(word + ("," if i + 1 < len(words) else "") for i, word in enumerate(words))

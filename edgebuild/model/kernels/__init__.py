@@ -13,7 +13,7 @@ from ...base.templates import environment
 from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel
-from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae
+from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, offload
 from .row import Layer, Row
 
 ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS)
@@ -39,7 +39,8 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     """The kernel for an op: by `form.choice` if the layer is in it, else the one of the least estimate.
 
     The op's own kernel serves where no row does. `form.over` asks for kernels that work in place; without any, the
-    kernel that is returned does not. The graph keeps those of its own ops, for plans ask again and again.
+    kernel that is returned does not. `form.engine` asks for what hands the op to it. The graph keeps the kernels of its
+    own ops, for plans ask again and again.
     """
     if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
         return _chosen(op, graph, form)
@@ -51,6 +52,8 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
+    if form.engine is not None:
+        return offload.kernel(op, graph, form)
     spec = SPECS[op.kind]
     sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
     kernel = _best(Layer(op, graph, form, sums))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import EdgebuildError, fail
+from ...base.levels import Engine
 from ..axes import Nest
 from ..ir import Array, Graph, Op, Quant, Tensor
 
@@ -67,6 +68,7 @@ class Form:
     granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
     lfo: bool = False  # whether a decoupled kernel gathers at the low clock
     over: bool = False  # the result lies over the first operand, as `Kernel.in_place` of the kernel says
+    engine: Engine | None = None  # that computes the op in the core's stead
 
     @property
     def small(self) -> bool:

@@ -62,6 +62,7 @@ class Plan:
     moved: Mapping[str, MovedLayer | FedRun] = field(default_factory=dict)  # by first result: steps moved by DMA
     whole_cycles: Mapping[str, float] = field(default_factory=dict)  # with levels: of every op in one call
     ahead: tuple[Ahead, ...] = ()  # constants that are fetched under earlier steps
+    why: Mapping[str, str] = field(default_factory=dict)  # with engines: by first result, why a step runs where it does
 
     @property
     def arena_bytes(self) -> int:

@@ -16,6 +16,7 @@ from ...base.artifacts import Artifact, publish
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources
+from ...base.levels import Engine
 from ...base.target import Target, hal_dir
 
 NAME = "model"  # the name that compile_model was given
@@ -30,9 +31,20 @@ SANITIZERS = (
 
 
 def sources(target: Target, report: dict[str, Any]) -> tuple[Path, ...]:
-    """The model's sources, and on the build machine the model of a DMA unit if it moves tiles."""
-    modelled = "hierarchy" in report and target.firmware is None
-    return (*map(Path, MODEL_SOURCES), *([hal_dir() / "src/dma_model.c"] if modelled else []))
+    """The model's sources, and models of engines and, on the build machine, of a DMA unit, if it moves tiles.
+
+    An engine for which the target names no port is a model everywhere.
+    """
+    if "hierarchy" not in report:
+        return tuple(map(Path, MODEL_SOURCES))
+    dma = [] if target.firmware is not None else [hal_dir() / "src/dma_model.c"]
+    engines = [_model_of(e) for e in target.engines if e.memories and not (e.port and target.firmware)]
+    return (*map(Path, MODEL_SOURCES), *dma, *engines)
+
+
+def _model_of(engine: Engine) -> Path:
+    """The file with a model of an engine, which `write_sources` writes."""
+    return Path(f"engine_{engine.name}.c")
 
 
 @dataclass(frozen=True)
@@ -137,6 +149,9 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
         "",
     ]
     (folder / "harness_model.h").write_text("\n".join(lines), encoding="utf-8")
+    for engine in target.engines:
+        text = f'#define EB_ENGINE {engine.name}\n#include "../src/engine_model.c"\n'
+        (folder / _model_of(engine)).write_text(text, encoding="utf-8")
 
 
 def _list(surface: Sequence[dict[str, Any]]) -> str:

@@ -17,7 +17,7 @@ from ...ir import ITEM_BYTES, Array
 from ...ops.base import Kernel
 from ..hierarchy.nest import Range
 from ..memory.problem import Place
-from ..moved.moves import Call, Copy, MovedLayer, Turn
+from ..moved.moves import Call, Copy, MovedLayer, Region, Turn
 from ..moved.parts import tile_kernel
 from ..rolling import RollingGraph
 from ..storage import view_starts
@@ -80,11 +80,13 @@ class Transfers:
         self.far, self.owner, self.rolling, self.places = far, owner, rolling, places
         self.graph, self.starts = rolling.graph, view_starts(rolling.graph)
         self.name = "constants that come early"
+        self.regions: tuple[Region, ...] = ()  # of the engine whose op it is
         self.level, self.near, self.values = level, level.owners, level.values
 
     def run(self, moved: MovedLayer) -> None:
         """Raise BrokenPlan unless every call finds its operands and the whole result arrives."""
         self.moved, self.name, started = moved, moved.op.name, 0
+        self.regions = moved.regions
         self.known: dict[object, Kernel] = {}
         for turn in moved.turns:
             for copy in moved.copies[started : turn.fetched]:
@@ -130,6 +132,7 @@ class Transfers:
         near = (copy.near + grid[0] + grid[1] * copy.near_row + grid[2] * copy.near_plane).ravel()
         if near.min() < 0 or near.max() >= len(self.near):
             raise BrokenPlan(f"{self.name}: a copy leaves the first level")
+        self.check_scratchpad(near, 0 if copy.tensor else 1)
         size = self.graph.tensors[copy.tensor].bytes if copy.tensor else data.nbytes
         if far.min() < 0 or far.max() >= size:
             raise BrokenPlan(f"{self.name}: a copy leaves {copy.tensor or 'its constants'}")
@@ -145,6 +148,14 @@ class Transfers:
             self.near[near] = NOTHING
         else:
             self.far[self.memory(copy)][self.at_far(copy.tensor, far)] = NOTHING
+
+    def check_scratchpad(self, near: Array, number: int) -> None:
+        """Raise BrokenPlan unless all addresses are in one scratchpad: that of activations is 0, that of weights 1."""
+        if not self.regions or not near.size:
+            return
+        region = self.regions[number]
+        if near.min() < region.base or near.max() >= region.base + region.bytes:
+            raise BrokenPlan(f"{self.name} leaves the scratchpad {region.memory}")
 
     def memory(self, copy: Copy) -> str:
         return self.places[self.rolling.storage[copy.tensor]].memory
@@ -196,6 +207,7 @@ class Transfers:
         y = self.graph.result(op)
         made = self.part(y.name, tuple(call.ranges.get(a, (0, n)) for a, n in zip(nest.out, y.shape, strict=True)))
         written = next(at) + np.arange(len(made))
+        self.check_scratchpad(written, 0)
         kernel = tile_kernel(op, self.graph, call.ranges, self.moved.form, self.known)
         read += self.constants(kernel, at)
         scratch = self.moved.scratch + core * self.moved.scratch_each + np.arange(kernel.scratch)
@@ -207,6 +219,7 @@ class Transfers:
         for constant, place in zip(kernel.constants, at, strict=True):
             data = np.frombuffer(np.ascontiguousarray(constant.data).tobytes(), np.uint8)
             held = place + np.arange(len(data))
+            self.check_scratchpad(held, 1)
             read.append(held)
             inside = held.size == 0 or held[-1] < len(self.near)
             if not inside or not np.array_equal(self.values[held], data) or not np.all(self.near[held] & CONSTANT):

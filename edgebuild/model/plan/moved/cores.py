@@ -34,7 +34,7 @@ def shared(layer: Layer, turn: Mapping[str, Range], buffers: Sequence[Ranges], c
         if len(better) <= len(parts):
             break
         parts = better
-    return parts
+    return parts if len(parts) > 1 else (turn,)  # an axis that is not cut needs all of an operand, unread ends as well
 
 
 def _cut(layer: Layer, parts: Parts, axis: str, count: int, buffers: Sequence[Ranges]) -> Parts:

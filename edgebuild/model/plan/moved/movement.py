@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from ....base.errors import fail
 from ....base.request import ModelRequest
-from ....base.target import Target
+from ....base.target import Memory, Target
+from ...ir import Op
 from ...kernels import kernel_of
+from ...ops.base import Form
 from ..check.replay import BrokenPlan, replay
 from ..hierarchy.baselines import dory
 from ..hierarchy.nest import Layer, Mapped
@@ -16,11 +18,13 @@ from ..hierarchy.search import NoMapping
 from ..search import Plan, form_of
 from .levels import channel_between, check_levels, layer_of_op, nearest, rooms, whole_cycles
 from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
+from .offload import best_offer, check_engines, engines_of, scratchpads, used
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
     """Raise EdgebuildError for what does not go together with `--map`."""
     check_levels(target)
+    check_engines(target)
     other = request.tile not in (None, "off") or request.objective == "energy"
     if other or request.arena == "caller" or request.stream_input is not None:
         raise fail("--map goes with --tile off and --arena static, not with --stream-input or --objective energy")
@@ -31,47 +35,70 @@ def check_request(target: Target, request: ModelRequest) -> None:
 
 
 def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> Plan:
-    """The plan with every op tile by tile that fits so; the others reach the second level themselves.
+    """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
 
-    `choose` maps a layer; not given: the best mapping, or the rule that the request names.
+    `choose` maps a layer of the core; not given: the best mapping, or the rule that the request names.
 
     Raises EdgebuildError where an op does not fit and the core cannot reach its operands.
     """
-    target, request = plan.target, plan.request
+    target = plan.target
     near, _ = nearest(target)
-    room = rooms(target, None)[near.name]
-    form, moved, used = form_of(target, request), dict[str, MovedLayer](), 0
-    whole: dict[str, float] = {}
+    form, moved, heights = form_of(target, plan.request), dict[str, MovedLayer](), {**plan.layout.heights}
+    whole, why = dict[str, float](), dict[str, str]()
     for section in plan.steps:
         (op,) = section.ops
-        home = next(m for m in target.memories if m.name == plan.places[plan.rolling.storage[op.outputs[0]]].memory)
+        y = op.outputs[0]
+        home = next(m for m in target.memories if m.name == plan.places[plan.rolling.storage[y]].memory)
         store = next(m for m in target.memories if m.name == plan.weights_memory)
-        try:
-            layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
-            whole[op.outputs[0]] = layer.alone
-            if len(layer.operands) > MOST_OPERANDS:
-                continue
-            free = room - (-(-kernel_of(op, plan.graph, form).scratch // 8) * 8)
-            mapped = choose(layer) if choose else None
-            if request.map == "dory":
-                mapped = dory(layer, {near.name: max(1, free)}, True)[0]
-            if mapped is not None:
-                found = moved_layer(op, plan.graph, layer, form, room, mapped)
-            else:
-                found = cheapest_layer(op, plan.graph, layer, form, room)
-        except NoMapping as reason:
-            if home.access == "dma" or store.access == "dma":
-                text = f"does not fit: its smallest tile needs {reason.needed} B of {near.name}, which has {room} B"
-                raise fail(text, file=plan.graph.file, node=op.name, kind=op.origin or op.kind) from None
-            continue
-        if len(found.copies) <= MOST_COPIES:
-            moved[op.outputs[0]], whole[op.outputs[0]] = found, whole_cycles(layer)
-            used = max(used, found.near_bytes)
-    heights = {**plan.layout.heights, near.name: used}
+        layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
+        found = _by_core(plan, op, form, layer, (near, home, store), choose)
+        whole[y] = layer.alone if found is None else whole_cycles(layer)
+        if engines_of(target):
+            cpu = layer.alone if found is None else found.cost.total
+            offer = best_offer(op, plan.graph, target, form, (home, store), cpu)
+            why[y] = offer.why
+            found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
+        if found is not None:
+            moved[y] = found
+            taken = {r.memory: used(found, r) for r in found.regions} or {near.name: found.near_bytes}
+            heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
+    heights.setdefault(near.name, 0)
     order = [m.name for m in target.memories if m.name in heights]
     layout = replace(plan.layout, heights={name: heights[name] for name in order})
     moved = _sound(plan, moved)
-    return replace(plan, moved=moved, layout=layout, whole_cycles=whole)
+    return replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why)
+
+
+def _by_core(
+    plan: Plan,
+    op: Op,
+    form: Form,
+    layer: Layer,
+    spaces: tuple[Memory, Memory, Memory],
+    choose: Callable[[Layer], Mapped] | None,
+) -> MovedLayer | None:
+    """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
+    near, home, store = spaces
+    if near.name in scratchpads(plan.target):
+        return None
+    room = rooms(plan.target, None)[near.name]
+    if len(layer.operands) > MOST_OPERANDS:
+        return None
+    try:
+        free = room - (-(-kernel_of(op, plan.graph, form).scratch // 8) * 8)
+        mapped = choose(layer) if choose else None
+        if plan.request.map == "dory":
+            mapped = dory(layer, {near.name: max(1, free)}, True)[0]
+        if mapped is not None:
+            found = moved_layer(op, plan.graph, layer, form, room, mapped)
+        else:
+            found = cheapest_layer(op, plan.graph, layer, form, room)
+    except NoMapping as reason:
+        if home.access == "dma" or store.access == "dma":
+            text = f"does not fit: its smallest tile needs {reason.needed} B of {near.name}, which has {room} B"
+            raise fail(text, file=plan.graph.file, node=op.name, kind=op.origin or op.kind) from None
+        return None
+    return found if len(found.copies) <= MOST_COPIES else None
 
 
 def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> dict[str, MovedLayer]:

@@ -84,6 +84,15 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class Region:
+    """A memory that tiles lie in: its part of the addresses `near`, from `base` on."""
+
+    memory: str
+    base: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class MovedLayer:
     """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
 
@@ -104,6 +113,17 @@ class MovedLayer:
     scratch_each: int  # bytes of a core's
     form: Form  # of the kernels
     last_waits: tuple[int, ...]  # channels to wait for at the end
+    regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
+    why: str = "tiles by DMA"
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that computes the op, or `cpu`."""
+        return self.form.engine.name if self.form.engine is not None else "cpu"
+
+    def region(self, near: int) -> Region | None:
+        """The scratchpad that an address belongs to."""
+        return max((r for r in self.regions if r.base <= near), key=lambda r: r.base, default=None)
 
     @property
     def at_operands(self) -> tuple[int, ...]:
@@ -157,11 +177,19 @@ def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) ->
     return min((m for m in found), key=lambda m: (m.cost.total, len(m.copies)))
 
 
+def tiles_of(op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...]) -> MovedLayer:
+    """The op in the tiles of a mapping, with its operands in the scratchpads of an engine."""
+    return _Tiles(op, graph, layer, mapped, form, regions).build()
+
+
 class _Tiles:
     """The tiles of an op, with their kernels and copies, as they are made."""
 
-    def __init__(self, op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form) -> None:
+    def __init__(
+        self, op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...] = ()
+    ) -> None:
         self.op, self.graph, self.layer, self.mapped, self.form = op, graph, layer, mapped, form
+        self.regions = regions
         self.turns = list(mapped.turns(layer))
         self.known: dict[object, Kernel] = {}
         self.kernels: dict[object, int] = {}
@@ -182,12 +210,12 @@ class _Tiles:
                 sizes.append(max((b.data.nbytes for b, _ in blocks), default=0))
             else:
                 sizes.append(max(_bytes(layer, i, self.region(i, turn)) for turn in self.turns))
-        starts, at = list[list[int]](), 0
-        for size, move in zip(sizes, mapped.moves, strict=True):
-            step = -(-size // ALIGN) * ALIGN
-            held = layer.operands[len(starts)].held
-            starts.append([0 if held else at + b * step for b in range(move.buffers)])
-            at += step * move.buffers
+        starts, free = list[list[int]](), {r.memory: r.base for r in self.regions}
+        for size, move, operand in zip(sizes, mapped.moves, layer.operands, strict=True):
+            step, at = -(-size // ALIGN) * ALIGN, free.get(operand.space, 0)
+            starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
+            free[operand.space] = at + step * move.buffers
+        at = max(free.values(), default=0)
         turns = list(self.run(starts, blocks, made))
         scratch = _aligned(max((k.scratch for row in made for k in row), default=0))
         figures = cost(layer, mapped)
@@ -197,7 +225,7 @@ class _Tiles:
         return MovedLayer(
             self.op, layer, mapped, figures, tuple(self.chosen), tuple(b for b, _ in blocks),
             tuple(self.copies), tuple(turns), at + scratch * max(map(len, made)), at, scratch, self.form,
-            tuple(sorted({c.channel for c in self.copies})),
+            tuple(sorted({c.channel for c in self.copies})), self.regions,
         )  # fmt: skip
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:

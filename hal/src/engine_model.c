@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT-0
+ * eb_engine.h in portable C, for tests and for a beginning. EB_ENGINE is the engine's name in the target.
+ */
+#include "eb_engine.h"
+
+#ifndef EB_ENGINE
+#define EB_ENGINE digital
+#endif
+#define NAMED_(engine, pattern) eb_engine_##engine##_##pattern
+#define NAMED(engine, pattern) NAMED_(engine, pattern)
+
+void NAMED(EB_ENGINE, conv2d)(const eb_conv2d *job);
+void NAMED(EB_ENGINE, depthwise)(const eb_depthwise *job);
+void NAMED(EB_ENGINE, dense)(const eb_dense *job);
+
+/* TFLite's two roundings: halves up, then halves away from zero. */
+static int32_t multiplied(int32_t sum, int32_t multiplier, int32_t exponent)
+{
+    const int32_t right = exponent < 0 ? -exponent : 0, left = exponent > 0 ? exponent : 0;
+    const int64_t shifted = (int32_t)((uint32_t)sum << left);
+    const int64_t high = (shifted * multiplier + (1 << 30)) >> 31, mask = ((int64_t)1 << right) - 1;
+    return (int32_t)((high >> right) + ((high & mask) > (mask >> 1) + (high < 0)));
+}
+
+static int8_t result(const eb_conv2d *job, int32_t sum, int32_t k)
+{
+    const int32_t value =
+        job->multiplier ? job->y_zero + multiplied(sum, job->multiplier[k], job->exponent[k]) : sum >> job->shift;
+    return (int8_t)(value < job->low ? job->low : value > job->high ? job->high : value);
+}
+
+/* `depth`: channels that go into a sum; the first of them, for output channel k, is k * apart. */
+static void convolve(const eb_conv2d *job, int32_t depth, int32_t apart)
+{
+    int8_t *y = job->y;
+    for (int32_t oy = 0; oy < job->out_height; ++oy) {
+        for (int32_t ox = 0; ox < job->out_width; ++ox) {
+            for (int32_t k = 0; k < job->out_channels; ++k) {
+                int32_t sum = job->bias[k];
+                for (int32_t fy = 0; fy < job->window_height; ++fy) {
+                    for (int32_t fx = 0; fx < job->window_width; ++fx) {
+                        const int32_t iy = oy * job->stride_y + fy - job->top, ix = ox * job->stride_x + fx - job->left;
+                        if (iy < 0 || iy >= job->height || ix < 0 || ix >= job->width) {
+                            continue;
+                        }
+                        const int8_t *const in = job->x + (iy * job->width + ix) * job->channels + k * apart;
+                        const int8_t *const w =
+                            job->weights + ((k * job->window_height + fy) * job->window_width + fx) * depth;
+                        for (int32_t i = 0; i < depth; ++i) {
+                            sum += in[i] * w[i];
+                        }
+                    }
+                }
+                *y++ = result(job, sum, k);
+            }
+        }
+    }
+}
+
+void NAMED(EB_ENGINE, conv2d)(const eb_conv2d *job)
+{
+    convolve(job, job->channels, 0);
+}
+
+void NAMED(EB_ENGINE, depthwise)(const eb_depthwise *job)
+{
+    convolve(job, 1, 1);
+}
+
+void NAMED(EB_ENGINE, dense)(const eb_dense *job)
+{
+    const eb_conv2d same = {
+        .x = job->x, .y = job->y, .weights = job->weights, .bias = job->bias, .multiplier = job->multiplier,
+        .exponent = job->exponent, .shift = job->shift, .y_zero = job->y_zero, .low = job->low, .high = job->high,
+        .height = 1, .width = job->rows, .channels = job->channels, .out_height = 1, .out_width = job->rows,
+        .out_channels = job->out_channels, .window_height = 1, .window_width = 1, .stride_y = 1, .stride_x = 1,
+    };
+    convolve(&same, job->channels, 0);
+}

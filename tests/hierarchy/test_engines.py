@@ -1,0 +1,307 @@
+"""Ops that an engine computes: bit-exact through its scratchpads, refused where they would not be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import hal_dir, load_target
+from edgebuild.cli import main
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.moved.moves import MovedLayer
+from edgebuild.model.plan.search import Plan
+from tests.conftest import ROOT
+from tests.graphs import examples, single_ops, small_graphs
+from tests.hierarchy.test_moved import check
+
+TARGET = """
+inherits: host
+description: an engine between small scratchpads
+memories:
+  ACT: {{origin: 3G, size: {activations}, roles: []}}
+  WGT: {{origin: 3500M, size: {weights}, roles: []}}
+dma:
+  copier: {{between: [ROM, RAM, L1, ACT, WGT], start_cycles: 0, piece_cycles: 0}}
+engines:
+  digital:
+    array: {{K: 16, OX: 16}}
+    activations: {activations}
+    weights: {weights}
+    memories: [ACT, WGT]
+    patterns: [{patterns}]
+    requantise: {requantise}
+    cycles: "{cycles}"
+"""
+PORT = str(hal_dir() / "src" / "engine_model.c")
+ALL = "conv2d, depthwise, dense"
+
+
+def target_file(folder: Path, **changes: Any) -> Path:
+    words = {"activations": "2K", "weights": "2K", "patterns": ALL, "requantise": "shift", "cycles": "K"}
+    file = folder / "engine.yaml"
+    file.write_text(TARGET.format(**words | changes).replace("3500M", "0xE0000000").replace("3G", "0xC0000000"))
+    return file
+
+
+def planner(file: Path) -> Callable[[Graph, str, int], Plan]:
+    def planned(graph: Graph, name: str, seed: int = 0) -> Plan:
+        request = ModelRequest(Path("random"), name, str(file), tile="off", map="layer")
+        return with_moves(plan(graph, load_target(str(file)), request))
+
+    return planned
+
+
+def engines(plans: list[Plan]) -> list[MovedLayer]:
+    return [m for p in plans for m in p.moved.values() if isinstance(m, MovedLayer) and m.engine != "cpu"]
+
+
+def network(seed: int, factor: float = 1.0) -> Graph:
+    """Convolutions, depthwise ones and a dense layer with scales that are powers of two, and ReLU behind each.
+
+    `factor`: of the scales of results.
+    """
+    r = np.random.default_rng(seed)
+
+    def scale(low: int, high: int) -> float:
+        return float(2.0 ** -int(r.integers(low, high)))
+
+    size, channels = [int(n) for n in r.integers(5, 14, 2)], int(r.integers(1, 9))
+    tensors = {"x": Tensor("x", (1, *size, channels), "int8", Quant((scale(3, 6),), (0,)))}
+    chain, last = [], "x"
+    for i, kind in enumerate([*r.choice(["conv2d", "conv2d", "depthwise_conv2d"], 3), "dense"]):
+        x, out = tensors[last], int(r.integers(1, 24))
+        taps, stride = r.integers(1, 4, 2).tolist(), r.integers(1, 3, 2).tolist()
+        pad = tuple(int(r.integers(0, taps[j % 2])) for j in range(4))
+        if kind == "dense":
+            flat = Tensor(f"flat{i}", (1, x.elements), "int8", x.quant)
+            tensors[flat.name] = flat
+            chain.append(Op("reshape", flat.name, (last,), (flat.name,), {"shape": flat.shape}))
+            x, shape, attrs = flat, (out, flat.elements), dict[str, Any]()
+        else:
+            shape = (out, *taps, x.shape[3]) if kind == "conv2d" else (1, *taps, x.shape[3])
+            attrs = {"stride": tuple(stride), "dilation": (1, 1), "pad": pad}
+        out = shape[3] if kind == "depthwise_conv2d" else out
+        assert x.quant is not None
+        w = Tensor(f"w{i}", shape, "int8", Quant((scale(6, 8),), (0,)), r.integers(-127, 128, shape).astype(np.int8))
+        assert w.quant is not None
+        product = x.quant.scale[0] * w.quant.scale[0]
+        bias = r.integers(-2000, 2000, out).astype(np.int32)
+        b = Tensor(f"b{i}", (out,), "int32", Quant((product,), (0,)), bias)
+        zero = -128 if kind == "dense" else 0  # nothing pads behind it
+        y = Quant((product * factor * 2.0 ** int(r.integers(0, 11)),), (zero,))
+        op = Op(str(kind), f"op{i}", (x.name, w.name, b.name), (f"y{i}",), {**attrs, "clamp": (0.0, None)})
+        draft = Graph("", (op,), {t.name: t for t in (x, w, b, Tensor(f"y{i}", (), "int8", y))}, (x.name,), (f"y{i}",))
+        tensors |= {t.name: t for t in (w, b, Tensor(f"y{i}", ops.result_shape(op, draft), "int8", y))}
+        chain.append(op)
+        last = f"y{i}"
+    graph = Graph("powers", tuple(chain), tensors, ("x",), (last,))
+    verify(graph, ops.result_shape)
+    return graph
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(("requantise", "factor"), [("shift", 1.0), ("multiply", 1.3)])
+def test_networks_run_on_an_engine(requantise: str, factor: float, tmp_path: Path) -> None:
+    """Every layer, in several tiles each; with a factor no scale of a result is a power of two."""
+    graphs = [network(i, factor) for i in range(6)]
+    plans = check(graphs, tmp_path, planner(target_file(tmp_path, requantise=requantise)), [PORT])
+    found = engines(plans)
+    assert len(found) > 16
+    assert sum(len(m.turns) > 1 for m in found) > 5
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("requantise", ["shift", "multiply"])
+def test_any_layer_is_equal_wherever_it_runs(requantise: str, tmp_path: Path) -> None:
+    """Layers of all kinds of scales, roundings and padding: what the engine takes is right, what it refuses as well."""
+    file = target_file(tmp_path, requantise=requantise, activations="300", weights="300", cycles="1")
+    graphs = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in examples(single_ops(kind), 7)]
+    check(graphs, tmp_path, planner(file), [PORT])
+
+
+@pytest.mark.needs("gcc")
+def test_networks_run_on_both(tmp_path: Path) -> None:
+    file = target_file(tmp_path, requantise="multiply", activations="200", weights="300", cycles="1")
+    plans = check(examples(small_graphs(), 10), tmp_path, planner(file), [PORT])
+    assert engines(plans)
+    assert any(m.engine == "cpu" for p in plans for m in p.moved.values() if isinstance(m, MovedLayer))
+
+
+def a_layer(tmp_path: Path) -> tuple[Plan, str, MovedLayer]:
+    p = planner(target_file(tmp_path))(network(3), "g0")
+    name, moved = max(((n, m) for n, m in p.moved.items() if isinstance(m, MovedLayer)), key=lambda r: len(r[1].turns))
+    assert len(moved.turns) > 1
+    assert moved.engine == "digital"
+    return p, name, moved
+
+
+def spoilt(moved: MovedLayer, what: str) -> MovedLayer:
+    if what == "weights beyond their scratchpad":
+        weights = replace(moved.regions[1], bytes=8)
+        return replace(moved, regions=(moved.regions[0], weights))
+    if what == "activations beyond theirs":
+        return replace(moved, regions=(replace(moved.regions[0], bytes=8), moved.regions[1]))
+    if what == "weights among activations":
+        copies = [replace(c, near=c.near - moved.regions[1].base) if not c.tensor else c for c in moved.copies]
+        return replace(moved, copies=tuple(copies))
+    return replace(moved, turns=tuple(replace(t, waits=()) for t in moved.turns))
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["weights beyond their scratchpad", "activations beyond theirs", "weights among activations", "no wait"],
+)
+def test_replay_refuses(what: str, tmp_path: Path) -> None:
+    p, name, moved = a_layer(tmp_path)
+    replay(p.rolling, p.steps, p.places, p.moved)
+    with pytest.raises(BrokenPlan):
+        replay(p.rolling, p.steps, p.places, {**p.moved, name: spoilt(moved, what)})
+
+
+# ---- why a layer is where it is
+
+
+def reasons(graph: Graph, file: Path) -> str:
+    p = planner(file)(graph, "g0")
+    return p.why[p.steps[0].ops[0].outputs[0]]
+
+
+def changed(graph: Graph, tensor: str, quant: Quant | None = None, **attrs: Any) -> Graph:
+    """The first op alone, with a tensor quantised otherwise, or other attributes."""
+    op = graph.ops[0]
+    op = replace(op, attrs={**op.attrs, **attrs})
+    names = (*op.inputs, *op.outputs)
+    tensors = {n: graph.tensors[n] for n in names}
+    if quant is not None:
+        tensors[tensor] = replace(tensors[tensor], quant=quant)
+    op = replace(op, kind=op.kind)
+    y = op.outputs[0]
+    draft = Graph("", (op,), tensors, (op.inputs[0],), (y,))
+    tensors[y] = replace(tensors[y], shape=ops.result_shape(op, draft))
+    return replace(draft, tensors=tensors)
+
+
+def padded() -> Graph:
+    return next(g for i in range(99) if any((g := network(i)).ops[0].attrs["pad"])
+                and g.ops[0].kind == "conv2d")  # fmt: skip
+
+
+def test_why_a_layer_stays_on_the_core(tmp_path: Path) -> None:
+    graph, file = padded(), target_file(tmp_path)
+    y = graph.ops[0].outputs[0]
+    quant = graph.tensors[y].quant
+    assert quant is not None
+    assert "on the core" in reasons(changed(graph, y), file)
+    assert "no powers of two" in reasons(changed(graph, y, Quant((quant.scale[0] * 1.1,), (0,))), file)
+    assert "away from zero" in reasons(changed(graph, y, Quant((quant.scale[0] * 4,), (0,)), clamp=(None, None)), file)
+    assert "padding is 3" in reasons(changed(graph, "x", Quant((0.25,), (3,))), file)
+    onnx = replace(changed(graph, y, Quant((quant.scale[0] * 4,), (0,))), arithmetic="onnx")
+    assert "to even" in reasons(onnx, file)
+    channels = graph.tensors["w0"].shape[0]
+    scales = Quant(tuple(2.0 ** -(7 + i % 2) for i in range(channels)), (0,) * channels, 0)
+    bias = replace(graph.tensors["b0"], quant=None)
+    several = changed(replace(graph, tensors={**graph.tensors, "b0": bias}), "w0", scales)
+    assert channels < 2 or "different shifts" in reasons(several, file)
+    assert "would take" in reasons(changed(graph, y), target_file(tmp_path, cycles="1000000 * OY"))
+    assert "no pattern" in reasons(changed(graph, y), target_file(tmp_path, patterns="dense"))
+    assert "smallest tile needs" in reasons(changed(graph, y), target_file(tmp_path, weights="8"))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"patterns": "conv3d"}, "unknown word 'conv3d'; did you mean 'conv2d'?"),
+        ({"cycles": "K * Q"}, "unknown letter 'Q' in the formula"),
+        ({"requantise": "round"}, "unknown word 'round'"),
+        ({"activations": "0"}, "expected a number from 1 upwards"),
+    ],
+)
+def test_wrong_facts(words: dict[str, str], text: str, tmp_path: Path) -> None:
+    file = target_file(tmp_path, **words)
+    with pytest.raises(EdgebuildError) as caught:
+        load_target(str(file))
+    assert text in str(caught.value)
+    assert re.search(r"engine\.yaml:\d+", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("ACT: {origin: 0xC0000000, size: 2K", "ACT: {origin: 0xC0000000, size: 1K", "a scratchpad of 2048 B"),
+        ("[ACT, WGT]\n", "[ACT, WEIGHTS]\n", "no memory 'WEIGHTS'"),
+        ("[ACT, WGT]\n", "[ACT]\n", "names 1 memories"),
+    ],
+)
+def test_wrong_scratchpads(before: str, after: str, text: str, tmp_path: Path) -> None:
+    file = target_file(tmp_path)
+    written = file.read_text()
+    assert before in written
+    file.write_text(written.replace(before, after))
+    with pytest.raises(EdgebuildError) as caught:
+        load_target(str(file))
+    assert text in str(caught.value)
+    assert re.search(r"engine\.yaml:\d+", str(caught.value))
+
+
+def test_a_scratchpad_that_no_dma_fills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = target_file(tmp_path)
+    file.write_text(file.read_text().replace("L1, ACT, WGT]", "L1, ACT]"))
+    digits = ROOT / "sample_projects" / "digits" / "digits.onnx"
+    assert main(["model", str(digits), "--target", str(file), "--map", "layer", "-o", str(tmp_path)]) == 1
+    assert "reaches WGT, a scratchpad of engine digital" in capsys.readouterr().err
+
+
+# ---- files
+
+
+def power_of_two_file(file: Path) -> None:
+    """A TFLite model of 32x32x16 with two convolutions on the engine, one that is not, and a dense layer."""
+    pytest.importorskip("tflite_micro")
+    from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+    from tests.graphs.tflite_models import SAME, File
+    from tests.graphs.tiny import window
+
+    r, f = np.random.default_rng(5), File()
+    x = first = f.tensor("x", (1, 32, 32, 16), "int8", Quant((1 / 16,), (0,)))
+    scale, channels = 1 / 16, 16
+    for i, (out, taps, step, relu) in enumerate([(32, 3, 1 / 4, 1), (32, 3, 1 / 2, 1), (16, 1, 0.3, 0)]):
+        w = r.integers(-127, 128, (out, taps, taps, channels)).astype(np.int8)
+        bias = r.integers(-3000, 3000, out).astype(np.int32)
+        product = Quant((scale / 128,), (0,))
+        operands = [x, f.tensor(f"w{i}", w.shape, "int8", Quant((1 / 128,), (0,)), w)]
+        operands.append(f.tensor(f"b{i}", bias.shape, "int32", product, bias))
+        x = f.tensor(f"y{i}", (1, 32, 32, out), "int8", Quant((step,), (0,)))
+        options = window(schema.Conv2DOptionsT(), SAME, 1)
+        options.fusedActivationFunction = relu
+        f.operator("CONV_2D", operands, [x], options)
+        scale, channels = step, out
+    file.write_bytes(f.pack([first], [x]))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("dma", ["eager", "random:5"])
+def test_a_model_on_diana(dma: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Equal to TFLite Micro, with two layers on the engine, and as many bytes copied as the report says."""
+    power_of_two_file(tmp_path / "powers.tflite")
+    options = ["--target", "diana-model", "--map", "layer", "--dma", dma, "--keep", str(tmp_path / "k"), "--json", "-"]
+    assert main(["verify", str(tmp_path / "powers.tflite"), *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    section = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
+    assert [row["engine"] for row in section["layers"]] == ["digital", "digital", "cpu"]
+    assert "no powers of two" in section["layers"][2]["why"]
+    assert found["dma"] == section["moved"]
+    assert {row["name"]: row["used_bytes"] > 0 for row in section["levels"]} == {"L2": True, "ACT": True, "WGT": True}
