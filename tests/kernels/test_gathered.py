@@ -1,4 +1,4 @@
-"""Kernels of the DSP extension for grouped, dilated and transposed convolutions and for products of computed matrices.
+"""Kernels for grouped, dilated and transposed convolutions, for products of computed matrices, and for int16 values.
 
 The layers are random, with numbers of channels that blocks of four leave a remainder of, whole and row by row.
 """
@@ -123,8 +123,8 @@ def network(seed: int, *kinds: str, integer: str = "int8") -> Graph:
     return Graph("random", tuple(net.ops), net.tensors, inputs, (x.name,), net.arithmetic)
 
 
-def variants(graphs: list[Graph]) -> Counter[str]:
-    form = form_of(load_target(TARGET))
+def variants(graphs: list[Graph], target: str = TARGET) -> Counter[str]:
+    form = form_of(load_target(target))
     return Counter(kernel_of(op, g, form).variant for g in graphs for op in g.ops)
 
 
@@ -136,6 +136,21 @@ def test_single_layers(kind: str, tmp_path: Path) -> None:
     graphs += [g for g in examples(single_ops(kind), 60) if g.result(g.ops[0]).dtype == "int8"][:20]
     assert variants(graphs)[KINDS[kind]] > 25
     check(TARGET, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "microbit"])
+def test_without_vectors(target: str, tmp_path: Path) -> None:
+    """In blocks of registers, whole and row by row."""
+    count = 5 if target == "microbit" else 40  # as much as its memory holds
+    graphs = [network(seed, kind) for kind in KINDS for seed in range(count)]
+    chosen = variants(graphs, target)
+    assert min(chosen["gathered taps"], chosen["two columns"]) > count // 3, chosen
+    check(target, graphs, tmp_path)
+    if target == "riscv-virt":
+        chains = [network(seed, "conv2d", "transpose_conv2d", "conv2d") for seed in range(12)]
+        (tmp_path / "rows").mkdir()
+        check(target, chains, tmp_path / "rows", tile="rolling")
 
 
 @pytest.mark.needs(*NEEDS)

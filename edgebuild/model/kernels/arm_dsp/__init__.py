@@ -29,7 +29,7 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row("conv2d", CORE, gathered.convolution),
-    Row("transpose_conv2d", CORE, gathered.transposed),
+    Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, wide.depthwise),
     Row("add", CORE, add),

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
-from . import fours, pairs, sums
+from . import fours, gathered, pairs, sums
 
 
 def split(layer: Layer) -> Kernel | None:
@@ -34,6 +34,7 @@ BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgeb
     M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT)),
     ANY: (((2, 4),), sums.Core(18)),
 }
+CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered
 ROWS = (
     *(
         Row(CONVOLUTION, core, of_sums(partial(sums.convolution, *block, costs)))
@@ -50,6 +51,12 @@ ROWS = (
         for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
     ),
     *(Row(DEPTHWISE, core, of_sums(partial(sums.depthwise, costs))) for core, (_, costs) in BLOCKS.items()),
+    *(Row("conv2d", core, partial(gathered.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
+    *(
+        Row("transpose_conv2d", core, partial(gathered.convolution, CHANNELS[core], costs))
+        for core, (_, costs) in BLOCKS.items()
+    ),
+    *(Row("batch_matmul", core, partial(gathered.product, costs)) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, split),
 )
