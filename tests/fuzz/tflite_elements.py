@@ -282,9 +282,16 @@ def _reduced(w: Parts, x: Value, keep: bool | None = None) -> tuple[int, tuple[i
 def reduction(name: str) -> Make:
     def make(w: Parts, x: Value, *_: Value) -> Value:
         axes, shape, options = _reduced(w, x)
-        return w.emit(name, [x, axes], shape, x.quant, options, exact=x.exact and name != "SUM")
+        return w.emit(name, [x, axes], shape, x.quant, options, exact=x.exact)
 
     return make
+
+
+def total(w: Parts, x: Value, *_: Value) -> Value:
+    """SUM, in a scale that takes it up."""
+    axes, shape, options = _reduced(w, x)
+    count = prod(x.shape) // prod(shape)
+    return w.emit("SUM", [x, axes], shape, w.scaled(x, 0.5 * count**0.5, count), options, exact=False)
 
 
 def product(w: Parts, x: Value, *_: Value) -> Value:
@@ -340,9 +347,8 @@ def real_function(w: Parts, x: Value, *_: Value) -> Value:
 
 
 ELEMENTWISE = {
-    **{name: Row(unary(name), BOTH) for name in ("RELU", "RELU6", "LOGISTIC", "TANH", "HARD_SWISH", "ELU")},
-    **{name: Row(unary(name), BOTH) for name in ("ABS", "RSQRT")},
-    **{name: Row(unary(name)) for name in ("LEAKY_RELU", *REAL)},
+    **{name: Row(unary(name), BOTH) for name in ("HARD_SWISH", "ELU", "RSQRT")},
+    **{name: Row(unary(name)) for name in ("LEAKY_RELU", "RELU", "RELU6", "LOGISTIC", "TANH", "ABS", *REAL)},
     **{name: Row(unary(name), (FLOAT,)) for name in ("SQRT", "LOG", "EXP", "SIN", "COS")},
     **{name: Row(binary(name)) for name in ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")},
     **{name: Row(divided(name), (FLOAT,)) for name in ("DIV", "FLOOR_DIV", "FLOOR_MOD")},
@@ -351,15 +357,15 @@ ELEMENTWISE = {
     **{name: Row(reduction(name), BOTH) for name in ("REDUCE_MAX", "REDUCE_MIN")},
     **{name: Row(quantified(name), BOTH) for name in ("REDUCE_ALL", "REDUCE_ANY")},
     **{name: Row(extreme(name), BOTH) for name in ("ARG_MAX", "ARG_MIN")},
-    "SQUARED_DIFFERENCE": Row(binary("SQUARED_DIFFERENCE"), BOTH),
-    "SUM": Row(reduction("SUM"), (FLOAT,)),
+    "SQUARED_DIFFERENCE": Row(binary("SQUARED_DIFFERENCE")),
+    "SUM": Row(total),
     "SIGN": Row(sign, (FLOAT,)),
     "GELU": Row(gelu, (FLOAT,)),
     "POW": Row(power, (FLOAT,)),
     "RELU_N1_TO_1": Row(clipped, BOTH),
     "REDUCE_PROD": Row(product, (FLOAT,)),
     "SELECT": Row(select),
-    "SOFTMAX": Row(softmax, BOTH),
+    "SOFTMAX": Row(softmax),
     "PRELU": Row(prelu, BOTH),
     "CAST": Row(cast),
     "DEQUANTIZE": Row(real_function, (INT8, INT16)),

@@ -9,7 +9,7 @@ import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from .recipe import DoesNotFit
-from .tflite_elements import BOTH, FLOAT, Make, Row, options_of, place
+from .tflite_elements import BOTH, Make, Row, options_of, place
 from .tflite_parts import FULL, Parts, Value
 
 
@@ -268,7 +268,7 @@ MOVES = {
     "DEPTH_TO_SPACE": Row(blocks("DEPTH_TO_SPACE"), BOTH),
     "SPACE_TO_BATCH_ND": Row(batches, BOTH),
     "RESIZE_NEAREST_NEIGHBOR": Row(resized("RESIZE_NEAREST_NEIGHBOR")),
-    "RESIZE_BILINEAR": Row(resized("RESIZE_BILINEAR"), (FLOAT,)),
+    "RESIZE_BILINEAR": Row(resized("RESIZE_BILINEAR"), BOTH),
     "TRANSPOSE": Row(transpose),
     "EXPAND_DIMS": Row(expand_dims),
     "SQUEEZE": Row(squeeze),

@@ -101,7 +101,7 @@ def variable(w: Parts, x: Value, *_: Value) -> Value:
 
 SUMS = {
     "TRANSPOSE_CONV": Row(transpose_conv),
-    "BATCH_MATMUL": Row(batch_matmul, BOTH),
+    "BATCH_MATMUL": Row(batch_matmul),
     "SVDF": Row(svdf, BOTH),
     "VAR_HANDLE": Row(variable),
 }

@@ -171,7 +171,7 @@ def softmax(s: Source) -> Graph:
     """TFLite's output quantisation is fixed; ONNX's is any."""
     size = s.pick(s.between(1, 20), s.between(200, 1100))
     x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant())
-    y = None if s.real else Quant((1 / 256,), (-128,))
+    y = None if s.real else Quant((1 / 256,), (-128,)) if s.integer == "int8" else Quant((2.0**-15,), (0,))
     if s.arithmetic == "onnx" and not s.real:
         y = s.pick(y, s.quant(2.0 ** -s.between(6, 12)))
     return single(s, "softmax", [x], y, beta=s.pick(1.0, 0.5, 3.0) if s.arithmetic == "tflite" else 1.0)
@@ -353,6 +353,8 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
 WIDE = (
     "add",
     "avg_pool2d",
+    "batch_matmul",
+    "clamp",
     "concat",
     "conv2d",
     "dense",
@@ -379,6 +381,7 @@ INTEGER_ONLY = (
 def forms(kind: str) -> tuple[tuple[Any, ...], ...]:
     """The (arithmetic, real, integer type) in which a kind exists."""
     wide = (("tflite", False, "int16"), ("onnx", False, "int16")) if kind in WIDE else ()
+    wide = (("tflite", False, "int16"),) if kind == "softmax" else wide
     return (*(FORMS[:2] if kind in INTEGER_ONLY else FORMS), *wide)
 
 

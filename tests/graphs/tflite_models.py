@@ -197,7 +197,8 @@ def batch_matmul(f: Draft) -> bytes:
     x, w = (f.input((1, *front, *((b, a) if turn else (a, b))), f.quant())
             for turn, a, b in ((options.adjX, n, c), (options.adjY, c, k)))  # fmt: skip
     scale = f.tensors[x].quantization.scale[0] * f.tensors[w].quantization.scale[0]
-    y = f.quant(float(np.float32(scale / f.s.multiplier(60 / (74 * 74 * sqrt(c))))))
+    factor = 2.0 ** f.s.pick(0, -2, -9) / 2**14 if f.s.integer == "int16" else f.s.multiplier(60 / (74 * 74 * sqrt(c)))
+    y = f.quant(float(np.float32(scale / factor)))
     return f.done("BATCH_MATMUL", [x, w], (1, *front, n, k), y, options)
 
 
@@ -275,7 +276,11 @@ def softmax(f: Draft) -> bytes:
     shape = f.s.pick((1, size), (1, f.s.between(1, 3), size), (size,))
     options = schema.SoftmaxOptionsT()
     options.beta = f.s.pick(1.0, 0.5, 2.5)
-    return f.done("SOFTMAX", [f.input(shape, f.quant())], shape, Quant((1 / 256,), (-128,)), options)
+    fine = f.s.integer == "int16"
+    q = f.quant(2.0 ** -f.s.between(8, 16) * float(np.float32(f.s.rng.uniform(1, 2)))) if fine else f.quant()
+    return f.done(
+        "SOFTMAX", [f.input(shape, q)], shape, Quant(*(((2.0**-15,), (0,)) if fine else ((1 / 256,), (-128,)))), options
+    )
 
 
 def pad(name: str) -> Callable[[Draft], bytes]:
@@ -382,6 +387,7 @@ OPERATORS: dict[str, Callable[[Draft], bytes]] = {
     "ADD int16": elementwise("ADD", schema.AddOptionsT),
     "AVERAGE_POOL_2D": pool("AVERAGE_POOL_2D"),
     "BATCH_MATMUL": batch_matmul,
+    "BATCH_MATMUL int16": batch_matmul,
     "CAST": cast,
     "CONCATENATION": concatenation,
     "AVERAGE_POOL_2D int16": pool("AVERAGE_POOL_2D"),
@@ -409,9 +415,12 @@ OPERATORS: dict[str, Callable[[Draft], bytes]] = {
     "QUANTIZE int8": requantize,
     "QUANTIZE int16": requantize,
     "RELU": activation("RELU"),
+    "RELU int16": activation("RELU"),
     "RELU6": activation("RELU6"),
+    "RELU6 int16": activation("RELU6"),
     "RESHAPE": reshape,
     "SOFTMAX": softmax,
+    "SOFTMAX int16": softmax,
     "SQUEEZE": squeeze,
     "SUB int16": elementwise("SUB", schema.SubOptionsT),
     "TRANSPOSE": transpose,

@@ -107,7 +107,8 @@ def binary(name: str) -> Callable[[Draft], bytes]:
         q = f.quant(float(np.float32(2.0 ** -f.s.between(3, 6) * f.s.rng.uniform(1, 2))))
         same = name in ("MAXIMUM", "MINIMUM")
         p = q if same else f.quant(float(np.float32(q.scale[0] * f.s.rng.uniform(0.3, 3))))
-        factor = {"SUB": 2.0, "SQUARED_DIFFERENCE": 200 * q.scale[0]}.get(name, 1.0)
+        wide = 256 if f.s.integer == "int16" else 1
+        factor = {"SUB": 2.0, "SQUARED_DIFFERENCE": 200 * wide * q.scale[0]}.get(name, 1.0)
         y = q if same else f.quant(float(np.float32(q.scale[0] * factor * f.s.rng.uniform(0.5, 2))))
         operands = [f.input(shape, q), f.input(other, p)]
         if name in COMPARISONS:
@@ -375,9 +376,10 @@ OPERATORS |= {
     "RESIZE_BILINEAR": bilinear(False),
     "RESIZE_BILINEAR float": bilinear(True),
 }
-OPERATORS |= {name: unary(name) for name in INT8}
+OPERATORS |= {name: unary(name) for name in INT8} | {"ABS int16": unary("ABS")}
 OPERATORS |= {f"{name} float": real(name) for name in (*EXACT, *SMOOTH)}
 OPERATORS |= {name: binary(name) for name in ("SUB", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", *COMPARISONS)}
+OPERATORS |= {"SQUARED_DIFFERENCE int16": binary("SQUARED_DIFFERENCE")}
 OPERATORS |= {f"{n} float": real_binary(n) for n in ("SUB", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")}
 OPERATORS |= {f"{n} float": real_binary(n) for n in ("FLOOR_DIV", "FLOOR_MOD")}
 OPERATORS |= {f"{n} float": real_binary(n, "bool") for n in COMPARISONS}

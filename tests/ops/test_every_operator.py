@@ -17,7 +17,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.importers import read_model
 from edgebuild.model.importers.tflite import read_tflite
-from edgebuild.model.ir import Array
+from edgebuild.model.ir import Array, Quant
 from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.conftest import ROOT
@@ -69,6 +69,22 @@ def test_an_activation_of_its_own_is_that_which_tflm_fuses(tmp_path: Path) -> No
     graph = read_tflite(made[False], "n1.tflite")
     np.testing.assert_array_equal(ops.run(graph, x)[graph.outputs[0]], want[0][0])
     assert len(np.unique(want[0][0])) > 5
+
+
+@pytest.mark.parametrize("name", ["EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"])
+def test_int16_values_are_compared_as_real_numbers(name: str) -> None:
+    """TFLM says that no int16 is greater than another one, and has none of the other comparisons."""
+    f, scales = Draft(choice(5, integer="int16")), (2.0**-8, 2.0**-10)
+    operands = [f.input((1, 64), Quant((scale,), (0,))) for scale in scales]
+    options = getattr(schema, f"{name.title().replace('_', '')}OptionsT")()
+    graph = read_tflite(f.done(name, operands, (1, 64), None, options, "bool"), "compared.tflite")
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-8000, 8000, (1, 64)), rng.integers(-32000, 32000, (1, 64))
+    b = np.where(np.arange(64) % 4 == 0, 4 * a, b)  # a quarter is equal
+    want = getattr(np, name.lower())(a * scales[0], b * scales[1])
+    found = ops.run(graph, a.astype(np.int16), b.astype(np.int16))[graph.outputs[0]]
+    np.testing.assert_array_equal(found, want)
+    assert want.any() and not want.all()
 
 
 # Nodes that random networks do not have: attributes, shapes of the operands, constants behind them.

@@ -71,9 +71,18 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(extents, ("a", "b", "n", "k"), ((*batch(x), Same("n"), Same("c")), (*batch(w), *matrix)), macs=True)
 
 
+def wide(op: Op, graph: Graph) -> bool:
+    """int16 operands are summed in 64 bits."""
+    return graph.operands(op)[0].dtype == "int16"
+
+
 def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
     x, w = (scale_of(t) for t in graph.operands(op))
-    return fixedpoint.quantize_multiplier(x * w / scale_of(graph.result(op)))
+    m = fixedpoint.quantize_multiplier(x * w / scale_of(graph.result(op)))
+    if not wide(op, graph):
+        return m
+    mantissa, shift = fixedpoint.wide(np.array([m.mantissa]), np.array([m.shift]), graph.arithmetic)
+    return fixedpoint.Multiplier(int(mantissa[0]), int(shift[0]))
 
 
 def reference(op: Op, graph: Graph, x: Array, w: Array) -> Array:
@@ -83,7 +92,8 @@ def reference(op: Op, graph: Graph, x: Array, w: Array) -> Array:
     if is_float(y):
         return clip_float(total, op.attrs["clamp"])
     m = multiplier(op, graph)
-    scaled = fixedpoint.requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
+    requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
+    scaled = requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
     return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
 
 
@@ -105,7 +115,16 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     for name, t in (("x", x), ("w", w)):
         size = prod(t.shape[2:])
         steps |= {f"{name}a": size * t.shape[1] if t.shape[0] > 1 else 0, f"{name}b": size if t.shape[1] > 1 else 0}
-    shape: dict[str, Any] = {"A": a, "B": b, "N": n, "K": k, "C": c, "float": is_float(y), **steps}
+    shape: dict[str, Any] = {
+        "A": a,
+        "B": b,
+        "N": n,
+        "K": k,
+        "C": c,
+        "float": is_float(y),
+        **steps,
+        "wide": wide(op, graph),
+    }
     shape |= {"at": (c, 1) if op.attrs["turned"] else (1, k)}
     scalars = spatial.float_bounds(op)
     if not is_float(y):
@@ -123,5 +142,6 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"BATCH_MATMUL": from_tflite},
     clamps=True,
+    integers=("int8", "int16"),
     limits=(fitting,),
 )

@@ -20,7 +20,7 @@ def from_tflite(low: float | None, high: float | None) -> Any:
 
 def relu6_from_tflite(node: Any) -> None:
     """RELU6. TFLM clamps the stored numbers by the operand's scale, whatever scale the result declares."""
-    as_stored = node.tensor(0).dtype == "int8" and node.tensor(0).quant != node.output_quant()
+    as_stored = node.tensor(0).dtype in ("int8", "int16") and node.tensor(0).quant != node.output_quant()
     node.emit("clamp", node.inputs, clamp=(0.0, 6.0), **({"as_stored": True} if as_stored else {}))
 
 
@@ -54,7 +54,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     target = _result(op, graph)
     m = fixedpoint.quantize_multiplier(scale_of(t) / scale_of(target))
     scaled = fixedpoint.requantize(x.astype(np.int64) - zero_of(t), m.mantissa, m.shift, graph.arithmetic)
-    return np.clip(scaled + zero_of(target), *spatial.bounds(op, target)).astype(np.int8)
+    return np.clip(scaled + zero_of(target), *spatial.bounds(op, target)).astype(y.dtype)
 
 
 def _result(op: Op, graph: Graph) -> Tensor:
@@ -75,6 +75,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         low, high = spatial.bounds(op, target)
         scalars: convert.Scalars = {"x_zero": zero_of(t), "y_zero": zero_of(target), "multiplier": m.mantissa}
         scalars |= {"shift": m.shift, "low": low, "high": high}
+        if t.dtype != "int8":
+            shape["linear"] = False
+            return Kernel("convert.c.j2", f"clamp_{shape['N']}", shape, (), scalars, placed=form.rolled)
         want = reference(op, graph, linear.INT8)
         return convert.rescaling(op, graph, form, shape, scalars, factor, want, (low, high))
     shape["linear"] = False
@@ -90,6 +93,7 @@ SPEC = Spec(
     onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
     rows=convert.rows,
     clamps=True,
+    integers=("int8", "int16"),
     plain=True,
     interval=intervals.rising(reference, convert.steady),
 )

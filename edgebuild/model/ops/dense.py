@@ -30,9 +30,9 @@ def from_tflite(node: Any) -> None:
     flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
     clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
     front = x.shape[:-1] if options.KeepNumDims() else (rows,)
-    node.emit_as(
-        "dense", [flat, *spatial.tflite_operands(node, 0, 1, 2, symmetric=False)[1:]], (*front, w.shape[0]), clamp=clamp
-    )
+    told = node.output_shape()  # a vector may stay one
+    shape = told if told == (rows * w.shape[0],) else (*front, w.shape[0])
+    node.emit_as("dense", [flat, *spatial.tflite_operands(node, 0, 1, 2, symmetric=False)[1:]], shape, clamp=clamp)
 
 
 def from_onnx_gemm(node: Any) -> None:

@@ -23,15 +23,16 @@ from .functions import FUNCTIONS
 Expression = tuple[str, dict[str, int | float], list[Constant]]  # C, the numbers that it names, its tables
 INT8 = np.arange(-128, 128, dtype=np.int64)
 SELECT = ("minimum", "maximum", "where")  # exact on any values of one quantisation
-SQUARE_BITS, COMPARE_BITS = 7, 8  # headroom of TFLM's SQUARED_DIFFERENCE and comparisons
+COMPARE_BITS = 8  # headroom of TFLM's comparisons
 DIFFERENCE_BITS = {"int8": 20, "int16": 15}  # of its SUB
+SQUARE_BITS = {"int8": 7, "int16": 0}  # of its SQUARED_DIFFERENCE
 
 
 def missing(op: Op, graph: Graph) -> str | None:
     """Why there is no quantised form; None if there is one."""
     function, operands, y = op.attrs["function"], graph.operands(op), graph.result(op)
     values = operands[1:] if FUNCTIONS[function].condition else operands
-    wide = graph.arithmetic == "onnx" or function in (*SELECT, "difference", *WIDE)
+    wide = graph.arithmetic == "onnx" or function in (*SELECT, "difference", "squared_difference", *COMPARISONS, *WIDE)
     types = {"int8", "int16"} if wide else {"int8"}
     if any(t.dtype not in types or t.quant is None or not t.quant.per_tensor for t in values):
         return f"quantised operands of types {', '.join(t.dtype for t in values)}"
@@ -200,21 +201,41 @@ def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
 
 
 CURVES = {"sigmoid": (sigmoid16.sigmoid, (0,)), "tanh": (sigmoid16.tanh, (0, 1))}
+
+
+def _absolute(op: Op, x: Tensor, y: Tensor) -> Array:
+    return _sizes(op, x, y, INT8) + zero_of(y)
+
+
+def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
+    """Of absolute values; None if the scale stays."""
+    if scale_of(x) == scale_of(y):
+        return None
+    return quantize_multiplier(scale_of(x) / scale_of(y))
+
+
+def _sizes(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Before the zero point is added."""
+    value, m = abs(values.astype(np.int64) - zero_of(x)), _size_factor(x, y)
+    return value if m is None else requantize(value, m.mantissa, m.shift, "tflite")
+
+
+def _wide_sizes(op: Op, graph: Graph, at: str) -> Expression:
+    x, y = graph.operands(op)[0], graph.result(op)
+    m, (low, high) = _size_factor(x, y), spatial.bounds(op, y)
+    numbers: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
+    size = f"({at} >= x_zero ? {at} - x_zero : x_zero - {at})"
+    if m is not None:
+        size, numbers = f"{{eb_requantize}}({size}, x_mul, x_shift)", numbers | _numbers("x", m)
+    return f"(int16_t){{eb_clamp}}({size} + y_zero, low, high)", numbers, []
+
+
 WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[[Op, Graph, str], Expression]]] = {
+    "abs": (_sizes, _wide_sizes),
     "leaky_relu": (_leaky, _wide_leaky),
     "sigmoid": (_curve, _wide_curve),
     "tanh": (_curve, _wide_curve),
 }
-
-
-def _absolute(op: Op, x: Tensor, y: Tensor) -> Array:
-    value = abs(INT8 - zero_of(x))
-    if scale_of(x) == scale_of(y):
-        return value + zero_of(y)
-    m = quantize_multiplier(float(np.float32(scale_of(x)) / np.float32(scale_of(y))))
-    return requantize(value, m.mantissa, m.shift, "tflite") + zero_of(y)
-
-
 TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
     "sigmoid": _logistic,
     "tanh": _tanh,
@@ -250,7 +271,7 @@ def _difference(op: Op, graph: Graph) -> Scaling:
 
 
 def _squares(op: Op, graph: Graph) -> Scaling:
-    return _halved(op, graph, SQUARE_BITS, 2)
+    return _halved(op, graph, SQUARE_BITS[graph.result(op).dtype], 2)
 
 
 def _prelu(op: Op, graph: Graph) -> Scaling:
@@ -272,7 +293,7 @@ def _scaled(operand: str, bits: int | str) -> str:
     return f"{REQUANTIZE}({at}, {operand}_mul, {operand}_shift)"
 
 
-SQUARED = f"{{{{eb_square}}}}({_scaled('x0', SQUARE_BITS)} - {_scaled('x1', SQUARE_BITS)})"
+SQUARED = f"{{{{eb_square}}}}({_scaled('x0', 'bits')} - {_scaled('x1', 'bits')})"
 TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], str]] = {
     "difference": (
         _difference,
@@ -287,6 +308,7 @@ TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], str]] = {
         ),
     ),
 }
+HEADROOM = {"difference": DIFFERENCE_BITS, "squared_difference": SQUARE_BITS}
 COMPARISONS = {
     "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
 }  # fmt: skip
@@ -303,9 +325,7 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 
     if function == "prelu":
         return np.where(left >= 0, scaled(left, "x0"), scaled(left * right, "y"))
-    bits = {"difference": DIFFERENCE_BITS.get(s.dtype, 0), "squared_difference": SQUARE_BITS}.get(
-        function, COMPARE_BITS
-    )
+    bits = HEADROOM[function][s.dtype] if function in HEADROOM else COMPARE_BITS
     one, other = scaled(left, "x0", bits), scaled(right, "x1", bits)
     if function in COMPARISONS:
         return np.asarray(FUNCTIONS[function].meaning(one, other))
@@ -361,8 +381,8 @@ def expression(op: Op, graph: Graph, at: list[str]) -> Expression:
         return text, {**zeros, **_comparison(op, graph)}, []
     scaling, text = TWO[function]
     numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
-    if function == "difference":
-        text = text.replace("bits", str(DIFFERENCE_BITS[y.dtype]))
+    if function in HEADROOM:
+        text = text.replace(" * (1 << bits)", f" * (1 << {bits})" if (bits := HEADROOM[function][y.dtype]) else "")
     return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text.format(*at)} + y_zero, low, high)", numbers, []
 
 

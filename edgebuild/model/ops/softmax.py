@@ -14,7 +14,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
-from . import fixedpoint
+from . import fixedpoint, softmax16
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .moves import axis_of
 
@@ -71,6 +71,11 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     if is_float(graph.result(op)):
         e = np.exp((x - x.max(axis=-1, keepdims=True)).astype(np.float64) * op.attrs["beta"])
         return (e / e.sum(axis=-1, keepdims=True)).astype(np.float32)
+    if x.dtype == np.int16:
+        lines = (
+            softmax16.row(r, scale_of(graph.operands(op)[0]), op.attrs["beta"]) for r in x.reshape(-1, x.shape[-1])
+        )
+        return np.stack(list(lines)).reshape(x.shape)
     table, rows = exp_table(op, graph), x.reshape(-1, x.shape[-1])
     return np.stack([_row(op, graph, row, table) for row in rows]).reshape(x.shape)
 
@@ -97,9 +102,14 @@ def output_multiplier(quant: Any) -> fixedpoint.Multiplier:
 
 
 def output_quantisation(op: Op, graph: Graph) -> str | None:
-    """A quantised TFLite softmax has output scale 1/256 and zero point -128."""
-    q = graph.result(op).quant
-    if is_float(graph.result(op)) or graph.arithmetic != "tflite" or q is None:
+    """A quantised TFLite softmax has output scale 1/256 and zero point -128, of int16 1/32768 and 0 and rows of at
+    most 65536 elements."""
+    y = graph.result(op)
+    q = y.quant
+    if y.dtype == "int16" and q is not None:
+        fits = graph.arithmetic == "tflite" and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
+        return None if fits and abs(q.scale[0] * 2**15 - 1) < 1e-3 else f"output is int16, {q}"
+    if is_float(y) or graph.arithmetic != "tflite" or q is None:
         return None
     return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
 
@@ -109,8 +119,13 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     y = graph.result(op)
     size = x.shape[-1]
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
+    shape["wide"] = y.dtype == "int16"
     if is_float(x):
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
+    if y.dtype == "int16":
+        m = softmax16.factor(scale_of(x), op.attrs["beta"])
+        numbers: dict[str, int | float] = {"multiplier": m.mantissa, "shift": m.shift}
+        return Kernel("softmax.c.j2", f"softmax_{size}", shape, softmax16.CONSTANTS, numbers)
     table = exp_table(op, graph)
     scalars: dict[str, int | float] = {"table_size": len(table)}
     if graph.arithmetic == "onnx":
@@ -128,5 +143,6 @@ SPEC = Spec(
     kernel=kernel,
     tflite={"SOFTMAX": from_tflite},
     onnx={"Softmax": from_onnx},
+    integers=("int8", "int16"),
     limits=(output_quantisation,),
 )
