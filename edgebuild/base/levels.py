@@ -18,6 +18,7 @@ LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in,
 PATTERNS = ("conv2d", "depthwise", "dense")  # structs of hal/include/eb_engine.h
 REQUANTISE = ("shift", "multiply")
 ACCESS = ("cpu", "dma")
+CACHE_LINE = 32  # bytes: Cortex-M7 (Arm DDI 0489, chapter 5)
 
 
 @dataclass(frozen=True)

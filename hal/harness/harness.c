@@ -119,6 +119,37 @@ __attribute__((weak)) int eb_dma_counted(uint64_t counts[3])
     return 0;
 }
 
+#if defined(MODEL_CACHED) /* arenas behind the cache of a model of a DMA unit */
+#include "eb_dma_model.h"
+
+static void set_up_caches(void)
+{
+#define X(symbol, bytes)                              \
+    extern uint8_t cached_##symbol[] __asm__(#symbol); \
+    eb_dma_model_cached(cached_##symbol, bytes);
+    MODEL_CACHED
+#undef X
+}
+
+/* So that the arenas are written to output.bin as they are in memory. */
+static void look_past_caches(void)
+{
+#define X(symbol, bytes)                              \
+    extern uint8_t cached_##symbol[] __asm__(#symbol); \
+    eb_cache_invalidate(cached_##symbol, bytes);
+    MODEL_CACHED
+#undef X
+}
+#else
+static void set_up_caches(void)
+{
+}
+
+static void look_past_caches(void)
+{
+}
+#endif
+
 static void report_copies(int file)
 {
     uint64_t counts[3];
@@ -141,6 +172,7 @@ static void write_outputs(int file)
 #define X(function, bytes) check(eb_write(file, function(), bytes) == (bytes), "cannot write output.bin");
     MODEL_OUTPUTS
 #undef X
+    look_past_caches();
 #define X(name, symbol, bytes) check(eb_write(file, name, bytes) == (bytes), "cannot write output.bin");
     MODEL_ARENAS
 #undef X
@@ -153,6 +185,7 @@ int main(void)
     const int measured = eb_open("measured.txt", EB_WRITE);
     check(input >= 0 && output >= 0 && measured >= 0, "cannot open the files");
     paint_arenas();
+    set_up_caches();
     for (int vector = 0; vector < VECTORS && !failed; ++vector) {
         read_inputs(input);
         if (vector == 0) {

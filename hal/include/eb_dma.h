@@ -27,6 +27,11 @@ void eb_dma_wait(int32_t channel);
 void eb_cores_run(void (*function)(int core, const void *data), const void *data);
 enum { EB_CORES_MOST = 16 };
 
+/* A DMA unit goes past the core's cache. Clean: what the core wrote in these bytes is in memory. Invalidate: the core
+ * reads them from memory. Whole lines are meant; no others lie in the lines of such bytes. */
+void eb_cache_clean(const void *from, uint32_t bytes);
+void eb_cache_invalidate(void *from, uint32_t bytes);
+
 /* Copies, bytes and pieces so far, for tests; 0: nobody counts. */
 int eb_dma_counted(uint64_t counts[3]);
 

@@ -30,3 +30,15 @@ __attribute__((weak)) void eb_cores_run(void (*function)(int core, const void *d
         function(core, data);
     }
 }
+
+__attribute__((weak)) void eb_cache_clean(const void *from, uint32_t bytes)
+{
+    (void)from;
+    (void)bytes;
+}
+
+__attribute__((weak)) void eb_cache_invalidate(void *from, uint32_t bytes)
+{
+    (void)from;
+    (void)bytes;
+}

@@ -8,6 +8,7 @@
  * and pieces. Cores take turns: from the first to the last, the other way round, or in a random order.
  */
 #include "eb_dma.h"
+#include "eb_dma_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,16 @@ static uint32_t waiting;
 static uint64_t copies, bytes, pieces, random_state;
 static int mode; /* 0 not known, 1 eager, 2 lazy, 3 random */
 
+/* Bytes behind a cache: what is in memory, and what the core was given, or gave back, last. */
+typedef struct {
+    uint8_t *core, *memory, *given;
+    uint32_t bytes;
+} cached;
+
+enum { REGIONS = 256, LINE = 32 };
+static cached regions[REGIONS];
+static uint32_t region_count;
+
 static void wrong(const char *what, int32_t channel)
 {
     fprintf(stderr, "DMA model: %s (channel %d, after %llu copies)\n", what, (int)channel, (unsigned long long)copies);
@@ -53,6 +64,39 @@ static uint8_t *to_piece(const eb_copy *c, uint32_t i)
 static const uint8_t *from_piece(const eb_copy *c, uint32_t i)
 {
     return (const uint8_t *)c->from + (int32_t)(i / c->rows) * c->from_plane + (int32_t)(i % c->rows) * c->from_row;
+}
+
+static cached *cached_at(const uint8_t *at)
+{
+    for (uint32_t i = 0; i < region_count; ++i) {
+        if (at >= regions[i].core && at < regions[i].core + regions[i].bytes) {
+            return &regions[i];
+        }
+    }
+    return NULL;
+}
+
+/* Where a DMA unit finds what the core knows at an address. */
+static uint8_t *in_memory(const uint8_t *at)
+{
+    cached *const c = cached_at(at);
+    return c ? c->memory + (at - c->core) : (uint8_t *)(uintptr_t)at;
+}
+
+/* The core has changed something in the lines of these bytes, and the cache may write it back at any time. */
+__attribute__((no_sanitize_address)) static int is_changed(const uint8_t *at, uint32_t n)
+{
+    cached *const c = cached_at(at);
+    if (!c || !n) {
+        return 0;
+    }
+    const uint32_t first = (uint32_t)(at - c->core) / LINE * LINE;
+    for (uint32_t i = first; i < (uint32_t)(at - c->core) + n || i % LINE; ++i) {
+        if (i < c->bytes && c->core[i] != c->given[i]) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 static int meet(const uint8_t *a, uint32_t n, const uint8_t *b, uint32_t m)
@@ -110,7 +154,7 @@ static void arrive(transfer *t, uint32_t until)
     for (; t->done < until; ++t->done) {
         uint8_t *const to = to_piece(t->copy, t->done);
         __asan_unpoison_memory_region(to, t->copy->bytes);
-        memcpy(to, t->taken + (size_t)t->done * t->copy->bytes, t->copy->bytes);
+        memcpy(in_memory(to), t->taken + (size_t)t->done * t->copy->bytes, t->copy->bytes);
     }
     for (uint32_t i = 0; i < piece_count(t->copy); ++i) {
         __asan_poison_memory_region(to_piece(t->copy, i), t->copy->bytes);
@@ -138,10 +182,18 @@ void eb_dma_start(int32_t channel, const eb_copy *copy)
     *t = (transfer){copy, channel, copy->bytes * piece_count(copy), 0, NULL};
     t->taken = malloc(t->size ? t->size : 1);
     for (uint32_t i = 0; i < piece_count(copy); ++i) {
-        memcpy(t->taken + (size_t)i * copy->bytes, from_piece(copy, i), copy->bytes);
+        memcpy(t->taken + (size_t)i * copy->bytes, in_memory(from_piece(copy, i)), copy->bytes);
     }
     for (uint32_t i = 0; i < piece_count(copy); ++i) {
+        cached *const c = cached_at(to_piece(copy, i));
+        if (is_changed(to_piece(copy, i), copy->bytes)) {
+            wrong("a copy goes to lines that the cache may write back", channel);
+        }
         memset(to_piece(copy, i), GARBAGE, copy->bytes);
+        if (c) { /* of what the cache holds nothing is known but that it is old */
+            memset(c->given + (to_piece(copy, i) - c->core), GARBAGE, copy->bytes);
+            memset(in_memory(to_piece(copy, i)), GARBAGE, copy->bytes);
+        }
         __asan_poison_memory_region(to_piece(copy, i), copy->bytes);
     }
     copies += 1;
@@ -166,7 +218,9 @@ void eb_dma_wait(int32_t channel)
         arrive(t, piece_count(t->copy));
         for (uint32_t i = 0; i < piece_count(t->copy); ++i) {
             __asan_unpoison_memory_region(to_piece(t->copy, i), t->copy->bytes);
-            if (memcmp(t->taken + (size_t)i * t->copy->bytes, from_piece(t->copy, i), t->copy->bytes) != 0) {
+            const uint8_t *const from = from_piece(t->copy, i);
+            if (memcmp(t->taken + (size_t)i * t->copy->bytes, in_memory(from), t->copy->bytes) != 0 ||
+                is_changed(from, t->copy->bytes)) {
                 wrong("the source of a copy was written before the wait", channel);
             }
         }
@@ -194,4 +248,47 @@ void eb_cores_run(void (*function)(int core, const void *data), const void *data
         some_arrive();
         function(order[i], data);
     }
+}
+
+void eb_dma_model_cached(void *from, uint32_t bytes_)
+{
+    if (region_count == REGIONS || (uintptr_t)from % LINE) {
+        wrong("too many cached regions, or one that begins inside of a line", 0);
+    }
+    cached *const c = &regions[region_count++];
+    *c = (cached){from, malloc(bytes_ + 1u), malloc(bytes_ + 1u), bytes_};
+    memcpy(c->memory, from, bytes_);
+    memcpy(c->given, from, bytes_);
+}
+
+/* Lines are cleaned or invalidated whole. */
+static void keep(const uint8_t *from, uint32_t n, int clean)
+{
+    cached *const c = cached_at(from);
+    if (!c || !n) {
+        return;
+    }
+    const uint32_t at = (uint32_t)(from - c->core);
+    for (uint32_t first = at / LINE * LINE; first < at + n; first += LINE) {
+        const uint32_t size = first + LINE <= c->bytes ? LINE : c->bytes - first;
+        if (clean && is_changed(c->core + first, size)) {
+            memcpy(c->memory + first, c->core + first, size);
+        } else if (!clean) {
+            memcpy(c->core + first, c->memory + first, size);
+        }
+        memcpy(c->given + first, c->core + first, size);
+    }
+}
+
+void eb_cache_clean(const void *from, uint32_t bytes_)
+{
+    keep(from, bytes_, 1);
+}
+
+void eb_cache_invalidate(void *from, uint32_t bytes_)
+{
+    if (is_changed(from, bytes_)) {
+        wrong("what the core wrote is lost", 0);
+    }
+    keep(from, bytes_, 0);
 }

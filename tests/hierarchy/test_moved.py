@@ -15,6 +15,7 @@ import pytest
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.emit import emit
+from edgebuild.model.emit.storage import arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
@@ -77,7 +78,12 @@ def build(plans: Sequence[Plan], vectors: int, folder: Path, ports: Sequence[str
         for artifact in emit(p, ""):
             (folder / artifact.name).write_bytes(artifact.data)
     includes = "\n".join(f'#include "{p.name}.h"' for p in plans)
-    (folder / "main.c").write_text(MAIN.format(includes=includes, calls="\n".join(call(p, vectors) for p in plans)))
+    cached = [(p, symbol, size) for p in plans for m, (symbol, size) in arenas(p).items() if m in p.caches.memories]
+    calls = [f"    eb_dma_model_cached({symbol}, {size});" for _, symbol, size in cached]
+    includes += "".join(f"\nextern int8_t {symbol}[];" for _, symbol, _ in cached)
+    includes += '\n#include "eb_dma_model.h"'
+    calls += [call(p, vectors) for p in plans]
+    (folder / "main.c").write_text(MAIN.format(includes=includes, calls="\n".join(calls)))
     (folder / "weights.c").write_text("\n".join(f'#include "{p.name}_weights.c"' for p in plans) + "\n")
     sources = ["main.c", "weights.c", *(f"{p.name}.c" for p in plans), str(hal_dir() / "src/dma_model.c"), *ports]
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fsanitize-sections=.bss.edgebuild.*"]

@@ -115,7 +115,11 @@ def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapp
         wait = f"eb_dma_wait({early.channel});"
         if wait not in before.setdefault(early.step, []):
             before[early.step].append(wait)
-    return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps))}
+    for kept in reversed(plan.caches.steps):
+        at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {kept.place.offset})"
+        line = f"eb_cache_{kept.kind}({at}, {kept.bytes}); /* {comment(kept.what)} */"
+        before.setdefault(kept.step, []).insert(0, line)
+    return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps) + 1)}
 
 
 def _constants(plan: Plan, near: int, offset: int, size: int) -> str:

@@ -83,7 +83,9 @@ def section(plan: Plan, symbol: str) -> str:
 
 def _view(plan: Plan) -> dict[str, object]:
     found = arenas(plan).values()
-    return {"name": plan.name, "file": comment(plan.graph.file), "arenas": [(s, b, section(plan, s)) for s, b in found]}
+    shown = [(s, b, section(plan, s)) for s, b in found]
+    align = max(16, plan.caches.line)
+    return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": align}
 
 
 def assembly(plan: Plan, weights: Weights) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...base.errors import EdgebuildError, fail
+from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
@@ -21,6 +22,7 @@ from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import DoesNotFit, Layout, Memory, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
+from .moved.caches import NO_CACHE, Coherence
 from .moved.feeding import Ahead, FedRun
 from .moved.moves import MovedLayer
 from .pareto import Point, front, point_of
@@ -63,6 +65,7 @@ class Plan:
     whole_cycles: Mapping[str, float] = field(default_factory=dict)  # with levels: of every op in one call
     ahead: tuple[Ahead, ...] = ()  # constants that are fetched under earlier steps
     why: Mapping[str, str] = field(default_factory=dict)  # with engines: by first result, why a step runs where it does
+    caches: Coherence = NO_CACHE  # between core and DMA unit
 
     @property
     def arena_bytes(self) -> int:
@@ -300,10 +303,10 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
 
 def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
     """Where activations may go, best first, less the stack; `--ram` limits what the first may give."""
-    stack = target.firmware.stack if target.firmware is not None else 0
+    stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
     home = next((m.name for m in target.memories if "stack" in m.roles), "")
     memories = [
-        Memory(m.name, m.size - (stack if m.name == home else 0))
+        Memory(m.name, m.size - (stack if m.name == home else 0), CACHE_LINE if m.cached and moves else 1)
         for m in target.memories
         if "arena" in m.roles and (request.map == "off" or m.level != 1)
     ]

@@ -100,15 +100,21 @@ def layout_problem(
     members: dict[str, list[str]] = {}
     for name, buffer in group.items():
         members.setdefault(buffer, []).append(name)
+    line = max((m.line for m in memories), default=1)
     buffers: list[Buffer] = []
     inside: dict[str, tuple[str, int]] = {}
     for buffer, names in members.items():
         low = min(shift[n] for n in names)
         inside |= {n: (buffer, shift[n] - low) for n in names}
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
-        members_of = {n: (*life[n], shift[n] - low, sizes[n]) for n in names}
-        buffers.append(_buffer(buffer, members_of, 2 * ALIGN if wide else ALIGN))
+        members_of = {n: (*life[n], shift[n] - low, _end(shift[n] - low, sizes[n], line)) for n in names}
+        buffers.append(_buffer(buffer, members_of, max(2 * ALIGN if wide else ALIGN, line)))
     return Problem(tuple(buffers), tuple(memories)), inside
+
+
+def _end(at: int, size: int, line: int) -> int:
+    """The size with which something at an offset ends with a line."""
+    return -(-(at + size) // line) * line - at if line > 1 else size
 
 
 def _buffer(name: str, members: Mapping[str, tuple[int, int, int, int]], align: int) -> Buffer:

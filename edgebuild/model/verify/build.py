@@ -139,8 +139,10 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
     spaces = (f'X(arena_{i}, "{a.symbol}", {a.bytes}u)' for i, a in enumerate(arenas(target, report)))
     if report.get("arena") == "caller":
         report = _called(report)
+    cached = [a for a in arenas(target, report) if target.firmware is None and _is_cached(target, a, report)]
     lines = [
         f'#include "{NAME}.h"',
+        *([f"#define MODEL_CACHED {' '.join(f'X({a.symbol}, {a.bytes}u)' for a in cached)}"] if cached else []),
         *(_own_arena(report) if report.get("arena") == "caller" else ()),
         *(_stream(report) if report.get("stream_rows") else _plain(report)),
         f"#define MODEL_OUTPUTS {_list(report['outputs'])}",
@@ -152,6 +154,10 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
     for engine in target.engines:
         text = f'#define EB_ENGINE {engine.name}\n#include "../src/engine_model.c"\n'
         (folder / _model_of(engine)).write_text(text, encoding="utf-8")
+
+
+def _is_cached(target: Target, arena: Arena, report: dict[str, Any]) -> bool:
+    return "hierarchy" in report and any(m.cached for m in target.memories if m.name == arena.memory)
 
 
 def _list(surface: Sequence[dict[str, Any]]) -> str:

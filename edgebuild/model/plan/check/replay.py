@@ -16,10 +16,12 @@ import numpy as np
 
 from ...ir import Array, Graph
 from ..memory.problem import Place
+from ..moved.caches import NO_CACHE, Coherence
 from ..moved.feeding import Ahead, FedRun
 from ..moved.moves import MovedLayer
 from ..rolling import RollingGraph
 from ..section import Section, scratch_name
+from .cached import CachedMemory
 from .feeds import Feeds, ahead_copy
 from .relations import Callee, Relations, Stored
 from .transfers import BrokenPlan as BrokenPlan
@@ -65,6 +67,7 @@ class _Memory:
         size = max((p.offset for p in places.values()), default=0)
         size += 4 * max((t.bytes for t in graph.tensors.values()), default=0)
         self.bytes = {p.memory: np.full(size, -1, np.int64) for p in places.values()}
+        self.cached: Mapping[str, CachedMemory] = {}
 
     def owner(self, storage: str, byte: int) -> int:
         return self.numbers[storage] << 32 | byte
@@ -73,8 +76,17 @@ class _Memory:
         return self.owner(stored.storage, 0) + np.arange(stored.first, stored.past)
 
     def write(self, stored: Stored, addresses: Addresses) -> None:
+        """Let the core write."""
         memory, at = addresses.of_bytes(stored)
         self.bytes[memory][at] = self.owners(stored)
+        if memory in self.cached:
+            self.cached[memory].written(at)
+
+    def moved(self, stored: Stored, addresses: Addresses) -> None:
+        """Take up what a DMA unit wrote."""
+        memory, at = addresses.of_bytes(stored)
+        there = self.cached[memory].there if memory in self.cached else self.bytes[memory]
+        there[at] = self.owners(stored)
 
     def holds(self, stored: Stored, addresses: Addresses) -> bool:
         memory, at = addresses.of_bytes(stored)
@@ -88,12 +100,13 @@ def replay(
     moved: Mapping[str, MovedLayer | FedRun] = MappingProxyType({}),
     near_bytes: int | None = None,
     ahead: Sequence[Ahead] = (),
+    caches: Coherence = NO_CACHE,
 ) -> None:
     """Raise BrokenPlan unless every read of every call finds its bytes, and all outputs stand at the end.
 
     `near_bytes`: of the first level, which `moved` steps share; None: what they need. `ahead`: copies of constants.
     """
-    _Replay(rolling, places, moved, near_bytes).run(steps, ahead)
+    _Replay(rolling, places, moved, near_bytes, caches).run(steps, ahead)
 
 
 class _Replay:
@@ -103,11 +116,15 @@ class _Replay:
         places: Mapping[str, Place],
         moved: Mapping[str, MovedLayer | FedRun],
         near_bytes: int | None,
+        caches: Coherence,
     ) -> None:
         self.rolling, self.graph, self.streamed = rolling, rolling.graph, rolling.streamed
         self.places, self.moved = places, moved
         self.relations, self.memory = Relations(self.graph), _Memory(self.graph, places)
         self.everywhere = Addresses(self.graph, places, {}, {})
+        self.caches, views = caches, self.memory.bytes
+        self.cached = {n: CachedMemory(views[n], caches.line) for n in caches.memories if n in views}
+        self.memory.cached = self.cached
         self.near = Near(max((m.near_bytes for m in moved.values()), default=0) if near_bytes is None else near_bytes)
 
     def run(self, steps: Sequence[Section], ahead: Sequence[Ahead]) -> None:
@@ -115,8 +132,10 @@ class _Replay:
         for name in dict.fromkeys(views[n].storage for n in self.graph.inputs):
             if name != self.streamed:
                 self.memory.write(Stored(name, 0, self.graph.tensors[name].bytes), self.everywhere)
-        feeds = Feeds(self.near, self.memory.bytes, self.memory.owner, self.rolling, self.places)
+        there = self.memory.bytes | {name: cached.there for name, cached in self.cached.items()}
+        feeds = Feeds(self.near, there, self.memory.owner, self.rolling, self.places, self.cached)
         for step, section in enumerate(steps):
+            self.keep(step)
             for early in (a for a in ahead if a.first == step):
                 feeds.start(ahead_copy(early), early.block.data)
             for early in (a for a in ahead if a.step == step):
@@ -127,7 +146,7 @@ class _Replay:
                 else:
                     feeds.run(moved)
                 for name in section.results:
-                    self.memory.write(Stored(name, 0, self.graph.tensors[name].bytes), self.everywhere)
+                    self.memory.moved(Stored(name, 0, self.graph.tensors[name].bytes), self.everywhere)
                 continue
             addresses = Addresses.of(self.graph, section, self.places)
             callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
@@ -138,9 +157,15 @@ class _Replay:
                     self.memory.write(self.relations.part(self.streamed, row, row + 1), addresses)
         if self.near.pending:
             raise BrokenPlan("a copy of constants that nobody waits for")
+        self.keep(len(steps))
         for name in self.graph.outputs:
             if not self.memory.holds(self.relations.part(name, 0, self.relations.rows(name)), self.everywhere):
                 raise BrokenPlan(f"output {name} does not stand at the end")
+
+    def keep(self, step: int) -> None:
+        """The cleaning and invalidating before a step."""
+        for kept in (k for k in self.caches.steps if k.step == step and k.place.memory in self.cached):
+            self.cached[kept.place.memory].keep(kept)
 
     def call(self, callee: Callee, section: Section, addresses: Addresses, row: int | None) -> None:
         """One call of a kernel; `row` None: of an op that runs whole."""
@@ -178,6 +203,8 @@ class _Replay:
             if memory == place.memory and np.any((at >= place.offset) & (at < place.offset + size)):
                 raise BrokenPlan(f"the scratch of {op.name} lies over {other.storage} that it reads or writes")
         mine[:] = owner
+        if place.memory in self.cached:
+            self.cached[place.memory].written(np.arange(place.offset, place.offset + size))
 
 
 def _meet(one: Array, other: Array) -> bool:

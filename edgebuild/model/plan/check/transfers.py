@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from ..moved.parts import tile_kernel
 from ..rolling import RollingGraph
 from ..storage import view_starts
 from ..tiling.paths import needed
+from .cached import BrokenPlan as BrokenPlan
+from .cached import CachedMemory
 
 NOTHING = -1
 BYTE = 1 << 62  # marks owners of single bytes
@@ -32,10 +35,6 @@ def meet(one: Array, other: Array) -> bool:
     """Whether two sets of addresses have one in common."""
     near = one.size and other.size and one.min() <= other.max() and other.min() <= one.max()
     return bool(near and np.isin(one, other).any())
-
-
-class BrokenPlan(Exception):
-    """A plan that would compute something else than its graph. Always a bug of the planner."""
 
 
 @dataclass
@@ -76,8 +75,10 @@ class Transfers:
         owner: Callable[[str, int], int],
         rolling: RollingGraph,
         places: Mapping[str, Place],
+        cached: Mapping[str, CachedMemory] = MappingProxyType({}),
     ) -> None:
         self.far, self.owner, self.rolling, self.places = far, owner, rolling, places
+        self.cached = cached
         self.graph, self.starts = rolling.graph, view_starts(rolling.graph)
         self.name = "constants that come early"
         self.regions: tuple[Region, ...] = ()  # of the engine whose op it is
@@ -148,6 +149,8 @@ class Transfers:
             self.near[near] = NOTHING
         else:
             self.far[self.memory(copy)][self.at_far(copy.tensor, far)] = NOTHING
+            if (cached := self.cached.get(self.memory(copy))) is not None:
+                cached.store(self.at_far(copy.tensor, far))
 
     def check_scratchpad(self, near: Array, number: int) -> None:
         """Raise BrokenPlan unless all addresses are in one scratchpad: that of activations is 0, that of weights 1."""

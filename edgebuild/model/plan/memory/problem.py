@@ -41,10 +41,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory that buffers are placed in; `capacity` None is unlimited."""
+    """A memory that buffers are placed in; `capacity` None is unlimited. `line`: bytes of a cache's."""
 
     name: str
     capacity: int | None = None
+    line: int = 1
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ..search import Plan, Planner
 from ..section import Section
 from ..storage import layout_problem, placed_buffers, view_starts
 from .ahead import Early, early
+from .caches import coherence
 from .feeding import Ahead, FedRun
 from .levels import channel_between, nearest, rooms
 from .moves import ALIGN, WEIGHTS, MovedLayer, moved_layer
@@ -148,14 +149,15 @@ class _Assembly:
         heights = {**far.heights, near: level.height}
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
-        replay(cutter.rolling, steps, places, moved, level.height, ahead)
+        caches = coherence(planner.target, cutter.rolling, steps, places, moved)
+        replay(cutter.rolling, steps, places, moved, level.height, ahead, caches)
         profile = self._profile(made)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
                             "memory levels", ())  # fmt: skip
         return Plan(
             planner.request.name, cutter.graph, cutter.rolling, cutter, planner.target, planner.request, steps, places,
             placed_buffers(cutter, steps, places), schedule, joined,
-            planner.target.memory("weights").name, planner.untiled_bytes, moved=moved, ahead=ahead,
+            planner.target.memory("weights").name, planner.untiled_bytes, moved=moved, ahead=ahead, caches=caches,
             whole_cycles=self.search.whole,
         )  # fmt: skip
 

@@ -28,6 +28,9 @@ def check_levels(target: Target) -> None:
     if len(target.levels) < 2 or not target.dma:
         hint = "give its memories `level: 1`, `level: 2`... and add `dma:`, as hal/targets/gap8.yaml does"
         raise fail(f"target {target.name} has no memory levels", file=target.files[0], hints=[hint])
+    if (near := target.levels[0]).cached:
+        text = f"the first level {near.name} is cached: the core would not see what a DMA unit brings"
+        raise fail(text, file=target.files[0], hints=["take away `cached: true`, or give it `level: 2`"])
 
 
 def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:

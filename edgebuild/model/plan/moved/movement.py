@@ -16,6 +16,7 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.nest import Layer, Mapped
 from ..hierarchy.search import NoMapping
 from ..search import Plan, form_of
+from .caches import Coherence, coherence
 from .levels import channel_between, check_levels, layer_of_op, nearest, rooms, whole_cycles
 from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
@@ -65,8 +66,8 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     heights.setdefault(near.name, 0)
     order = [m.name for m in target.memories if m.name in heights]
     layout = replace(plan.layout, heights={name: heights[name] for name in order})
-    moved = _sound(plan, moved)
-    return replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why)
+    moved, caches = _sound(plan, moved)
+    return replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
 
 
 def _by_core(
@@ -101,12 +102,14 @@ def _by_core(
     return found if len(found.copies) <= MOST_COPIES else None
 
 
-def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> dict[str, MovedLayer]:
+def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> tuple[dict[str, MovedLayer], Coherence]:
     """Without those ops whose result grows over an operand that later tiles still want."""
+    caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
     try:
-        replay(plan.rolling, plan.steps, plan.places, moved)
+        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches)
     except BrokenPlan:
         in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
         moved = {name: m for name, m in moved.items() if name not in in_place}
-        replay(plan.rolling, plan.steps, plan.places, moved)
-    return moved
+        caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
+        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches)
+    return moved, caches

@@ -1,0 +1,107 @@
+"""Caches between the core and the DMA unit: programs agree with the ops, and a step that is left out is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import Target, load_target
+from edgebuild.model.ir import Graph
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.moved.auto import auto_plan
+from edgebuild.model.plan.moved.caches import CLEAN, INVALIDATE
+from edgebuild.model.plan.moved.levels import check_levels
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.search import Plan
+from tests.graphs import examples, small_graphs
+from tests.hierarchy.test_moved import MODES, build, check, run, with_cores
+from tests.hierarchy.test_mutations import convolution, feed, four_tiles
+
+NETWORKS = 12
+
+
+def behind_a_cache(target: Target, room: int = 64 << 10) -> Target:
+    """The target with its second level cached, and so much of the first."""
+    sizes = {"L1": room, "RAM": 1 << 30, "ROM": 1 << 30}
+    memories = [replace(m, cached=m.name == "RAM", size=sizes[m.name]) for m in target.memories]
+    return replace(target, memories=tuple(memories))
+
+
+def some_in_place(graph: Graph, name: str, seed: int) -> Plan:
+    """In a first level so small that the core reaches some operands where they lie, behind its cache."""
+    target = behind_a_cache(with_cores(seed), (1 << 9, 1 << 11, 1 << 16)[seed % 3])
+    request = ModelRequest(Path("random"), name, "host", tile="off", map="layer" if seed % 2 else "auto")
+    return with_moves(plan(graph, target, request)) if seed % 2 else auto_plan(graph, target, request)
+
+
+@pytest.mark.needs("gcc")
+def test_networks_behind_a_cache(tmp_path: Path) -> None:
+    plans = check(examples(small_graphs(), NETWORKS), tmp_path, some_in_place)
+    kinds = {(kept.kind, 0 < kept.step < len(p.steps)) for p in plans for kept in p.caches.steps}
+    assert {(CLEAN, True), (CLEAN, False), (INVALIDATE, False)} <= kinds
+
+
+@pytest.mark.slow
+@pytest.mark.needs("gcc")
+def test_many_networks_behind_a_cache(tmp_path: Path) -> None:
+    check(examples(small_graphs(), 60), tmp_path, some_in_place)
+
+
+def planned() -> Plan:
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
+    return with_moves(plan(convolution(), behind_a_cache(load_target("host")), request), four_tiles)
+
+
+def without(kind: str) -> Callable[[Plan], Plan]:
+    def changed(p: Plan) -> Plan:
+        return replace(p, caches=replace(p.caches, steps=tuple(s for s in p.caches.steps if s.kind != kind)))
+
+    return changed
+
+
+MUTATIONS = {"no clean": without(CLEAN), "no invalidate": without(INVALIDATE)}
+
+
+@pytest.mark.needs("gcc")
+def test_the_sound_plan_passes(tmp_path: Path) -> None:
+    build([planned()], 2, tmp_path)
+    want = feed(tmp_path)
+    for mode in MODES:
+        done = run(tmp_path, mode)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "out.bin").read_bytes() == want
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_replay_refuses(name: str) -> None:
+    p = MUTATIONS[name](planned())
+    with pytest.raises(BrokenPlan):
+        replay(p.rolling, p.steps, p.places, p.moved, caches=p.caches)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
+    build([MUTATIONS[name](planned())], 2, tmp_path)
+    want = feed(tmp_path)
+    caught = [run(tmp_path, mode).returncode or (tmp_path / "out.bin").read_bytes() != want for mode in MODES]
+    assert any(caught)
+
+
+def test_buffers_take_whole_lines() -> None:
+    p = planned()
+    assert all(step.place.offset % 32 == 0 for step in p.caches.steps)
+    assert p.layout.heights["RAM"] % 32 == 0
+
+
+def test_a_first_level_behind_a_cache_is_refused() -> None:
+    host = load_target("host")
+    wrong = replace(host, memories=tuple(replace(m, cached=m.level == 1) for m in host.memories))
+    with pytest.raises(EdgebuildError, match="first level L1 is cached"):
+        check_levels(wrong)
