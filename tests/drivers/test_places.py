@@ -103,7 +103,7 @@ PACKED = {  # arrays in one register: fields, value after reset, source, argumen
     "flags that a 0 clears": (field("F", 0, 1, dim=8, step=1, modified="zeroToClear") + field("K", 9, 1), 0xFF, "bfGroup C { bit F[8]; bit K; };" + DEVICE + "int t(int n) { c->F[n] = 0; c->K = 1; return 0; }", 2, 0, "r ff, w fb, w 2ff"),
     "flags that a 1 sets": (field("F", 0, 1, dim=8, step=1, modified="oneToSet") + field("K", 9, 1), 0x200, "bfGroup C { bit F[8]; bit K; };" + DEVICE + "int t(int n) { c->F[n] = 1; c->K = 0; return 0; }", 2, 0, "r 200, w 204, w 0"),
     "whole registers": (M4 + field("K", 9, 1), 3, "bfGroup R { uint2 M[4]; bit K; }; bfGroup C { bfGroup R R; };" + DEVICE + "int t(int n) { c->R = (bfGroup R){ .M[1] = 3, .M[3] = 1, .K = 1 }; bfGroup R r = c->R; r.M[2] = 1; c->R = r; c->R.K = 0; return c->R.M[n] + 8 * r.M[1]; }", 2, 25, "w 24f, r 24f, w 25f, r 25f, w 5f, r 5f"),
-    "two arrays": (field("A", 0, 3, dim=4, step=8) + field("B", 3, 2, dim=4, step=8), 0x1F1F1F1F, "bfGroup C { uint3 A[4]; uint2 B[4]; };" + DEVICE + "int t(int n) { c->A[n] = 0; c->B[n] = 0; return c->A[n] + c->B[n]; }", 2, 0, "r 1f1f1f1f, w 1f001f1f, r 1f001f1f"),
+    "two arrays": (field("A", 0, 3, dim=4, step=8) + field("B", 3, 2, dim=4, step=8), 0x1F1F1F1F, "bfGroup C { uint3 A[4]; uint2 B[4]; };" + DEVICE + "int t(int n) { c->A[n] = 5; c->B[n] = 2; return c->A[n] + c->B[n]; }", 2, 7, "r 1f1f1f1f, w 1f151f1f, r 1f151f1f"),
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tests.drivers.cases import Case, svd
 from tests.drivers.more_cases import CASES
 from tests.drivers.programs import Generator
 from tests.drivers.silicon import PARTS, SHARED, Part
+from tests.drivers.test_places import PACKED, PLAIN, one_register
 
 pytest.importorskip("z3")
 from edgebuild.driver.prove.check import Verdict, prove
@@ -116,3 +117,19 @@ def test_random_programs_are_never_refuted(seed: int, tmp_path: Path) -> None:
     found = verdicts(made)
     assert [v for v in found if v.what == "refuted"] == []
     assert any(v.what == "proved" for v in found)
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("what", PACKED)
+def test_arrays_in_one_register_are_proved(what: str, tmp_path: Path) -> None:
+    """A store of one element counts for all; a wrong shift or a lost neighbour is refuted."""
+    fields, reset, source, *_ = PACKED[what]
+    made = one_register(tmp_path, fields, reset, source, PLAIN)
+    artifacts = tuple(Artifact(name, data) for name, data in made.files.items())
+    assert [v for v in verdicts((made.driver, artifacts)) if v.what != "proved"] == []
+    for wrong, faults in faulty((made.driver, artifacts)):
+        assert any(v.what == "refuted" for v in verdicts(faults)), wrong
+    header = made.files["case_hal.h"].decode()
+    moved = re.sub(r"(?<!int )\bindex\b", "(index + 1)", header)
+    new = tuple(Artifact(a.name, moved.encode()) if a.name == "case_hal.h" else a for a in artifacts)
+    assert any(v.what == "refuted" for v in verdicts((made.driver, new)))

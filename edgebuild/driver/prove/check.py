@@ -15,14 +15,14 @@ from typing import Any
 import z3
 
 from edgebuild.base.artifacts import Artifact
-from edgebuild.driver.prove.hardware import Different, Event, Key, Pointer, Unknown
+from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Pointer, Unknown
 from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.sides import Generated, Source
 from edgebuild.driver.prove.values import Pruned
 from edgebuild.driver.source import clang
 from edgebuild.driver.stages import Driver
 
-WAYS = 64  # through one function
+WAYS = 1024  # through one function
 TIME_MS = 20_000  # for one question to the solver
 
 
@@ -45,6 +45,36 @@ class Way:
     memory: dict[int, Any]
     value: Any
     loads: dict[Key, int]
+    obligations: tuple[Any, ...]
+
+
+class Tree:
+    """The ways through a function by their conditions, which alternate where they part."""
+
+    def __init__(self, ways: list[Way], depth: int = 0) -> None:
+        self.way = next((w for w in ways if len(w.conditions) == depth), None)
+        longer = (w for w in ways if len(w.conditions) > depth)
+        parts: dict[int, list[Way]] = {}
+        for w in longer:
+            parts.setdefault(w.conditions[depth].get_id(), []).append(w)
+        assert not (self.way and parts), "a way that ends goes on"
+        self.branches = [(p[0].conditions[depth], Tree(p, depth + 1)) for p in parts.values()]
+
+
+def _together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iterator[tuple[Way, Way]]:
+    """The pairs of ways that one input may lead to. Steps go down the two trees in turn."""
+    if not a.branches and not b.branches:
+        assert a.way and b.way
+        yield (b.way, a.way) if swapped else (a.way, b.way)
+    elif not a.branches:
+        yield from _together(solver, b, a, not swapped)
+    else:
+        for condition, branch in a.branches:
+            solver.push()
+            solver.add(condition)
+            if len(a.branches) == 1 or solver.check() != z3.unsat:
+                yield from _together(solver, b, branch, not swapped)
+            solver.pop()
 
 
 def prove(driver: Driver, triple: str, artifacts: tuple[Artifact, ...]) -> list[Verdict]:
@@ -69,19 +99,29 @@ def _text(name: str, artifacts: tuple[Artifact, ...]) -> str:
 def _verdict(name: str, source: Source, other: Generated) -> Verdict:
     bounded = False
     try:
-        theirs, open_ = _ways(other, name)
+        for program in (source, other):
+            program.hints, program.answers = [], {}
         mine, also = _ways(source, name)
+        other.hints = list({h.get_id(): h for h in source.hints}.values())
+        theirs, open_ = _ways(other, name)
         bounded = open_ or also
         if not mine:
             raise Unknown("no way through the function ends soon")
+        solver = z3.Solver()
+        solver.set("timeout", TIME_MS)
+        near: dict[int, list[Way]] = {}
+        for a, b in _together(solver, Tree(mine), Tree(theirs)) if theirs else ():
+            near.setdefault(id(a), []).append(b)
         for a in mine:
-            _covered(a, theirs)
-            for b in theirs:
+            _covered(a, near.get(id(a), []))
+            for b in near.get(id(a), []):
                 _compare(a, b)
     except Different as difference:
         return Verdict(name, "refuted", str(difference))
     except Unknown as reason:
         return Verdict(name, "unknown", str(reason))
+    except RecursionError:
+        return Verdict(name, "unknown", "a way with too many conditions")
     return Verdict(name, "proved", "", bounded)
 
 
@@ -97,9 +137,9 @@ def _ways(program: Program, name: str) -> tuple[list[Way], bool]:
         try:
             value = program.run(name, taken)
             h = program.hardware
-            way = Way(
-                tuple(program.decisions.path), tuple(h.events), h.state, program.globals, program.memory, value, h.loads
-            )
+            conditions, events = tuple(program.decisions.path), tuple(h.events)
+            obligations = tuple(h.obligations)
+            way = Way(conditions, events, h.state, program.globals, program.memory, value, h.loads, obligations)
             found.append(way)
         except Pruned:
             bounded = True
@@ -128,6 +168,8 @@ def _compare(a: Way, b: Way) -> None:
     solver.add(*a.conditions, *b.conditions)
     if solver.check() == z3.unsat:
         return
+    if not all(_holds(solver, o) for o in b.obligations):
+        raise Different("a store of an array's element changes what lies beside the array")
     _events(solver, a, b)
     _same_state(solver, a.state, b.state, None, "at the end")
     for name in sorted(a.globals.keys() & b.globals.keys()):
@@ -162,23 +204,29 @@ def _stores(solver: z3.Solver, mine: list[Event], theirs: list[Event]) -> None:
     access = [e for e in theirs if e.kind in ("store", "w") and e.batch == theirs[0].batch]
     batch = [e for e in access if e.kind == "store"]
     theirs[: len(access)] = [e for e in access if e.kind == "w"]
-    left = {e.key: e for e in batch}
+    left = {_spot(e): e for e in batch}
     matched = 0
-    while mine and mine[0].kind == "store" and mine[0].key in left and matched < len(batch):
+    while mine and mine[0].kind == "store" and _spot(mine[0]) in left and matched < len(batch):
         x = mine[0]
-        y = left[x.key]
+        y = left[_spot(x)]
         if matched and not _holds(solver, x.values[1] == y.values[1]):
             break
         _same(solver, x.values[0], y.values[0], f"the place of '{x.key[1]}'")
         _same(solver, x.values[1], y.values[1], f"the value stored to '{x.key[1]}'")
         mine.pop(0)
-        del left[x.key]
+        del left[_spot(x)]
         matched += 1
     for y in left.values():
         if not _holds(solver, y.values[1] == y.before):
             raise Different(f"a store changes '{y.key[1]}', and the source {_said(mine)}")
     if not matched and len(access) == len(batch):
         raise Different(f"a store of '{batch[0].key[1]}' more than in the source")
+
+
+def _spot(e: Event) -> tuple[Key, int]:
+    """The field of a store, and its element where that is known."""
+    index = z3.simplify(z3.Extract(INDEX - 1, 0, e.values[0]))
+    return e.key, index.as_long() if z3.is_bv_value(index) else -1
 
 
 def _said(events: list[Event]) -> str:

@@ -14,6 +14,7 @@ from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Hardware, Key, Pointer, Unknown
 from edgebuild.driver.prove.values import (
     POINTERS,
+    Answers,
     Decisions,
     Held,
     Int,
@@ -39,7 +40,9 @@ class Expressions:
         self.chains = Chains(unit, dialect)
         self.functions = {f.spelling: f for f in unit.top if f.kind == K.FUNCTION_DECL and f.is_definition()}
         self.hardware = Hardware(dialect, layout)
-        self.decisions = Decisions([])
+        self.answers: Answers = {}
+        self.hints: list[Any] = []  # bounds of indices
+        self.decisions = Decisions([], self.answers)
         self.env: dict[str, Any] = {}
         self.globals: dict[str, Any] = {}
         self.jumps = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import z3
@@ -72,6 +71,8 @@ class Hardware:
     events: list[Event] = field(default_factory=list)
     loads: dict[Key, int] = field(default_factory=dict)  # how often each volatile field was read
     batch: int = 0
+    hints: list[Any] = field(default_factory=list)  # bounds of indices that may hold
+    obligations: list[Any] = field(default_factory=list)  # what was taken for true because of them
 
     # ---- state
 
@@ -128,13 +129,29 @@ class Hardware:
             self.forget(effects)
         return value
 
+    def write_element(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
+        """A write of an element that is not known of an array in one register: of all others a value that does nothing.
+
+        Generated code stores all of them at once.
+        """
+        index = z3.simplify(z3.Extract(INDEX - 1, 0, place))
+        if slot.count == 1 or z3.is_bv_value(index):
+            self.write(key, slot, place, value, device)
+            return
+        base, neutral = z3.Extract(ADDRESS + INDEX - 1, INDEX, place), neutral_of(slot)
+        for i in range(slot.count):
+            at = z3.simplify(z3.Concat(base, z3.BitVecVal(i, INDEX)))
+            other = z3.Select(self.array(key, slot.width), at) if neutral is None else z3.BitVecVal(neutral, slot.width)
+            self.write(key, slot, at, z3.If(index == i, value, other), device)
+
     def write(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
-        back = slot.back if slot.back in ("0", "1") else NEUTRAL.get(slot.modified, "")
-        neutral = {"0": 0, "1": (1 << slot.width) - 1}.get(back)
+        neutral = neutral_of(slot)
         if neutral is not None and z3.is_true(z3.simplify(value == neutral)):
             return  # a value that does nothing
         array = self.array(key, slot.width)
         effects = self.effects(slot, "w")
+        if effects and neutral is not None and self._follows(value == neutral):
+            return
         if effects:
             self.events.append(Event("w", key, (place, value), dict(self.state), device, self.batch))
         elif self.ordered(slot):
@@ -143,6 +160,15 @@ class Hardware:
         if not (slot.modified or slot.field in effects):
             self.state[key] = z3.Store(array, place, value)
         self.forget(effects)
+
+    def _follows(self, condition: Any) -> bool:
+        """Whether a condition follows from the bounds of indices. Then it is still to be proved for each way."""
+        solver = z3.Solver()
+        solver.add(*self.hints, z3.Not(condition))
+        if not self.hints or solver.check() != z3.unsat:
+            return False
+        self.obligations.append(condition)
+        return True
 
     def call(self, name: str, values: tuple[Any, ...]) -> int:
         """Something unknown happens: it finds all fields as they are, and leaves none as it was."""
@@ -187,16 +213,13 @@ class Hardware:
                 continue
             found = True
             for slot in r.slots:
-                for i in range(self._elements(slot)):
+                for i in range(slot.count):
                     low = slot.lsb + i * slot.stride - 8 * first
                     if low < 8 * size and low + slot.width > 0:
-                        at_index = z3.BitVecVal(i, INDEX) if slot.stride else index
+                        at_index = z3.BitVecVal(i, INDEX) if slot.count > 1 else index
                         yield (at.group, slot.name), slot, z3.Concat(at.base, at_index), low
         if not found:
             raise Different(f"the generated code accesses no register of {at.group}")
-
-    def _elements(self, slot: Slot) -> int:
-        return prod(self.dialect.field(slot.field).dims) if slot.stride and slot.field else 1
 
     @staticmethod
     def _index(r: Register, at: Pointer) -> tuple[Any, int]:
@@ -209,6 +232,12 @@ class Hardware:
         element, rest = divmod(at.constant - r.offset, r.stride)
         inside = 0 <= element < r.count
         return (z3.BitVecVal(element, INDEX) if inside else None), r.offset + rest
+
+
+def neutral_of(slot: Slot) -> int | None:
+    """The value of a field whose write does nothing; None if there is none."""
+    back = slot.back if slot.back in ("0", "1") else NEUTRAL.get(slot.modified, "")
+    return {"0": 0, "1": (1 << slot.width) - 1}.get(back)
 
 
 def _placed(value: Any, low: int, bits: int) -> Any:

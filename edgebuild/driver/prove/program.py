@@ -37,9 +37,9 @@ class Program(Expressions):
 
     def run(self, name: str, taken: list[bool]) -> Any:
         """One way through a function with symbolic parameters; its value."""
-        self.hardware = Hardware(self.dialect, self.layout)
+        self.hardware = Hardware(self.dialect, self.layout, hints=self.hints if self.generated else [])
         self.hardware.touch_all()
-        self.decisions, self.env, self.globals = Decisions(taken), {}, {}
+        self.decisions, self.env, self.globals = Decisions(taken, self.answers), {}, {}
         self.active, self.memory, self.jumps = [], {}, 0
         arguments = []
         for i, p in enumerate(x for x in clang.children(self.functions[name]) if x.kind == K.PARM_DECL):

@@ -49,6 +49,7 @@ class Source(Program):
             for size, v in zip(member.dims, values, strict=False):
                 if not z3.is_bv_value(v):
                     self.decisions.path.append(z3.ULT(v, size))  # C knows no other index
+                    self.hints.append(z3.ULT(v, size))
                 flat = flat * size + v
             i += 1 + len(taken)
             name = "_".join([*words, member.name])
@@ -103,7 +104,7 @@ class Source(Program):
         assert isinstance(chain.end, Field)
         narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(value, 64)))
         self.hardware.batch += 1
-        self.hardware.write(key, slot, place, narrow, self._device(chain))
+        self.hardware.write_element(key, slot, place, narrow, self._device(chain))
         return Int(self._wide(narrow, chain.end), False)
 
     def _changed(self, chain: Chain, operator: str, right: Cursor | None, type_: Type) -> tuple[Any, Any]:
@@ -184,13 +185,11 @@ class Source(Program):
             self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains}, {})
             return
         initial = next(x for x in clang.children(right) if x.kind == K.INIT_LIST_EXPR)
-        values: dict[str, Any] = {}
+        values: Held = {}
         for item in clang.children(initial):
-            parts = clang.children(item)
-            if len(parts) != 2:
-                raise Unknown("an element of an array in a whole register")
-            values[parts[0].spelling] = self.value(parts[1])
-        self._put(chains, {_name(x): values[x.end.name] for x in chains if x.end and x.end.name in values}, None)
+            member, *indices, value = clang.children(item)
+            values[member.spelling, tuple(clang.constant(i) for i in indices)] = self.value(value)
+        self._put(chains, {_name(x): values[_name(x)] for x in chains if _name(x) in values}, None)
 
     def _put(self, chains: list[Chain], values: dict[Any, Any], others: dict[str, int] | None) -> None:
         """One store of a register. `others`: of what silicon has besides; None: its reset value."""
@@ -199,7 +198,8 @@ class Source(Program):
         for x in chains:
             _, key, register, slot, place = self.place(x)
             assert register and slot
-            default = Int(z3.BitVecVal(_at_rest(register, slot), 64), False)
+            element = z3.Extract(INDEX - 1, 0, place) if slot.count > 1 else z3.BitVecVal(0, INDEX)
+            default = Int(z3.BitVecVal(_at_rest(register, slot, z3.simplify(element).as_long()), 64), False)
             narrow = z3.Extract(slot.width - 1, 0, sized(values.get(_name(x), default), 64))
             stores.append((key, slot, place, z3.simplify(narrow)))
         assert register
@@ -217,11 +217,15 @@ class Source(Program):
         return bool(self.hardware.effects(store[1], "w")), store[1].lsb
 
 
-def _at_rest(register: Register, slot: Slot) -> int:
+def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:
     """The value of a field that a write of a whole register does not name: one that does nothing, else after reset."""
     back = NEUTRAL.get(slot.modified, "") if slot.modified else ""
     neutral = {"0": 0, "1": (1 << slot.width) - 1}.get(back)
-    reset = slot.reset if slot.reset is not None else (register.reset >> slot.lsb) & ((1 << slot.width) - 1)
+    reset = (
+        slot.reset
+        if slot.reset is not None
+        else (register.reset >> slot.lsb + element * slot.stride) & ((1 << slot.width) - 1)
+    )
     return reset if neutral is None else neutral
 
 

@@ -42,11 +42,16 @@ class Int:
     signed: bool
 
 
+# (can it hold, can it fail) of a condition behind others, which are named by their numbers and kept with the answer
+Answers = dict[tuple[int, ...], tuple[bool, bool, Any]]
+
+
 @dataclass
 class Decisions:
     """The conditions on the way, and which ways were not taken yet."""
 
     taken: list[bool]
+    answers: Answers = field(default_factory=dict)  # of the solver, on all ways so far
     open: list[list[bool]] = field(default_factory=list)
     path: list[Any] = field(default_factory=list)
     number: int = 0
@@ -56,11 +61,8 @@ class Decisions:
         condition = z3.simplify(condition)
         if z3.is_true(condition) or z3.is_false(condition):
             return z3.is_true(condition)
-        solver = z3.Solver()
-        solver.set("timeout", 2000)
-        solver.add(*self.path)
-        yes = solver.check(condition) != z3.unsat
-        if not (yes and solver.check(z3.Not(condition)) != z3.unsat):
+        yes, no = self._possible(condition)
+        if not (yes and no):
             return yes
         if self.number == len(self.taken):
             self.open.append([*self.taken, False])
@@ -69,6 +71,17 @@ class Decisions:
         self.number += 1
         self.path.append(condition if choice else z3.Not(condition))
         return choice
+
+    def _possible(self, condition: Any) -> tuple[bool, bool]:
+        key = (*(c.get_id() for c in self.path), condition.get_id())
+        if key not in self.answers:
+            solver = z3.Solver()
+            solver.set("timeout", 2000)
+            solver.add(*self.path)
+            yes = solver.check(condition) != z3.unsat
+            no = yes and solver.check(z3.Not(condition)) != z3.unsat
+            self.answers[key] = (yes, no, (*self.path, condition))
+        return self.answers[key][:2]
 
 
 Held = dict[tuple[str, tuple[int | None, ...]], Any]

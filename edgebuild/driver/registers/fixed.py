@@ -238,8 +238,6 @@ class _Fixer:
         name = name if not leaf.dims or packed else f"{name}_array"
         if name not in registers:
             slots = [self._slot(f, info, spots[0].block) for f in info.fields or (_whole(info),)]
-            if packed:
-                slots = [s for s in slots if s.name not in {s.found.field.name for s in spots[1:]}]
             registers[name] = Register(
                 name,
                 info.offset - base,
@@ -251,6 +249,7 @@ class _Fixer:
                 () if packed else leaf.dims,
             )
         register = registers[name]
+        elements = {s.found.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
         mine = spots[0].found.field.name
         slots = [
             replace(
@@ -263,6 +262,7 @@ class _Fixer:
             if s.name == mine and not s.field
             else s
             for s in register.slots
+            if s.field or s.name not in elements
         ]
         registers[name] = replace(register, slots=tuple(slots))
         slot = next(s for s in slots if s.name == leaf.name)
