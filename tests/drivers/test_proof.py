@@ -77,15 +77,19 @@ def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
 
 
-def test_gpio_is_proved() -> None:
-    source = ROOT / "hal" / "drivers" / "pulpino_gpio.bf.c"
-    artifacts, driver = compile_driver(DriverRequest((source,), "gpio", "pulpino"))
+@pytest.mark.parametrize("name", ["gpio", "spi"])
+def test_pulpino_is_proved(name: str) -> None:
+    source = ROOT / "hal" / "drivers" / f"pulpino_{name}.bf.c"
+    artifacts, driver = compile_driver(DriverRequest((source,), name, "pulpino"))
     assert [v for v in verdicts((driver, artifacts)) if v.what != "proved"] == []
 
 
-@pytest.mark.parametrize("part", [p for p in PARTS if p.name != "RP2040 I2C"], ids=lambda p: p.name.replace(" ", "_"))
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(p, id=p.name.replace(" ", "_"), marks=[pytest.mark.slow] * (p.name == "RP2040 I2C")) for p in PARTS],
+)
 def test_silicon_is_proved(part: Part, tmp_path: Path) -> None:
-    """All but one, whose loop around a loop has too many ways."""
+    """One has loops around loops, and some hundred ways."""
     if not part.present:
         pytest.skip(f"{part.file} is not beside the checkout")
     file = tmp_path / "chip.svd"
