@@ -15,6 +15,7 @@ class Bus : public sc_core::sc_module {
   public:
     struct Window {
         std::uint64_t base, bytes;
+        void *host = nullptr; /* of a memory: where its bytes are, if others reach them as well */
     };
 
     tlm_utils::simple_target_socket<Bus> socket;

@@ -32,7 +32,9 @@ class Cpu : public sc_core::sc_module {
     {
         check(uc_open(UC_ARCH_RISCV, UC_MODE_RISCV32, &core), "uc_open");
         for (const Bus::Window &m : memories)
-            check(uc_mem_map(core, m.base, m.bytes, UC_PROT_ALL), "uc_mem_map");
+            check(m.host ? uc_mem_map_ptr(core, m.base, m.bytes, UC_PROT_ALL, m.host)
+                         : uc_mem_map(core, m.base, m.bytes, UC_PROT_ALL),
+                  "uc_mem_map");
         for (const Bus::Window &d : devices) /* the core maps pages of 4 KiB, the bus knows the windows */
             check(uc_mmio_map(core, d.base & ~std::uint64_t(0xFFF), 0x1000, reads, base_of(d), writes, base_of(d)),
                   "uc_mmio_map");
@@ -45,6 +47,8 @@ class Cpu : public sc_core::sc_module {
     }
 
     ~Cpu() override { uc_close(core); }
+
+    std::uint32_t symbol(const std::string &name) const { return symbols.at(name); }
 
   private:
     struct Page {

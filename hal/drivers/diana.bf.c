@@ -1,0 +1,61 @@
+/* Driver of a DIANA-like accelerator: eb_engine.h for its convolutions, eb_dma.h for the unit that fills its scratchpads.
+ * The core writes registers and polls. The unit makes one copy at a time, so a channel is as good as another. */
+#include "diana.bf.h"
+#include "eb_dma.h"
+#include "eb_engine.h"
+
+void eb_engine_digital_conv2d(const eb_conv2d *job);
+
+static void idle(void)
+{
+    while (mover->busy)
+        ;
+}
+
+void eb_dma_start(int32_t channel, const eb_copy *copy)
+{
+    (void)channel;
+    idle();
+    mover->to = (uint32_t)(uintptr_t)copy->to;
+    mover->from = (uint32_t)(uintptr_t)copy->from;
+    mover->bytes = copy->bytes;
+    mover->rows = (uint16_t)copy->rows;
+    mover->planes = (uint16_t)copy->planes;
+    mover->toRow = (uint32_t)copy->to_row;
+    mover->fromRow = (uint32_t)copy->from_row;
+    mover->toPlane = (uint32_t)copy->to_plane;
+    mover->fromPlane = (uint32_t)copy->from_plane;
+    mover->start = 1;
+}
+
+void eb_dma_wait(int32_t channel)
+{
+    (void)channel;
+    idle();
+}
+
+void eb_engine_digital_conv2d(const eb_conv2d *job)
+{
+    digital->input = (uint32_t)(uintptr_t)job->x;
+    digital->output = (uint32_t)(uintptr_t)job->y;
+    digital->weights = (uint32_t)(uintptr_t)job->weights;
+    digital->bias = (uint32_t)(uintptr_t)job->bias;
+    digital->height = (uint16_t)job->height;
+    digital->width = (uint16_t)job->width;
+    digital->channels = (uint16_t)job->channels;
+    digital->outHeight = (uint16_t)job->out_height;
+    digital->outWidth = (uint16_t)job->out_width;
+    digital->outChannels = (uint16_t)job->out_channels;
+    digital->windowHeight = (uint8_t)job->window_height;
+    digital->windowWidth = (uint8_t)job->window_width;
+    digital->strideY = (uint8_t)job->stride_y;
+    digital->strideX = (uint8_t)job->stride_x;
+    digital->top = (uint8_t)job->top;
+    digital->left = (uint8_t)job->left;
+    digital->shift = (uint8_t)job->shift;
+    digital->low = (uint8_t)job->low;
+    digital->high = (uint8_t)job->high;
+    digital->start = 1;
+    while (digital->busy)
+        ;
+}
