@@ -146,7 +146,7 @@ class OnnxWriter:
         taps = [min(s.pick(1, 2, 3, 3, 3, 4, 5), n) for n in (h, w)]
         if s.between(0, 5) == 0:
             taps = s.pick([1, taps[1]], [taps[0], 1], [h if h < 9 else 1, 1], [1, 1])
-        stride = [1, 1] if same else list(s.pick((1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3), s.pair(1, 3)))
+        stride = [1, 1] if same else list(s.pick((1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3), s.pair(1, 5)))
         dilation = list(s.pick((2, 2), (1, 2), (2, 1), (3, 3))) if dilated and s.between(0, 4) == 0 else [1, 1]
         taps = [self.sizes.of(f"window {d}", n) for d, n in enumerate(taps)]
         stride = [self.sizes.of(f"stride {d}", n) for d, n in enumerate(stride)]
@@ -173,6 +173,8 @@ class OnnxWriter:
             (s.pick(1, 2, 3, 4, 5, 8), s.between(3, 14), s.between(3, 14)),
             (s.pick(1, 2, 3), s.between(6, 20), s.between(6, 20)),
             (s.pick(1, 4, 16), s.pick(1, 2, 17, 24), s.pick(1, 2, 9, 16)),
+            (s.pick(33, 64, 70, 130), s.between(1, 3), s.between(1, 3)),
+            (s.pick(1, 3, 7, 12), *s.pick((1, 1), (1, s.between(2, 40)), (s.between(2, 40), 1))),
         )
         return self.given((1, of("channels", channels), of("rows", rows), of("columns", columns)))
 
@@ -185,7 +187,7 @@ class OnnxWriter:
 
     def conv(self, x: Value, same: bool = False, channels: int = 0, pointwise: bool = False) -> Value:
         c, *_ = self.image(x)
-        k = channels or self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17))
+        k = channels or self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33))
         attributes = self.window(x, same, dilated=True)
         if pointwise:
             attributes = {"kernel_shape": [1, 1]}
@@ -213,7 +215,7 @@ class OnnxWriter:
 
     def depthwise(self, x: Value, same: bool = False) -> Value:
         c, *_ = self.image(x)
-        k = c * (1 if same else self.sizes.of("factor", self.s.pick(1, 1, 1, 2, 3)))
+        k = c * (1 if same else self.sizes.of("factor", self.s.pick(1, 1, 1, 2, 3) if c > 1 else self.s.pick(1, 5, 16)))
         attributes = self.window(x, same, dilated=True)
         fy, fx = (int(n) for n in attributes["kernel_shape"])
         bias = [self.normal(k)] if self.s.between(0, 3) else []
@@ -315,6 +317,21 @@ class OnnxWriter:
         perm = [0, *(1 + int(p) for p in self.s.rng.permutation(len(x.shape) - 1))]
         return self.node("Transpose", [x], perm=perm)
 
+    def turn(self, x: Value) -> Value:
+        return self.transpose(x)
+
+    def shuffle(self, x: Value) -> Value:
+        """Channels split into two or three parts, some of them changed, and put together in another order."""
+        c, *_ = self.image(x)
+        if c < 2:
+            raise DoesNotFit
+        cuts = sorted({self.s.between(1, c - 1), self.s.between(1, c - 1)})
+        sizes = [b - a for a, b in zip((0, *cuts), (*cuts, c), strict=True)]
+        parts = self.several("Split", [x, self.constant(np.array(sizes, np.int64))], len(sizes), axis=1)
+        ways = [self.s.pick(self.identity, self.activation, self.conv_same, self.depthwise_same)(y) for y in parts]
+        order = [int(i) for i in self.s.rng.permutation(len(ways))]
+        return self.node("Concat", [ways[i] for i in order], axis=1)
+
     def squeeze_dims(self, x: Value) -> Value:
         ones = [d for d in range(1, len(x.shape)) if x.shape[d] == 1]
         if not ones:
@@ -335,6 +352,8 @@ class OnnxWriter:
         return self.node("Add", [x, self.normal(k)]) if self.s.pick(True, False) else x
 
     def softmax(self, x: Value) -> Value:
+        if self.recipe.form == "qoperator" and x.shape[-1] == 1:
+            raise DoesNotFit  # onnxruntime's QLinearSoftmax makes 256 of 1.0, which is 0 in uint8
         return self.node("Softmax", [x], axis=-1)
 
 
@@ -378,6 +397,12 @@ def write(recipe: Recipe, twin: bool = False) -> bytes:
         per_channel, unsigned = s.pick(True, False), s.pick(True, False)
         model = quantised(model, per_channel=per_channel, unsigned=unsigned)
         model = powers_of_two(model) if s.between(0, 3) == 0 else model
+    if recipe.form == "qoperator":
+        s = choice(recipe.seed)
+        try:
+            model = quantised(model, s.pick(True, False), s.pick(True, False), operators=True)
+        except RuntimeError as reason:
+            raise ValueError(f"onnxruntime's quantiser: {reason}") from None
     return bytes(model.SerializeToString())
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from tests.graphs.source import Source
 
-# TFLite in int8, in float32 and with activations of int16; ONNX in float32 and as QDQ.
-FORMS = ("tflite", "tflite_float", "tflite_int16", "float", "qdq")
+# TFLite in int8, in float32 and with activations of int16; ONNX in float32, as QDQ and in operators of its own.
+FORMS = ("tflite", "tflite_float", "tflite_int16", "float", "qdq", "qoperator")
 INTEGERS = {"tflite": "int8", "tflite_int16": "int16"}  # types of activations
 T = TypeVar("T")
 
@@ -155,11 +155,41 @@ class Drawing:
         return self.both("mul", x, self.add("gate", self.add("conv_like", y, x)))
 
     def branches(self, x: int) -> int:
-        """Two or three ways from one value, put side by side."""
+        """Two to five ways from one value, put side by side."""
         words = ("conv_same", "depthwise_same", "pool_same", "activation", "identity")
-        ways = [self.add(self.random.choice(words), x) for _ in range(self.random.randint(2, 3))]
+        ways = [self.add(self.random.choice(words), x) for _ in range(self.random.choice((2, 2, 2, 3, 3, 4, 5)))]
         ways = [self.add("conv_same", y) if self.random.random() < 0.3 else y for y in ways]
         return self.add("concat", *ways)
+
+    def dense_block(self, x: int) -> int:
+        """Each convolution reads all that was computed before it (DenseNet)."""
+        values = [x]
+        for _ in range(self.random.randint(1, 3)):
+            y = self.add("concat", *values) if len(values) > 1 else x
+            values.append(self.add("conv_same", y))
+        return self.add("concat", *values)
+
+    def nested(self, x: int) -> int:
+        """A residual over blocks that have branches of their own."""
+        y = x
+        for _ in range(self.random.randint(1, 3)):
+            y = self.random.choice((Drawing.residual, Drawing.inverted, Drawing.branches, Drawing.squeeze))(self, y)
+        return self.both("binary", x, self.add("conv_like", y, x))
+
+    def twice(self, x: int) -> int:
+        """An operator that reads one value twice."""
+        return self.add(self.random.choice(("binary", "concat")), x, x)
+
+    def turned(self, x: int) -> int:
+        """Transpositions in a chain, perhaps with something between."""
+        for _ in range(self.random.randint(2, 3)):
+            x = self.add("turn", x)
+            x = self.add("activation", x) if self.random.random() < 0.3 else x
+        return x
+
+    def shuffled(self, x: int) -> int:
+        """Parts of the channels on ways of their own, in another order (ShuffleNet)."""
+        return self.add("shuffle", x)
 
     def combine(self, x: int) -> int:
         return self.both(self.random.choice(("binary", "concat")), x, self.value())
@@ -182,6 +212,11 @@ BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
     *(Drawing.inverted,) * 2,
     Drawing.squeeze,
     *(Drawing.branches,) * 2,
+    *(Drawing.shuffled,) * 2,
+    Drawing.dense_block,
+    Drawing.nested,
+    Drawing.twice,
+    Drawing.turned,
     Drawing.combine,
     Drawing.second_input,
 )
@@ -192,7 +227,7 @@ def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str]) -
     drawing = Drawing(Random(f"{form} {seed}").getrandbits(64), words, operators)
     for _ in range(drawing.random.choice((1, 2, 2, 3, 3, 4, 5))):
         drawing.block()
-    if drawing.random.random() < 0.5:
-        drawing.head(drawing.images[-1])
+    for _ in range(drawing.random.choice((0, 0, 0, 1, 1, 1, 2, 3))):  # a network may have several heads
+        drawing.head(drawing.random.choice(drawing.images[-2:]))
     more = [layer.number for layer in drawing.layers[1:] if drawing.random.random() < 0.04]
     return Recipe(form, seed, tuple(drawing.layers), tuple(more))

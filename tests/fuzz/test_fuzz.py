@@ -127,8 +127,8 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_every_operator_name_of_tflite_is_drawn() -> None:
-    """In networks as the sweep draws them, of all types of activations together; tests/importers compares the LSTM."""
-    missing = set(TFLITE_READERS) - {"UNIDIRECTIONAL_SEQUENCE_LSTM"}
+    """In networks as the sweep draws them, of all types of activations together."""
+    missing = set(TFLITE_READERS)
     for seed in range(MOST_NETWORKS):
         for form in ("tflite", "tflite_float", "tflite_int16"):
             missing -= {BUILTIN[code.builtinCode] for code in written(TfliteWriter(drawn(form, seed))).file.codes}

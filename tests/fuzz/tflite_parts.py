@@ -38,6 +38,7 @@ class Parts:
         self.kind = INTEGERS.get(recipe.form, "float32")
         self.inputs: list[int] = []
         self.firsts: dict[str, tuple[Array, Quant | None]] = {}  # of variables: their first values
+        self.weights: dict[tuple[str, tuple[int, ...]], tuple[int, Quant | None]] = {}  # of the last layer of a shape
         self.s: Choice = choice(0)
         self.sizes = Sizes({})
 
@@ -171,21 +172,29 @@ class Parts:
         if self.real:
             data = (self.s.rng.standard_normal(tuple(shape_of)) / sqrt(terms)).astype(np.float32)
             bias = self.s.rng.standard_normal(shape[-1]).astype(np.float32)
-            operands = [x, self.constant(data)] + ([self.constant(bias)] if self.s.between(0, 4) else [])
+            operands = [x, self._weights(name, data, None)[0]] + ([self.constant(bias)] if self.s.between(0, 4) else [])
             return self.emit(name, self._ordered(name, operands, shape), shape, None, options, exact=False)
         assert x.quant is not None
         data = self.s.rng.integers(-127, 128, tuple(shape_of)).astype(np.int8)
         count = self.s.pick(1, data.shape[axis])
         scales = tuple(float(v) for v in (self.s.rng.uniform(0.25, 1, count) * 2.0**-7).astype(np.float32))
-        weights = self.constant(data, Quant(scales, (0,) * count, axis if count > 1 else None))
+        weights, own = self._weights(name, data, Quant(scales, (0,) * count, axis if count > 1 else None))
+        scales, count = own.scale, len(own.scale)  # type: ignore[union-attr]
         products = Quant(tuple(float(np.float32(x.quant.scale[0] * v)) for v in scales), (0,) * count, 0)
         wide = self.kind == "int16"
         reach = 2 ** self.s.between(0, 20 if wide else 13)
         bias = self.s.rng.integers(-reach, reach + 1, shape[-1]).astype(np.int64 if wide else np.int32)
-        factor = self.s.pick(1.0, 1.0, 2.0, 0.5) * SPREAD[self.kind] / sqrt(terms)
+        factor = self.s.pick(1.0, 1.0, 1.0, 2.0, 0.5, self.s.pick(1.0, 20.0, 0.004)) * SPREAD[self.kind] / sqrt(terms)
         operands = [x, weights] + ([self.constant(bias, products)] if self.s.between(0, 4) else [])
         quant = self.quant(max(products.scale) / factor)
         return self.emit(name, self._ordered(name, operands, shape), shape, quant, options)
+
+    def _weights(self, name: str, data: Array, quant: Quant | None) -> tuple[int, Quant | None]:
+        """A constant; now and then that of an earlier layer of the same kind and shape."""
+        key = name, data.shape
+        if key not in self.weights or self.s.between(0, 3):
+            self.weights[key] = self.constant(data, quant), quant
+        return self.weights[key]
 
     def _ordered(self, name: str, operands: list[Value | int], shape: Any) -> list[Value | int]:
         if name != "TRANSPOSE_CONV":
@@ -203,7 +212,7 @@ class Parts:
         taps = [min(self.s.pick(1, 2, 3, 3, 3, 4, 5), n) for n in (h, w)]
         if self.s.between(0, 5) == 0:
             taps = self.s.pick([1, taps[1]], [taps[0], 1], [h if h < 9 else 1, 1], [1, 1])
-        stride = (1, 1) if same else self.s.pick((1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3), self.s.pair(1, 3))
+        stride = (1, 1) if same else self.s.pick((1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3), self.s.pair(1, 5))
         dilation = (1, 1)
         if dilated and stride == (1, 1) and self.s.between(0, 3) == 0:
             dilation = self.s.pick((2, 2), (1, 2), (2, 1), (3, 3))

@@ -99,7 +99,57 @@ def variable(w: Parts, x: Value, *_: Value) -> Value:
     return w.emit("MAXIMUM", [x, old], x.shape, x.quant, options_of("MAXIMUM"))
 
 
+def lstm(w: Parts, x: Value, *_: Value) -> Value:
+    """Over some steps, with an output and a cell that stay from one inference to the next."""
+    features, units = prod(x.shape), w.sizes.of("units", w.s.between(1, 6))
+    steps = [t for t in (1, 2, 3, 4, 6) if features % t == 0 and features // t <= 60]
+    if not steps:
+        raise DoesNotFit
+    shape = (1, t := w.s.pick(*steps), features // t)
+    x = w.emit("RESHAPE", [x, w.list_of(shape)], shape, x.quant)
+    quantised, wide = x.quant is not None, w.kind == "int16"
+    held = Quant((2.0**-15,), (0,)) if wide else Quant((float(np.float32(w.s.pick(1 / 128, 0.01))),), (w.s.pick(0, 3),))
+    held_scale, x_scale = (held.scale[0], x.quant.scale[0]) if x.quant is not None else (1.0, 1.0)
+    operands: list[Value | int] = [x, *[-1] * 23]
+    for gate in range(4):
+        for base, columns, scale in ((1, shape[2], x_scale), (5, units, held_scale)):
+            full = 74 * (74 if not wide else 19000)
+            step = Quant((float(np.float32(w.s.pick(0.5, 2, 5) / (scale * full * sqrt(columns)))),), (0,))
+            operands[base + gate] = _matrix(w, (units, columns), step if quantised else None)
+            if base == 1:
+                operands[12 + gate] = _gate_bias(
+                    w, units, Quant((x_scale * step.scale[0],), (0,)) if quantised else None
+                )
+    for at, kind, own in (
+        (18, w.kind, held),
+        (19, "int16" if quantised else "float32", Quant((2.0 ** -w.s.between(9, 14),), (0,))),
+    ):
+        state = w.file.tensor(f"state{len(w.file.tensors)}", (1, units), kind, own if quantised else None)
+        w.file.tensors[state].isVariable, operands[at] = True, state
+    options = schema.UnidirectionalSequenceLSTMOptionsT()
+    options.fusedActivationFunction, options.cellClip = TANH, w.s.pick(0.0, 0.0, 0.5, 3.0)
+    name = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+    return w.emit(name, operands, (*shape[:2], units), held if quantised else None, options, exact=False)
+
+
+TANH = 4
+
+
+def _matrix(w: Parts, shape: tuple[int, int], step: Quant | None) -> int:
+    if step is None:
+        return w.constant((w.s.rng.standard_normal(shape) / sqrt(shape[1])).astype(np.float32))
+    return w.constant(w.s.rng.integers(-127, 128, shape).astype(np.int8), step)
+
+
+def _gate_bias(w: Parts, units: int, product: Quant | None) -> int:
+    if product is None:
+        return w.constant(w.s.rng.standard_normal(units).astype(np.float32))
+    values = w.s.rng.uniform(-1, 1, units) / product.scale[0]
+    return w.constant(values.astype(np.int64 if w.kind == "int16" else np.int32), product)
+
+
 SUMS = {
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Row(lstm),
     "TRANSPOSE_CONV": Row(transpose_conv),
     "BATCH_MATMUL": Row(batch_matmul),
     "SVDF": Row(svdf, BOTH),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File
@@ -89,6 +90,8 @@ class TfliteWriter(Parts):
             (s.between(3, 14), s.between(3, 14), s.pick(1, 2, 3, 4, 5, 8)),
             (s.between(6, 20), s.between(6, 20), s.pick(1, 2, 3)),
             (s.pick(1, 2, 17, 24), s.pick(1, 2, 9, 16), s.pick(1, 4, 16)),
+            (s.between(1, 3), s.between(1, 3), s.pick(33, 64, 70, 130)),
+            (*s.pick((1, 1), (1, s.between(2, 40)), (s.between(2, 40), 1)), s.pick(1, 3, 7, 12)),
         )
         return self.fresh((1, of("rows", rows), of("columns", columns), of("channels", channels)))
 
@@ -98,7 +101,7 @@ class TfliteWriter(Parts):
     def conv(self, x: Value, same: bool = False) -> Value:
         options = schema.Conv2DOptionsT()
         (fy, fx), (h, w) = self.window(x, options, same, dilated=True)
-        c, k = x.shape[3], self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17))
+        c, k = x.shape[3], self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33))
         return self.sum("CONV_2D", x, (k, fy, fx, c), 0, fy * fx * c, (1, h, w, k), options)
 
     def conv_same(self, x: Value) -> Value:
@@ -123,7 +126,10 @@ class TfliteWriter(Parts):
         (fy, fx), (h, w) = self.window(x, options, same, dilated=True)
         if options.strideH != options.strideW:
             raise DoesNotFit  # TFLM has one stride for both
-        options.depthMultiplier = 1 if same else self.sizes.of("factor", self.s.pick(1, 1, 1, 2, 3))
+        options.depthMultiplier = 1
+        if not same:
+            factor = self.s.pick(1, 1, 1, 2, 3) if x.shape[3] > 1 else self.s.pick(1, 5, 16)
+            options.depthMultiplier = self.sizes.of("factor", factor)
         k = x.shape[3] * options.depthMultiplier
         return self.sum("DEPTHWISE_CONV_2D", x, (1, fy, fx, k), 3, fy * fx, (1, h, w, k), options)
 
@@ -204,6 +210,25 @@ class TfliteWriter(Parts):
         options.axis = axis
         return self.emit("CONCATENATION", same, shape, x.quant, options)
 
+    def turn(self, x: Value) -> Value:
+        return ROWS["TRANSPOSE"].make(self, x)
+
+    def shuffle(self, x: Value) -> Value:
+        """Channels split into two or three parts, some of them changed, and put together in another order."""
+        *_, c = self.image(x)
+        if c < 2:
+            raise DoesNotFit
+        cuts = sorted({self.s.between(1, c - 1), self.s.between(1, c - 1)})
+        sizes = [b - a for a, b in zip((0, *cuts), (*cuts, c), strict=True)]
+        options = schema.SplitVOptionsT()
+        options.numSplits = len(sizes)
+        axis = self.constant(np.array(3, np.int32))
+        parts = self.several(
+            "SPLIT_V", [x, self.list_of(sizes), axis], [(*x.shape[:3], n) for n in sizes], x.quant, options
+        )
+        ways = [self.s.pick(self.identity, self.activation, self.conv_same, self.depthwise_same)(y) for y in parts]
+        return self.concat(*(ways[int(i)] for i in self.s.rng.permutation(len(ways))))
+
     def reshape(self, x: Value) -> Value:
         *_, c = x.shape
         shape = self.s.pick((1, prod(x.shape)), (1, prod(x.shape) // c, c), (1, 1, prod(x.shape) // c, c), x.shape)
@@ -224,6 +249,8 @@ class TfliteWriter(Parts):
         return self.sum("FULLY_CONNECTED", x, (k, columns), 0, columns, (*x.shape[:-1], k), options)
 
     def softmax(self, x: Value) -> Value:
+        if self.recipe.form not in ROWS["SOFTMAX"].forms:
+            raise DoesNotFit
         return ROWS["SOFTMAX"].make(self, x)
 
 

@@ -222,10 +222,12 @@ def feeds(model: onnx.ModelProto, count: int, seed: int) -> list[list[Array]]:
     return [[rng.standard_normal(shape).astype(np.float32) for shape in shapes] for _ in range(count)]
 
 
-def quantised(model: onnx.ModelProto, per_channel: bool = True, unsigned: bool = False) -> onnx.ModelProto:
+def quantised(
+    model: onnx.ModelProto, per_channel: bool = True, unsigned: bool = False, operators: bool = False
+) -> onnx.ModelProto:
     """`model` as onnxruntime's static quantiser makes it int8 in the QDQ form, from random calibration data.
 
-    `unsigned`: activations are uint8.
+    `unsigned`: activations are uint8. `operators`: in the form of quantised operators.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -244,7 +246,8 @@ def quantised(model: onnx.ModelProto, per_channel: bool = True, unsigned: bool =
         source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         onnx.save(model, source)
         types = {"activation_type": QuantType.QUInt8 if unsigned else QuantType.QInt8, "weight_type": QuantType.QInt8}
-        quantize_static(source, result, Reader(), QuantFormat.QDQ, per_channel=per_channel, **types)
+        form = QuantFormat.QOperator if operators else QuantFormat.QDQ
+        quantize_static(source, result, Reader(), form, per_channel=per_channel, **types)
         return onnx.load(result)
 
 

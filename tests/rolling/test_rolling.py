@@ -183,6 +183,21 @@ def test_tails_are_runs_of_their_own() -> None:
     assert tails > 50
 
 
+@pytest.mark.parametrize(("shape", "starts"), [((1, 8, 6, 1), []), ((1, 1, 48, 1), [0])])
+def test_a_sum_over_rows_needs_rows_of_its_own(shape: tuple[int, ...], starts: list[int]) -> None:
+    """An average over a view is not taken up row by row, if the rows below the view are others."""
+    pool = {"window": shape[1:3], "stride": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
+    made = (
+        Op("clamp", "r", ("x",), ("r",), {"clamp": (0.0, None)}),
+        Op("reshape", "v", ("r",), ("v",), {"shape": shape}),
+        Op("avg_pool2d", "y", ("v",), ("y",), pool),
+    )
+    shapes = {"x": (1, 1, 8, 6), "r": (1, 1, 8, 6), "v": shape, "y": (1, 1, 1, 1)}
+    tensors = {name: Tensor(name, size, "float32") for name, size in shapes.items()}
+    rolling = RollingGraph(Graph("view", made, tensors, ("x",), ("y",)), {"x": "x", "r": "r", "v": "r", "y": "y"})
+    assert possible_starts(rolling, (made[0], made[2])) == starts
+
+
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("options", [{"tile": "rolling"}, {"stream_input": "rows"}], ids=["rolling", "streamed"])
 def test_firmware_computes_the_same(options: dict[str, Any]) -> None:

@@ -287,12 +287,13 @@ def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
     for number in reversed(range(len(run))):
         y = run[number].outputs[0]
         roots = [(name, index.get(root, -1), root) for name, root, _ in rolling.needs[y]]
+        # What an op reads in other rows, through a view, has to be there whole.
+        other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
         if rolling.modes[y] == "reduce":  # it ends the run, and begins none
             last = any(r.outputs[0] in index for r in rolling.readers.get(y, []))
-            low = number + 1 if last else low
+            low = max(low, number + 1 if last else 0, *(at + 1 for at in other))
             high = min(high, *(at for _, at, _ in roots), high)
-        elif rolling.modes[y] == "each":  # what it reads in other rows has to be there whole
-            other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
+        elif rolling.modes[y] == "each":
             low = max(low, 0, *(at + 1 for at in other))
         else:
             low = max(low, number + 1)
