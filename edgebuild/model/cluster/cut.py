@@ -101,7 +101,7 @@ def project(graph: Graph, plan: Plan) -> tuple[tuple[Graph, ...], tuple[Message,
     devices = [_Device(graph, k, k == plan.cluster.source) for k in range(len(plan.cluster.devices))]
     cut = _Cut(graph, plan, devices)
     for step, decision in enumerate(plan.decisions):
-        cut.layer(step, decision)
+        cut.layer(step, replace(decision, keeps=decision.keeps.plain))
     for c in plan.gather:
         cut.convert(len(plan.decisions), c.tensor, c.have, c.want)
     return tuple(d.finished(cut) for d in devices), tuple(cut.messages)

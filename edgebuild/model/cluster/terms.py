@@ -17,6 +17,7 @@ from .. import ops
 from ..axes import Nest, Same, Window
 from ..importers import shapes
 from ..ir import ITEM_BYTES, Graph, Op
+from ..ops.base import zero_of
 from ..plan.distribute import thesis
 from ..plan.distribute.choose import Chosen, choose
 from ..plan.distribute.clusterfile import read_cluster
@@ -71,6 +72,7 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
         by_channel=carried and bool(last) and channels,
         window=_rows(nest, reads, graph, op),
         partial=_partial(op, graph),
+        rolls=spec.rows(op, graph) == "each",
     )
 
 
@@ -105,13 +107,16 @@ def _partial(op: Op, graph: Graph) -> int:
     """Bytes of a partial sum: 3 where the weights prove that no sum of an int8 layer leaves 24 bits, else 4."""
     if ops.SPECS[op.kind].total is None or len(op.inputs) < 2 or graph.result(op).dtype != "int8":
         return 4
-    w = graph.operands(op)[1]
-    if w.data is None:
+    x, w = graph.operands(op)[:2]
+    if w.data is None or x.dtype != "int8":
         return 4
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
-    taps = np.abs(w.data.astype(np.int64)).reshape(w.shape[0], -1).sum(axis=1)
-    most = 255 * taps + (0 if bias is None else np.abs(bias.astype(np.int64)).max())
-    return 3 if most.max() < 2**23 else 4
+    # Sums of some of the channels lie between the sums of all negative and of all positive products.
+    taps, zero = w.data.astype(np.int64).reshape(w.shape[0], -1), zero_of(x)
+    least, most = taps * (-128 - zero), taps * (127 - zero)
+    high, low = np.maximum(least, most).sum(axis=1), np.minimum(least, most).sum(axis=1)
+    start = 0 if bias is None else np.abs(bias.astype(np.int64)).max()
+    return 3 if max(high.max(), -low.min()) + start < 2**23 else 4
 
 
 # ---- what the command does

@@ -133,16 +133,21 @@ def usage(plan: Plan) -> tuple[tuple[int, ...], tuple[int, ...]]:
     live = dict.fromkeys(network.inputs, SOURCE)
     for d in plan.decisions:
         layer = network.layers[d.layer]
-        reads = dict(zip(layer.inputs, d.reads, strict=True))
+        reads = {t: live[t] if live[t].ring else f for t, f in zip(layer.inputs, d.reads, strict=True)}
         for k in devices:
             weights[k] += _weights(plan, d.layer, d.method, k)
-            total = held(network.tensors[layer.output], d.makes, k, cluster.source, layer.partial)
+            made = d.keeps if d.keeps.ring else d.makes
+            total = held(network.tensors[layer.output], made, k, cluster.source, layer.partial)
             for t in {*live, *reads}:
                 forms = [f for f in (live.get(t), reads.get(t)) if f is not None]
                 total += max(held(network.tensors[t], f, k, cluster.source) for f in forms)
             arena[k] = max(arena[k], total)
+        last = {t: readers.get(t, -1) > d.layer for t in live}
+        if d.keeps.ring:  # what a run reads stays until it has ended
+            live = {t: f if last[t] else reads.get(t, f) for t, f in live.items()}
+        else:
+            live = {t: f for t, f in live.items() if last[t]}
         live[layer.output] = d.keeps
-        live = {t: f for t, f in live.items() if readers.get(t, -1) > d.layer}
     return tuple(weights), tuple(arena)
 
 

@@ -15,7 +15,7 @@ rows       each device some rows (F -> F); what its windows reach beyond them is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .paths import Arc, Constraint, Route, shortest
@@ -23,6 +23,7 @@ from .problem import ALL, SOURCE, SUMS, Cluster, Form, Layer, Network, Ranges, h
 from .transfers import Cost, cost, transfers
 
 METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])
+CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else
 RUN = 4  # most layers in a row whose halos are computed twice
 
 
@@ -114,15 +115,26 @@ class Search:
     def channels(self, tensor: int) -> Form:
         return Form("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
 
-    def rows(self, tensor: int) -> Form:
-        return Form("F", split(self.network.tensors[tensor].rows, self.cluster.shares))
+    def rows(self, tensor: int, lean: float = 1.0) -> Form:
+        """Rows by shares; `lean`: what the source takes of its share."""
+        shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
+        return Form("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
+
+    @cached_property
+    def leans(self) -> tuple[float, ...]:
+        """Rows of the source, in parts of its share: none, too, where the inputs leave it little room."""
+        inputs = sum(self.network.tensors[t].bytes for t in self.network.inputs)
+        room = self.limits.ram[self.cluster.source] if self.limits.ram else float("inf")
+        alone = len(self.cluster.devices) == 1 or self.limits.thesis_arena
+        return (1.0,) if alone or inputs < CROWDED * room else (1.0, 0.0)
 
     @cached_property
     def row_forms(self) -> list[tuple[Form, ...]]:
         """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
         found: list[tuple[Form, ...]] = [() for _ in self.network.tensors]
         for tensor in reversed(range(len(self.network.tensors))):
-            forms = [self.rows(tensor)] if self.network.tensors[tensor].rows >= len(self.cluster.devices) else []
+            enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
+            forms = [self.rows(tensor, lean) for lean in self.leans] if enough else []
             current, ahead = tensor, list[int]()
             while len(ahead) < self.recompute and len(self.readers[current]) == 1:
                 number = self.readers[current][0]
@@ -131,7 +143,7 @@ class Search:
                 ahead.append(number)
                 current = self.network.layers[number].output
                 if self.network.tensors[current].rows >= len(self.cluster.devices):
-                    forms.append(self._back(self.rows(current), ahead, tensor))
+                    forms += [self._back(self.rows(current, lean), ahead, tensor) for lean in self.leans]
             found[tensor] = tuple(dict.fromkeys(forms))
         return found
 
@@ -195,6 +207,30 @@ class Search:
         if layer.window is not None:
             for form in self.row_forms[out]:
                 yield "rows", tuple(Form("F", self.needed(layer, form.ranges, t)) for t in inputs), form, (form,)
+
+    def rings(self, number: int, makes: Form) -> Iterator[Form]:
+        """The form of a result that runs into its reader row by row, if that can be and memory is short."""
+        layer = self.network.layers[number]
+        after = self.readers[layer.output]
+        if makes == SUMS or after != [number + 1] or after[0] == len(self.network.layers) or not layer.rolls:
+            return
+        reader = self.network.layers[after[0]]
+        rows = self.network.tensors[layer.output].rows
+        if reader.rolls and reader.window is not None and self.short[number]:
+            ring = max(reader.window.size, reader.window.stride)
+            if ring < rows:
+                yield replace(makes, ring=ring)
+
+    @cached_property
+    def short(self) -> list[bool]:
+        """Of each layer: its result together with the operands and the result of the reader may not fit a device."""
+        tensors, room = self.network.tensors, min(self.limits.ram, default=float("inf"))
+        found = []
+        for layer in self.network.layers:
+            after = [self.network.layers[n] for n in self.readers[layer.output] if n < len(self.network.layers)]
+            sizes = {t for x in (layer, *after) for t in (*x.inputs, x.output)}
+            found.append(not self.limits.thesis_arena and sum(tensors[t].bytes for t in sizes) > room)
+        return found
 
     def fits(self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form) -> bool:
         """Whether the RAM of each device holds all tensors of a step: as kept and as read, and the result."""
@@ -267,18 +303,23 @@ class Search:
         layer = self.network.layers[number]
         remaining = {t: f for t, f in live.items() if self.readers[t][-1] > number}
         for method, wanted, makes, kept in self.options(number):
-            reads = dict(zip(layer.inputs, wanted, strict=True))
-            if not self.fits(layer, live, reads, makes):
+            asked = dict(zip(layer.inputs, wanted, strict=True))
+            before = tuple(Conversion(t, live[t], want) for t, want in asked.items() if not has(live[t], want))
+            rolled = any(form.ring for form in live.values())
+            if rolled and (before or method == "fan-in"):  # nothing is sent between steps that run row by row together
                 continue
-            before = tuple(Conversion(t, live[t], want) for t, want in reads.items() if not has(live[t], want))
+            reads = {t: live[t] if live[t].ring else want for t, want in asked.items()}
+            held_on = {t: f if t in remaining else reads.get(t, f) for t, f in live.items()}  # to the end of a run
             spent = sum((self.cost(c.tensor, c.have, c.want) for c in before), Cost())
             whole = layer.weights if method == "whole" else 0
             copied = layer.weights if method in ("copies", "rows") else 0
             compute = self.compute_us(layer, method, makes)
-            for form in kept:
+            for form in (*kept, *self.rings(number, makes)):
                 total = spent + (self.cost(layer.output, SUMS, form, layer.partial) if makes == SUMS else Cost())
+                if not self.fits(layer, live, reads, form if form.ring else makes):
+                    continue
                 choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
-                for stays in self._stays(remaining, reads):
+                for stays in self._stays(held_on if form.ring else remaining, reads):
                     following = {**stays, layer.output: form} if self.readers[layer.output] else stays
                     key: Forms = tuple(sorted(following.items(), key=lambda item: item[0]))
                     head = after.setdefault(key, len(after))
@@ -294,6 +335,8 @@ class Search:
 
 def has(have: Form, want: Form) -> bool:
     """Whether a tensor in one form can be read as in the other without a transfer."""
+    if have.ring:
+        have = have.plain
     if have in (want, ALL):
         return True
     return have.letter == want.letter == "F" and all(

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from operator import mul
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 INFINITY = float("inf")
 CYCLES, ROUNDS = 3, 8  # of multipliers, for each constraint; more make the bound a little tighter
 KEPT = 3  # bounds that labels are held against
@@ -54,11 +58,18 @@ class Route:
 
 
 @dataclass(frozen=True)
-class _Label:
-    rest: float  # bound of what follows
-    cost: float
-    used: tuple[float, ...]  # of each constraint
-    trail: Any  # (label before, arc)
+class _Labels:
+    """Paths to a node. Of each: its cost, what it uses of each constraint, a bound of what follows, and its last arc
+    (its place in the layer) with the place of the label before it at the tail of that arc."""
+
+    cost: Floats
+    used: Floats  # labels x constraints
+    rest: Floats
+    arc: Places
+    before: Places
+
+    def some(self, which: Any) -> _Labels:
+        return _Labels(self.cost[which], self.used[which], self.rest[which], self.arc[which], self.before[which])
 
 
 ToGo = list[dict[int, float]]
@@ -88,36 +99,67 @@ def shortest(
     if not bounds:
         return None
     upper = min(below, best.cost if best is not None else INFINITY)
-    labels, proved = {0: [_Label(0.0, 0.0, (0.0,) * len(kept), None)]}, True
+    none = np.zeros(1, np.int64)
+    labels = {0: _Labels(np.zeros(1), np.zeros((1, len(kept))), np.zeros(1), none, none)}
+    history, proved = list[dict[int, _Labels]](), True
     for number, arcs in enumerate(layers):
-        after: dict[int, list[_Label]] = {}
-        for arc in arcs:
-            uses = tuple(c.use(arc) for c in kept)
-            rests = [(b.weights, b.to_go[number + 1].get(arc.head, INFINITY)) for b in bounds]
-            for label in labels.get(arc.tail, ()):
-                cost = label.cost + arc.cost
-                used = tuple(u + more for u, more in zip(label.used, uses, strict=True))
-                left = [c.limit - u for c, u in zip(kept, used, strict=True)]
-                rest = max(to_go - sum(map(mul, weights, left)) for weights, to_go in rests)
-                if cost + rest <= upper * (1 + 1e-12) + 1e-9:
-                    after.setdefault(arc.head, []).append(_Label(rest, cost, used, (label, arc)))
-        labels, all_kept = _promising({node: _front(found) for node, found in after.items()})
+        history.append(labels)
+        labels, all_kept = _promising(_extended(labels, arcs, kept, bounds, number + 1, upper))
         proved &= all_kept
-    ends = [x for x in labels.get(0, ()) if all(u <= c.limit + SLACK for u, c in zip(x.used, kept, strict=True))]
-    if ends:
-        best = _unwind(min(ends, key=lambda x: (x.cost, x.used)))
+    if 0 in labels:
+        ends, room = labels[0], np.array([c.limit + SLACK for c in kept])
+        allowed = np.flatnonzero((ends.used <= room).all(axis=1))
+        if len(allowed):
+            first = min(allowed.tolist(), key=lambda i: (ends.cost[i], *ends.used[i]))
+            best = _unwind(ends, first, history, layers)
     if best is None or best.cost > below:
         return None
     return replace(best, bound=best.cost if proved else min(best.cost, bounds[0].value))
 
 
-def _promising(labels: dict[int, list[_Label]]) -> tuple[dict[int, list[_Label]], bool]:
+def _extended(
+    labels: dict[int, _Labels],
+    arcs: Sequence[Arc],
+    constraints: Sequence[Constraint],
+    bounds: Sequence[_Bound],
+    number: int,
+    upper: float,
+) -> dict[int, _Labels]:
+    """Labels of the nodes behind a layer that may still lead to a path of cost `upper`."""
+    weights = np.array([b.weights for b in bounds]).reshape(len(bounds), len(constraints))
+    spent = weights @ np.array([c.limit for c in constraints]) if constraints else np.zeros(len(bounds))
+    weighed = {node: found.used @ weights.T for node, found in labels.items()}
+    found: dict[int, list[_Labels]] = {}
+    limit = upper * (1 + 1e-12) + 1e-9
+    for place, arc in enumerate(arcs):
+        before = labels.get(arc.tail)
+        if before is None:
+            continue
+        uses = np.array([c.use(arc) for c in constraints])
+        ahead = np.array([b.to_go[number].get(arc.head, INFINITY) for b in bounds]) - spent + weights @ uses
+        rest = (weighed[arc.tail] + ahead).max(axis=1)
+        cost = before.cost + arc.cost
+        keep = np.flatnonzero(cost + rest <= limit)
+        if len(keep):
+            places = np.full(len(keep), place)
+            some = _Labels(cost[keep], before.used[keep] + uses, rest[keep], places, keep)
+            found.setdefault(arc.head, []).append(some)
+    return {node: _front(_joined(some)) for node, some in found.items()}
+
+
+def _joined(some: Sequence[_Labels]) -> _Labels:
+    if len(some) == 1:
+        return some[0]
+    return _Labels(*(np.concatenate([getattr(x, f.name) for x in some]) for f in fields(_Labels)))
+
+
+def _promising(labels: dict[int, _Labels]) -> tuple[dict[int, _Labels], bool]:
     """At most MOST labels, those of the least bounds; and whether these are all."""
-    if sum(map(len, labels.values())) <= MOST:
+    if sum(len(found.cost) for found in labels.values()) <= MOST:
         return labels, True
-    last = sorted(x.cost + x.rest for found in labels.values() for x in found)[MOST]
-    kept = {node: [x for x in found if x.cost + x.rest < last] for node, found in labels.items()}
-    return {node: found for node, found in kept.items() if found}, False
+    last = np.sort(np.concatenate([x.cost + x.rest for x in labels.values()]))[MOST]
+    kept = {node: x.some(np.flatnonzero(x.cost + x.rest < last)) for node, x in labels.items()}
+    return {node: found for node, found in kept.items() if len(found.cost)}, False
 
 
 def _bounds(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> tuple[list[_Bound], Route | None]:
@@ -190,26 +232,30 @@ def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
     return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
 
 
-def _front(found: list[_Label]) -> list[_Label]:
+def _front(found: _Labels) -> _Labels:
     """Labels that no other betters in cost and all uses, by rising cost."""
-    found.sort(key=lambda x: (x.cost, x.used))
-    if not found or len(found[0].used) > 2:
-        kept: list[_Label] = []
-        for x in found:
-            if not any(all(a <= b for a, b in zip(k.used, x.used, strict=True)) for k in kept):
-                kept.append(x)
-        return kept
-    return _front_of_two([(x.used[0] if x.used else 0.0, x.used[-1] if x.used else 0.0) for x in found], found)
+    count = found.used.shape[1]
+    found = found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(count))), found.cost)))
+    if count == 0:
+        return found.some(np.zeros(1, np.int64))
+    if count <= 2:
+        return found.some(_stairs(found.used[:, 0].tolist(), found.used[:, -1].tolist()))
+    kept, uses = list[int](), np.empty_like(found.used)
+    for i, used in enumerate(found.used):
+        if not (uses[: len(kept)] <= used).all(axis=1).any():
+            uses[len(kept)] = used
+            kept.append(i)
+    return found.some(np.array(kept))
 
 
-def _front_of_two(uses: list[tuple[float, float]], found: list[_Label]) -> list[_Label]:
+def _stairs(first_uses: list[float], second_uses: list[float]) -> list[int]:
     """The same for two uses. The stairs are the least second uses for rising first ones, of the labels kept so far."""
-    kept, firsts, seconds = list[_Label](), list[float](), list[float]()
-    for (first, second), label in zip(uses, found, strict=True):
+    kept, firsts, seconds = list[int](), list[float](), list[float]()
+    for i, (first, second) in enumerate(zip(first_uses, second_uses, strict=True)):
         at = bisect_right(firsts, first)
         if at and seconds[at - 1] <= second:
             continue
-        kept.append(label)
+        kept.append(i)
         end = at
         while end < len(firsts) and seconds[end] >= second:
             end += 1
@@ -217,9 +263,11 @@ def _front_of_two(uses: list[tuple[float, float]], found: list[_Label]) -> list[
     return kept
 
 
-def _unwind(label: _Label) -> Route:
-    arcs, cost = list[Arc](), label.cost
-    while label.trail is not None:
-        label, arc = label.trail
+def _unwind(ends: _Labels, place: int, history: Sequence[dict[int, _Labels]], layers: Sequence[Sequence[Arc]]) -> Route:
+    """The path of a label behind the last layer. `history`: labels before each layer."""
+    arcs, found, cost = list[Arc](), ends, float(ends.cost[place])
+    for labels, some in zip(reversed(history), reversed(layers), strict=True):
+        arc, place = some[int(found.arc[place])], int(found.before[place])
+        found = labels[arc.tail]
         arcs.append(arc)
     return Route(tuple(reversed(arcs)), cost)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 Ranges = tuple[tuple[int, int], ...]  # half open, one a device
@@ -51,7 +51,8 @@ class Layer:
     `weights`: bytes that a split along channels divides. `fan_out`: a part of the output channels needs all of the
     input and a part of the weights. `fan_in`: a part of the input channels gives partial sums of the whole output.
     `by_channel`: channel k of the output needs channel k of the inputs only. `window`: the rows of input 0 that a row
-    of the output needs; None if it may need all. `partial`: bytes of a partial sum on the wire.
+    of the output needs; None if it may need all. `partial`: bytes of a partial sum on the wire. `rolls`: the step can
+    run row by row, except for its partial sums.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Layer:
     by_channel: bool = False
     window: Window | None = None
     partial: int = 4
+    rolls: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,18 @@ class Form:
 
     S: the source has it. A: all have it. P: each has the channels `ranges[d]`. F: each has the rows `ranges[d]`, which
     may overlap where halos are computed twice. Z: each has partial sums of all of it.
+
+    `ring`: the step that makes the tensor and its one reader run row by row together, and so many rows of it are kept;
+    0: all.
     """
 
     letter: str
     ranges: Ranges = ()
+    ring: int = 0
+
+    @property
+    def plain(self) -> Form:
+        return Form(self.letter, self.ranges) if self.ring else self
 
 
 SOURCE, ALL, SUMS = Form("S"), Form("A"), Form("Z")
@@ -153,6 +163,11 @@ def split(total: int, shares: Sequence[float]) -> Ranges:
 
 def held(tensor: Tensor, form: Form, device: int, source: int, partial: int = 4) -> int:
     """Bytes of a tensor in this form on a device."""
+    if form.ring and form.ring < tensor.rows:
+        first, past = form.ranges[device] if form.letter == "F" else (0, tensor.rows)
+        some = replace(tensor, rows=min(form.ring, past - first))
+        ranges = tuple((0, min(form.ring, b - a)) for a, b in form.ranges) if form.letter == "F" else form.ranges
+        return held(some, Form(form.letter, ranges), device, source)
     match form.letter:
         case "S":
             return tensor.bytes if device == source else 0
