@@ -31,6 +31,7 @@ from .devices import check_byte_order, clock_of
 SCHEMA = 1
 HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c
 SHAPES = (".yaml", ".yml")
+TABLE = 5  # bytes of multiplier and shift
 GAIN = 0.999  # of the time of one device: what is less than that is no rounding
 Spare = tuple[int, int]
 
@@ -65,7 +66,7 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
         kind=op.kind,
         inputs=tuple(dict.fromkeys(number[op.inputs[i]] for i in reads)),
         output=number[op.outputs[0]],
-        weights=constants,
+        weights=constants + _tables(op, graph),
         macs=nest.mac_count,
         fan_out=sums and channels,
         fan_in=bool(reduces),
@@ -74,6 +75,14 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
         partial=_partial(op, graph),
         rolls=spec.rows(op, graph) == "each",
     )
+
+
+def _tables(op: Op, graph: Graph) -> int:
+    """Bytes that kernels keep beside the weights: multiplier and shift of each channel that has a scale of its own."""
+    if len(op.inputs) < 2:
+        return 0
+    quant = graph.operands(op)[1].quant
+    return TABLE * len(quant.scale) if quant is not None and len(quant.scale) > 1 else 0
 
 
 def _along(nest: Nest, operand: int, dim: int) -> str:

@@ -336,8 +336,10 @@ def _place(
 
 def _streamed_peak(cutter: Cutter) -> int | None:
     """Bytes that would be live if the application pushed rows; None where it cannot."""
+    if len(cutter.graph.inputs) != 1:
+        return None
     graph = with_rows(cutter.graph)
-    if len(graph.inputs) != 1 or rows_of(graph, graph.inputs[0]) < 2:
+    if rows_of(graph, graph.inputs[0]) < 2:
         return None
     same = {op.outputs[0]: op for op in graph.ops}
     order = tuple(same[op.outputs[0]] for op in cutter.order)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 from ....base.errors import did_you_mean, fail
 from ....base.facts import read_facts
@@ -17,6 +18,11 @@ MOST_DEVICES = 16
 INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
 
 
+def _as_written(node: Any) -> str:
+    """A size, with or without a unit."""
+    return node.value if isinstance(node.value, str) else ""
+
+
 @dataclass(frozen=True)
 class DeviceFacts:
     """A device as the file describes it. `share`: its part of split work; where none has one, flash decides.
@@ -26,8 +32,8 @@ class DeviceFacts:
 
     name: str
     target: str
-    flash: str
-    ram: str
+    flash: Annotated[str, _as_written]
+    ram: Annotated[str, _as_written]
     share: float | None = None
     macs_per_us: float | None = None
     clock_hz: float | None = None
