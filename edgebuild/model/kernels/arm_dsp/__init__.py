@@ -28,6 +28,7 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
+    Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),

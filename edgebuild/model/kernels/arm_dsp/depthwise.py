@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...ir import Array
@@ -101,6 +103,41 @@ def planes(s: Sums, form: Form) -> Kernel | None:
         "arm_dsp/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
         in_place=in_place(s, form), traffic=Traffic(channels_in=1, channels_out=1),
+    )  # fmt: skip
+
+
+def lines(s: Sums, form: Form) -> Kernel | None:
+    """Windows of 3x3 without stride: lines of the plane are rows of the image, or columns if that is less work."""
+    plain = s.window == (3, 3) and s.stride == s.dilation == (1, 1) and s.size[2] == s.out[2]
+    if form.rolled or not plain or not s.fits or s.finish == "sums" or min(s.out[:2]) < 2:
+        return None
+    return min((_lines(s, form, upright) for upright in (False, True)), key=lambda k: k.estimate)
+
+
+def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
+    """`upright`: lines are columns. Letters end in x and y for the input and the output."""
+    (h, w, c), (oh, ow, _) = s.size, s.out
+    image = ((h, w * c, oh, ow * c, s.pad[0]), (w, c, ow, c, s.pad[1]))  # count and step in x and y, padding
+    (lines_x, line_x, made, line_y, before), (run_x, step, run, step_y, left) = image[::-1] if upright else image
+    columns = max(left + run_x, run // 2 * 2 + 2, run + 3)
+    columns += columns % 2
+    rows = max(before + lines_x, made + 2)
+    packed = stream(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s, [(0, 1), (1, 2)])
+    shape = {
+        "C": c, "upright": upright, "stride": columns, "plane": rows * columns, "first": before * columns + left,
+        "step": step, "line_x": line_x, "lines_x": lines_x, "eights": run_x // 8, "rest": run_x % 8, "step_y": step_y,
+        "pairs": run // 2 * 4, "lines": made, "next_y": line_y - run // 2 * 2 * step_y, "odd": bool(run % 2),
+        "words": packed.shape[1], "finish": s.finish, "bounds": s.finish.endswith("_clamped"),
+    }  # fmt: skip
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
+    end = {"relu": 0, "signed": 1, "once": 0}[s.finish.partition("_")[0]] + (5.5 if shape["bounds"] else 0)
+    work = made * (11 + run // 2 * (31 + 2 * end) + run % 2 * (20 + end))
+    return Kernel(
+        "arm_dsp/depthwise_lines.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
+        scratch=2 * rows * columns, variant="dsp lines", in_place=in_place(s, form),
+        estimate=CLEAR * rows * columns + c * (45 + lines_x * (8 + 2.5 * run_x) + work),
+        traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip
 
 
