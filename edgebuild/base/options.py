@@ -131,6 +131,12 @@ def _number(option: str, value: Value) -> float:
     return number
 
 
+def _numbers(option: str, value: Value) -> float | tuple[float, ...]:
+    """One number, or several with commas between them."""
+    words = str(value).split(",")
+    return _number(option, value) if len(words) == 1 else tuple(_number(option, word.strip()) for word in words)
+
+
 def _switch(option: str, value: Value) -> bool:
     if isinstance(value, bool):
         return value
@@ -196,6 +202,7 @@ SIZE = Kind(parse_size, "BYTES")
 HZ = Kind(parse_hz, "HZ")
 HZ_LIST = Kind(_hz_list, "HZ,...", separator=",")
 NUMBER = Kind(_number)
+NUMBERS = Kind(_numbers, separator=",")
 SWITCH = Kind(_switch, switch=True)
 FILE = Kind(lambda option, value: Path(str(value)), "F", is_file=True)
 FILES = Kind(lambda option, value: tuple(map(Path, str(value).split(","))), "F,...", is_file=True, separator=",")

@@ -36,6 +36,7 @@ from edgebuild.base.options import (
     HZ_LIST,
     NAMES,
     NUMBER,
+    NUMBERS,
     SHAPES,
     SIZE,
     SIZES,
@@ -81,7 +82,9 @@ class ModelRequest:
     max_mac_overhead: float | None = option(
         None, NUMBER, "of the MACs, that tiling may compute twice; default: 0", metavar="PERCENT"
     )
-    qos: float | None = option(None, NUMBER, "time for one inference", metavar="MS")
+    qos: float | tuple[float, ...] | None = option(
+        None, NUMBERS, "time for one inference; several, of which the application chooses one", metavar="MS,..."
+    )
     stream_input: str | None = option(
         None, words("rows"), "the application pushes rows; the input is never whole in memory"
     )
@@ -111,6 +114,11 @@ class ModelRequest:
     def called_library(self) -> Path | None:
         """The folder of the kernel library that generated code may call."""
         return self.cmsis_nn if self.backend == "cmsis-nn" else None
+
+    @property
+    def budgets_ms(self) -> tuple[float, ...]:
+        """The times for one inference."""
+        return self.qos if isinstance(self.qos, tuple) else () if self.qos is None else (self.qos,)
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -21,12 +21,12 @@ from ..clock.configs import clock_plan
 from ..clock.power import PowerModel
 from ..clock.tree import Timing, load_clock_tree
 from . import ops
-from .energy.compare import SLACKS, compare, problem_of
+from .energy.budgets import Ways, select_all
+from .energy.compare import SLACKS, compare
 from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layers_of, require_timing, work
 from .energy.fit import calibrated, read_calibration
 from .energy.schedule import ClockSchedule
-from .energy.select import select
-from .energy.values import Layer, Selection
+from .energy.values import Layer
 from .ir import Graph, Op
 from .kernels import kernel_of
 from .ops.base import Kernel
@@ -47,17 +47,17 @@ def clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 
 def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
-    budget = _budget_us(request)
+    budgets = _budgets_us(request)
     found = choices(graph, target, request, power_model(target, request))
     while True:
-        problem = problem_of(found.layers, found.model, budget)
-        selection = select(problem)
-        chosen = _decoupled(found.whole, selection)
+        best = select_all(found.layers, found.forms, found.model, budgets)
+        chosen = _decoupled(found.whole, best.ways)
         planned = replan(found.whole, chosen, found.model) if chosen else found.whole
         if planned is not None:
             comparisons = tuple(compare(found.plain, found.layers, found.model, slack) for slack in SLACKS)
-            return replace(planned, clocks=ClockSchedule(found.model, problem, selection, comparisons))
-        found = found.within(_largest(found, selection) // 2)  # each of its buffers fits, but not all together
+            first, *others = zip(best.problems, best.selections, strict=True)
+            return replace(planned, clocks=ClockSchedule(found.model, *first, comparisons, tuple(others)))
+        found = found.within(_largest(found, best.ways) // 2)  # each of its buffers fits, but not all together
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,14 @@ def power_model(target: Target, request: ModelRequest) -> PowerModel:
     return model
 
 
-def _budget_us(request: ModelRequest) -> float:
-    if request.qos is None:
+def _budgets_us(request: ModelRequest) -> list[float]:
+    if not request.budgets_ms:
         raise fail("--objective energy needs --qos MS", hints=["the time from one inference's begin to the next one's"])
+    if len(request.budgets_ms) > 1 and request.arena == "caller":
+        raise fail("several budgets need --arena static", hints=["the generated code keeps the one that was chosen"])
     if request.stream_input is not None:
         raise fail("--objective energy cannot plan the clocks of a streamed input: its rows come when they come")
-    return request.qos * 1000
+    return [ms * 1000 for ms in request.budgets_ms]
 
 
 def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
@@ -164,15 +166,15 @@ def _cached(model: PowerModel) -> float:
     return CACHE_SHARE * require_timing(model).cache_bytes
 
 
-def _largest(found: Choices, selection: Selection) -> int:
+def _largest(found: Choices, ways: Ways) -> int:
     """Bytes of the largest buffer that a selection asks for."""
-    chosen = zip(found.forms, selection.points, strict=True)
-    return max(w.buffer_bytes for each, p in chosen for w in each if w.g == p.g and p.g)
+    chosen = zip(found.forms, ways, strict=True)
+    return max(w.buffer_bytes for each, (g, _) in chosen for w in each if w.g == g and g)
 
 
-def _decoupled(whole: Plan, selection: Selection) -> Decoupled:
+def _decoupled(whole: Plan, ways: Ways) -> Decoupled:
     """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
-    return {name: (p.g, p.lfo) for name, p in zip(_results(whole), selection.points, strict=True) if p.g}
+    return {name: way for name, way in zip(_results(whole), ways, strict=True) if way[0]}
 
 
 # ---- what steps cost

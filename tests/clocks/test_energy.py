@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,8 @@ def decoupled_everywhere(p: Plan, g: int) -> Plan:
     return replace(plan(p.graph, p.target, p.request, chosen), clocks=p.clocks)
 
 
-def built(p: Plan, folder: Path) -> Path:
-    """The model, clocks managed, with its clock configurations in a program for the target."""
+def built(p: Plan, folder: Path, *more: str) -> Path:
+    """The model, clocks managed, with its clock configurations in a program. `more`: functions to keep."""
     publish([*emit(p, ""), *clock_files(schedule_of(p).clocks), *firmware_support(p.target)], folder)
     (folder / "main.c").write_text(MAIN)
     tools = p.target.toolchain
@@ -179,7 +180,7 @@ def built(p: Plan, folder: Path) -> Path:
     hal = [str(hal_dir() / s) for s in p.target.firmware.startup]
     flags = [*tools.cflags, "-DEDGEBUILD_CLOCKS", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-I."]
     clocks = [f"eb_clock_{name}" for name in ("init", "resume", "lfo")]
-    keep = [f"-Wl,-u,{name}" for name in ("net_invoke", "net_input", "net_output", *clocks)]
+    keep = [f"-Wl,-u,{name}" for name in ("net_invoke", "net_input", "net_output", *clocks, *more)]
     sources = ["main.c", "net.c", "net_weights.S", "clock_config.c", f"-I{hal_dir() / 'include'}", *hal]
     link = [*link_flags(p.target, ("net_memory.ld",)), *keep, "-o", "net.elf", *tools.libs]
     done = subprocess.run([tools.compiler, *flags, *sources, *link], cwd=folder, capture_output=True, text=True)
@@ -222,6 +223,71 @@ def test_a_clean_run(model: str, g: int, tmp_path: Path) -> None:
         machine.call("eb_clock_resume", names.index(clocks.selection.start))
         machine.expect(clocks.selection.start)
         seen.clear()
+
+
+@cache
+def several() -> Plan:
+    """A plan for three budgets, the second of which is the shortest."""
+    graph = network()
+    shortest = 1.1 * fastest_ms(graph)
+    return clocked_plan(graph, F767, replace(request(None), qos=(1.5 * shortest, shortest, 4 * shortest)))
+
+
+def test_several_budgets_share_their_kernels() -> None:
+    """Each keeps to its time, and loses little against a plan of its own."""
+    p = several()
+    clocks = schedule_of(p)
+    assert [problem.budget_us for problem, _ in clocks.budgets] == [1000 * ms for ms in p.request.budgets_ms]
+    assert len({tuple(q.config for q in s.points) for _, s in clocks.budgets}) > 1
+    for problem, s in clocks.budgets:
+        assert s.time_us + s.mode.min_time_us <= problem.budget_us + 1e-6
+        assert [q.g for q in s.points] == [section.forms[0].granularity for section in p.steps]
+        own = schedule_of(clocked_plan(p.graph, F767, request(problem.budget_us / 1000)))
+        assert own.selection.energy_uj * (1 - 2 * TOLERANCE) <= s.energy_uj <= 1.05 * own.selection.energy_uj
+    files = {a.name: a.data.decode(errors="replace") for a in emit(p, "")}
+    assert "#define NET_QOS_COUNT 3" in files["net.h"] and files["net_clock.h"].count("    X(") == 3 + 3 * len(p.steps)
+    rows = json.loads(files["net_report.json"])["energy"]["budgets"]
+    assert [row["configs"] for row in rows] == [[q.config for q in s.points] for _, s in clocks.budgets]
+    with pytest.raises(EdgebuildError, match="several budgets need --arena static"):
+        clocked_plan(p.graph, F767, replace(p.request, arena="caller"))
+    with pytest.raises(EdgebuildError, match=r"the fastest plan takes .* the budget is 0\.001"):
+        clocked_plan(p.graph, F767, replace(p.request, qos=(20.0, 0.001)))
+
+
+def without_repeats(names: Sequence[str]) -> list[str]:
+    return [b for a, b in pairwise(["", *names]) if a != b]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_a_clean_run_under_each_budget(tmp_path: Path) -> None:
+    """The application goes from budget to budget: no violation, the clocks of the budget, the right results."""
+    pytest.importorskip("unicorn", reason="the register model runs under unicorn")
+    from tests.clocks.machine import Machine
+
+    p = several()
+    clocks = schedule_of(p)
+    elf = built(p, tmp_path, "net_set_qos")
+    machine = Machine(clocks.clocks, elf, ram_size=0x80000, instructions=100_000_000)
+    names = [c.name for c in clocks.clocks.configs]
+    seen: list[str] = []
+    watch(machine, "eb_clock_switch", lambda argument: seen.append(names[argument]))
+    machine.call("eb_clock_init")
+    (x,), (result,) = random_inputs(p.graph, 1, 0)[0], p.graph.outputs
+    expected = ops.run(p.graph, x)[result].ravel()
+    for asked, holds in ((None, 0), (1, 1), (2, 2), (3, 2), (-1, 2), (0, 0)):
+        if asked is not None:
+            machine.call("net_set_qos", asked & 0xFFFFFFFF)
+        s = clocks.budgets[holds][1]
+        machine.call("net_input")
+        machine.uc.mem_write(machine.returned(), np.ascontiguousarray(x).tobytes())
+        seen.clear()
+        machine.call("net_invoke")
+        path = [q.config for q in s.points] + ([s.start] if s.mode.returns else [])
+        assert without_repeats(seen) == without_repeats(path)
+        machine.call("net_output")
+        t = p.graph.tensors[result]
+        assert np.array_equal(np.frombuffer(machine.uc.mem_read(machine.returned(), t.bytes), t.dtype), expected)
+        machine.expect(path[-1])
 
 
 @pytest.mark.needs("qemu-system-arm", "arm-none-eabi-gcc")

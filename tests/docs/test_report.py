@@ -70,6 +70,7 @@ REPORTS = {
     "streamed": ("digits", "mps3-an547", {"stream_input": "rows"}),
     "mapped": ("digits", "host", {"map": "layer"}),
     "energy": ("digits", "stm32f767", {"objective": "energy", "qos": "60"}),
+    "budgets": ("digits", "stm32f767", {"objective": "energy", "qos": "30,60"}),
 }
 
 

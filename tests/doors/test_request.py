@@ -65,6 +65,7 @@ def test_what_is_no_frequency(text: str) -> None:
         ({"options": {"ramm": "1"}}, "unknown option 'ramm'; did you mean 'ram'?"),
         ({"options": {"objective": "latncy"}}, "option 'objective': 'latncy' is not known; did you mean 'latency'?"),
         ({"options": {"qos": "nan"}}, "option 'qos': 'nan' is not a number from 0 upwards"),
+        ({"options": {"qos": "30,,60"}}, "option 'qos': '' is not a number from 0 upwards"),
         ({"options": {"time_limit": True}}, "option 'time_limit': 'True' is not a number"),
         ({"name": "2fast"}, "name: '2fast' is not a C identifier"),
         ({"schema": 2}, "schema 2 is not known here"),

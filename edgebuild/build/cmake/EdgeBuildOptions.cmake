@@ -6,6 +6,6 @@ set_property(GLOBAL PROPERTY EDGEBUILD_DRIVER_SUFFIXES .c _hal.h _regs.h _system
 set_property(GLOBAL PROPERTY EDGEBUILD_CLOCK_OPTIONS HSE SYSCLK)
 set_property(GLOBAL PROPERTY EDGEBUILD_CLOCK_OUTPUTS clock_config.c clock_config.h)
 # OPTION=separator of an option that has a list of values.
-set_property(GLOBAL PROPERTY EDGEBUILD_LIST_OPTIONS "LIMIT=," "OUTPUTS= " "SHAPE= " "DEFINES=," "FORCE_INCLUDE=," "INCLUDE_DIRS=," "SYSCLK=,")
+set_property(GLOBAL PROPERTY EDGEBUILD_LIST_OPTIONS "LIMIT=," "OUTPUTS= " "QOS=," "SHAPE= " "DEFINES=," "FORCE_INCLUDE=," "INCLUDE_DIRS=," "SYSCLK=,")
 # OPTION=prefix of a value that goes on with the path of a file.
 set_property(GLOBAL PROPERTY EDGEBUILD_FILE_OPTIONS "CALIBRATION=|CLUSTER=|CMSIS_NN=|FORCE_INCLUDE=|INCLUDE_DIRS=|LAYOUT=fixed:|LAYOUT=extend:|PROFILE=")

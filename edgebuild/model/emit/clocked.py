@@ -6,6 +6,7 @@ from typing import Any
 
 from ...clock.configs import mhz
 from ..energy.schedule import ClockSchedule
+from ..energy.values import Selection
 from ..plan.search import Plan
 from .names import comment
 
@@ -15,8 +16,8 @@ def header_view(plan: Plan) -> dict[str, Any] | None:
     if plan.clocks is None:
         return None
     schedule, selection = plan.clocks, plan.clocks.selection
-    rows = zip(plan.steps, schedule.points, strict=True)
     return {
+        "budgets": budget_views(plan),
         "hse": mhz(schedule.clocks.hse_hz),
         "hse_hz": schedule.clocks.hse_hz,
         "budget": f"{schedule.problem.budget_us / 1000:g}",
@@ -25,19 +26,48 @@ def header_view(plan: Plan) -> dict[str, Any] | None:
         "energy_nj": round(selection.energy_uj * 1000),
         "start": selection.start,
         "idle": idling(schedule, f"{plan.name.upper()}_CLOCK_START"),
-        "layers": [
-            {
-                "call": f"{step}, {p.config}, {p.g}, {int(p.lfo)}, {round(p.time_us)}, {round(p.energy_uj * 1000)}",
-                "name": comment(section.name),
-            }
-            for step, (section, p) in enumerate(rows)
-        ],
+        "layers": _layers(plan, selection),
     }
 
 
-def idling(schedule: ClockSchedule, start: str) -> str:
+def _layers(plan: Plan, selection: Selection) -> list[dict[str, str]]:
+    """View of the steps under one budget."""
+    return [
+        {
+            "call": f"{step}, {p.config}, {p.g}, {int(p.lfo)}, {round(p.time_us)}, {round(p.energy_uj * 1000)}",
+            "name": comment(section.name),
+        }
+        for step, (section, p) in enumerate(zip(plan.steps, selection.points, strict=True))
+    ]
+
+
+def budget_views(plan: Plan) -> list[dict[str, Any]]:
+    """View of each budget where there are several; else nothing."""
+    if plan.clocks is None or not plan.clocks.others:
+        return []
+    found: list[dict[str, Any]] = []
+    for (problem, s), clocks in zip(plan.clocks.budgets, plan.clocks.table, strict=True):
+        figures = f"{round(problem.budget_us)}, {s.start}, {round(s.time_us)}, {round(s.energy_uj * 1000)}"
+        found.append({
+            "ms": f"{problem.budget_us / 1000:g}", "call": f"{len(found)}, {figures}", "layers": _layers(plan, s),
+            "idle": idling(plan.clocks, f"EB_CLOCK_{s.start}", s), "clocks": [f"EB_CLOCK_{name}" for name in clocks],
+        })  # fmt: skip
+    return found
+
+
+def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
+    """Arguments of N_CLOCK before each step, and after the last: configurations, or numbers of changes for several."""
+    if plan.clocks is None:
+        return [], None
+    if not plan.clocks.others:
+        return list(plan.clocks.switch_points), plan.clocks.returns_to
+    numbers = {step: str(number) for number, step in enumerate(plan.clocks.changes)}
+    return [numbers.get(step) for step in range(len(plan.steps))], numbers.get(len(plan.steps))
+
+
+def idling(schedule: ClockSchedule, start: str, selection: Selection | None = None) -> str:
     """Say what the application does until the next inference, which begins in the configuration `start`."""
-    mode, low = schedule.selection.mode.name, schedule.clocks.configs[0].name
+    mode, low = (selection or schedule.selection).mode.name, schedule.clocks.configs[0].name
     known = {
         "busy": "wait, with the clocks as they are",
         "gated": "Sleep mode (WFI), with the clocks as they are",
@@ -65,6 +95,10 @@ def energy_words(plan: Plan) -> str:
     for start, end in s.switched:
         cost = schedule.problem.switch(start, end)
         lines.append(f"  switch {start} -> {end}: {cost.time_us:.0f} us, {cost.energy_uj:.1f} uJ")
+    for problem, other in schedule.others:
+        spent = f"{other.time_us / 1000:.2f} ms at work, {other.mode.name}"
+        clocks = ", ".join(dict.fromkeys(p.config for p in other.points))
+        lines.append(f"  {other.energy_uj / 1000:.3f} mJ in {problem.budget_us / 1000:g} ms: {spent}, {clocks}")
     lines.append(
         "saved at equal latency, against the fastest clock and then idling busily / gated / in the best stop mode:"
     )

@@ -15,7 +15,7 @@ from ..plan.moved.moves import MovedLayer
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
-from .clocked import header_view
+from .clocked import budget_views, header_view, switch_points
 from .fed import FedStep, early_constants
 from .moved import MovedStep
 from .names import (
@@ -75,6 +75,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
         "outputs": _ports(plan, plan.graph.ports_out),
         "macs": ops.macs(plan.graph),
         "clocks": header_view(plan),
+        "budgets": budget_views(plan),
         "states": _states(plan),
         "stream": plan.rolling.streamed is not None,
         "link": plan.graph.link,
@@ -104,6 +105,7 @@ def source(p: Program) -> str:
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
     below = [helper.text for helper in p.helpers if helper.function]
     ahead, before = early_constants(plan, p.weights)
+    switches, after = switch_points(plan)
     return render(
         "model.c.j2",
         functions=p.functions,
@@ -124,8 +126,8 @@ def source(p: Program) -> str:
         uses_memcpy=bool(plan.rolling.streamed or plan.graph.states) or any("memcpy" in f.uses for f in p.functions),
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
-        switch_points=plan.clocks.switch_points if plan.clocks else (),
-        returns_to=plan.clocks.returns_to if plan.clocks else None,
+        switch_points=switches,
+        returns_to=after,
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),
     )

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from .. import ops
-from ..energy.compare import iso_latency, section
+from ..energy.compare import budget_row, iso_latency, section
 from ..ir import Graph, Tensor
 from ..plan.rolling import rows_of
 from ..plan.search import Plan
@@ -70,6 +70,8 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "sources": clocks.sources,
             "iso_latency": [iso_latency(c) for c in clocks.comparisons],
         }
+        if clocks.others:
+            data["energy"]["budgets"] = [budget_row(*each) for each in clocks.budgets]
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 

@@ -71,6 +71,19 @@ def iso_latency(c: Comparison) -> dict[str, object]:
     }
 
 
+def budget_row(problem: Problem, plan: Selection) -> dict[str, object]:
+    """One of several budgets as the report has it."""
+    return {
+        "qos_us": problem.budget_us,
+        "time_us": plan.time_us,
+        "energy_uj": plan.energy_uj,
+        "bound_uj": plan.bound_uj,
+        "start": plan.start,
+        "idle": plan.mode.name,
+        "configs": [p.config for p in plan.points],
+    }
+
+
 def section(problem: Problem, plan: Selection) -> dict[str, object]:
     """The `energy` section of a model's report: the plan and all that it was chosen from."""
 
