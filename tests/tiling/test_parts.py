@@ -97,6 +97,26 @@ def test_ops_of_a_path_may_have_other_numbers_of_dimensions() -> None:
     assert not any(overlap(graph, path) for path in found)
 
 
+def test_ops_of_one_node_may_be_cut_alike() -> None:
+    """A recurrent layer becomes several ops under its name; each path has parts of its operand of its own."""
+    shapes = {"x": (2, 8)} | {f"{n}{i}": (2, size) for i in "ab" for n, size in (("r", 8), ("y", 3))}
+    made, tensors = [], {name: Tensor(name, shape, "float32") for name, shape in shapes.items()}
+    for i in "ab":
+        made.append(Op("clamp", "node", ("x",), (f"r{i}",), {"clamp": (0.0, None)}))
+        made.append(Op("dense", "node", (f"r{i}", "w"), (f"y{i}",), {"clamp": (None, None)}))
+    tensors["w"] = Tensor("w", (3, 8), "float32", data=np.arange(24, dtype=np.float32).reshape(3, 8))
+    graph = parts = Graph("recurrent", tuple(made), tensors, ("x",), ("ya", "yb"))
+    for i in "ab":
+        path = next(p for p in paths(parts, f"r{i}", METHODS) if p.fan_in and len(p.ops) == 2)
+        parts = tiled(parts, Tiling(path, (2,)))
+    verify(parts, ops.result_shape)
+    results = [name for op in parts.ops for name in op.outputs]
+    assert len(set(results)) == len(results), dump(parts)
+    (vector,) = random_inputs(graph, 1)
+    for name in graph.outputs:
+        np.testing.assert_allclose(ops.run(parts, *vector)[name], ops.run(graph, *vector)[name], rtol=1e-5)
+
+
 @pytest.mark.needs("gcc")
 def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""

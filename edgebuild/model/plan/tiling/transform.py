@@ -57,7 +57,7 @@ class _Parts:
             for position, name in enumerate(op.inputs):
                 shape = self.graph.tensors[name].shape
                 wanted = needed(nest, position, cut, shape)
-                inputs.append(made if position == path.operands[i] else self.part(name, wanted, f"{op.name}:{number}"))
+                inputs.append(made if position == path.operands[i] else self.part(name, wanted, op, number))
             if path.fan_in and i == len(path.ops) - 1:
                 self.add_to_sums(op, inputs, number)
                 return
@@ -73,8 +73,11 @@ class _Parts:
         self.ops.append(replace(op, name=f"{op.name}:{number}", inputs=tuple(inputs), outputs=(name,), attrs=attrs))
         return name
 
-    def part(self, name: str, ranges: Ranges, reader: str) -> str:
-        """A part of a constant, or of a tensor from outside of the path: a view of it if that can be, else a copy."""
+    def part(self, name: str, ranges: Ranges, op: Op, number: int) -> str:
+        """A part of a constant, or of a tensor from outside of the path: a view of it if that can be, else a copy.
+
+        It is named by the result of its reader, for ops of several paths may come from one node and share its name.
+        """
         t = self.graph.tensors[name]
         if all(first == 0 and past == n for (first, past), n in zip(ranges, t.shape, strict=True)):
             return name
@@ -85,13 +88,13 @@ class _Parts:
         if t.data is not None:
             data = t.data[tuple(slice(*r) for r in ranges)]
             return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, quant_of_part(t.quant, ranges), data))
-        made = f"{name}[{where}] for {reader}"
+        made = f"{name}[{where}] for {op.outputs[0]}:{number}"
         if made in self.tensors:
             return made
         kind = "span" if free(t.shape, ranges, ITEM_BYTES[t.dtype]) else "slice"
         self.keep(replace(t, name=made, shape=size))
         attrs = {"begin": tuple(first for first, _ in ranges), "size": size}
-        self.ops.append(Op(kind, f"{reader} {kind}", (name,), (made,), attrs))
+        self.ops.append(Op(kind, f"{op.name}:{number} {kind}", (name,), (made,), attrs))
         return made
 
     def insert(self, part: str, cut: Mapping[str, Range], number: int) -> None:
