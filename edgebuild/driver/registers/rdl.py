@@ -147,13 +147,23 @@ def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
             yield f"{pad}enum {_enum(r, f)} {{ {rows} }};"
     yield f"{pad}{'external ' if any('modify' in (f.modified, f.read_action) for f in r.fields) else ''}reg {{ {width}"
     for f in r.fields:
-        words = [f"sw = {f.access};", f"hw = {'rw' if f.volatile or f.access == 'r' else 'r'};"]
+        words = [f"sw = {f.access};", f"hw = {'rw' if f.volatile or f.access == 'r' else 'r'};", *_hardware(f)]
         words += [f"onwrite = {k};" for k, v in ONWRITE.items() if v == f.modified]
         words += [f"onread = {k};" for k, v in ONREAD.items() if v == f.read_action]
         words += [f"encode = {_enum(r, f)};"] if f.values else []
         reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
         yield f"{pad}    field {{ {' '.join(words)} }} {_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
     yield f"{pad}}} {_name(r.name)} @ {r.offset:#x};"
+
+
+def _hardware(f: FieldInfo) -> Iterator[str]:
+    """How hardware writes what software writes, too: one sets flags that the other clears, else it strobes a value."""
+    if "Clear" in f.modified:
+        yield "hwset;"
+    elif "Set" in f.modified:
+        yield "hwclr;"
+    elif f.volatile and (f.read_action or f.access != "r"):
+        yield "we;"
 
 
 def _enum(r: RegisterInfo, f: FieldInfo) -> str:
