@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in, rows and columns out, the window
 PATTERNS = ("conv2d", "depthwise", "dense")  # structs of hal/include/eb_engine.h
 REQUANTISE = ("shift", "multiply")
+ROUNDING = ("down", "even")  # of a shift: cuts bits off, or rounds halves to even
 ACCESS = ("cpu", "dma")
 CACHE_LINE = 32  # bytes: Cortex-M7 (Arm DDI 0489, chapter 5)
 
@@ -65,10 +66,10 @@ class Engine:
     `array` says how many of an axis are computed at once. `cycles` is for rows of output that all see FY rows of input
     under their windows: border rows, whose windows reach into the padding, are counted by themselves.
 
-    `requantise`: sums become results by an arithmetic shift to the right, which rounds down, the same for all channels,
-    or by a multiplication for each channel, as TFLite does it. `memories` are those of activations and of weights;
-    without them layers can be mapped to the engine, and no program uses it. `port`: below the hal folder, the
-    functions of eb_engine.h for this engine; empty: the application brings them.
+    `requantise`: sums become results by an arithmetic shift to the right, the same for all channels, in one of the ways
+    of `rounding`, or by a multiplication for each channel, as TFLite does it. `memories` are those of activations and
+    of weights; without them layers can be mapped to the engine, and no program uses it. `port`: below the hal folder,
+    the functions of eb_engine.h for this engine; empty: the application brings them.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Engine:
     cycles: Annotated[Formula, _cycles]
     patterns: tuple[Annotated[str, one_of(PATTERNS)], ...] = ()
     requantise: Annotated[str, one_of(REQUANTISE)] = "multiply"
+    rounding: tuple[Annotated[str, one_of(ROUNDING)], ...] = ("down",)
     memories: tuple[str, ...] = ()
     port: str = ""
 

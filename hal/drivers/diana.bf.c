@@ -53,6 +53,8 @@ void eb_engine_digital_conv2d(const eb_conv2d *job)
     digital->top = (uint8_t)job->top;
     digital->left = (uint8_t)job->left;
     digital->shift = (uint8_t)job->shift;
+    digital->even = (uint8_t)job->to_even;
+    digital->zero = (uint8_t)job->y_zero;
     digital->low = (uint8_t)job->low;
     digital->high = (uint8_t)job->high;
     digital->start = 1;

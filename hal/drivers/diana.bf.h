@@ -38,6 +38,8 @@ bfGroup Digital {
     uint8 top;
     uint8 left;
     uint5 shift;
+    bit even;
+    uint8 zero;
     uint8 low;
     uint8 high;
     bit wse(self, busy) start;

@@ -4,9 +4,10 @@
  * portable C.
  *
  * Activations are stored row by row, channels last. What a window reaches outside of the input is 0. A sum begins with the
- * bias of its channel. It becomes a result in one of two ways, and is then clamped to [low, high]:
- *   multiplier is null   sum >> shift, which rounds down;
- *   else                 y_zero + what TFLite makes of sum * multiplier[k] / 2^31 * 2^exponent[k].
+ * bias of its channel. It becomes a result in one of three ways; then y_zero is added, and the result is clamped to
+ * [low, high]:
+ *   multiplier is null   sum / 2^shift, rounded down; or if `to_even` is 1, to the nearest, halves to even;
+ *   else                 what TFLite makes of sum * multiplier[k] / 2^31 * 2^exponent[k].
  */
 #ifndef EB_ENGINE_H
 #define EB_ENGINE_H
@@ -19,7 +20,7 @@ typedef struct {
     const int8_t *weights; /* out_channels, window_height, window_width, channels */
     const int32_t *bias, *multiplier;
     const int8_t *exponent;
-    int32_t shift, y_zero, low, high;
+    int32_t shift, to_even, y_zero, low, high;
     int32_t height, width, channels, out_height, out_width, out_channels;
     int32_t window_height, window_width, stride_y, stride_x;
     int32_t top, left; /* rows and columns of padding in front of the input */
@@ -34,7 +35,7 @@ typedef struct {
     const int8_t *weights; /* out_channels, channels */
     const int32_t *bias, *multiplier;
     const int8_t *exponent;
-    int32_t shift, y_zero, low, high;
+    int32_t shift, to_even, y_zero, low, high;
     int32_t rows, channels, out_channels;
 } eb_dense;
 

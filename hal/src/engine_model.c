@@ -22,10 +22,20 @@ static int32_t multiplied(int32_t sum, int32_t multiplier, int32_t exponent)
     return (int32_t)((high >> right) + ((high & mask) > (mask >> 1) + (high < 0)));
 }
 
+/* To the right, halves to even. */
+static int32_t even(int32_t sum, int32_t shift)
+{
+    const int32_t down = sum >> shift;
+    const uint32_t rest = (uint32_t)sum & ((1u << shift) - 1u), half = shift ? 1u << (shift - 1) : 1u;
+    return down + (rest > half || (rest == half && (down & 1)));
+}
+
 static int8_t result(const eb_conv2d *job, int32_t sum, int32_t k)
 {
-    const int32_t value =
-        job->multiplier ? job->y_zero + multiplied(sum, job->multiplier[k], job->exponent[k]) : sum >> job->shift;
+    const int32_t scaled = job->multiplier ? multiplied(sum, job->multiplier[k], job->exponent[k])
+                           : job->to_even  ? even(sum, job->shift)
+                                           : sum >> job->shift;
+    const int32_t value = job->y_zero + scaled;
     return (int8_t)(value < job->low ? job->low : value > job->high ? job->high : value);
 }
 
@@ -71,7 +81,7 @@ void NAMED(EB_ENGINE, dense)(const eb_dense *job)
 {
     const eb_conv2d same = {
         .x = job->x, .y = job->y, .weights = job->weights, .bias = job->bias, .multiplier = job->multiplier,
-        .exponent = job->exponent, .shift = job->shift, .y_zero = job->y_zero, .low = job->low, .high = job->high,
+        .exponent = job->exponent, .shift = job->shift, .to_even = job->to_even, .y_zero = job->y_zero, .low = job->low, .high = job->high,
         .height = 1, .width = job->rows, .channels = job->channels, .out_height = 1, .out_width = job->rows,
         .out_channels = job->out_channels, .window_height = 1, .window_width = 1, .stride_y = 1, .stride_x = 1,
     };

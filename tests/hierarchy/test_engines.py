@@ -43,14 +43,17 @@ engines:
     memories: [ACT, WGT]
     patterns: [{patterns}]
     requantise: {requantise}
+    rounding: [{rounding}]
     cycles: "{cycles}"
 """
 PORT = str(hal_dir() / "src" / "engine_model.c")
-ALL = "conv2d, depthwise, dense"
+ALL, ALL_ROUNDING = "conv2d, depthwise, dense", "down, even"
 
 
 def target_file(folder: Path, **changes: Any) -> Path:
-    words = {"activations": "2K", "weights": "2K", "patterns": ALL, "requantise": "shift", "cycles": "K"}
+    words = {"activations": "2K", "weights": "2K", "patterns": ALL, "requantise": "shift", "cycles": "K"} | {
+        "rounding": "down"
+    }
     file = folder / "engine.yaml"
     file.write_text(TARGET.format(**words | changes).replace("3500M", "0xE0000000").replace("3G", "0xC0000000"))
     return file
@@ -113,11 +116,15 @@ def network(seed: int, factor: float = 1.0) -> Graph:
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize(("requantise", "factor"), [("shift", 1.0), ("multiply", 1.3)])
-def test_networks_run_on_an_engine(requantise: str, factor: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("requantise", "factor", "arithmetic"),
+    [("shift", 1.0, "tflite"), ("shift", 1.0, "onnx"), ("multiply", 1.3, "tflite")],
+)
+def test_networks_run_on_an_engine(requantise: str, factor: float, arithmetic: str, tmp_path: Path) -> None:
     """Every layer, in several tiles each; with a factor no scale of a result is a power of two."""
-    graphs = [network(i, factor) for i in range(6)]
-    plans = check(graphs, tmp_path, planner(target_file(tmp_path, requantise=requantise)), [PORT])
+    graphs = [replace(network(i, factor), arithmetic=arithmetic) for i in range(6)]
+    file = target_file(tmp_path, requantise=requantise, rounding="down, even")
+    plans = check(graphs, tmp_path, planner(file), [PORT])
     found = engines(plans)
     assert len(found) > 16
     assert sum(len(m.turns) > 1 for m in found) > 5
@@ -127,7 +134,9 @@ def test_networks_run_on_an_engine(requantise: str, factor: float, tmp_path: Pat
 @pytest.mark.parametrize("requantise", ["shift", "multiply"])
 def test_any_layer_is_equal_wherever_it_runs(requantise: str, tmp_path: Path) -> None:
     """Layers of all kinds of scales, roundings and padding: what the engine takes is right, what it refuses as well."""
-    file = target_file(tmp_path, requantise=requantise, activations="300", weights="300", cycles="1")
+    file = target_file(
+        tmp_path, requantise=requantise, activations="300", weights="300", cycles="1", rounding=ALL_ROUNDING
+    )
     graphs = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in examples(single_ops(kind), 7)]
     check(graphs, tmp_path, planner(file), [PORT])
 
@@ -210,6 +219,8 @@ def test_why_a_layer_stays_on_the_core(tmp_path: Path) -> None:
     assert "padding is 3" in reasons(changed(graph, "x", Quant((0.25,), (3,))), file)
     onnx = replace(changed(graph, y, Quant((quant.scale[0] * 4,), (0,))), arithmetic="onnx")
     assert "to even" in reasons(onnx, file)
+    assert "on the core" in reasons(onnx, target_file(tmp_path, rounding="even"))
+    file = target_file(tmp_path)
     channels = graph.tensors["w0"].shape[0]
     scales = Quant(tuple(2.0 ** -(7 + i % 2) for i in range(channels)), (0,) * channels, 0)
     bias = replace(graph.tensors["b0"], quant=None)
@@ -305,3 +316,48 @@ def test_a_model_on_diana(dma: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "no powers of two" in section["layers"][2]["why"]
     assert found["dma"] == section["moved"]
     assert {row["name"]: row["used_bytes"] > 0 for row in section["levels"]} == {"L2": True, "ACT": True, "WGT": True}
+
+
+def powers_of_two(model: Any) -> None:
+    """Make all scales of a QDQ model powers of two, and all zero points 0; biases keep their values."""
+    import onnx
+    from onnx import numpy_helper
+
+    values = {t.name: t for t in model.graph.initializer}
+    quantisers = [n for n in model.graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    old = {n.input[1]: float(numpy_helper.to_array(values[n.input[1]]).ravel()[0]) for n in quantisers}
+    new = {name: 2.0 ** np.ceil(np.log2(2 * scale)) for name, scale in old.items()}
+    scale_of = {n.output[0]: n.input[1] for n in quantisers if n.op_type == "DequantizeLinear"}
+    source = {n.input[1]: n.input[0] for n in quantisers if n.op_type == "DequantizeLinear"}
+    for node in model.graph.node:
+        if node.op_type in ("Conv", "Gemm") and len(node.input) > 2:
+            x, w, b = (scale_of[name] for name in node.input)
+            bias = values[source[b]]
+            new[b] = new[x] * new[w]
+            kept = np.rint(numpy_helper.to_array(bias) * old[b] / new[b]).astype(np.int32)
+            bias.CopyFrom(numpy_helper.from_array(kept, bias.name))
+    for n in quantisers:
+        scale, zero = values[n.input[1]], values[n.input[2]]
+        one = np.full_like(numpy_helper.to_array(scale), new[n.input[1]])
+        scale.CopyFrom(numpy_helper.from_array(one, scale.name))
+        zero.CopyFrom(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(zero)), zero.name))
+    onnx.checker.check_model(model)
+
+
+@pytest.mark.needs("gcc")
+def test_a_network_of_the_zoo_on_diana(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """ResNet-8 with scales that are powers of two: all of its convolutions run on the engine, equal to onnxruntime."""
+    pytest.importorskip("onnxruntime")
+    from tests.zoo.builders import ZOO, quantized
+
+    model = quantized(ZOO["resnet8"](0), 0)
+    for case, expected in (("as it is", 0), ("powers", 9)):
+        if case == "powers":
+            powers_of_two(model)
+        (tmp_path / "resnet8.onnx").write_bytes(model.SerializeToString(deterministic=True))
+        options = ["--target", "diana-model", "--map", "layer", "--keep", str(tmp_path / "k"), "--json", "-"]
+        assert main(["verify", str(tmp_path / "resnet8.onnx"), *options]) == 0
+        assert json.loads(capsys.readouterr().out)["max_abs_diff"] == 0
+        rows = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]["layers"]
+        found = [row for row in rows if row["engine"] == "digital"]
+        assert len(found) == expected, [(row["node"], row["why"]) for row in rows]

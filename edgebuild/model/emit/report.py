@@ -60,7 +60,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     }
     if plan.tiled or (plan.request.tile == "auto" and plan.clocks is None):
         data["trade_off"] = trade_rows(plan)
-    if plan.moved:
+    if plan.moved or plan.why:
         data["hierarchy"] = hierarchy(plan, weights)
     if plan.clocks is not None:
         clocks = plan.clocks

@@ -198,6 +198,14 @@ class Digital : public Worker {
     Port near, constants;
     std::vector<std::int8_t> result;
 
+    std::int64_t scaled(std::int64_t sum) const
+    {
+        using namespace diana_regs::digital_device;
+        const std::int64_t shift = number(shift_index), down = sum >> shift, twice = 2 * (sum - (down << shift));
+        const std::int64_t one = std::int64_t(1) << shift;
+        return down + (values[even_index] && (twice > one || (twice == one && down % 2 != 0)));
+    }
+
     std::uint64_t begin() override
     {
         using namespace diana_regs::digital_device;
@@ -209,6 +217,7 @@ class Digital : public Worker {
         std::vector<std::int32_t> bias(static_cast<std::size_t>(k));
         constants.access(tlm::TLM_READ_COMMAND, values[bias_index], bias.data(), bias.size() * 4);
         const std::int64_t low = std::int8_t(values[low_index]), high = std::int8_t(values[high_index]);
+        const std::int64_t zero = std::int8_t(values[zero_index]);
         std::uint64_t taken = 0;
         result.clear();
         for (std::int64_t oy = 0; oy < oh; oy++) {
@@ -227,7 +236,7 @@ class Digital : public Worker {
                                 if (y0 + fy >= 0 && y0 + fy < h && x0 + fx >= 0 && x0 + fx < w)
                                     sum += x[std::size_t(((y0 + fy) * w + x0 + fx) * c + i)] *
                                            weights[std::size_t(((out * fh + fy) * fw + fx) * c + i)];
-                    result.push_back(std::int8_t(std::clamp(sum >> number(shift_index), low, high)));
+                    result.push_back(std::int8_t(std::clamp(scaled(sum) + zero, low, high)));
                 }
             }
         }

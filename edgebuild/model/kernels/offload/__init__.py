@@ -1,17 +1,20 @@
 """Calls of an engine beside the core: which ops an engine computes bit for bit, and what it is given.
 
-An engine that requantises by a shift rounds down. What TFLite rounds twice can be rounded once where the result is
-clamped at its zero point: with M = 2^30, ((x + 1) >> 1) to the right by r with halves away from zero is
-(x + 1 + 2^r) >> (r + 1) for all results that the clamp lets through. The constant, and the result's zero point, are
-part of the bias.
+A shift that rounds halves to even is ONNX's division by a power of two. A shift that rounds down serves where the
+result is clamped at its zero point for TFLite's two roundings: with M = 2^30, ((x + 1) >> 1) to the right by r with
+halves away from zero is (x + 1 + 2^r) >> (r + 1) for all results that the clamp lets through. The constant is part of
+the bias.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from ....base.levels import Engine
-from ...ir import Array, Graph, Op
+from ...ir import Graph, Op
 from ...ops import SPECS
 from ...ops.base import Constant, Form, Kernel, Sums
 
@@ -29,27 +32,34 @@ def pattern_of(op: Op, sums: Sums | None) -> str:
     return "conv2d"
 
 
-def shift_of(s: Sums) -> tuple[int, int] | str:
-    """The shift for all channels and the number that is added before; or why there is none."""
+@dataclass(frozen=True)
+class Shift:
+    """Bits to the right, the number that is added before, and whether halves go to even."""
+
+    bits: int
+    constant: int = 0
+    to_even: bool = False
+
+
+def shift_of(s: Sums, rounding: Sequence[str]) -> Shift | str:
+    """The shift for all channels of an engine that knows these ways of rounding; or why there is none."""
     if not (s.mantissa == HALF).all():
         return "its scales are no powers of two, and the engine requantises by a shift"
     if len(set(s.right.tolist())) != 1:
         return "its channels have different shifts, and the engine has one for all"
     right = int(s.right[0])
-    if not -1 <= right < 31:
+    if not -1 <= right < 30:
         return f"a shift by {right + 1}"
-    if right < 1 and (s.arithmetic == "tflite" or right < 0):
-        return right + 1, right + 1
+    if right < 0 or (right == 0 and s.arithmetic == "tflite"):
+        return Shift(right + 1, right + 1)
     if s.arithmetic != "tflite":
-        return "its halves are rounded to even, and the engine rounds down"
+        no = "its halves are rounded to even, and the engine rounds down"
+        return Shift(right + 1, to_even=True) if "even" in rounding else no
+    if "down" not in rounding:
+        return "its halves are not rounded to even, as the engine does it"
     if not s.rectified:
         return "negative halves are rounded away from zero, and the engine rounds down"
-    return right + 1, 1 + (1 << right)
-
-
-def start_of(s: Sums, shift: int, constant: int) -> Array:
-    """The bias with what rounds and with the zero point of the result."""
-    return s.start + constant + (s.y_zero << shift)
+    return Shift(right + 1, 1 + (1 << right))
 
 
 def refusal(op: Op, graph: Graph, engine: Engine) -> str:
@@ -66,11 +76,10 @@ def refusal(op: Op, graph: Graph, engine: Engine) -> str:
         return "its sums may leave 32 bits"
     if engine.requantise == "multiply":
         return "" if s.arithmetic == "tflite" else f"its halves are rounded to even, which {engine.name} does not do"
-    found = shift_of(s)
+    found = shift_of(s, engine.rounding)
     if isinstance(found, str):
         return found
-    reach = s.bound + abs(found[1]) + (abs(s.y_zero) << found[0])
-    return "" if (reach < 2**30).all() else "its sums with the zero point of the result may leave 31 bits"
+    return "" if (s.bound + found.constant < 2**30).all() else "its sums may leave 31 bits"
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -86,14 +95,15 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "multiplies": engine.requantise == "multiply",
     }  # fmt: skip
     constants: tuple[Constant, ...] = (Constant("w", s.weights, "weights"),)
-    scalars: dict[str, int | float] = {"low": s.low, "high": s.high}
+    scalars: dict[str, int | float] = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
     if engine.requantise == "multiply":
         start = Constant("bias", s.start.astype(np.int32), "with the zero point folded in")
-        constants, scalars = (*constants, start, *s.rescaling), {"y_zero": s.y_zero, **scalars}
+        constants = (*constants, start, *s.rescaling)
     else:
-        found = shift_of(s)
+        found = shift_of(s, engine.rounding)
         assert not isinstance(found, str), found
-        start = Constant("bias", start_of(s, *found).astype(np.int32), "with zero points and rounding folded in")
-        constants, scalars = (*constants, start), {"shift": found[0], **scalars}
+        start = Constant("bias", (s.start + found.constant).astype(np.int32), "with zero point and rounding folded in")
+        constants, scalars = (*constants, start), {"shift": found.bits, **scalars}
+        shape["to_even"] = found.to_even
     stem = f"{engine.name}_{s.stem}"
     return Kernel("offload/call.c.j2", stem, shape, constants, scalars, variant=engine.name, estimate=1.0)
