@@ -41,7 +41,7 @@ def modelled(planner: Planner, known: Residency | None = None) -> tuple[Modelled
         search = replace(search, tiles=known.tiles, runs=known.runs)
     found = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
     layers = search.layerwise()
-    if all(search.fits_far(s.start, s.stop, s.held) for s in layers):
+    if search.possible(layers):
         found.append(_cycles(search, layers))
     return (Modelled(min(found), sum(search.whole.values())) if found else None), search
 

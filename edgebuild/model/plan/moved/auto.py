@@ -62,6 +62,7 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     room = whole = rooms(target, None)[near.name]
     for _ in range(TRIES):
         search = search_of(planner, room)
+        search.check_tiles()
         found = chosen(search)
         for kept in (found, replace(found, early=())):
             try:
@@ -98,7 +99,7 @@ def candidates(search: Residency) -> Iterator[Found]:
             if steps is not None:
                 yield Found(steps, early(steps, search.sizes, search.room))
     steps = search.layerwise()
-    if all(search.fits_far(s.start, s.stop, s.held) for s in steps):
+    if search.possible(steps):
         yield Found(steps, ())
         yield Found(steps, early(steps, search.sizes, search.room))
 

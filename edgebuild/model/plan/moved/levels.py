@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ....base.errors import did_you_mean, fail
+from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.levels import Engine, Rates
 from ....base.target import Memory, Target
 from ... import ops
@@ -18,6 +18,7 @@ from ...ops.base import Form
 from ..cuts import CALL
 from ..hierarchy.files import Hardware
 from ..hierarchy.nest import Channel, Compute, Layer, Operand
+from ..hierarchy.search import NoMapping
 from .cores import HANDOVER, MOST, busiest
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
@@ -47,6 +48,19 @@ def resized(target: Target, sizes: Iterable[tuple[str, int]]) -> Target:
     """The target with memories of other sizes."""
     known = dict(sizes)
     return replace(target, memories=tuple(replace(m, size=known.get(m.name, m.size)) for m in target.memories))
+
+
+def no_tile(op: Op, file: str, near: Memory, room: int, layer: Layer, reason: NoMapping) -> EdgebuildError:
+    """The error for an op that no tile fits, and whose operands the core cannot reach."""
+    needed, align = reason.needed.get(near.name, 0), max(o.channel.align for o in layer.operands)
+    text = f"does not fit: its smallest tile needs {needed} B of {near.name}, which has {room} B"
+    hint = f"over by {needed - room} B; a larger {near.name}, or `--limit` that leaves more of it"
+    if needed <= room and align > 1:
+        text, hint = (
+            f"no tile of it begins and ends at multiples of {align} B, as the DMA asks for",
+            "a smaller `align:`",
+        )
+    return fail(text, file=file, node=op.name, kind=op.origin or op.kind, hints=[hint])
 
 
 def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None:

@@ -17,7 +17,7 @@ from ..hierarchy.nest import Layer, Mapped
 from ..hierarchy.search import NoMapping
 from ..search import Plan, form_of
 from .caches import Coherence, coherence
-from .levels import channel_between, check_levels, layer_of_op, nearest, rooms, whole_cycles
+from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
 from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
 
@@ -96,8 +96,7 @@ def _by_core(
             found = cheapest_layer(op, plan.graph, layer, form, room)
     except NoMapping as reason:
         if home.access == "dma" or store.access == "dma":
-            text = f"does not fit: its smallest tile needs {reason.needed} B of {near.name}, which has {room} B"
-            raise fail(text, file=plan.graph.file, node=op.name, kind=op.origin or op.kind) from None
+            raise no_tile(op, plan.graph.file, near, room, layer, reason) from None
         return None
     return found if len(found.copies) <= MOST_COPIES else None
 

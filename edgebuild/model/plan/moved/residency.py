@@ -7,7 +7,7 @@ over states: a position in the order, and the tensors that are held there. It is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,8 +19,8 @@ from ..hierarchy.nest import Layer
 from ..hierarchy.search import NoMapping
 from .cores import MOST
 from .feeding import FedRun, Feeder
-from .levels import channel_between, layer_of_op, stated_cycles, way_to, whole_cycles
-from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer
+from .levels import channel_between, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
+from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
@@ -134,6 +134,27 @@ class Residency:
         pairs = zip(self.cutter.order, tiles, strict=True)
         return {op.outputs[0]: whole_cycles(t.layer) if t.moved else t.layer.alone for op, t in pairs}
 
+    @property
+    def open(self) -> bool:
+        """Whether the core reaches operands where they lie."""
+        return all(memory.access == "cpu" for memory in self.spaces[1:])
+
+    def possible(self, steps: Sequence[Step]) -> bool:
+        """Whether the second level has room for the steps, and the core reaches what it uses."""
+        tiles = all(self.open or not isinstance(s.by, Tiles) or s.by.moved is not None for s in steps)
+        return tiles and all(self.fits_far(s.start, s.stop, s.held) for s in steps)
+
+    def check_tiles(self) -> None:
+        """Raise EdgebuildError for an op that no tile fits although the core cannot reach its operands."""
+        graph, form, near = self.cutter.graph, self.cutter.form, self.spaces[0]
+        for at, op in enumerate(self.cutter.order if not self.open else ()):
+            tiles = self.tiled(at, frozenset(), self.room)
+            if tiles.moved is None:
+                try:
+                    moved_layer(op, graph, tiles.layer, form, self.room)
+                except NoMapping as reason:
+                    raise no_tile(op, graph.file, near, self.room, tiles.layer, reason) from None
+
     def layerwise(self) -> tuple[Step, ...]:
         """Every op by itself, nothing held."""
         nothing = frozenset[str]()
@@ -171,7 +192,7 @@ class Residency:
             room = self.room - sum(self.sizes[n] for n in now)
             if room > 0 and self.fits_far(at, at + 1, now):
                 tiles = self.tiled(at, now, room)
-                if tiles.moved is not None or not now & {y, *self.reads(at)}:
+                if tiles.moved is not None or (self.open and not now & {y, *self.reads(at)}):
                     yield self.step(at, now, tiles)
         for stop in self.stops(at):
             results = [n for n in self.results(at, stop) if self.holdable(n, stop)]

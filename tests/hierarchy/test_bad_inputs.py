@@ -1,0 +1,58 @@
+"""Targets and options that no plan of tiles can serve: what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.cli import main
+from tests.conftest import ROOT
+
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+L1 = "L1: {{origin: 2G, size: {size}, roles: [], level: 1}}"
+RAM = "RAM: {origin: 1G, size: 1G, roles: [arena, data, stack], level: 2, access: dma}"
+
+
+def target(folder: Path, memories: str = "", dma: str = "", ram: str = RAM) -> str:
+    text = f"inherits: host\ndescription: x\nmemories: {{{', '.join(filter(None, (ram, memories)))}}}\n"
+    file = folder / "bad.yaml"
+    file.write_text(text + (f"dma: {{copier: {{between: [ROM, RAM, L1], {dma}}}}}\n" if dma else ""))
+    return str(file)
+
+
+def said(capsys: pytest.CaptureFixture[str], way: str, chip: str) -> str:
+    assert main(["model", str(DIGITS), "--name", "n", "--target", chip, "--map", way, "-o", "out"]) == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
+def test_a_first_level_below_the_smallest_tile(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The node, how much it needs, and a remedy."""
+    text = said(capsys, way, target(tmp_path, L1.format(size=16)))
+    assert (
+        "digits.onnx" in text and "smallest tile needs" in text and "L1, which has 16 B" in text and "over by" in text
+    )
+
+
+@pytest.mark.parametrize("way", ["layer", "auto"])
+def test_an_alignment_that_no_tile_meets(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, way, target(tmp_path, dma="channels: 16, align: 4096"))
+    assert "multiples of 4096 B" in text and "align" in text
+
+
+def test_weights_larger_than_their_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rom = "ROM: {origin: 0, size: 4K, roles: [code, weights], level: 3, bytes_per_cycle: 2}"
+    text = said(capsys, "layer", target(tmp_path, rom, ram=""))
+    assert "weights" in text and "memory ROM of bad has 4096 B" in text and "over by" in text
+
+
+def test_levels_that_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "layer", target(tmp_path, "L1: {origin: 0x40000100, size: 1K, roles: [], level: 1}", ram=""))
+    assert "bad.yaml" in text and "begins inside of" in text
+
+
+def test_limits_of_memories_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--target", "host", "--map", "layer", "--limit", "L9=4K", "-o", "out"]
+    assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
+    assert "no memory 'L9'; did you mean 'L1'?" in capsys.readouterr().err
