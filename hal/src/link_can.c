@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT-0
+ * eb_link.h over CAN with flexible data rate: frames of up to 64 bytes. The user gives the three functions of
+ * eb_can.h, and the number of this device as EB_LINK_DEVICE.
+ *
+ * The identifier says who sends and who shall receive: EB_CAN_BASE + 32 * receiver + sender. The first byte of a frame
+ * counts the frames to this receiver, the second says how many bytes follow, and whether this is the first frame since
+ * the sender started; the rest fills the frame up to a length that CAN has. What comes twice or too late is dropped.
+ */
+#include "eb_can.h"
+#include "eb_link.h"
+#include "eb_ring.h"
+
+#ifndef EB_CAN_BASE
+#define EB_CAN_BASE 0x200u
+#endif
+#ifndef EB_CAN_SEND_US
+#define EB_CAN_SEND_US 1000000u /* the longest wait for a free place to send from */
+#endif
+
+#ifndef EB_LINK_DEVICE
+#error "EB_LINK_DEVICE is the number of this device"
+#endif
+
+enum { DEVICES = 16, ALL = 31, LONGEST = 64, HEAD = 2, FIRST = 0x80 };
+
+typedef struct {
+    uint8_t next[2]; /* the count that the next frame has, to this device and to all */
+    uint8_t known[2];
+    eb_ring in;
+} peer;
+
+static peer peers[DEVICES];
+static uint8_t sent[ALL + 1], begun[ALL + 1]; /* frames to each receiver, modulo 256; and whether there were any */
+
+/* The least length of a frame that holds so many bytes (ISO 11898-1, DLC). */
+static uint8_t length_of(uint32_t bytes)
+{
+    static const uint8_t lengths[] = {8, 12, 16, 20, 24, 32, 48, 64};
+    uint32_t i = 0;
+    while (lengths[i] < bytes) {
+        ++i;
+    }
+    return bytes <= 8u ? (uint8_t)bytes : lengths[i];
+}
+
+/* Brings frames that have come to their queues; leaves them where they are while a queue is full. */
+static void poll_frames(void)
+{
+    static uint8_t frame[LONGEST];
+    static uint32_t id;
+    static uint8_t length; /* of a frame that waits for room; 0: none */
+    while (length != 0u || eb_can_receive(&id, frame, &length)) {
+        const uint32_t to = (id - EB_CAN_BASE) >> 5, from = (id - EB_CAN_BASE) & 31u, all = to == ALL;
+        const uint32_t count = length >= HEAD ? frame[1] & 63u : 0u;
+        if (from < DEVICES && (all || to == EB_LINK_DEVICE) && count + HEAD <= length) {
+            peer *const p = &peers[from];
+            const int8_t ahead = (int8_t)(uint8_t)(frame[0] - p->next[all]);
+            if (!p->known[all] || ahead >= 0 || (frame[1] & FIRST) != 0) {
+                if (eb_ring_room(&p->in) < count) {
+                    return;
+                }
+                (void)eb_ring_put(&p->in, frame + HEAD, count);
+                p->next[all] = (uint8_t)(frame[0] + 1u);
+                p->known[all] = 1;
+            }
+        }
+        length = 0;
+    }
+}
+
+int eb_link_send(uint8_t to, const void *from, uint32_t bytes)
+{
+    const uint8_t *data = from;
+    const uint32_t receiver = to == EB_LINK_ALL ? (uint32_t)ALL : to;
+    if (receiver != ALL && receiver >= DEVICES) {
+        return EB_LINK_TIMEOUT;
+    }
+    while (bytes != 0u) {
+        uint8_t frame[LONGEST] = {0};
+        const uint32_t n = bytes < LONGEST - HEAD ? bytes : LONGEST - HEAD;
+        frame[0] = sent[receiver];
+        frame[1] = (uint8_t)(n | (begun[receiver] ? 0u : (uint32_t)FIRST));
+        for (uint32_t i = 0; i < n; ++i) {
+            frame[HEAD + i] = data[i];
+        }
+        const uint32_t start = eb_link_time_us();
+        while (!eb_can_send(EB_CAN_BASE + 32u * receiver + EB_LINK_DEVICE, frame, length_of(n + HEAD))) {
+            poll_frames();
+            if (eb_link_time_us() - start > EB_CAN_SEND_US) {
+                return EB_LINK_TIMEOUT;
+            }
+        }
+        ++sent[receiver];
+        begun[receiver] = 1;
+        data += n;
+        bytes -= n;
+    }
+    return EB_OK;
+}
+
+int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
+{
+    uint8_t *data = to;
+    const uint32_t start = eb_link_time_us();
+    while (from < DEVICES && bytes != 0u) {
+        poll_frames();
+        const uint32_t n = eb_ring_take(&peers[from].in, data, bytes);
+        data += n;
+        bytes -= n;
+        if (n == 0u && eb_link_time_us() - start >= timeout_us) {
+            break;
+        }
+    }
+    return bytes == 0u ? EB_OK : EB_LINK_TIMEOUT;
+}
+
+uint32_t eb_link_time_us(void)
+{
+    return eb_can_time_us();
+}
