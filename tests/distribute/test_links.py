@@ -18,7 +18,6 @@ from edgebuild.model.cluster.build import Cluster, ClusterRequest, Part, build_c
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.build import SANITIZERS, Builder
 from edgebuild.model.verify.oracles import Array, random_inputs
-from edgebuild.model.verify.relay import Relay, unharmed
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 FAKES = Path(__file__).parent / "links"
@@ -51,7 +50,9 @@ def vectors_of(made: Cluster, count: int) -> tuple[together.Run, list[list[Array
 
 
 @contextmanager
-def running(commands: dict[int, list[str]], folder: Path, env: dict[str, str]) -> Iterator[dict[int, subprocess.Popen[bytes]]]:
+def running(
+    commands: dict[int, list[str]], folder: Path, env: dict[str, str]
+) -> Iterator[dict[int, subprocess.Popen[bytes]]]:
     started: dict[int, subprocess.Popen[bytes]] = {}
     try:
         for k, command in commands.items():
@@ -146,7 +147,7 @@ def test_a_cluster_over_uarts(tmp_path: Path) -> None:
     made = made_for(tmp_path, "mps2-an386 mps2-an386", "kind: star, bits_per_s: 1e6, timeout_ms: 100000")
     run, vectors = vectors_of(made, 3)
     expected = together._one_device(DIGITS, tmp_path / "one", vectors)
-    (tmp_path / "dev0" ).mkdir()
+    (tmp_path / "dev0").mkdir()
     (tmp_path / "dev0" / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
     commands, over = {}, tmp_path / "over.c"
     over.write_text("int eb_relay_over;\n")
@@ -165,4 +166,30 @@ def test_a_cluster_over_uarts(tmp_path: Path) -> None:
         wait_for(lambda: started[0].poll() is not None, started[1], tmp_path / "dev1")
     codes, outputs = run._results(tmp_path / "dev0" / "output.bin")
     assert codes == [0, 0, 0]
+    assert all((a == b).all() for mine, theirs in zip(outputs, expected, strict=True) for a, b in zip(mine, theirs))
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
+def test_a_cluster_of_two_harts(tmp_path: Path) -> None:
+    """One program, whose harts share memory; the same bytes in two runs."""
+    made = made_for(tmp_path, "riscv-virt riscv-virt", "kind: switch, bits_per_s: 1e9")
+    run, vectors = vectors_of(made, 3)
+    expected = together._one_device(DIGITS, tmp_path / "one", vectors)
+    source, other = made.parts
+    folder = tmp_path / "dev0"
+    builder = prepared(made, source, folder)
+    publish(other.artifacts, folder)
+    assert source.target.runner is not None
+    hal = [
+        hal_dir() / f for f in ("harness/node.c", "src/cluster.c", "src/link_harts.c", *source.target.runner.sources)
+    ]
+    elf = builder.program("device", [*files_of(source), *files_of(other), *hal, FAKES / "harts.c"])
+    command = [*(w.replace("{elf}", elf.name) for w in source.target.runner.command), "-smp", "2"]
+    (folder / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
+    seen = []
+    for _ in range(2):
+        subprocess.run(command, cwd=folder, check=True, timeout=WALL_S, stdin=subprocess.DEVNULL)
+        seen.append((folder / "output.bin").read_bytes())
+    codes, outputs = run._results(folder / "output.bin")
+    assert codes == [0, 0, 0] and seen[0] == seen[1]
     assert all((a == b).all() for mine, theirs in zip(outputs, expected, strict=True) for a, b in zip(mine, theirs))
