@@ -23,6 +23,7 @@ DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx
 FAKES = Path(__file__).parent / "links"
 PORTS = ("harts", "uart", "can", "spi", "udp")
 WALL_S = 240.0
+Started = dict[int, subprocess.Popen[bytes]]
 
 
 def made_for(folder: Path, targets: str, medium: str) -> Cluster:
@@ -53,7 +54,7 @@ def vectors_of(made: Cluster, count: int) -> tuple[together.Run, list[list[Array
 def running(
     commands: dict[int, list[str]], folder: Path, env: dict[str, str]
 ) -> Iterator[dict[int, subprocess.Popen[bytes]]]:
-    started: dict[int, subprocess.Popen[bytes]] = {}
+    started: Started = {}
     try:
         for k, command in commands.items():
             log = (folder / f"dev{k}" / "log.txt").open("wb")
@@ -136,7 +137,7 @@ def test_a_cluster_over_a_port(tmp_path: Path, port: str, medium: str, harm: int
         wait_for(lambda: rounds() == 36, started[0], tmp_path / "dev0")
     codes, outputs = run._results(output)
     for code, mine, theirs in zip(codes, outputs, expected * 3, strict=True):
-        assert code or all((a == b).all() for a, b in zip(mine, theirs, strict=True))
+        assert code or together._same(mine, theirs)
     assert codes[-12:] == [0] * 12, codes
     assert (codes == [0] * 36) or harm
 
@@ -166,7 +167,7 @@ def test_a_cluster_over_uarts(tmp_path: Path) -> None:
         wait_for(lambda: started[0].poll() is not None, started[1], tmp_path / "dev1")
     codes, outputs = run._results(tmp_path / "dev0" / "output.bin")
     assert codes == [0, 0, 0]
-    assert all((a == b).all() for mine, theirs in zip(outputs, expected, strict=True) for a, b in zip(mine, theirs))
+    assert all(map(together._same, outputs, expected))
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
@@ -192,4 +193,4 @@ def test_a_cluster_of_two_harts(tmp_path: Path) -> None:
         seen.append((folder / "output.bin").read_bytes())
     codes, outputs = run._results(folder / "output.bin")
     assert codes == [0, 0, 0] and seen[0] == seen[1]
-    assert all((a == b).all() for mine, theirs in zip(outputs, expected, strict=True) for a, b in zip(mine, theirs))
+    assert all(map(together._same, outputs, expected))
