@@ -27,7 +27,14 @@ TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 VARIANTS = (
     [
         ("mps2-an386", name)
-        for name in ("dsp two pixels", "dsp two narrow pixels", "dsp one pixel", "dsp taps", "dsp plane")
+        for name in (
+            "dsp two pixels",
+            "dsp two flat pixels",
+            "dsp two narrow pixels",
+            "dsp one pixel",
+            "dsp taps",
+            "dsp plane",
+        )
     ]
     + [("riscv-virt", name) for name in ("5 pixels x 2 channels", "plane", "pairs, 6 pixels")]
     + [("mps2-an385", "pairs, 4 pixels")]

@@ -24,6 +24,7 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(convolution.one_pixel)),
     Row(CONVOLUTION, CORE, of_sums(convolution.widened_pixel)),
     Row(CONVOLUTION, CORE, of_sums(convolution.two_pixels)),
+    Row(CONVOLUTION, CORE, of_sums(convolution.flat_pixels)),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 2))),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),

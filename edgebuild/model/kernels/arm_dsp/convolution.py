@@ -151,6 +151,35 @@ def two_pixels(s: Sums, form: Form) -> Kernel | None:
     )  # fmt: skip
 
 
+MOST_CHANNELS, MOST_ROWS = 8, 5  # of a pixel and of a window whose copies are written out
+
+
+def flat_pixels(s: Sums, form: Form) -> Kernel | None:
+    """Two pixels at a time whose rows of taps lie without gaps: where a row by itself would be rounded up to four."""
+    c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
+    n, run = _up(fh * fw * c, 4), fw * c
+    gapless = n < fh * _up(run, 4) and c <= MOST_CHANNELS and s.dilation[1] == 1 and s.weights.shape[3] == c
+    stream = paired(s, 1) if gapless else None
+    if stream is None:
+        return None
+    constants, scalars = _requantised(s, stream)
+    edges, outside = s.padded_columns, s.padded_rows
+    scalars = {"x_zero": s.x_zero, **scalars} if edges or outside else scalars
+    shape = shape_of(s, form) | {
+        "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside, **_groups(s, stream),
+        "straight": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
+    }  # fmt: skip
+    pixels = (ow + ow % 2) * (1 if form.rolled else oh)
+    border = (8 * fh * run * (fw - 1) / ow if edges else 0) + (3 * fh if outside else 0)
+    cost = pixels * (
+        fh * ((2 if shape["straight"] else 12) + 0.8 * run) + border + 1.2 * n + 25 + k * (0.8 * n + per_output(s))
+    )
+    return Kernel(
+        "arm_dsp/conv_flat.c.j2", s.stem, shape, constants, scalars, scratch=6 * n,
+        variant="dsp two flat pixels", estimate=cost, traffic=Traffic(passes=pixels // 2),
+    )  # fmt: skip
+
+
 def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
     """Two pixels at a time in int8, or one: a half or a quarter of the scratch of two in int16.
 
