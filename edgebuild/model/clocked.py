@@ -74,8 +74,16 @@ class Choices:
 
     @cached_property
     def plain(self) -> tuple[Layer, ...]:
-        """The layers when nothing is decoupled."""
-        return layers_of([each[:1] for each in self.forms], self.model)
+        """The layers when nothing is decoupled: the same kernels, each in one phase at one clock.
+
+        A kernel that gathers is among them if it executes fewer instructions, so that no more than waiting for memory
+        is what decoupling saves. Not so where the request chooses kernels: then they are what is compared with.
+        """
+        fixed = bool(self.whole.request.choices)
+        fastest = (
+            each[0] if fixed else min(each, key=lambda w: w.in_one_phase.execute.instructions) for each in self.forms
+        )
+        return layers_of([[w.in_one_phase] for w in fastest], self.model)
 
     def within(self, room: int) -> Choices:
         """Only with buffers of so many bytes at most."""

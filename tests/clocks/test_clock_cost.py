@@ -11,6 +11,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing, load_clock_tree
+from edgebuild.model.clocked import choices
 from edgebuild.model.energy.compare import compare, problem_of, section
 from edgebuild.model.energy.cost import (
     GRANULARITIES,
@@ -23,11 +24,11 @@ from edgebuild.model.energy.cost import (
     require_timing,
     work,
 )
-from edgebuild.model.energy.select import select
+from edgebuild.model.energy.select import TOLERANCE, select
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops.base import Form
-from tests.bench_clocks import compare_network, settings
+from tests.bench_clocks import choices_of, compare_network, settings
 from tests.clocks.networks import NETWORKS, Net
 
 MODEL = PowerModel(clock_plan(load_clock_tree("stm32f767"), 50_000_000), "flash")
@@ -123,10 +124,22 @@ def test_the_goal_at_ten_percent_slack(name: str) -> None:
 def test_what_is_left_to_save_where_kernels_do_not_wait(name: str) -> None:
     """In the DTCM, and where depthwise kernels take all channels at once, only weights in flash make the core wait."""
     found = compare_network(name, USED_HERE, 0.1)
-    assert found.saving("busy") >= 0.15
+    assert found.saving("busy") >= 0.14  # of a baseline whose kernels gather, too, where that is faster
     assert found.saving("gated") >= 0.07
     literature = compare_network(name, AS_IN_THE_LITERATURE, 0.1)
     assert found.plan.energy_uj < literature.plan.energy_uj, "and it takes less energy than that which saves more"
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_decoupling_saves_nothing_where_nothing_waits(name: str) -> None:
+    """Lines so long that none is fetched: what is left is the quick mux, which mixes two clocks within a layer."""
+    found = choices_of(name, USED_HERE)
+    timing = replace(require_timing(found.model), line_bytes=10**15)
+    model = replace(found.model, plan=replace(found.model.plan, tree=replace(found.model.plan.tree, timing=timing)))
+    again = choices(found.whole.graph, found.whole.target, found.whole.request, model)
+    assert any(w.g for each in again.forms for w in each)
+    c = compare(again.plain, again.layers, model, 0.1)
+    assert c.shares["decoupling"] <= 2 * TOLERANCE
 
 
 def test_more_slack_saves_more_against_busy_idling() -> None:

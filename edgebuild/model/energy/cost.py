@@ -14,7 +14,7 @@ instead of for every pair of them. The access phases may run from the HSE by the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
@@ -57,6 +57,11 @@ class Work:
     access: Phase | None = None
     rounds: int = 0
     buffer_bytes: int = 0
+
+    @property
+    def in_one_phase(self) -> Work:
+        """The same instructions and lines, with nothing between gathering and computing."""
+        return replace(self, execute=self.execute + self.access, access=None, rounds=0) if self.access else self
 
 
 def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> Point:
