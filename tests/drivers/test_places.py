@@ -119,3 +119,55 @@ def test_arrays_in_one_register(what: str, tmp_path: Path) -> None:
     }
     if "M[4]" in source:
         assert [exported[n] for n in exported if n.startswith(("M_", "R_M_"))] == [0, 2, 4, 6]
+
+
+ARRAYS = """addrmap chip { addrmap c_t { default regwidth = 32;
+    reg { field {} V[8] = 3; } DATA[4] @ 0 += 4;
+    reg { field {} EN[1] = 0; field {} MODE[2:1] = 0; } CFG[3] @ 0x20 += 8;
+    reg { field {} A[16] = 0; } M[2][3] @ 0x40 += 4;
+    regfile { reg { field {} X[1] = 0; } R @ 0; reg { field {} Y[4] = 0; } T[2] @ 8 += 4; } CH[2] @ 0x80 += 0x20;
+}; c_t C @ 0x40000000; };"""
+DIMS = """<device><name>X</name><peripherals><peripheral><name>C</name><baseAddress>0x40000000</baseAddress><registers>
+<register><dim>4</dim><dimIncrement>4</dimIncrement><name>DATA[%s]</name><addressOffset>0</addressOffset><fields><field><name>V</name><bitRange>[7:0]</bitRange></field></fields></register>
+<register><dim>3</dim><dimIncrement>8</dimIncrement><dimIndex>A,B,C</dimIndex><name>CFG%s</name><addressOffset>0x20</addressOffset><fields><field><name>EN</name><bitRange>[0:0]</bitRange></field><field><name>MODE</name><bitRange>[2:1]</bitRange></field></fields></register>
+<register><dim>3</dim><dimIncrement>4</dimIncrement><dimIndex>1-3</dimIndex><name>CCR%s</name><addressOffset>0x40</addressOffset></register>
+</registers></peripheral></peripherals></device>"""
+REGISTERS = {  # arrays of single registers: file, members, body, argument, places of its writes
+    "rdl, a field alone": (ARRAYS, "uint8 DATA[4];", "c->DATA[n] = 5; c->DATA[3] = 1;", 1, [4, 12]),
+    "rdl, by field": (ARRAYS, "bit CFG_EN[3]; uint2 CFG_MODE[3];", "c->CFG_EN[n] = 1; c->CFG_MODE[2] = 1;", 1, [0x28, 0x30]),
+    "rdl, two dimensions": (ARRAYS, "uint16 M[2][3];", "c->M[1][n] = 7; c->M[n][2] = 9;", 1, [0x50, 0x54]),
+    "rdl, an array in an array": (ARRAYS, "bfGroup Ch CH[2];", "c->CH[n].T[n] = 7; c->CH[0].R_X = 1;", 1, [0xAC, 0x80]),
+    "rdl, whole registers": (ARRAYS, "bfGroup Cfg CFG[3];", "c->CFG[n] = (bfGroup Cfg){ .EN = 1 };", 2, [0x30]),
+    "svd, brackets": (DIMS, "uint8 DATA[4];", "c->DATA[n] = 5; c->DATA[3] = 1;", 1, [4, 12]),
+    "svd, letters": (DIMS, "bfGroup Cfg CFG[3];", "c->CFG[n].EN = 1; c->CFG[0].MODE = 2;", 1, [0x28, 0x20]),
+    "svd, letters by name": (DIMS, "bfGroup Cfg CFGB; bfGroup Cfg CFGC;", "c->CFGB.EN = 1; c->CFGC.EN = n;", 1, [0x28, 0x30]),
+    "svd, from 1": (DIMS, "uint32 CCR[3];", "c->CCR[n] = 1; c->CCR[0] = 2;", 2, [0x48, 0x40]),
+    "svd, from 1 by name": (DIMS, "uint32 CCR1; uint32 CCR3;", "c->CCR1 = 1; c->CCR3 = n;", 2, [0x40, 0x48]),
+}  # fmt: skip
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("what", REGISTERS)
+def test_arrays_of_registers(what: str, tmp_path: Path) -> None:
+    text, members, body, n, expected = REGISTERS[what]
+    file = tmp_path / ("chip.svd" if text is DIMS else "chip.rdl")
+    file.write_text(text)
+    (tmp_path / "chip.overlay.yaml").write_text('fields: {"C.*": {plain: true}}')
+    used = {"Cfg": "bfGroup Cfg { bit EN; uint2 MODE; };\n", "Ch": "bfGroup Ch { bit R_X; uint4 T[2]; };\n"}
+    groups = "".join(text for name, text in used.items() if f"bfGroup {name} " in members)
+    b = build(
+        tmp_path, f"{groups}bfGroup C {{ {members} }};\n{DEVICE}void t(int n) {{ {body} }}\n", layout=f"fixed:{file}"
+    )
+    b.call("t", n)
+    assert places(b) == expected
+
+
+def test_an_array_longer_than_the_registers(tmp_path: Path) -> None:
+    """`CCR[3]` is none of CCR1 to CCR3, although the name is there."""
+    (tmp_path / "chip.svd").write_text(DIMS)
+    with pytest.raises(EdgebuildError, match="is not in chip"):
+        build(
+            tmp_path,
+            f"bfGroup C {{ uint32 CCR[4]; }};\n{DEVICE}void t(int n) {{ c->CCR[n] = 1; }}",
+            layout=f"fixed:{tmp_path / 'chip.svd'}",
+        )

@@ -61,7 +61,7 @@ def read_rdl(path: Path) -> RegisterMap:
         Block(
             b.inst_name if b is not top else top.inst_name,
             b.absolute_address,
-            tuple(_registers(b, b, ())),
+            tuple(_registers(b, b, (), ())),
             b.type_name or "",
         )
         for b in (inner or [top])
@@ -69,24 +69,23 @@ def read_rdl(path: Path) -> RegisterMap:
     return RegisterMap(top.inst_name, tuple(blocks))
 
 
-def _registers(node: Any, block: Any, scope: tuple[str, ...]) -> Iterator[RegisterInfo]:
+def _registers(node: Any, block: Any, scope: tuple[str, ...], marks: tuple[str, ...]) -> Iterator[RegisterInfo]:
     from systemrdl.node import AddrmapNode, RegfileNode, RegNode
 
     seen: set[int] = set()
     for child in node.children(unroll=True):
-        name = child.inst_name + "".join(f"_{i}" for i in child.current_idx or ())
+        name, mark = (child.inst_name + "".join(f"{sign}{i}" for i in child.current_idx or ()) for sign in "_#")
         if isinstance(child, RegNode):
             offset = child.absolute_address - block.absolute_address
             fields = tuple(_field(f) for f in child.fields())
             resets = [(f.low, f.get_property("reset")) for f in child.fields()]
             reset = sum(value << low for low, value in resets if isinstance(value, int))
             access = "".join(c for c in "rw" if any(c in f.access for f in fields))
-            yield RegisterInfo(
-                name, offset, child.get_property("regwidth"), fields, scope, access, reset, offset in seen
-            )
+            width, path = child.get_property("regwidth"), (*marks, mark)
+            yield RegisterInfo(name, offset, width, fields, scope, access, reset, offset in seen, path)
             seen.add(offset)
         elif isinstance(child, RegfileNode | AddrmapNode):
-            yield from _registers(child, block, (*scope, name))
+            yield from _registers(child, block, (*scope, name), (*marks, mark))
 
 
 def _field(f: Any) -> FieldInfo:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.source.dialect import NEUTRAL
@@ -24,6 +25,7 @@ class FieldInfo:
     volatile: bool = False
     known: bool = False
     values: tuple[tuple[str, int], ...] = ()  # an enumeration
+    mark: str = field(default="", compare=False)  # of an element of an array: NAME#POSITION, counted from 0
 
     @property
     def back(self) -> str:
@@ -45,6 +47,7 @@ class RegisterInfo:
     access: str = "rw"
     reset: int = 0
     alternate: bool = False  # another view of an address that has one already
+    marks: tuple[str, ...] = field(default=(), compare=False)  # scope and name, elements of arrays as in a field's mark
 
     @property
     def full_name(self) -> str:
@@ -130,10 +133,39 @@ def normal(words: Iterable[str]) -> str:
     return re.sub(r"[^A-Z0-9]", "", "".join(words).upper())
 
 
+def marked(words: Iterable[str]) -> str:
+    """Words as `normal` has them, with `#` in front of each subscript: `CH[0].CTRL.3` is CH#0CTRL#3."""
+    signs = (re.sub(r"\[(\d+)\]", r"#\1", f"#{w}" if w.isdigit() else w) for w in words)
+    return re.sub(r"[^A-Z0-9#]", "", "".join(signs).upper())
+
+
 @dataclass(frozen=True)
 class Found:
     register: RegisterInfo
     field: FieldInfo
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return self.register.marks or (*self.register.scope, self.register.name)
+
+    @property
+    def renumbered(self) -> bool:
+        """Whether the names of the file count otherwise than C does, as CCR1 to CCR3 or A to C."""
+        names = (*self.register.scope, self.register.name, self.field.name)
+        return marked((*self.path, self.field.mark or self.field.name)).replace("#", "") != normal(names)
+
+    def places(self, alone: bool) -> Iterator[str]:
+        """Ways to say an element of an array in C. `alone`: the only field of its register, which may go unnamed."""
+        names = (*self.register.scope, self.register.name, self.field.name)
+        marks = (*self.path, self.field.mark or self.field.name)
+        for *path, register, mine in product(*({n: 0, m: 0} for n, m in zip(names, marks, strict=True))):
+            whole = marked((*path, register, mine))
+            yield whole
+            yield re.sub("#[0-9]+", "", whole) + "".join(re.findall("#[0-9]+", whole))  # `CFG_EN[3]` for CFG[3].EN
+            yield marked((*path, mine))
+            yield marked((mine,))
+            if alone:
+                yield marked((*path, register))
 
 
 class Finder:
@@ -144,6 +176,7 @@ class Finder:
         self.scoped: dict[str, list[Found]] = {}
         self.register: dict[str, list[Found]] = {}
         self.bare: dict[str, list[Found]] = {}
+        self.places: dict[str, list[Found]] = {}  # by subscripts, where the file has arrays
         for register in block.registers:
             fields = register.fields or (FieldInfo(register.name, 0, register.bits, register.access),)
             for f in fields:
@@ -151,20 +184,26 @@ class Finder:
                 self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(found)
                 self.scoped.setdefault(normal((*register.scope, f.name)), []).append(found)
                 self.bare.setdefault(normal((f.name,)), []).append(found)
+                for key in dict.fromkeys(found.places(len(fields) == 1)):
+                    if "#" in key:
+                        self.places.setdefault(key, []).append(found)
                 if len(fields) == 1:
                     self.register.setdefault(normal((*register.scope, register.name)), []).append(found)
 
     def find(self, words: tuple[str, ...]) -> list[Found]:
         """All fields of this name; one if the name is good."""
-        whole = normal(words)
+        whole, place = normal(words), marked(words)
         best: list[Found] = []
         for table, key in (
+            (self.places, place),
             (self.exact, whole),
             (self.scoped, whole),
             (self.register, whole),
             (self.bare, normal(words[-1:])),
         ):
             found = list(dict.fromkeys(table.get(key, ())))
+            if table is not self.places and "#" in place:
+                found = [f for f in found if not f.renumbered]
             if len(found) == 1:
                 return found
             best = best or found

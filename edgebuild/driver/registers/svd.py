@@ -9,7 +9,7 @@ import copy
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
@@ -72,25 +72,26 @@ class _Reader:
         p = self.derived(p, list(self.peripherals.values()))
         properties = self.properties(p, defaults)
         registers = p.child("registers")
-        for name, shift, _ in self.instances(p):
-            found = list(self.registers(registers, properties, 0, ())) if registers else []
+        for name, shift, _, _ in self.instances(p):
+            found = list(self.registers(registers, properties, 0, (), ())) if registers else []
             yield Block(
                 name, self.number(p, "baseAddress") + shift, _with_alternates(found), p.value("groupName") or ""
             )
 
     def registers(
-        self, parent: Element, defaults: dict[str, str], base: int, scope: tuple[str, ...]
+        self, parent: Element, defaults: dict[str, str], base: int, scope: tuple[str, ...], marks: tuple[str, ...]
     ) -> Iterator[RegisterInfo]:
         siblings = list(parent.all("register", "cluster"))
         for element in siblings:
             element = self.derived(element, siblings)
             properties = self.properties(element, defaults)
-            for name, shift, _ in self.instances(element):
+            for name, shift, _, mark in self.instances(element):
                 offset = base + self.number(element, "addressOffset") + shift
                 if element.tag == "cluster":
-                    yield from self.registers(element, properties, offset, (*scope, name))
+                    yield from self.registers(element, properties, offset, (*scope, name), (*marks, mark))
                 else:
-                    yield self.register(element, name, offset, properties, scope)
+                    found = self.register(element, name, offset, properties, scope)
+                    yield replace(found, marks=(*marks, mark))
 
     def register(
         self, r: Element, name: str, offset: int, properties: dict[str, str], scope: tuple[str, ...]
@@ -111,10 +112,16 @@ class _Reader:
         for element in siblings:
             element = self.derived(element, siblings)
             lsb, width = self.bits(element)
-            for name, _, shift in self.instances(element):
+            for name, _, shift, mark in self.instances(element):
                 word = self.access(element, element.value("access") or access)
                 new = FieldInfo(
-                    name, lsb + shift, width, word, *self.effects(element, r, word), values=self.values(element)
+                    name,
+                    lsb + shift,
+                    width,
+                    word,
+                    *self.effects(element, r, word),
+                    values=self.values(element),
+                    mark=mark,
                 )
                 if (new.modified and "w" not in word) or (new.read_action and "r" not in word):
                     said = f"modifiedWriteValues {new.modified}" if "w" not in word else f"readAction {new.read_action}"
@@ -172,19 +179,19 @@ class _Reader:
             raise self.wrong(f, "a field has at least one bit")
         return self.number(f, "bitOffset"), width
 
-    def instances(self, element: Element) -> Iterator[tuple[str, int, int]]:
-        """(name, bytes, bits) of each element of a `dim` array; the shift is in the unit that the element uses."""
+    def instances(self, element: Element) -> Iterator[tuple[str, int, int, str]]:
+        """(name, bytes, bits, mark) of each element of a `dim` array; the element says which of both shifts counts."""
         name = element.value("name") or ""
         if not name:
             raise self.wrong(element, f"<{element.tag}> without a <name>")
         if element.child("dim") is None:
-            yield name, 0, 0
+            yield name, 0, 0, name
             return
         count, step = self.number(element, "dim"), self.number(element, "dimIncrement")
         words = self.indices(element, count)
         for i, word in enumerate(words):
-            one = name.replace("[%s]", word).replace("%s", word)
-            yield one, i * step, i * step
+            one, mark = (name.replace("[%s]", w).replace("%s", w) for w in (word, f"#{i}"))
+            yield one, i * step, i * step, mark
 
     def indices(self, element: Element, count: int) -> list[str]:
         text = element.value("dimIndex")
@@ -248,11 +255,7 @@ def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
     seen: set[int] = set()
     out = []
     for r in registers:
-        out.append(
-            r
-            if r.alternate or r.offset not in seen
-            else RegisterInfo(r.name, r.offset, r.bits, r.fields, r.scope, r.access, r.reset, True)
-        )
+        out.append(r if r.alternate or r.offset not in seen else replace(r, alternate=True))
         seen.add(r.offset)
     return tuple(out)
 
