@@ -69,10 +69,14 @@ def test_products_compile_without_a_warning(tmp_path: Path, method: str) -> None
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
-    ("method", "n", "medium"), [("joint", 2, "bus"), ("owp", 3, "star"), ("fdto", 4, "switch"), ("paper", 2, "switch")]
+    ("method", "n", "medium"),
+    [
+        *[("joint", 2, "bus"), ("owp", 3, "star"), ("fdto", 4, "switch"), ("paper", 2, "switch")],
+        *[("pipeline", 3, "star"), ("pipeline", 2, "bus")],
+    ],
 )
 def test_together_they_are_one_device(tmp_path: Path, method: str, n: int, medium: str) -> None:
-    file = cluster_file(tmp_path, n, "16K" if method != "joint" else "4K", medium, source=n - 1)
+    file = cluster_file(tmp_path, n, "4K" if method in ("joint", "pipeline") else "16K", medium, source=n - 1)
     result = together.verify_cluster(ClusterRequest(DIGITS, file, "digits", method=method))
     assert result["equal"] and result["as_planned"] and result["messages"]
 
@@ -116,6 +120,7 @@ def test_faults_end_in_a_code_and_the_next_inference_works(tmp_path: Path, seed:
     assert faults["injected"] == 60 and sum(faults["codes"].values()) == 60
     assert (faults["wrong"], faults["hangs"], faults["not_recovered"]) == (0, 0, 0), faults
     assert len(faults["codes"]) > 2  # they did harm
+    assert faults["kinds"]["restarted"] and faults["kinds"]["returned"]
 
 
 @pytest.mark.needs("gcc")

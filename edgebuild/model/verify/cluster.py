@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -164,9 +164,8 @@ class Run:
         relay.start()
         started: dict[int, subprocess.Popen[bytes]] = {}
         try:
-            for k, command in self.programs.items():
-                log = (self.place(k) / "log.txt").open("wb")
-                started[k] = self._start(command, k, log)
+            for k in self.programs:
+                started[k] = self._start(k)
             finished = self._wait(started, relay, WALL_S + EACH_S * len(vectors))
         finally:
             relay.stop()
@@ -178,7 +177,7 @@ class Run:
                     process.wait()
             relay.close()
         for k, process in started.items():
-            if finished and process.returncode:
+            if finished and process.returncode and k not in relay.killed and k not in relay.buried:
                 text = (self.place(k) / "log.txt").read_text(errors="replace")
                 raise fail(f"the program of device {k} ended with status {process.returncode}",
                            hints=text.strip().splitlines()[-30:])  # fmt: skip
@@ -186,8 +185,9 @@ class Run:
         workers = {k: Counter((self.place(k) / "output.bin").read_bytes()) for k in started if k != self.made.source}
         return Result(codes, outputs, workers, relay, finished)
 
-    def _start(self, command: list[str], device: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        part = next(p for p in self.made.parts if p.number == device)
+    def _start(self, device: int) -> subprocess.Popen[bytes]:
+        part, command = next(p for p in self.made.parts if p.number == device), self.programs[device]
+        log = (self.place(device) / "log.txt").open("wb")
         try:
             return subprocess.Popen(command, cwd=self.place(device), stdin=subprocess.DEVNULL, stdout=log,
                                     stderr=subprocess.STDOUT)  # fmt: skip
@@ -200,11 +200,23 @@ class Run:
         """Whether the source ended by itself within the time."""
         began, source = time.monotonic(), started[self.made.source]
         while source.poll() is None and time.monotonic() - began < limit:
+            self._bring_back(started, relay)
             for k, process in started.items():
-                if k != self.made.source and process.poll() is not None and k not in relay.ended:
+                dead = k in relay.killed or k in relay.buried or k in relay.ended
+                if k != self.made.source and process.poll() is not None and not dead:
                     relay.end(k)
             time.sleep(0.003)
         return source.poll() is not None
+
+    def _bring_back(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay) -> None:
+        """End the programs that the relay has killed; start those anew that are due."""
+        for k in list(relay.killed):
+            started[k].kill()
+            started[k].wait()
+            relay.bury(k)
+        for k in relay.due():
+            relay.revive(k)
+            started[k] = self._start(k)
 
     def _results(self, file: Path) -> tuple[list[int], list[list[Array]]]:
         ports = self.report["outputs"]
@@ -262,7 +274,7 @@ def _disturb(
     run: Run, vectors: list[list[Array]], expected: list[list[Array]], keys: list[Key], seed: int, count: int
 ) -> dict[str, Any]:
     """Every second inference is disturbed: it ends with a code or the right result, and the next one works."""
-    faults = Faults(seed, keys, _timeout(run.made))
+    faults = Faults(seed, keys, _timeout(run.made), run.made.source)
     some = [vectors[i // 2 % len(vectors)] for i in range(2 * count)]
     result = run.all(some, faults)
     codes, wrong, lost = Counter[str](), 0, list[str]()

@@ -8,15 +8,21 @@ from collections.abc import Sequence
 
 from .relay import HEAD, Delivery, Frame
 
-KINDS = ("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "noise", "dead")
+KINDS = (
+    *("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "noise", "dead"),
+    *("restarted", "returned"),  # the program of a device ends, and starts anew at once or in the next inference
+)
 Key = tuple[int, int, str, int]
 
 
 class Faults:
-    """A fault for a relay. `keys`: frames of an undisturbed inference; `timeout_us`: how long devices wait."""
+    """A fault for a relay. `keys`: frames of an undisturbed inference; `timeout_us`: how long devices wait.
 
-    def __init__(self, seed: int, keys: Sequence[Key], timeout_us: int) -> None:
-        self.seed, self.keys, self.timeout = seed, sorted(keys), timeout_us
+    The source, which counts the inferences, does not start anew.
+    """
+
+    def __init__(self, seed: int, keys: Sequence[Key], timeout_us: int, source: int) -> None:
+        self.seed, self.keys, self.timeout, self.source = seed, sorted(keys), timeout_us, source
         self.injected: Counter[str] = Counter()
         self.kinds: dict[int, str] = {}  # by inference
         self.done: set[int] = set()
@@ -34,10 +40,14 @@ class Faults:
         if number % 2 == 0 or frame.key != key or number in self.done:
             return (good,)
         self.done.add(number)
+        if kind in ("restarted", "returned") and frame.sender == self.source:
+            kind = "dead"
         self.injected[kind] += 1
         self.kinds[number] = kind
         if kind == "dead":
             self.dead = (frame.sender, number)
+        if kind in ("restarted", "returned"):
+            return (Delivery(b"", kill=number + (kind == "returned")),)
         return self._made(kind, frame.data, before, rng)
 
     def _made(self, kind: str, data: bytes, before: bytes, rng: random.Random) -> Sequence[Delivery]:

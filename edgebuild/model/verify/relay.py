@@ -39,10 +39,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Bytes that arrive after a delay, microseconds."""
+    """Bytes that arrive after a delay, microseconds. `kill`: the sender dies, and starts anew in this inference."""
 
     data: bytes
     delay: int = 0
+    kill: int | None = None
 
 
 Fault = Callable[[Frame], Sequence[Delivery]]
@@ -94,6 +95,9 @@ class Relay:
         self.waiting: dict[int, tuple[int, int, int]] = {}  # device: sender, bytes, deadline
         self.expired: set[int] = set()
         self.ended: set[int] = set()
+        self.killed: dict[int, int] = {}  # devices that are to be ended, by the inference in which they return
+        self.buried: dict[int, int] = {}  # those that have been
+        self.inference = 0  # the latest
         self.late: list[tuple[int, int, tuple[int, int], bytes]] = []
         self.events = {k: [] for k in self.folders}
         self.threads = [threading.Thread(target=self._serve, args=(k,), daemon=True) for k in self.folders]
@@ -107,6 +111,36 @@ class Relay:
         with self.lock:
             self.ended.add(device)
             self._advance()
+            self.lock.notify_all()
+
+    def bury(self, device: int) -> None:
+        """A killed device has been ended: what it had received and not yet sent is gone."""
+        with self.lock:
+            for pipe in self.pipes[device]:
+                _drain(pipe)
+            for way, stream in self.streams.items():
+                if way[1] == device:
+                    stream.clear()
+            for way, rest in self.unfinished.items():
+                if way[0] == device:
+                    rest.clear()
+            self.waiting.pop(device, None)
+            self.expired.discard(device)
+            self.buried[device] = self.killed.pop(device)
+            if self.buried[device] > self.inference:
+                self.ended.add(device)
+                self._advance()
+            self.lock.notify_all()
+
+    def due(self) -> list[int]:
+        """Devices that are to start anew now."""
+        with self.lock:
+            return [k for k, back in self.buried.items() if back <= self.inference]
+
+    def revive(self, device: int) -> None:
+        """A device is about to start anew."""
+        with self.lock:
+            del self.buried[device]
             self.lock.notify_all()
 
     def stop(self) -> None:
@@ -139,6 +173,9 @@ class Relay:
                 _write(sink, struct.pack("<I", self.now & 0xFFFFFFFF))
             elif what == SEND:
                 self._send(device, other, _read(source, size), ticks)
+                with self.lock:
+                    while (device in self.killed or device in self.buried) and not self.over:
+                        self.lock.wait()
             else:
                 self.events[device].append(Event(RECEIVE, other, size, ticks))
                 status, data = self._receive(device, other, size, timeout)
@@ -161,8 +198,15 @@ class Relay:
             buffer.clear()
             self.wire[inference] = self.wire.get(inference, 0) + total
             self.frames[frame.key] = self.frames.get(frame.key, 0) + 1
+            self.inference = max(self.inference, inference)
+            for k, back in self.buried.items():
+                if back <= self.inference:
+                    self.ended.discard(k)  # so that the time stands still until it has started
             receivers = [k for k in self.folders if k != sender] if to == EVERYONE else [to]
             for delivery in self.fault(frame):
+                if delivery.kill is not None:
+                    self.killed[sender] = delivery.kill
+                    continue
                 for receiver in receivers:
                     self._deliver((sender, receiver), delivery)
             self.lock.notify_all()
@@ -222,6 +266,17 @@ def _begun(head: bytes) -> tuple[int, str]:
         return len(head), ""
     kind, length = struct.unpack_from("<BI", head, 15)
     return HEAD + (length + TAIL if length else 0), KINDS[kind]
+
+
+def _drain(pipe: int) -> None:
+    """Forget what is in a pipe."""
+    os.set_blocking(pipe, False)
+    try:
+        while os.read(pipe, 65536):
+            pass
+    except BlockingIOError:
+        pass
+    os.set_blocking(pipe, True)
 
 
 def _read(pipe: int, size: int) -> bytes:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from ....base.errors import fail
 from .joint import Limits, Plan, Search
-from .problem import SOURCE, Cluster, Network, held, split
+from .pipeline import pipeline
+from .problem import SOURCE, Cluster, Form, Network, held, split
 from .thesis import Counts, full
 
-WAYS = ("joint", "fdto", "owp", "paper")
+WAYS = ("joint", "fdto", "owp", "paper", "pipeline")
 LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
 INFINITY = float("inf")
 
@@ -39,7 +40,7 @@ def choose(
         for search in _searches(network, candidate, limits, method, objective):
             # A plan that is worse than the best so far is of no use, which makes the other searches short.
             known = INFINITY if best is None or objective == "memory" else _worth(best, objective)[0]
-            plan = search.run(known)
+            plan = pipeline(network, candidate, search) if method == "pipeline" else search.run(known)
             if plan is None:
                 continue
             found = Chosen(plan, *usage(plan), method == "joint" and plan.proved)
@@ -69,7 +70,7 @@ def _searches(network: Network, cluster: Cluster, limits: Limits, method: str, o
     match method:
         case "joint" if objective == "memory":
             yield from _ever_smaller(base)
-        case "joint":
+        case "joint" | "pipeline":
             yield base
         case "fdto":
             yield replace(base, methods=_forced(network, cluster, {"fan-out"}))
@@ -135,7 +136,7 @@ def usage(plan: Plan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         layer = network.layers[d.layer]
         reads = {t: live[t] if live[t].ring else f for t, f in zip(layer.inputs, d.reads, strict=True)}
         for k in devices:
-            weights[k] += _weights(plan, d.layer, d.method, k)
+            weights[k] += _weights(plan, d.layer, d.method, d.makes, k)
             made = d.keeps if d.keeps.ring else d.makes
             total = held(network.tensors[layer.output], made, k, cluster.source, layer.partial)
             for t in {*live, *reads}:
@@ -151,11 +152,13 @@ def usage(plan: Plan) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(weights), tuple(arena)
 
 
-def _weights(plan: Plan, number: int, method: str, device: int) -> int:
+def _weights(plan: Plan, number: int, method: str, makes: Form, device: int) -> int:
     layer, cluster = plan.network.layers[number], plan.cluster
     match method:
         case "whole":
             return layer.weights if device == cluster.source else 0
+        case "stage":
+            return layer.weights if held(plan.network.tensors[layer.output], makes, device, cluster.source) else 0
         case "copies" | "rows":
             return layer.weights
     along = layer.inputs[0] if method == "fan-in" else layer.output
