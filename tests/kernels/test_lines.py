@@ -1,4 +1,4 @@
-"""Depthwise convolutions of 3x3 in lines of a plane: rows or columns, even and odd, all ways in which sums end."""
+"""Kernels of the DSP extension for depthwise 3x3 in lines of a plane, rows or columns, and for products of elements."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
-from edgebuild.model.ir import Graph
+from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.plan.search import form_of
 from tests.kernels.test_gathered import TARGET, Wide
 from tests.kernels.test_processors import NEEDS, check, preferring
+from tests.kernels.test_vectors import Net
 
 
 def network(seed: int) -> Graph:
@@ -37,3 +38,24 @@ def test_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(taken) > 40 and len(finishes) == 6, finishes
     assert {(k.shape["upright"], k.shape["odd"]) for _, k in taken} == {(a, b) for a in (0, 1) for b in (0, 1)}
     check(TARGET, [g for g, _ in taken], tmp_path)
+
+
+def product_of_two(seed: int) -> Graph:
+    """Scales whose products often lie halfway between two results, flat and with broadcasting."""
+    net = Net(np.random.default_rng(seed), "tflite")
+    shapes = [(1, 6, 5, 7), net.pick((1, 6, 5, 7), (1, 1, 1, 7), (1, 6, 1, 1))]
+    scale = float(net.pick(0.5, 0.25, 0.05))
+    x, w = (net.keep(Tensor(n, s, "int8", net.quant(scale))) for n, s in zip("xw", shapes, strict=True))
+    factor = float(net.pick(0.3, 0.32, 0.375, 0.4, 0.45))
+    y = net.add("mul", [x, w], net.quant(scale * scale / factor), clamp=(None, None))
+    return Graph("random", tuple(net.ops), net.tensors, ("x", "w"), (y.name,), "tflite")
+
+
+@pytest.mark.needs(*NEEDS)
+def test_products(tmp_path: Path) -> None:
+    """Those that no linear form gives."""
+    form = form_of(load_target(TARGET))
+    graphs = [product_of_two(seed) for seed in range(60)]
+    chosen = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "dsp products"]
+    assert len(chosen) > 10 and len({g.tensors["w"].shape for g in chosen}) == 3
+    check(TARGET, chosen, tmp_path)

@@ -62,7 +62,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     rows, columns = (np.array(op.attrs[name], np.int16).ravel() for name in ("rows", "columns"))
     constants = (Constant("rows", rows, "before, after, weight of after"), Constant("columns", columns))
     stem = f"bilinear_{y.shape[1]}x{y.shape[2]}"
-    return Kernel("bilinear.c.j2", stem, shape, constants, estimate=25.0 * y.elements)
+    return Kernel("bilinear.c.j2", stem, shape, constants, estimate=20.0 * y.elements)
 
 
 SPEC = Spec(kind="bilinear", nest=nest, reference=reference, kernel=kernel, limits=(alike,))

@@ -79,7 +79,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
-    shape |= {"unroll": False, "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
+    shape |= {"unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]
     if not flat:

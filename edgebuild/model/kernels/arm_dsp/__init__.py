@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from ...ops import spatial
 from ...ops.base import Kernel
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
 from . import convolution, depthwise, gathered, matrix, wide
@@ -17,6 +18,20 @@ def add(layer: Layer) -> Kernel | None:
         return None
     cost = 20.0 + 7 * int(str(k.shape["N"]))
     return replace(k, template="arm_dsp/add.c.j2", variant="dsp four at once", estimate=cost)
+
+
+def mul(layer: Layer) -> Kernel | None:
+    """Products whose results no linear form gives: rounded twice in a few instructions."""
+    k, y = layer.plain, layer.graph.result(layer.op)
+    if k.variant == "linear" or y.dtype != "int8" or layer.graph.arithmetic != "tflite":
+        return None
+    factor, shift = int(k.scalars["y_mul"]), int(k.scalars["y_shift"])
+    if not -31 <= shift <= -1 or spatial.bounds(layer.op, y) != (-128, 127):
+        return None
+    scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")}
+    scalars |= {"y_mul": 2 * factor - 2**32, "y_shift": -(2 ** (32 + shift))}
+    shape, cost = {**k.shape, "ends": "eb_scale_signed"}, 20.0 + 14 * int(str(k.shape["N"]))
+    return replace(k, shape=shape, scalars=scalars, variant="dsp products", estimate=cost)
 
 
 CORE = frozenset({"dsp"})
@@ -35,5 +50,6 @@ ROWS = (
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, wide.depthwise),
     Row("add", CORE, add),
+    Row("mul", CORE, mul),
     Row("batch_matmul", CORE, matrix.product),
 )
