@@ -346,6 +346,25 @@ function(_edgebuild_link_cmsis_nn target folder)
   target_link_libraries("${target}" PRIVATE edgebuild_cmsis_nn)
 endfunction()
 
+# Rows in compile_commands.json that tell editors how to read the sources of a driver. Nothing builds this library.
+function(_edgebuild_add_editor_commands target)
+  set(editor "${target}_dialect")
+  _edgebuild_describe_target(host)
+  set(support "${EDGEBUILD_INCLUDE}")
+  add_library("${editor}" OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  set_target_properties("${editor}" PROPERTIES FOLDER edgebuild UNITY_BUILD OFF)
+  target_include_directories("${editor}" PRIVATE "${support}" "$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>")
+  target_compile_definitions(
+    "${editor}" PRIVATE EDGEBUILD_SHORT_WORDS "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>"
+  )
+  target_compile_options(
+    "${editor}" PRIVATE "SHELL:-include \"${support}/edgebuild_bf.h\"" $<$<COMPILE_LANGUAGE:CXX>:-Wno-c++11-narrowing>
+  )
+  if("cxx_std_17" IN_LIST CMAKE_CXX_COMPILE_FEATURES)
+    target_compile_features("${editor}" PRIVATE cxx_std_17)
+  endif()
+endfunction()
+
 # The rule that makes the files of one driver. What it includes is known from the depfile.
 function(_edgebuild_add_driver_rule target name)
   _edgebuild_check_name("${target}" "edgebuild driver '${name}' of ${target}" "${name}")
@@ -385,6 +404,9 @@ function(_edgebuild_add_driver_rule target name)
   if(DEFINED arg_FOR)
     target_include_directories("${target}" PRIVATE "$<TARGET_PROPERTY:${arg_FOR},INCLUDE_DIRECTORIES>")
     target_compile_definitions("${target}" PRIVATE "$<TARGET_PROPERTY:${arg_FOR},COMPILE_DEFINITIONS>")
+  endif()
+  if(CMAKE_EXPORT_COMPILE_COMMANDS)
+    _edgebuild_add_editor_commands("${target}" ${sources})
   endif()
   set(includes "$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>")
   set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")

@@ -122,6 +122,7 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     if overlay and overlay.exists():
         env.Depends(products, env.File(str(overlay)))
     beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
+    _tell_editors(env, folder, sources, beside)
     flags = [*env.Flatten(env.get("CCFLAGS", [])), *_source_names(env, sources)]
     return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=flags))
 
@@ -133,6 +134,20 @@ def _source_names(env: Environment, sources: list[Node]) -> list[str]:
         return []
     paths = [s.srcnode().abspath for s in sources]
     return [f"-fdebug-prefix-map={os.path.basename(p)}={p}" for p in paths if " " not in p]
+
+
+def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: list[Node]) -> None:
+    """Rows in compile_commands.json, where `env` has one, that say how to read the sources; nothing is built."""
+    if "CompilationDatabase" not in env["BUILDERS"]:
+        return
+    support = env.Dir(str(hal_dir() / "include"))
+    words = ["-include", support.File("edgebuild_bf.h").abspath]
+    for s in sources:
+        narrow = ["-Wno-c++11-narrowing", "-std=gnu++17"] if str(s).endswith(CPP_SUFFIXES) else []
+        reader = env.Clone(CPPPATH=[support, *env.get("CPPPATH", []), *beside])
+        reader.Append(CPPDEFINES=["EDGEBUILD_SHORT_WORDS"], CCFLAGS=[*words, *narrow])
+        emit = env["BUILDERS"]["StaticObject"].emitter[os.path.splitext(str(s))[1]]
+        emit([folder.File(f"{os.path.basename(str(s))}$OBJSUFFIX")], [s], reader)
 
 
 def _flags(env: Environment, folder: Node) -> str:
