@@ -189,6 +189,8 @@ def from_onnx(node: Any) -> None:
     outside = float(node.attr("extrapolation_value", 0.0)) if transformation == "tf_crop_and_resize" else None
     if mode == "nearest":
         return _nearest(node, x, lines, outside)
+    if x.quant is not None:
+        return _through_reals(node, x)
     weights = {"linear": _linear, "cubic": _cubic(node.attr("cubic_coeff_a", -0.75))}.get(mode)
     if weights is None:
         raise node.error(f"mode {mode}", "nearest, linear and cubic are supported")
@@ -199,6 +201,17 @@ def from_onnx(node: Any) -> None:
             index, weight = tables(x.shape[axis], line, widened, weights, bool(node.attr("exclude_outside", 0)))
             passes.append((axis, index, weight, _offsets(line, x.shape[axis], outside, weight)))
     _blend(node, passes)
+
+
+def _through_reals(node: Any, x: Tensor) -> None:
+    """A quantised image is resized as real numbers, and takes its scale again."""
+    image = Tensor(f"{node.outputs[0]}@dequantized", x.shape, "float32")
+    node.add("dequantize", [x.name], image, {})
+    resized = node.before("resized")
+    resized.inputs = [image.name, *node.inputs[1:]]
+    from_onnx(resized)
+    y = node.builder.tensors[resized.outputs[0]]
+    node.add("quantize", [y.name], Tensor(node.outputs[0], y.shape, x.dtype, x.quant), {})
 
 
 def _offsets(line: list[float], n: int, outside: float | None, weight: list[list[float]]) -> list[float]:
