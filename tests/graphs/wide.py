@@ -129,6 +129,44 @@ def integer_sums(s: Source) -> Graph:
     return single(s, "integer_sums", operands, None, "int32", groups=groups, **attrs, to="int32")
 
 
+def trees(s: Source) -> Graph:
+    """Full trees of a depth each, whose leaves speak of one target or of several."""
+    features, targets, rng = s.between(1, 5), s.between(1, 3), s.rng
+    nodes: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "yes", "no")}
+    entries: list[tuple[int, float]] = []
+
+    def grow(depth: int) -> int:
+        at = len(nodes["feature"])
+        for name in nodes:
+            nodes[name].append(0)
+        if depth:
+            own = rng.integers(features), rng.normal(), grow(depth - 1), grow(depth - 1)
+        else:
+            first = len(entries)
+            entries.extend((int(rng.integers(targets)), rng.normal()) for _ in range(s.between(0, 2)))
+            own = -1, 0.0, first, len(entries)
+        for name, value in zip(nodes, own, strict=True):
+            nodes[name][at] = value
+        return at
+
+    roots = [grow(s.between(0, 4)) for _ in range(s.between(1, 4))]
+    columns = {
+        **nodes,
+        "root": roots,
+        "target": [k for k, _ in entries] or [0],
+        "weight": [v for _, v in entries] or [0],
+    }
+    if s.pick(False, True):
+        columns["missing"] = [bool(b) for b in rng.integers(0, 2, len(nodes["yes"]))]
+    kinds = {"threshold": "float32", "weight": "float32", "missing": "bool"}
+    tables = []
+    for name, values in columns.items():
+        data = np.array(values, kinds.get(name, "int16"))
+        tables.append(Tensor(name, data.shape, str(data.dtype), None, data))
+    x = Tensor("x", (s.between(1, 3), features), "float32")
+    return single(s, "trees", [x, *tables], None, "float32", targets=targets)
+
+
 def _table(s: Source, shape: tuple[int, ...]) -> Tensor:
     return s.pick(s.tensor, s.constant)("table", shape, s.quant())
 
@@ -162,4 +200,4 @@ KINDS |= {
     "integer_sums": integer_sums,
     "topk": topk,
 }
-KINDS |= {"take": take, "pointwise": pointwise, "copy": copy}
+KINDS |= {"trees": trees, "take": take, "pointwise": pointwise, "copy": copy}

@@ -1,4 +1,4 @@
-"""Types that TFLite Micro cannot run, judged by it all the same: the same file in types that it has.
+"""Files with types that TFLite Micro cannot run, judged by it all the same: the same file in types that it has.
 
 Legacy uint8 is int8 with 128 more in values and zero points. float16 weights are float32 weights of the same values.
 """

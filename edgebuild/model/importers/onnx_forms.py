@@ -59,6 +59,8 @@ def usual(
     model: onnx.ModelProto, file: str, shapes: Mapping[str, Sequence[int]], outputs: Sequence[str]
 ) -> onnx.ModelProto:
     """The model with these shapes of inputs and up to these outputs, in the form that is read."""
+    if not any(o.domain in OWN_DOMAINS for o in model.opset_import):  # as of a file that is a forest and nothing else
+        model.opset_import.append(helper.make_opsetid("", OLDEST))
     if model.functions:
         from onnx import inliner
 

@@ -1,4 +1,4 @@
-"""Operators of the domain ai.onnx.ml that scikit-learn's converter writes around linear models and scalers."""
+"""Operators of the domain ai.onnx.ml that the converters of scikit-learn, LightGBM and XGBoost write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..ir import Array
 from ..ops import ONNX_READERS
 from ..ops.pointwise import attributes
 from ..ops.reduction import kept_shape
+from .onnx_trees import TREE_READERS
 
 DOMAIN = "ai.onnx.ml"
 OPEN = (None, None)
@@ -101,5 +102,6 @@ ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "LinearRegressor": linear_regressor,
     "Normalizer": normalizer,
     "Scaler": scaler,
+    **TREE_READERS,
 }
 HINTS = {"ZipMap": "export with options={'zipmap': False}, or end the model before it with --outputs"}

@@ -36,6 +36,7 @@ from . import (
     svdf,
     transpose,
     transpose_conv2d,
+    trees,
 )
 from .base import Spec
 
@@ -83,6 +84,7 @@ SPECS: dict[str, Spec] = {
         svdf.STATE,
         transpose.SPEC,
         transpose_conv2d.SPEC,
+        trees.SPEC,
     )
 }
 TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()}

@@ -1,0 +1,101 @@
+"""Forests and boosted trees as scikit-learn's, LightGBM's and XGBoost's converters write them, against onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.model import ops
+from edgebuild.model.importers import read_model
+from edgebuild.model.passes.canonicalize import canonicalize
+from tests.importers.test_dynamic import agrees
+from tests.importers.test_onnx import onnxruntime_outputs
+
+FEATURES, ROWS = 5, 3
+Nodes = dict[str, list[Any]]
+
+
+def grown(rng: np.random.Generator, mode: str, trees: int) -> tuple[Nodes, list[tuple[int, int]]]:
+    """Nodes of random trees, and (tree, node) of every leaf."""
+    names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
+    nodes: Nodes = {name: [] for name in (*names, "missing_value_tracks_true")}
+    leaves = []
+    for tree in range(trees):
+        depth = int(rng.integers(1, 4))
+        for number in range(2 ** (depth + 1) - 1):
+            leaf = number >= 2**depth - 1
+            row = (tree, number, int(rng.integers(FEATURES)), float(np.float32(rng.normal())),
+                   "LEAF" if leaf else mode, *((0, 0) if leaf else (2 * number + 1, 2 * number + 2)),
+                   int(rng.integers(2)))  # fmt: skip
+            for name, value in zip(nodes, row, strict=True):
+                nodes[name].append(value)
+            leaves += [(tree, number)] if leaf else []
+    return nodes, leaves
+
+
+def model(operator: str, mode: str = "BRANCH_LEQ", seed: int = 0, classes: int = 0, **more: Any) -> onnx.ModelProto:
+    """`classes`: 1 is a score for two classes; 0 a regressor of two targets. `positive`: no weight is negative."""
+    rng = np.random.default_rng(seed)
+    nodes, leaves = grown(rng, mode, 4)
+    positive = more.pop("positive", False)
+    of = "class" if operator.endswith("Classifier") else "target"
+    weights = rng.uniform(0 if positive else -1, 0.3, len(leaves))
+    ids = [tree % max(classes, 1 if of == "class" else 2) for tree, _ in leaves]  # every tree is for one, as boosted
+    attributes = {f"nodes_{name}": values for name, values in nodes.items()}
+    attributes |= {f"{of}_treeids": [t for t, _ in leaves], f"{of}_nodeids": [n for _, n in leaves]}
+    attributes |= {f"{of}_ids": ids, f"{of}_weights": [float(w) for w in weights]}
+    attributes |= {"classlabels_int64s": list(range(3, 3 + max(classes, 2)))} if of == "class" else {"n_targets": 2}
+    results = ["label", "scores"] if of == "class" else ["scores"]
+    node = helper.make_node(operator, ["x"], results, "forest", domain="ai.onnx.ml", **attributes, **more)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, FEATURES])
+    y = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [ROWS, max(classes, 2)])
+    label = helper.make_tensor_value_info("label", TensorProto.INT64, [ROWS])
+    graph = helper.make_graph([node], "forest", [x], [label, y] if of == "class" else [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    **{mode: {"operator": "TreeEnsembleRegressor", "mode": mode}
+       for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE")},
+    "average": {"operator": "TreeEnsembleRegressor", "aggregate_function": "AVERAGE", "base_values": [0.5, -1.0]},
+    "three classes": {"operator": "TreeEnsembleClassifier", "classes": 3},
+    "softmax": {"operator": "TreeEnsembleClassifier", "classes": 3, "post_transform": "SOFTMAX",
+                "base_values": [0.1, 0.2, -0.3]},
+    "two classes": {"operator": "TreeEnsembleClassifier", "classes": 1, "positive": True},
+    "boosted": {"operator": "TreeEnsembleClassifier", "classes": 1, "post_transform": "LOGISTIC", "base_values": [0.2]},
+    "raw scores": {"operator": "TreeEnsembleClassifier", "classes": 1, "mode": "BRANCH_LT"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
+    """Numbers, such that are a threshold, and NaN."""
+    for seed in range(6):
+        made = model(**CASES[name], seed=seed)
+        onnx.save(made, tmp_path / "m.onnx")
+        graph = canonicalize(read_model(tmp_path / "m.onnx"))
+        rng = np.random.default_rng(seed)
+        bounds = next(a.floats for a in made.graph.node[0].attribute if a.name == "nodes_values")
+        x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+        x[0, :3], x[1, 2], x[2, :] = bounds[:3], np.nan, rng.choice(bounds, FEATURES)
+        values = ops.run(graph, x)
+        for output, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
+            np.testing.assert_allclose(values[output], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", ["softmax", "boosted", "average"])
+def test_compiled(name: str, tmp_path: Path) -> None:
+    agrees(model(**CASES[name]), tmp_path)
+
+
+def test_what_is_refused_says_why(tmp_path: Path) -> None:
+    onnx.save(model("TreeEnsembleRegressor", aggregate_function="MAX"), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="MAX"):
+        read_model(tmp_path / "m.onnx")
