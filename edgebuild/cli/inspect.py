@@ -13,7 +13,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
     parser.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
     parser.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
-    parser.add_argument("--picture", type=Path, metavar="F.svg", help="draw the arena over time")
+    parser.add_argument(
+        "--picture", type=Path, metavar="F.svg", help="draw the arena over time, or the devices of a cluster"
+    )
     parser.add_argument("--pareto", type=Path, metavar="F.svg", help="draw memory against time of all ways to run it")
     sizes = "modelled cycles with levels of so many bytes, as L1=22K:400K,L2=256K:4M"
     parser.add_argument("--sweep", metavar="NAME=LEAST:MOST,...", help=sizes)
@@ -30,11 +32,33 @@ def run_sweep(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_cluster(args: argparse.Namespace) -> int:
+    """Print the plan of a cluster, and draw who computes, sends and waits when."""
+    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.errors import fail
+    from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+    from edgebuild.model.cluster.terms import words
+    from edgebuild.model.emit.timeline_picture import timeline_picture
+
+    made = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))
+    print(words(made.report), end="")
+    if args.picture:
+        if made.timeline is None:
+            raise fail("there is no timeline of one device", file=str(args.cluster), hints=["leave out --cluster"])
+        names = [d["name"] for d in made.report["devices"]]
+        caption = f"{args.model.name} on {len(names)} devices, modelled"
+        drawn = timeline_picture(made.timeline, names, made.report["time_us"]["one_device"], caption)
+        write_atomic(args.picture, drawn.encode())
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.options import parse_size
     from edgebuild.model.compile import inspect, inspect_plan
 
+    if args.cluster is not None and args.device is None:
+        return run_cluster(args)
     args.target = args.target or "host"
     if args.sweep is not None:
         return run_sweep(args)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from edgebuild.cli import main
 from edgebuild.model.cluster.build import ClusterRequest, build_cluster
 from edgebuild.model.plan.distribute.problem import Medium
 from edgebuild.model.plan.distribute.timeline import Compute, Receive, Send, simulate
@@ -98,3 +100,20 @@ def test_times_add_up(tmp_path: Path) -> None:
     time = build_cluster(ClusterRequest(DIGITS, file, "digits", method="owp")).report["time_us"]
     assert time["compute"] + time["wire"] == pytest.approx(time["cluster"], abs=0.01)
     assert time["longest_wait"] > 20_000
+
+
+def test_a_picture_of_the_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, drawn = cluster(tmp_path, "microbit mps2-an386", "kind: bus, bits_per_s: 1e6", "4K"), tmp_path / "time.svg"
+    assert main(["inspect", str(DIGITS), "--cluster", str(file), "--picture", str(drawn)]) == 0
+    assert "modelled: one device" in capsys.readouterr().out
+    root = ElementTree.fromstring(drawn.read_text())
+    boxes = [r for r in root.iter("{http://www.w3.org/2000/svg}rect") if len(r)]
+    places = {(r.get("y"), r.get("fill")) for r in boxes}
+    assert len({y for y, _ in places}) == 2 and len({colour for _, colour in places}) == 3
+    assert all(float(r.get("x", "")) + float(r.get("width", "")) <= 720 for r in boxes)
+
+
+def test_no_picture_of_one_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = cluster(tmp_path, "host", "kind: bus, bits_per_s: 1e6", "64K")
+    assert main(["inspect", str(DIGITS), "--cluster", str(file), "--picture", str(tmp_path / "time.svg")]) == 1
+    assert "no timeline" in capsys.readouterr().err

@@ -97,7 +97,8 @@ def read_cluster(
     if not 1 <= len(names) <= MOST_DEVICES:
         raise fail(f"{len(names)} devices; a cluster has 1 to {MOST_DEVICES}", file=str(path))
     if facts.source not in names:
-        raise fail(f"source '{facts.source}' is no device{did_you_mean(facts.source, names)}", file=str(path))
+        text = f"source '{facts.source}' is no device{did_you_mean(facts.source, names)}"
+        raise fail(text, file=str(path), hints=[f"devices: {', '.join(names)}"])
     if count is not None and not names.index(facts.source) < count <= len(names):
         hint = f"the file has {len(names)} devices, and the source must be among those that are used"
         raise fail(f"option 'devices': {count}", file=str(path), hints=[hint])

@@ -1,0 +1,90 @@
+"""Wrong input of a cluster: exit 1, and a message that says what is wrong, by how much, and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.target import hal_dir
+from edgebuild.cli import main
+from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+
+
+def cluster(folder: Path, devices: list[str], source: str = "d0", medium: str = "kind: bus, bits_per_s: 1e6") -> Path:
+    file = folder / "cluster.yaml"
+    rows = [f"- {{name: d{i}, {d}}}" for i, d in enumerate(devices)]
+    file.write_text("\n".join(["devices:", *rows, f"source: {source}", f"medium: {{{medium}}}", ""]))
+    return file
+
+
+def refused(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    words = ["distribute", str(DIGITS), "--cluster", str(file), "--name", "net", "-o", str(file.parent / "out")]
+    assert main(words) == 1
+    assert not (file.parent / "out").exists()
+    return capsys.readouterr().err
+
+
+BIG = "target: host, flash: 1M, ram: 1M"
+
+
+def test_devices_without_flash_for_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(cluster(tmp_path, ["target: host, flash: 1K, ram: 1M"] * 2), capsys)
+    assert "cluster.yaml: error: no plan of method joint fits" in text
+    assert "B each if all is split" in text and "more or larger devices" in text
+
+
+def test_a_device_without_ram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(cluster(tmp_path, ["target: host, flash: 1M, ram: 40"] * 2), capsys)
+    assert "of RAM for the plan of least traffic, has 40 B" in text
+
+
+def test_a_source_that_is_no_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(cluster(tmp_path, [BIG] * 2, "d7"), capsys)
+    assert "source 'd7' is no device" in text and "devices: d0, d1" in text
+
+
+def test_a_medium_without_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(cluster(tmp_path, [BIG] * 2, medium="kind: bus"), capsys)
+    assert "cluster.yaml:5:9: error: missing key 'bits_per_s'" in text
+
+
+def test_more_than_16_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "17 devices; a cluster has 1 to 16" in refused(cluster(tmp_path, [BIG] * 17), capsys)
+
+
+@pytest.mark.parametrize("devices", [["microbit"], ["target: nothing, flash: 1M, ram: 1M"]])
+def test_unknown_targets_and_forms(tmp_path: Path, devices: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "error: " in refused(cluster(tmp_path, devices), capsys)
+
+
+@pytest.mark.parametrize("key", ["share: 0", "clock_hz: -1", "macs_per_us: 0"])
+def test_numbers_that_must_be_above_zero(tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "share, macs_per_us and clock_hz are above 0" in refused(cluster(tmp_path, [f"{BIG}, {key}"]), capsys)
+
+
+def test_targets_of_different_byte_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    big = tmp_path / "big.yaml"
+    text = (hal_dir() / "targets" / "host.yaml").read_text()
+    big.write_text(text.replace("cflags: [", "cflags: [-mbig-endian, "))
+    text = refused(cluster(tmp_path, [BIG, f"target: {big}, flash: 1M, ram: 1M"]), capsys)
+    assert "device 'd1' is big endian, device 'd0' little endian" in text and "messages are in little endian" in text
+
+
+def test_an_op_without_a_method_runs_whole_at_the_source(tmp_path: Path) -> None:
+    """Fan-out alone has no way to split filters of single channels; the layers around them are split."""
+    made = build_cluster(ClusterRequest(DIGITS, cluster(tmp_path, [BIG] * 3), "net", method="fdto"))
+    rows = {row["node"]: (row["method"], row["state_in"], row["state_out"]) for row in made.report["layers"]}
+    assert rows["depthwise_1"] == ("whole", "S", "S")
+    assert rows["pointwise_1"] == ("fan-out", "A", "P")
+
+
+def test_sizes_are_numbers_with_or_without_a_unit(tmp_path: Path) -> None:
+    file = cluster(tmp_path, ["target: host, flash: 65536, ram: 0x8000"] * 2)
+    devices = build_cluster(ClusterRequest(DIGITS, file, "net")).chosen.plan.cluster.devices
+    assert [(d.flash, d.ram) for d in devices] == [(65536, 32768)] * 2
+    with pytest.raises(EdgebuildError, match="flash of d0"):
+        build_cluster(ClusterRequest(DIGITS, cluster(tmp_path, ["target: host, flash: [1], ram: 1M"]), "net"))
