@@ -21,7 +21,7 @@ def product(layer: Layer) -> Kernel | None:
         return None
     groups = -(-c // 4)
     shape = {
-        **k.shape, "finish": finish, "ragged": bool(c % 4), "words": 4 * groups - 4 * bool(c % 4),
+        **k.shape, "finish": finish, "ragged": bool(c % 4), "kind": _kind(c), "words": 4 * groups - 4 * bool(c % 4),
         "row": c if n > 1 else 0, "down": columns if n > 1 else 0, "end": c * max(1, n // 2 * 2),
         "odd": n > 1 and n % 2 == 1, "odd_x": (n - 2) * c, "odd_y": (n - 2) * columns, "odd_end": n * c,
         "last": max(0, columns - 2), "column": min(1, columns - 1), "back": -c % 4,
@@ -34,6 +34,11 @@ def product(layer: Layer) -> Kernel | None:
         "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
         scratch=16 * groups, variant="dsp two columns", estimate=cost,
     )  # fmt: skip
+
+
+def _kind(c: int) -> str:
+    """Of the functions for rows of c bytes: how they go through groups of four."""
+    return "_ragged" if c % 4 else "" if c < 12 else "_odd" if c // 4 % 2 else "_even"
 
 
 def _finish(arithmetic: str, m: Multiplier, c: int) -> str:
