@@ -55,4 +55,4 @@ def test_levels_that_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_limits_of_memories_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--target", "host", "--map", "layer", "--limit", "L9=4K", "-o", "out"]
     assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
-    assert "no memory 'L9'; did you mean 'L1'?" in capsys.readouterr().err
+    assert "no memory 'L9'" in capsys.readouterr().err
