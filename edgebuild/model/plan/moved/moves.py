@@ -22,7 +22,7 @@ from ..hierarchy.costs import Cost, cost
 from ..hierarchy.nest import Layer, Mapped, Range
 from ..hierarchy.search import NoMapping, best
 from .cores import Parts, shared
-from .parts import tile_kernel
+from .parts import instances, offsets, tile_kernel
 
 ALIGN = 8  # bytes, of buffers in the first level
 WEIGHTS = "weights"
@@ -193,6 +193,8 @@ class _Tiles:
         self.turns = list(mapped.turns(layer))
         self.known: dict[object, Kernel] = {}
         self.kernels: dict[object, int] = {}
+        self.numbers, self.contents = dict[int, int](), dict[int, int]()  # by identity of kernels, and of constants
+        self.same: dict[object, int] = {}
         self.chosen: list[Kernel] = []
         self.copies: list[Copy] = []
 
@@ -200,7 +202,7 @@ class _Tiles:
         layer, mapped = self.layer, self.mapped
         self.parts = [self.shares(turn) for turn in self.turns]
         made = [[self.kernel(part) for part in parts] for parts in self.parts]
-        self.instances = [_instances(mapped, self.turns, m.depth) for m in mapped.moves]
+        self.instances = [instances(mapped, self.turns, m.depth) for m in mapped.moves]
         blocks = self.blocks(made)
         sizes = []
         for i, operand in enumerate(layer.operands):
@@ -242,12 +244,25 @@ class _Tiles:
         return tile_kernel(self.op, self.graph, turn, self.form, self.known)
 
     def number(self, kernel: Kernel) -> int:
+        """Equal kernels have one number. Kernels stay known, so that their identity stands for them."""
+        if id(kernel) not in self.numbers:
+            self.numbers[id(kernel)] = self._number(kernel)
+        return self.numbers[id(kernel)]
+
+    def _number(self, kernel: Kernel) -> int:
         types = tuple(str(c.data.dtype) for c in kernel.constants)
         key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
         if key not in self.kernels:
             self.kernels[key] = len(self.chosen)
             self.chosen.append(kernel)
         return self.kernels[key]
+
+    def content(self, constant: Constant) -> object:
+        """Type and bytes of a constant."""
+        if id(constant) not in self.contents:
+            found = str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()
+            self.contents[id(constant)] = self.same.setdefault(found, len(self.same))
+        return self.contents[id(constant)]
 
     def blocks(self, made: Sequence[Sequence[Kernel]]) -> list[tuple[Constant, dict[object, int]]]:
         """Constants that are fetched at a time, and where each lies in the buffer."""
@@ -260,7 +275,7 @@ class _Tiles:
                 found.append((bytearray(), {}))
             data, where = found[instance]
             for constant in (c for kernel in row for c in kernel.constants):
-                if (key := _content(constant)) not in where:
+                if (key := self.content(constant)) not in where:
                     data += bytes(-len(data) % max(4, constant.data.itemsize))
                     where[key] = len(data)
                     data += np.ascontiguousarray(constant.data).tobytes()
@@ -325,7 +340,7 @@ class _Tiles:
             if operand.packed:
                 number = self.instances[i][t]
                 base = starts[i][number % self.mapped.moves[i].buffers]
-                return [base + blocks[number][1][_content(c)] for c in kernel.constants]
+                return [base + blocks[number][1][self.content(c)] for c in kernel.constants]
         return []
 
     def fetch(self, operand: int, number: int, near: int, blocks: Sequence[tuple[Constant, dict[object, int]]]) -> None:
@@ -354,7 +369,7 @@ class _Tiles:
                 loops.append((n, step, dense))
             merged, dense = merged and n == size, dense * n
         inner = [*loops, (1, 0, 0), (1, 0, 0)][:2]
-        for far_more, near_more in _offsets(loops[2:]):
+        for far_more, near_more in offsets(loops[2:]):
             (rows, far_row, near_row), (planes, far_plane, near_plane) = inner
             self.copies.append(
                 Copy(self.channel(operand, number), not o.result, o.name, 0, far + far_more, near + near_more, piece,
@@ -370,30 +385,5 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
-def _offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    if not loops:
-        yield 0, 0
-        return
-    n, far, near = loops[-1]
-    for i in range(n):
-        for more in _offsets(loops[:-1]):
-            yield i * far + more[0], i * near + more[1]
-
-
 def _bytes(layer: Layer, operand: int, region: Ranges) -> int:
     return prod(past - first for first, past in region) * layer.operands[operand].item
-
-
-def _instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) -> list[int]:
-    """How many tiles came before the one that is in use, for each turn."""
-    found, last, number = [], None, -1
-    for turn in turns:
-        now = tuple(turn[a] for a in mapped.order[:depth])
-        number += now != last
-        last = now
-        found.append(number)
-    return found
-
-
-def _content(constant: Constant) -> object:
-    return str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()

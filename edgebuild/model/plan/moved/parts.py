@@ -1,15 +1,15 @@
-"""The kernel of a part of an op, with the constants of that part."""
+"""The kernel of a part of an op with the constants of that part, and the copies of a part in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ... import ops
 from ...ir import Graph, Op, Quant, Tensor
 from ...kernels import kernel_of
 from ...ops.base import Form, Kernel, Ranges
-from ..hierarchy.nest import Range
+from ..hierarchy.nest import Mapped, Range
 from ..tiling.paths import needed
 
 
@@ -40,3 +40,25 @@ def part_of(t: Tensor, ranges: Ranges) -> Tensor:
         quant = Quant(quant.scale[first:past], quant.zero_point[first:past], quant.axis)
     data = None if t.data is None else t.data[tuple(slice(*r) for r in ranges)]
     return replace(t, shape=shape, quant=quant, data=data)
+
+
+def offsets(loops: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Far and near steps of all pieces of nested loops, the inmost first."""
+    if not loops:
+        yield 0, 0
+        return
+    n, far, near = loops[-1]
+    for i in range(n):
+        for more in offsets(loops[:-1]):
+            yield i * far + more[0], i * near + more[1]
+
+
+def instances(mapped: Mapped, turns: Sequence[Mapping[str, Range]], depth: int) -> list[int]:
+    """How many tiles came before the one that is in use, for each turn."""
+    found, last, number = [], None, -1
+    for turn in turns:
+        now = tuple(turn[a] for a in mapped.order[:depth])
+        number += now != last
+        last = now
+        found.append(number)
+    return found
