@@ -77,19 +77,20 @@ def prototype(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Program:
-    """A network as a program of the prototype. `limit`: bytes of both scratchpads."""
+    """A network as a program of the prototype. `limit` and `weights`: bytes of the scratchpads."""
 
-    def __init__(self, folder: Path, limit: str) -> None:
+    def __init__(self, folder: Path, limit: str, weights: str, method: str = "layer") -> None:
         self.folder = folder
         power_of_two_file(folder / "net.tflite")
         target = folder / "diana.yaml"
         facts = (hal_dir() / "targets" / "diana.yaml").read_text()
         assert "activations: 256K" in facts
         assert "weights: 64K" in facts
-        target.write_text(
-            facts.replace("activations: 256K", f"activations: {limit}").replace("weights: 64K", f"weights: {limit}")
+        facts = facts.replace("activations: 256K", f"activations: {limit}").replace(
+            "weights: 64K", f"weights: {weights}"
         )
-        artifacts = compile_model(ModelRequest(folder / "net.tflite", "net", str(target), map="layer"))
+        target.write_text(facts)
+        artifacts = compile_model(ModelRequest(folder / "net.tflite", "net", str(target), map=method))
         publish((*artifacts, *firmware_support(load_target(str(target)))), folder)
         self.target = load_target(str(target))
         self.report = json.loads((folder / "net_report.json").read_text())["hierarchy"]
@@ -121,16 +122,20 @@ class Program:
         return list(found), [int(word) for word in done.stdout.splitlines()[-1].split()]
 
 
-@pytest.mark.parametrize("limit", ["64K", "12K"])
-def test_a_network_on_the_prototype(limit: str, prototype: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limit", "weights", "method"), [("64K", "64K", "layer"), ("12K", "12K", "layer"), ("80K", "64K", "auto")]
+)
+def test_a_network_on_the_prototype(limit: str, weights: str, method: str, prototype: Path, tmp_path: Path) -> None:
     """Equal to the ops' own meaning; copies, bytes, pieces and cycles are those of the report."""
-    program = Program(tmp_path, limit)
+    program = Program(tmp_path, limit, weights, method)
     outputs, counted = program.run(prototype)
     for found, want in zip(outputs, program.expected, strict=True):
         assert np.array_equal(found, want)
     rows = [row for row in program.report["layers"] if row["engine"] == "digital"]
     assert len(rows) == 2
-    assert limit == "64K" or sum(row["calls"] for row in rows) > 2
+    assert limit != "12K" or sum(row["calls"] for row in rows) > 2
+    staying = [row for row in program.report["residency"] if row["level"] == "ACT"]
+    assert len(staying) == (method == "auto")
     moved, vectors = program.report["moved"], len(outputs)
     copies, size, pieces, mover, jobs, digital = (n // vectors for n in counted)
     assert (copies, size, pieces) == (moved["transfers"], moved["bytes"], moved["pieces"])
@@ -147,7 +152,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_prototype_notices(mistake: str, prototype: Path, tmp_path: Path) -> None:
-    program = Program(tmp_path, "12K")
+    program = Program(tmp_path, "12K", "12K")
     try:
         outputs, _ = program.run(prototype, MISTAKES[mistake])
     except RuntimeError as objection:

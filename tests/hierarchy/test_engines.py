@@ -59,9 +59,9 @@ def target_file(folder: Path, **changes: Any) -> Path:
     return file
 
 
-def planner(file: Path) -> Callable[[Graph, str, int], Plan]:
+def planner(file: Path, method: str = "layer") -> Callable[[Graph, str, int], Plan]:
     def planned(graph: Graph, name: str, seed: int = 0) -> Plan:
-        request = ModelRequest(Path("random"), name, str(file), tile="off", map="layer")
+        request = ModelRequest(Path("random"), name, str(file), tile="off", map=method)
         return with_moves(plan(graph, load_target(str(file)), request))
 
     return planned
@@ -128,6 +128,22 @@ def test_networks_run_on_an_engine(requantise: str, factor: float, arithmetic: s
     found = engines(plans)
     assert len(found) > 16
     assert sum(len(m.turns) > 1 for m in found) > 5
+
+
+@pytest.mark.needs("gcc")
+def test_tensors_stay_in_a_scratchpad(tmp_path: Path) -> None:
+    """With `auto`: never slower than layer by layer, fewer bytes, the same results."""
+    graphs, file = [network(i) for i in range(6)], target_file(tmp_path, activations="3K", weights="4K")
+    plans = check(graphs, tmp_path, planner(file, "auto"), [PORT])
+    layers = [planner(file)(graph, "g") for graph in graphs]
+    held = sum(any(o.held for o in m.layer.operands) for m in engines(plans))
+    assert held > 8
+    for jointly, alone in zip(plans, layers, strict=True):
+        cost = [sum(m.cost.total for m in p.moved.values()) for p in (jointly, alone)]
+        size = [sum(c.total for m in engines([p]) for c in m.copies) for p in (jointly, alone)]
+        assert cost[0] <= cost[1]
+        assert size[0] <= size[1]
+    assert any(p.places[n].memory == "ACT" and p.places[n].offset for p in plans for n in p.places)
 
 
 @pytest.mark.needs("gcc")

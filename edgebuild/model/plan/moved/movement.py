@@ -20,6 +20,7 @@ from .caches import Coherence, coherence
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
 from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
+from .resident import with_residents
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
@@ -45,12 +46,13 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     target = plan.target
     near, _ = nearest(target)
     form, moved, heights = form_of(target, plan.request), dict[str, MovedLayer](), {**plan.layout.heights}
-    whole, why = dict[str, float](), dict[str, str]()
+    whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
     for section in plan.steps:
         (op,) = section.ops
         y = op.outputs[0]
         home = next(m for m in target.memories if m.name == plan.places[plan.rolling.storage[y]].memory)
         store = next(m for m in target.memories if m.name == plan.weights_memory)
+        spaces[y] = home, store
         layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
         found = _by_core(plan, op, form, layer, (near, home, store), choose)
         whole[y] = layer.alone if found is None else whole_cycles(layer)
@@ -67,7 +69,13 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     order = [m.name for m in target.memories if m.name in heights]
     layout = replace(plan.layout, heights={name: heights[name] for name in order})
     moved, caches = _sound(plan, moved)
-    return replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
+    decided = replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
+    if plan.request.map != "auto":
+        return decided
+    decided = with_residents(decided, spaces)
+    caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
+    replay(plan.rolling, plan.steps, decided.places, decided.moved, caches=caches)
+    return replace(decided, caches=caches)
 
 
 def _by_core(

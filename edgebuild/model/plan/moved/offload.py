@@ -59,11 +59,17 @@ def letters(nest: Nest) -> dict[str, str]:
 
 
 def engine_layer(
-    op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spaces: tuple[Memory, Memory]
+    op: Op,
+    graph: Graph,
+    target: Target,
+    engine: Engine,
+    form: Form,
+    spaces: tuple[Memory, Memory],
+    held: frozenset[str] = frozenset(),
 ) -> Layer:
     """An op as a nest between an engine's scratchpads and the memories of activations and of weights (`spaces`)."""
     near, store = (_memory(target, name) for name in engine.memories)
-    layer = layer_of_op(op, graph, target, form, (near, *spaces))
+    layer = layer_of_op(op, graph, target, form, (near, *spaces), held)
     operands = [
         replace(o, space=store.name, channel=way_to(target, store, spaces[1])) if o.packed else o
         for o in layer.operands
@@ -87,20 +93,39 @@ def offer(op: Op, graph: Graph, target: Target, engine: Engine, form: Form, spac
         return Offer(None, why)
     form = replace(form, engine=engine)
     layer = engine_layer(op, graph, target, engine, form, spaces)
-    regions = regions_of(engine)
-    room = {r.memory: r.bytes for r in regions}
+    found = _fitted(op, graph, layer, form, {r.memory: r.bytes for r in regions_of(engine)})
+    if isinstance(found, str):
+        return Offer(None, found)
+    return Offer(found, "", compute_cycles(layer, {}) + layer.compute.call)
+
+
+def in_tiles(
+    op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[Memory, Memory], held: frozenset[str], room: int
+) -> MovedLayer | None:
+    """The op on the engine of `form`, with tensors that are held and `room` bytes for tiles of the others."""
+    assert form.engine is not None
+    layer = engine_layer(op, graph, target, form.engine, form, spaces, held)
+    activations, weights = regions_of(form.engine)
+    found = _fitted(op, graph, layer, form, {activations.memory: room, weights.memory: weights.bytes})
+    return None if isinstance(found, str) else found
+
+
+def _fitted(op: Op, graph: Graph, layer: Layer, form: Form, most: Mapping[str, int]) -> MovedLayer | str:
+    """The tiles that take least of those whose kernels fit into `most` bytes; or why there are none."""
+    assert form.engine is not None
+    regions, room = regions_of(form.engine), dict(most)
     for _ in range(TRIES):
         try:
             mapped, _ = best(layer, room)
         except NoMapping as reason:
             over = ", ".join(f"{n} B of {s}, which has {room[s]} B" for s, n in reason.needed.items() if n > room[s])
-            return Offer(None, f"its smallest tile needs {over or 'another alignment'}")
+            return f"its smallest tile needs {over or 'another alignment'}"
         moved = tiles_of(op, graph, layer, mapped, form, regions)
-        over_by = {r.memory: used(moved, r) - r.bytes for r in regions}
+        over_by = {r.memory: used(moved, r) - most[r.memory] for r in regions}
         if all(n <= 0 for n in over_by.values()) and len(moved.copies) <= MOST_COPIES:
-            return Offer(moved, "", compute_cycles(layer, {}) + layer.compute.call)
+            return moved
         room = {name: n - max(over_by[name], n // 16 if over_by[name] > 0 else 0) for name, n in room.items()}
-    return Offer(None, f"no tiles fit into the scratchpads of {engine.name}")
+    return f"no tiles fit into the scratchpads of {form.engine.name}"
 
 
 def used(moved: MovedLayer, region: Region) -> int:
