@@ -170,6 +170,21 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
         s=np.array([0.1, 0.2, 0.01, 0.03], np.float32),
     ),
     "function": function,
+    "double precision": lambda: made(
+        [helper.make_node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE), helper.make_node("Mul", ["d", "f"], ["m"]),
+         helper.make_node("Exp", ["m"], ["e"]), helper.make_node("Cast", ["e"], ["y"], to=FLOAT)], (1, 3, 4),
+        f=np.array([0.1, 0.2, 1 / 3, 0.4], np.float64),
+    ),
+    "padding in five dimensions": lambda: made(
+        [helper.make_node("Pad", ["x", "p", "v"], ["y"])], (1, 2, 3, 2, 2), p=np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0]),
+        v=np.float32(0.5),
+    ),
+    "quantised image, by lines": lambda: made(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+         helper.make_node("Resize", ["q", "", "f"], ["r"], mode="linear"),
+         helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])], (1, 2, 4, 5),
+        s=np.float32(0.03), z=np.uint8(120), f=np.array([1, 1, 2, 2], np.float32),
+    ),
 }  # fmt: skip
 
 

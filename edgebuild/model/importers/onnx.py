@@ -29,7 +29,18 @@ from .builder import LARGEST, Builder, Node, checked_size, needed
 from .onnx_forms import OWN_DOMAINS, usual
 
 OPSETS = range(7, 100)
-TYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float32"}
+TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float32",
+    11: "float32",
+}
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -236,8 +247,13 @@ def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
         raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
     if data.dtype.kind == "f" and np.isnan(data).any():
         raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
-    data = data.astype(np.float32) if data.dtype == np.float16 else data
+    data = _single(data)
     return Tensor(proto.name, data.shape, str(data.dtype), None, data)
+
+
+def _single(data: Array) -> Array:
+    """Real numbers of half and double precision in single precision, which is all that the generated C has."""
+    return data.astype(np.float32) if data.dtype in (np.float16, np.float64) else data
 
 
 def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
@@ -315,7 +331,7 @@ def _fold(node: OnnxNode) -> None:
         ReferenceEvaluator(model).run(None, {n: tensors[n].data for n in read}),
         strict=True,
     ):
-        data = np.asarray(data)
+        data = _single(np.asarray(data))
         tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
 
 

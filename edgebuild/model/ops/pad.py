@@ -12,6 +12,7 @@ from ..ir import Array, Graph, Op
 from . import moves
 from .base import Form, Kernel, Spec, zero_of
 
+MOST_DIMENSIONS = 4
 FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
@@ -19,9 +20,9 @@ def from_tflite(node: Any) -> None:
     pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
     if len(node.inputs) > 2:
         fill = node.constant(2, "value")
-        node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=np.ravel(fill.data)[0].item())
+        _emit(node, _pairs(pads), np.ravel(fill.data)[0].item())
     else:
-        node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=None)
+        _emit(node, _pairs(pads), None)
 
 
 def from_onnx(node: Any) -> None:
@@ -42,7 +43,23 @@ def from_onnx(node: Any) -> None:
         if mode == "constant" and value:
             raise node.error("padding that removes elements, and a value", "slice before")
         return moves.bordered(node, _pairs(pads), mode)
-    node.emit("pad", node.inputs[:1], pads=_pairs(pads), value=value or None)
+    _emit(node, _pairs(pads), value or None)
+
+
+def _emit(node: Any, pads: tuple[tuple[int, int], ...], value: Any) -> None:
+    """The op; neighbouring dimensions that stay as they are become one if there are too many."""
+    x = node.tensor(0)
+    if len(x.shape) <= MOST_DIMENSIONS or len(pads) != len(x.shape):
+        return node.emit("pad", node.inputs[:1], pads=pads, value=value)
+    sizes, joined = list[int](), list[tuple[int, int]]()
+    for n, pair in zip(x.shape, pads, strict=True):
+        if joined and not any(pair) and not any(joined[-1]):
+            sizes[-1] *= n
+        else:
+            sizes.append(n)
+            joined.append(pair)
+    shape = tuple(n + sum(pair) for n, pair in zip(x.shape, pads, strict=True))
+    node.emit_as("pad", [node.reshaped(node.inputs[0], tuple(sizes))], shape, pads=tuple(joined), value=value)
 
 
 def _pairs(pads: Array) -> tuple[tuple[int, int], ...]:

@@ -221,6 +221,8 @@ def _feed(x: Array, port: Port, surface: Any) -> Array:
     shape = [d if isinstance(d, int) else own for d, own in zip(surface.shape, x.shape, strict=True)]
     if list(x.shape) != shape and x.ndim == 4:
         x = np.ascontiguousarray(x.transpose(NCHW))
+    if surface.type == "tensor(double)":
+        return x.astype(np.float64)
     kind = "float32" if surface.type == "tensor(float)" else "uint8" if surface.type == "tensor(uint8)" else ""
     return _as_file(x, port, kind)
 
