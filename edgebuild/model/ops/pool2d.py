@@ -186,7 +186,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"
     if form.rolled and average and average_rows(op, graph) == "reduce":
         shape["rows"], size = form.rows, 4 * y.elements
-        cost = 4.0 * x.elements / form.rows
+        cost = 6.6 * x.elements / form.rows
         unit = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0)}
         image = "avg_pool2d", {**unit, "window": (form.rows, x.shape[2])}
         return Kernel(

@@ -13,7 +13,9 @@ from . import fours, gathered, pairs, sums
 def split(layer: Layer) -> Kernel | None:
     """Products in halves, for want of a long multiplication."""
     k = layer.plain
-    return replace(k, shape={**k.shape, "scale": "eb_scale_split"}) if k.variant == "linear" else None
+    if k.variant != "linear":
+        return None
+    return replace(k, shape={**k.shape, "scale": "eb_scale_split"}, estimate=IN_HALVES * k.estimate)
 
 
 def saturated(layer: Layer) -> Kernel | None:
@@ -21,17 +23,18 @@ def saturated(layer: Layer) -> Kernel | None:
     k = layer.plain
     if k.variant != "linear" or (k.shape["low"], k.shape["high"]) != (-128, 127):
         return None
-    return replace(k, shape={**k.shape, "clamp": "eb_saturate"})
+    return replace(k, shape={**k.shape, "clamp": "eb_saturate"}, estimate=SATURATED * k.estimate)
 
 
+SATURATED, IN_HALVES = 0.86, 2.55  # of the instructions that comparisons, and long multiplications, take
 WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
     RV32: (((4, 4), (3, 4), (5, 2)), sums.Core(18)),
-    M3: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
-    M33: (((3, 2), (2, 4), (2, 2)), sums.Core(9)),
-    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT)),
+    M3: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32)),
+    M33: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32)),
+    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT, mac=1.6, pixel=0.8, channel=75)),
     ANY: (((2, 4),), sums.Core(18)),
 }
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered

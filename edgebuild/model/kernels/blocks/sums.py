@@ -24,13 +24,17 @@ class Core:
     """A core as estimates see it, fitted to `./sconsw bench-kernels`.
 
     `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
-    operands a multiply-accumulate takes; `result`: instructions of one result.
+    operands a multiply-accumulate takes; `result`: instructions of one result; `mac`: of a product that is added up,
+    and `pixel` of it for each further pixel of a block; `channel`: of a channel of one row of a depthwise layer.
     """
 
     registers: int
     product: float = 1.0
     result: float = 14.0
     rescale: str = "eb_rescale"
+    mac: float = 2.0
+    pixel: float = 0.0
+    channel: float = 10.0
 
 
 def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
@@ -77,8 +81,9 @@ def convolution(pixels: int, channels: int, core: Core, s: Sums, form: Form) -> 
     block = next(b for b in (8, 4, 2, 1) if b <= wanted and k % b == 0)
     taps = fh * fw * c
     ends, rest = finish(s)
+    unroll = next(u for u in steps if taps % u == 0)
     shape = shape_of(s, form) | {
-        "pixels": p, "block": block, "taps": taps, "unroll": next(u for u in steps if taps % u == 0),
+        "pixels": p, "block": block, "taps": taps, "unroll": unroll,
         "count": count, "pointwise": s.pointwise, "finish": ends, "rescale": core.rescale, "run": fw * c,
     }  # fmt: skip
     constants = (Constant("w", packed(s.weights.reshape(k, -1), block), "by blocks of channels"),
@@ -86,8 +91,10 @@ def convolution(pixels: int, channels: int, core: Core, s: Sums, form: Form) -> 
     scalars = {"x_zero": s.x_zero} if not s.pointwise else {}
     scalars |= {"y_zero": s.y_zero} if ends == "general" else {}
     spilled = max(0, p * block + (p if s.pointwise else 1) - core.registers)
-    per_mac = core.product * (2 + (p + block) / (p * block) + 0.15 * spilled)
-    cost = count // line * -(-line // p) * p * (k * (taps * per_mac + core.result) + (0 if s.pointwise else 5 * taps))
+    turn = 0.1 + 4 / (unroll * p * block)
+    per_mac = core.product * (core.mac + (p + block) / (p * block) + turn + 0.15 * spilled) + core.pixel * (p - 1)
+    bring = 0 if s.pointwise else 5 * taps + 10 * fh
+    cost = count // line * -(-line // p) * p * (k * (taps * per_mac + core.result) + bring)
     return Kernel(
         "blocks/conv.c.j2", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
         scratch=0 if s.pointwise else p * taps, variant=f"{p} pixels x {block} channels", estimate=cost,
@@ -120,7 +127,7 @@ def depthwise(core: Core, s: Sums, form: Form) -> Kernel | None:
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     made = ow if form.rolled else oh * ow
     each = core.product * fh * (2 * fw + len(reads[-1]) / together) + core.result
-    cost = c * (2.7 * core.product * rows * w + made * each)
+    cost = c * (2.7 * core.product * rows * w + made * each + form.rolled * core.channel)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost, in_place=in_place(s, form),

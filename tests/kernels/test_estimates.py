@@ -1,0 +1,36 @@
+"""Estimates of plans against the instructions that simulators count, for networks that no constant was fitted to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.plan.section import instructions
+from edgebuild.model.verify import verify
+from tests.kernels.test_processors import NEEDS
+from tests.zoo.builders import ZOO, quantized
+
+OFF = 0.1  # of the count
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("zoo") / "resnet8.onnx"
+    file.write_bytes(quantized(ZOO["resnet8"](), 3).SerializeToString())
+    return file
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("options", [{"tile": "auto"}, {"objective": "ram"}], ids=["auto", "ram"])
+@pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "mps2-an386", "microbit"])
+def test_rolled_runs(target: str, options: dict[str, str], model: Path) -> None:
+    request, known = model_request(model, "model", target, options), load_target(target)
+    found = plan_model(request, known)
+    assert found.tiled
+    result = verify(model, known, compile_model(request))
+    assert result["equal"]
+    assert abs(instructions(found.steps) / result["instructions"] - 1) < OFF
