@@ -77,10 +77,17 @@ def _read(kind: Any, node: Node) -> Any:
     if origin is tuple:
         return _read_tuple(arguments, node)
     if origin is Mapping or origin is dict:
-        return {_scalar(arguments[0], k, k.value): _read(arguments[1], v) for k, v in _entries(node)}
+        return {_key(arguments[0], k): _read(arguments[1], v) for k, v in _entries(node)}
     if not isinstance(node.value, str):
         raise wrong(node, f"expected {_name(kind)}{_seen(node)}")
     return _scalar(kind, node, node.value)
+
+
+def _key(kind: Any, node: Node) -> Any:
+    """A map's key. Text is taken as it stands, such as the name `off`, whatever YAML takes it for."""
+    if not isinstance(node.value, str):
+        raise wrong(node, "a key must be a word")
+    return node.value if kind is str else _scalar(kind, node, node.value)
 
 
 def _read_annotated(kind: Any, how: Any, node: Node) -> Any:
