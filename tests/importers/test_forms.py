@@ -19,7 +19,9 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
+from edgebuild.model.importers import read_model
 from edgebuild.model.verify import verify
+from tests.exporters.writer import Net
 
 FLOAT, UINT8, INT32 = TensorProto.FLOAT, TensorProto.UINT8, TensorProto.INT32
 RNG = np.random.default_rng(0)
@@ -174,6 +176,10 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
         [helper.make_node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE), helper.make_node("Mul", ["d", "f"], ["m"]),
          helper.make_node("Exp", ["m"], ["e"]), helper.make_node("Cast", ["e"], ["y"], to=FLOAT)], (1, 3, 4),
         f=np.array([0.1, 0.2, 1 / 3, 0.4], np.float64),
+    ),
+    "local response normalisation": lambda: made(
+        [helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 1, 1], pads=[1, 0, 0, 1, 0, 0])],
+        (1, 1, 6, 2, 3),
     ),
     "padding in five dimensions": lambda: made(
         [helper.make_node("Pad", ["x", "p", "v"], ["y"])], (1, 2, 3, 2, 2), p=np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0]),
@@ -368,3 +374,15 @@ CELLS: dict[str, Callable[[], onnx.ModelProto]] = {
 def test_cell(cell: str, tmp_path: Path) -> None:
     onnx.save(CELLS[cell](), tmp_path / "m.onnx")
     assert verified(tmp_path / "m.onnx")["equal"]
+
+
+def test_boxes_are_cut_off(tmp_path: Path) -> None:
+    """NonMaxSuppression is refused with a way out."""
+    n = Net("t{number}", 17)
+    boxes, scores = n.input("boxes", (1, 6, 4)), n.input("scores", (1, 2, 6))
+    model = n.done(n.op("NonMaxSuppression", n.op("Relu", boxes), scores, n.longs(3)))
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="NonMaxSuppression") as refusal:
+        read_model(tmp_path / "m.onnx")
+    assert "--outputs" in refusal.value.diagnostics[0].hints[0]
+    assert read_model(tmp_path / "m.onnx", outputs=["t0"]).outputs == ("t0",)

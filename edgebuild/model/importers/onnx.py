@@ -296,7 +296,7 @@ def _read_node(node: Node) -> None:
     elif node.origin in ONNX_READERS:
         ONNX_READERS[node.origin](node)
     else:
-        raise node.error(f"operator {node.origin} is not supported", UNKNOWN)
+        raise node.error(f"operator {node.origin} is not supported", REMEDIES.get(node.origin, UNKNOWN))
 
 
 def _read_shape(node: OnnxNode) -> None:
@@ -371,7 +371,8 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
     if str(zero.dtype) not in SIGNED:
         raise node.error(f"quantised type {zero.dtype}", f"quantise to one of: {', '.join(SIGNED)}")
     if not (np.all(np.isfinite(scale)) and np.all(scale > 0)):
-        raise node.error(f"scale {np.ravel(scale).min()}", "scales must be positive and finite")
+        remedy = MASK if np.isinf(scale).any() else ""
+        raise node.error(f"scale {np.ravel(scale).min()}", f"scales must be positive and finite{remedy}")
     if zero.size != scale.size:
         raise node.error(f"{scale.size} scales and {zero.size} zero points")
     if node.attr("block_size", 0):
@@ -431,4 +432,8 @@ SPECIAL = {
     "BatchNormalization": _read_batch_norm,
 }
 ONNX_SURFACE = tuple(SPECIAL)  # operators that importing turns into others
+CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
+REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
+REMEDIES |= dict.fromkeys(("Loop", "If", "Scan"), "control flow is not supported; export the body, called step by step")
+MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"
 UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"

@@ -69,11 +69,11 @@ def usual(
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
     _constants_first(model.graph)
-    _dequantised_first(model.graph)
     shapes_of = known_shapes(model) if any(node.op_type in GATES for node in model.graph.node) else {}
     nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
+    _dequantised_first(model.graph)
     return model
 
 

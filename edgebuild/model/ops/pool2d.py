@@ -27,12 +27,33 @@ def from_tflite(kind: str) -> Any:
 def from_onnx(kind: str) -> Any:
     def read(node: Any) -> None:
         window = tuple(node.attr("kernel_shape", []))
+        if len(window) == 3 and window[1:] == (1, 1) and _flattens(node):
+            return _first_of_three(node, read, window[0])
         attrs = spatial.onnx_window(node, window)
         if kind == "avg_pool2d":
             attrs["count_include_pad"] = _counts_pad_onnx(node, attrs["pad"])
         node.emit_nchw(kind, [node.nhwc(0)], window=(1, *window)[-2:], **attrs)
 
     return read
+
+
+def _flattens(node: Any) -> bool:
+    """A pool in three dimensions does nothing in the last two: what local response normalisation is made of."""
+    numbers = node.attr("strides", [1] * 3), node.attr("dilations", [1] * 3), node.attr("pads", [0] * 6)
+    still = [*numbers[0][1:], *numbers[1][1:]] == [1] * 4 and not any(numbers[2][i] for i in (1, 2, 4, 5))
+    return still and node.attr("auto_pad", "NOTSET") == "NOTSET" and len(node.tensor(0).shape) == 5
+
+
+def _first_of_three(node: Any, read: Any, window: int) -> None:
+    """The pool with the last two dimensions as one."""
+    x, flat = node.tensor(0), node.before("flat")
+    pads = node.attr("pads", [0] * 6)
+    flat.inputs = [node.reshaped(node.inputs[0], (*x.shape[:3], x.shape[3] * x.shape[4]))]
+    flat.attributes = {**node.attributes, "kernel_shape": [window, 1], "pads": [pads[0], 0, pads[3], 0]}
+    flat.attributes |= {name: [*node.attr(name, [1])[:1], 1] for name in ("strides", "dilations")}
+    read(flat)
+    rows = node.builder.tensors[flat.outputs[0]].shape[2]
+    node.emit("reshape", flat.outputs, shape=(*x.shape[:2], rows, *x.shape[3:]))
 
 
 def _counts_pad_onnx(node: Any, pad: tuple[int, ...]) -> bool:

@@ -34,10 +34,10 @@ def from_tflite(node: Any) -> None:
 def from_onnx(node: Any) -> None:
     """Weights are C x (K / group) x FH x FW; one spatial dimension is a column of height 1."""
     w, group = node.constant(1, "weights"), node.attr("group", 1)
+    attrs = spatial.onnx_spread(node, w.shape[2:])
     name = node.permuted(node.as_image(node.ungrouped(w, group)), (0, 2, 3, 1))
     channels = node.builder.tensors[name].shape[0]
     bias = [node.flat_bias(node.constant(2, "bias"), channels)] if len(node.inputs) > 2 and node.inputs[2] else []
-    attrs = spatial.onnx_spread(node, w.shape[2:])
     node.emit_nchw("transpose_conv2d", [node.nhwc(0), name, *bias], groups=group, clamp=(None, None), **attrs)
 
 
