@@ -139,6 +139,17 @@ def test_single_layers(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
+def test_vectors(tmp_path: Path) -> None:
+    """With MVE, whole and row by row."""
+    graphs = [network(seed, kind) for kind in ("conv2d", "transpose_conv2d") for seed in range(50)]
+    assert variants(graphs, "mps3-an547")["mve gathered taps"] > 40
+    check("mps3-an547", graphs, tmp_path)
+    chains = [network(seed, "conv2d", "transpose_conv2d", "conv2d") for seed in range(12)]
+    (tmp_path / "rows").mkdir()
+    check("mps3-an547", chains, tmp_path / "rows", tile="rolling")
+
+
+@pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "microbit"])
 def test_without_vectors(target: str, tmp_path: Path) -> None:
     """In blocks of registers, whole and row by row."""

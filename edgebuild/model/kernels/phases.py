@@ -7,12 +7,13 @@ phase r has the taps f with f * dilation = r modulo the stride. An ordinary one 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ops import spatial
-from ..ops.base import Form
+from ..ops.base import Form, Sums
 
 Tap = tuple[int, int, int, int]  # rows and columns from the pixel below the output's, tap row and column
 HEAD = 4  # numbers before the taps of a row of `places`
@@ -43,6 +44,15 @@ def groups(op: Op, k: int) -> list[slice]:
     """The output channels of each group."""
     count = op.attrs.get("groups", 1)
     return [slice(g * (k // count), (g + 1) * (k // count)) for g in range(count)]
+
+
+def group(s: Sums, own: slice) -> Sums:
+    """The channels of one group."""
+    weights = s.weights[own]
+    return replace(
+        s, out=(*s.out[:2], len(weights)), weights=weights, start=s.start[own], mantissa=s.mantissa[own],
+        right=s.right[own],
+    )  # fmt: skip
 
 
 def places(found: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Array:

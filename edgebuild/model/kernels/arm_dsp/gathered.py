@@ -5,13 +5,13 @@ A list tells where the pixel under each tap lies; what lies there is widened gro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...ir import Array, Graph, Op
 from ...ops import sums
-from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero_of
+from ...ops.base import C_TYPES, Constant, Kernel, Traffic, is_float, zero_of
 from .. import phases
 from ..row import Layer
 from . import wide
@@ -52,20 +52,11 @@ def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> Phase | None:
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"}:
         return None
     s = sums.of(op, graph, "", weights[:, :, None], x.shape[1:], y.shape[1:])
-    found = [paired(_group(s, part), weights.shape[1]) for part in own]
+    found = [paired(phases.group(s, part), weights.shape[1]) for part in own]
     streams = tuple(stream for stream in found if stream is not None)
     if len(streams) < len(own) or s.finish == "sums":
         return None
     return Phase(weights.shape[1], streams, s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
-
-
-def _group(s: Sums, own: slice) -> Sums:
-    """The channels of one group."""
-    weights = s.weights[own]
-    return replace(
-        s, out=(*s.out[:2], len(weights)), weights=weights, start=s.start[own], mantissa=s.mantissa[own],
-        right=s.right[own],
-    )  # fmt: skip
 
 
 def gathered(layer: Layer) -> Kernel | None:

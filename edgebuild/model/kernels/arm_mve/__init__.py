@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
-from . import elements, sums
+from . import elements, gathered, sums
 
 CORE = frozenset({"mve"})
 ROWS = (
@@ -14,6 +14,8 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 2))),
     Row(DEPTHWISE, CORE, of_sums(sums.depthwise)),
     Row(DEPTHWISE, CORE, of_sums(sums.depthwise_row)),
+    Row("conv2d", CORE, gathered.convolution),
+    Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, elements.dense_rows),
     Row("add", CORE, elements.elementwise),
     Row("mul", CORE, elements.elementwise),

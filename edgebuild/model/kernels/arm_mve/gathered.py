@@ -1,0 +1,62 @@
+"""Grouped, dilated and transposed convolutions: what lies under the taps of two pixels is copied, group by group."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ops import sums
+from ...ops.base import Constant, Kernel, Traffic, is_float, zero_of
+from .. import phases
+from ..row import Layer
+from .sums import stream
+
+
+def convolution(layer: Layer) -> Kernel | None:
+    """Only what other kernels do not serve: groups, and columns that are not neighbours."""
+    op, w = layer.op, layer.graph.operands(layer.op)[1]
+    neighbours = op.attrs["dilation"][1] == 1 or w.shape[2] == 1
+    return None if op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)
+
+
+def gathered(layer: Layer) -> Kernel | None:
+    """All phases must end alike."""
+    op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
+    (x, w), y = graph.operands(op)[:2], graph.result(op)
+    if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
+        return None
+    weights, own = [phases.weights(w.data, each) for each in taps], phases.groups(op, len(w.data))
+    found = [sums.of(op, graph, "", part[:, :, None], x.shape[1:], y.shape[1:]) for part in weights]
+    s, (k, _, _, c) = found[0], w.shape
+    if s.finish == "sums" or not all(p.fits and p.finish == s.finish for p in found):
+        return None
+    kg, most = k // len(own), max(part.shape[1] for part in weights)
+    streams = [
+        [stream(phases.group(p, g), part[g].reshape(kg, -1)) for g in own]
+        for p, part in zip(found, weights, strict=True)
+    ]
+    heads, at = [], 0
+    for parts in streams:
+        step = parts[0].shape[1]
+        heads.append((at, kg // 4 * step, -(-kg // 4) * step))
+        at += sum(part.size for part in parts)
+    table = phases.places(taps, heads)
+    columns = -(-2 * most * c // 4) * 4
+    shape = phases.shape(op, graph, form, table) | {
+        "finish": s.finish, "bounds": s.finish.endswith("_clamped"), "full": kg // 4 * 4, "tail": kg % 4,
+        "list": columns, "zeros": columns + 8 * most,
+    }  # fmt: skip
+    constants = (
+        Constant("w", np.concatenate([part.ravel() for parts in streams for part in parts]), "by phases and groups"),
+        Constant("places", table.ravel(), "of each phase: its weights, a group's last, the next group's, taps"),
+    )
+    scalars: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": s.y_zero}
+    scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
+    mean = sum(part.shape[1] for part in weights) / len(weights)
+    products = 60 + -(-kg // 4) * (30 + 15 * -(-mean * c // 16))
+    pair = 40 + mean * 22 + len(own) * (mean * (25 + c / 8) + products)
+    pairs = phases.pairs(op, graph, form)
+    return Kernel(
+        "arm_mve/gathered.c.j2", layer.plain.stem, shape, constants, scalars,
+        scratch=columns + 8 * most + -(-x.shape[3] // 4) * 4, variant="mve gathered taps",
+        estimate=60 + x.shape[3] + pairs * pair, traffic=Traffic(passes=pairs),
+    )  # fmt: skip
