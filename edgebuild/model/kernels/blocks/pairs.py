@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...ir import Array
-from ...ops.base import Constant, Form, Kernel, Sums
+from ...ops.base import PIXELS, Constant, Form, Kernel, Sums
 from ...ops.sums import shape_of, words
 
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
@@ -199,8 +199,9 @@ def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
     scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
     scalars |= {"low": s.low, "high": s.high} if core.bounded(s) else {}
     scalars |= {"x_zero": s.x_zero} if padded else {}
+    once = s.pointwise and not form.rolled and count % core.pixels == 0  # no pixel is read again, its place written
     return Kernel(
-        "blocks/pairs.c.j2", s.stem, shape, constants, scalars,
+        "blocks/pairs.c.j2", s.stem, shape, constants, scalars, in_place=PIXELS if once else "",
         scratch=2 * core.pixels * taps + (c if padded else 0), variant=f"pairs, {core.pixels} pixels",
         estimate=-(-count // core.pixels) * (work + bring) + 60,
     )  # fmt: skip
