@@ -404,8 +404,8 @@ def run(part: Part, elf: Path, resets: dict[int, int]) -> Run:
     return Run(tuple(results), silicon.values, silicon.sent)
 
 
-def compare(part: Part, folder: Path) -> tuple[Run, Run]:
-    """(by hand, generated)"""
+def compare(part: Part, folder: Path, cpp: bool = False) -> tuple[Run, Run]:
+    """(by hand, generated); `cpp`: the driver as C++, with C's names for the linker."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "chip.svd"
     text = part.text if part.text.startswith("<") else svd(part.text)
@@ -413,7 +413,8 @@ def compare(part: Part, folder: Path) -> tuple[Run, Run]:
     (folder / "chip.overlay.yaml").write_text(part.overlay)
     block = next(b for b in read_map(file).blocks if b.base == part.base)
     resets = {r.offset: r.reset for r in block.registers if r.reset}
-    build(folder, part.source, layout=f"fixed:{file}")
+    source = f'extern "C" {{\n{part.source}\n}}\n' if cpp else part.source
+    build(folder, source, layout=f"fixed:{file}", cpp=cpp)
     head = f"#define R(offset) (*(volatile unsigned *)({part.base:#x}u + (offset)))\n"
     (folder / "hand.c").write_text(head + part.hand)
     hand = link(folder, ["hand.c"], output="hand.elf")

@@ -13,11 +13,12 @@ PARTS = (*held_vendors.PARTS, *held_own.PARTS)
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("part", PARTS, ids=lambda p: p.name.replace(" ", "_"))
-def test_as_good_as_by_hand(part: Part, tmp_path: Path) -> None:
+def test_as_good_as_by_hand(part: Part, cpp: bool, tmp_path: Path) -> None:
     if not part.present:
         pytest.skip(f"{part.file} is not beside the checkout")
-    hand, generated = compare(part, tmp_path)
+    hand, generated = compare(part, tmp_path, cpp)
     assert [v for v, _ in generated.calls] == [v for v, _ in hand.calls]
     assert (generated.values, generated.sent) == (hand.values, hand.sent)
     for (_, by_hand), (_, now) in zip(hand.calls, generated.calls, strict=True):
