@@ -4,8 +4,8 @@
 communication is that of the layers from 17 on), with fully connected layers beside it. `plans`: traffic of the joint
 plan on six devices, in float at the memory of the thesis' two steps, in int8 at given weights a device, and of the
 baselines. `brute`: random chains against all plans. `exact`: processor time of a proof. `together`: models on several
-devices of the build machine, against one; the relay's bytes less the plan's. `times`: predicted and simulated, in QEMU.
-`faults`: disturbed inferences.
+devices of the build machine (1 to 8) and in QEMU (2 and 4), against one; the relay's bytes less the plan's. `times`:
+predicted and simulated, in QEMU. `speeds`: predicted, on one device, two and four. `faults`: disturbed inferences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.cluster.build import ClusterRequest
+from edgebuild.model.cluster.build import ClusterRequest, build_cluster
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.importers import shapes
@@ -28,6 +28,7 @@ from edgebuild.model.plan.distribute.joint import Limits, Plan, Search
 from edgebuild.model.plan.distribute.problem import Medium
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
+from tests.zoo.builders import ZOO, quantized
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "tests" / "distribute" / "shapes"
@@ -114,33 +115,61 @@ def exact() -> dict[str, Any]:
     return {"layers": len(network.layers), "devices": 16, "cpu_s": round(seconds, 3), "proved": plan is not None}
 
 
-def cluster_of(n: int, flash: int, medium: str, folder: Path) -> Path:
-    rows = [f"- {{name: d{k}, target: host, flash: {flash}, ram: 4M}}" for k in range(n)]
+def cluster_of(n: int, flash: int, medium: str, folder: Path, target: str = "host") -> Path:
+    rows = [f"- {{name: d{k}, target: {target}, flash: {flash}, ram: 4M}}" for k in range(n)]
     file = folder / "cluster.yaml"
     file.write_text("\n".join(["devices:", *rows, "source: d0", f"medium: {{{medium}, bits_per_s: 3e6}}", ""]))
     return file
 
 
-def models() -> list[Path]:
+def models(folder: Path) -> list[Path]:
+    """The sample's, the shared ones if they are there, and those of the zoo, written to a folder."""
     shared = ROOT.parent / "shared" / "models"
-    return [DIGITS, *sorted(shared.glob("*.tflite"))]
+    for name, builder in ZOO.items():
+        (folder / f"{name}.onnx").write_bytes(quantized(builder(0), 0).SerializeToString())
+    return [DIGITS, *sorted(shared.glob("*.tflite")), *(folder / f"{name}.onnx" for name in ZOO)]
 
 
-def together(model: Path, n: int, number: int) -> dict[str, Any]:
+def together(model: Path, n: int, number: int, simulate: str = "host") -> dict[str, Any]:
     """A model on n devices; baselines have all methods of cutting."""
     medium = ("kind: star", "kind: bus, broadcast: true", "kind: switch")[number % 3]
     method = ("owp", "joint", "paper", "fdto")[number % 4]
     weights = network_of(prepare(model)).weights
     with tempfile.TemporaryDirectory() as name:
         flash = int(1.4 * weights / n) + 3000 if method == "joint" else 1 << 27
-        request = ClusterRequest(model, cluster_of(n, flash, medium, Path(name)), "net", method=method)
+        target = "host" if simulate == "host" else "mps2-an386"
+        request = ClusterRequest(model, cluster_of(n, flash, medium, Path(name), target), "net", method=method)
         row: dict[str, Any] = {"model": model.stem, "devices": n, "medium": medium, "method": method}
+        row["simulated"] = simulate
         try:
-            found = verify_cluster(request)
+            found = verify_cluster(request, simulate)
         except EdgebuildError as error:
             return {**row, "refused": str(error).splitlines()[0]}
     more = found["wire_bytes"] - found["planned_bytes"]
     return {**row, "equal": found["equal"], "messages": found["messages"], "bytes_more_than_planned": more}
+
+
+LINKS = {
+    "SPI at 20 MHz": "kind: star, bits_per_s: 18e6, message_us: 20",
+    "CAN FD at 5 Mbit/s": "kind: bus, bits_per_s: 2.75e6, broadcast: true, mtu: 64, message_us: 20",
+}
+
+
+def speeds(model: Path) -> list[dict[str, Any]]:
+    """Predicted milliseconds on one, two and four Cortex-M4 at 25 MHz; the table of README.md."""
+    rows = []
+    for link, medium in LINKS.items():
+        row: dict[str, Any] = {"model": model.stem, "link": link}
+        for n in (2, 4):
+            with tempfile.TemporaryDirectory() as name:
+                devices = [f"- {{name: d{k}, target: mps2-an386, flash: 1M, ram: 1M}}" for k in range(n)]
+                lines = ["devices:", *devices, "source: d0", f"medium: {{{medium}}}", "objective: latency", ""]
+                (Path(name) / "cluster.yaml").write_text("\n".join(lines))
+                report = build_cluster(ClusterRequest(model, Path(name) / "cluster.yaml", "net")).report
+            row["1"] = report["time_us"]["one_device"] / 1000
+            row[str(n)] = report["time_us"]["cluster"] / 1000 if report["faster"] else "no gain"
+        rows.append(row)
+    return rows
 
 
 TIMED = (
@@ -186,16 +215,19 @@ def main() -> None:
     found["brute"] = brute(500)
     found["exact"] = exact()
     print(found["brute"], found["exact"])
-    found["together"] = []
-    for at, model in enumerate(models()):
-        for n in (2, 4):
-            found["together"].append(row := together(model, n, at + n))
-            print(row, flush=True)
-    found["times"] = []
-    for model in models():
-        for targets, medium, method in TIMED:
-            found["times"].append(row := timed(model, targets, medium, method))
-            print(row, flush=True)
+    found["speeds"] = []
+    for model in sorted((ROOT.parent / "shared" / "models").glob("mlperf_*.tflite")):
+        found["speeds"] += (rows := speeds(model))
+        print(*rows, sep="\n", flush=True)
+    found["together"], found["times"] = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for at, model in enumerate(models(Path(folder))):
+            for n, simulate in [*((n, "host") for n in range(1, 9)), (2, "qemu"), (4, "qemu")]:
+                found["together"].append(row := together(model, n, at + n, simulate))
+                print(row, flush=True)
+            for targets, medium, method in TIMED:
+                found["times"].append(row := timed(model, targets, medium, method))
+                print(row, flush=True)
     found["faults"] = faults(FAULTS)
     print(found["faults"])
     (ROOT / "build" / "bench").mkdir(parents=True, exist_ok=True)

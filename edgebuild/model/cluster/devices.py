@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from ...base.errors import fail
 from ...base.target import Target, load_target
 from ...clock.configs import clock_plan
 from ...clock.emit import target_tree
-from ..plan.distribute.problem import Device
+from ..plan.distribute.problem import Cluster, Device
 
+PER_MAC = {"mve": 0.3, "dsp": 1.3, "rv32": 2.6, "armv6-m": 4.5}
+PLAIN = 3.0
+BYTE, MESSAGE = 24.0, 1200.0  # instructions for each byte and message of both sides; see predict.py
 BIG = frozenset(["-mbig-endian", "-EB", "-mbe32", "-mbe8"])  # of gcc and clang
 
 
@@ -21,6 +25,20 @@ def clock_of(name: str) -> float:
     if target.clocks:
         return float(max(c.sysclk_hz for c in clock_plan(target_tree(target)).configs))
     return float(target.runner.tick_hz if target.runner and target.runner.tick_hz else Device.hz)
+
+
+@cache
+def instructions_of(name: str) -> float:
+    """Instructions of a multiply-accumulate in kernels for the core of a target; most figures are README.md's."""
+    core = load_target(name).core
+    known = [cost for word, cost in PER_MAC.items() if word in core.features or core.isa.startswith(word)]
+    return min(known, default=PLAIN)
+
+
+def with_work(cluster: Cluster) -> Cluster:
+    """The cluster whose medium says what messages cost the slowest device: two checksums, two heads."""
+    each = 1e6 / min(d.hz for d in cluster.devices)
+    return replace(cluster, medium=replace(cluster.medium, byte_work_us=BYTE * each, message_work_us=MESSAGE * each))
 
 
 def byte_order(target: Target) -> str:

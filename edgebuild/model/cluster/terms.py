@@ -26,7 +26,7 @@ from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Ten
 from ..plan.distribute.problem import Window as Rows
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from .cut import can_be_cut
-from .devices import check_byte_order, clock_of
+from .devices import check_byte_order, clock_of, instructions_of, with_work
 
 SCHEMA = 1
 HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c
@@ -145,9 +145,11 @@ def plan_cluster(
     `objective`: default, that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
     Raises EdgebuildError where a file is wrong or no plan fits.
     """
-    cluster, stated = read_cluster(cluster_file, count, clock_of)
+    cluster, stated = read_cluster(cluster_file, count, clock_of, instructions_of)
     check_byte_order(cluster.devices, str(cluster_file))
-    cluster = replace(cluster, devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices)))
+    cluster = replace(
+        with_work(cluster), devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices))
+    )
     table = shapes.read_shapes(model) if graph is None else ()
     network = network_of(graph) if graph is not None else shapes.network(table, 1, 4)
     objective = objective or cluster.objective

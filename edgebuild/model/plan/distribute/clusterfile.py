@@ -81,11 +81,14 @@ class ClusterFacts:
 
 
 def read_cluster(
-    path: Path, count: int | None = None, clock_of: Callable[[str], float] = lambda target: Device.hz
+    path: Path,
+    count: int | None = None,
+    clock_of: Callable[[str], float] = lambda target: Device.hz,
+    instructions_of: Callable[[str], float] = lambda target: INSTRUCTIONS,
 ) -> tuple[Cluster, bool]:
     """The cluster, of its first `count` devices if that is given, and whether the file says the shares.
 
-    `clock_of`: the clock of a target, for devices that state none.
+    `clock_of`: the clock of a target, for devices that state none; `instructions_of`: those of a multiply-accumulate.
 
     Raises EdgebuildError for what is wrong in the file: more than 16 devices, names twice, a source that is none.
     """
@@ -105,7 +108,9 @@ def read_cluster(
     sizes = [(parse_size(f"flash of {d.name}", d.flash), parse_size(f"ram of {d.name}", d.ram)) for d in facts.devices]
     stated = any(d.share is not None for d in facts.devices)
     clocks = [d.clock_hz or clock_of(d.target) for d in facts.devices]
-    speeds = [d.macs_per_us or hz / INSTRUCTIONS / 1e6 for d, hz in zip(facts.devices, clocks, strict=True)]
+    speeds = [
+        d.macs_per_us or hz / instructions_of(d.target) / 1e6 for d, hz in zip(facts.devices, clocks, strict=True)
+    ]
     devices = tuple(
         Device(d.name, d.target, flash, ram, (d.share or 1.0) if stated else float(flash), speed, hz)
         for d, (flash, ram), speed, hz in zip(facts.devices, sizes, speeds, clocks, strict=True)

@@ -88,7 +88,8 @@ class Medium:
     """`star`: the source is the hub and forwards. `bus`: one transmission at a time. `switch`: a port each.
 
     `broadcast`: one transmission may reach all. `mtu`: most bytes of a frame, 0 for no limit.
-    `timeout_ms`: how long generated code waits for a message.
+    `timeout_ms`: how long generated code waits for a message. `byte_work_us`, `message_work_us`: what devices compute
+    for each, which adds to the time of plans.
     """
 
     kind: str = "switch"
@@ -97,6 +98,8 @@ class Medium:
     mtu: int = 0
     broadcast: bool = False
     timeout_ms: float = 1000.0
+    byte_work_us: float = 0.0
+    message_work_us: float = 0.0
 
 
 @dataclass(frozen=True)

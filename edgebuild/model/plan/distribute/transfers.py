@@ -155,13 +155,13 @@ def cost(found: tuple[Transfer, ...], cluster: Cluster) -> Cost:
     medium, hub = cluster.medium, cluster.source
     hops = [2 if medium.kind == "star" and hub != t.sender and hub not in t.receivers else 1 for t in found]
     total = sum(t.bytes * hop for t, hop in zip(found, hops, strict=True))
-    per_byte = 8e6 / medium.bits_per_s
+    per_byte = 8e6 / medium.bits_per_s + medium.byte_work_us
     if medium.kind != "switch":
         sent = sum(frames(t.bytes, medium) * hop for t, hop in zip(found, hops, strict=True))
-        return Cost(total, total * per_byte + sent * medium.message_us)
-    ports: dict[tuple[int, str], tuple[int, int]] = {}
+        return Cost(total, total * per_byte + sent * medium.message_us + sum(hops) * medium.message_work_us)
+    ports: dict[tuple[int, str], tuple[int, float]] = {}
     for t in found:
         for port in ((t.sender, "out"), *((r, "in") for r in t.receivers)):
-            size, count = ports.get(port, (0, 0))
-            ports[port] = size + t.bytes, count + frames(t.bytes, medium)
-    return Cost(total, max((s * per_byte + n * medium.message_us for s, n in ports.values()), default=0.0))
+            size, more = ports.get(port, (0, 0.0))
+            ports[port] = size + t.bytes, more + frames(t.bytes, medium) * medium.message_us + medium.message_work_us
+    return Cost(total, max((s * per_byte + more for s, more in ports.values()), default=0.0))
