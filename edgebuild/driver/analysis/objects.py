@@ -226,5 +226,5 @@ def all_are_read(unit: clang.Unit, dialect: Dialect) -> None:
         for c in top.walk_preorder() if unit.own(top) else ():
             at = clang.span(c)[0]
             if is_field(c, unit, dialect) and not any(start <= at < end for start, end in read):
-                text = "a field is used where the generator cannot follow, as in a template"
+                text = "a field is used where the generator cannot follow, as in a template or an initialiser"
                 raise clang.error_at(c, unit.text, text, "  move it into a function or a method of its own")
