@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import EdgebuildError, did_you_mean, fail
+from ..base.levels import Engine
 from ..base.options import parse_size
-from ..base.target import Target
+from ..base.target import Memory, Target
 from . import ops
 from .compile import prepare
+from .ir import Graph, Op
+from .kernels.offload import refusal
 from .plan.hierarchy.baselines import dory, loma
 from .plan.hierarchy.costs import Cost
 from .plan.hierarchy.files import layer_of, read_layers
 from .plan.hierarchy.nest import Layer, Mapped
 from .plan.hierarchy.search import NoMapping, best
 from .plan.moved.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
+from .plan.moved.offload import engine_layer, engines_of, regions_of
 from .plan.search import form_of
 
 
@@ -70,15 +74,38 @@ def layers_to_map(source: Path, target: Target) -> list[Layer]:
     near, home = target.levels[:2]
     store = target.memory("weights")
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
+    if engines_of(target):
+        return offloaded(graph, running, target, (home, store))
     return [layer_of_op(op, graph, target, form_of(target), (near, home, store)) for op in running]
+
+
+def offloaded(graph: Graph, running: Sequence[Op], target: Target, spaces: tuple[Memory, Memory]) -> list[Layer]:
+    """The ops that the first engine computes. Raises EdgebuildError if it computes none."""
+    engine = engines_of(target)[0]
+    form = replace(form_of(target), engine=engine)
+    why = [refusal(op, graph, engine) for op in running]
+    mine = [op for op, refused in zip(running, why, strict=True) if not refused]
+    if not mine:
+        hints = [f"{op.name}: {reason}" for op, reason in zip(running[:3], why, strict=False)]
+        raise fail(f"no layer runs on engine {engine.name} of {target.name}", file=graph.file, hints=hints)
+    return [engine_layer(op, graph, target, engine, form, spaces) for op in mine]
+
+
+def room_of(target: Target, engine: Engine | None, model: bool) -> dict[str, int]:
+    """Bytes of each space: of layers of a file by the engine's words, of those of a model by its memories."""
+    if model and engines_of(target):
+        return {r.memory: r.bytes for r in regions_of(engines_of(target)[0])}
+    return rooms(target, engine)
 
 
 def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[Found]:
     """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong."""
     word, most = search_method(method)
     layers = layers_to_map(source, target)
-    engine = target.engines[0] if target.engines and source.suffix in (".yaml", ".yml") else None
-    room = limited(rooms(target, engine), limits)
+    is_model = source.suffix not in (".yaml", ".yml")
+    engine = target.engines[0] if target.engines and not is_model else None
+    on_core = engine is None and not engines_of(target)
+    room = limited(room_of(target, engine, is_model), limits)
     found = []
     for layer in layers:
         began = time.process_time()
@@ -87,7 +114,7 @@ def map_layers(source: Path, target: Target, method: str, limits: str | None) ->
             if word == "loma":
                 cycles = loma(layer, room, most)
             else:
-                mapped, counted = best(layer, room) if word == "exact" else dory(layer, room, engine is None)
+                mapped, counted = best(layer, room) if word == "exact" else dory(layer, room, on_core)
                 cycles = counted.total
         except NoMapping as reason:
             raise too_small(reason, room, source) from None

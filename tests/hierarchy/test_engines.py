@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.hierarchy.baselines import dory
+from edgebuild.model.plan.hierarchy.search import NoMapping
 from edgebuild.model.plan.moved.movement import with_moves
 from edgebuild.model.plan.moved.moves import MovedLayer
 from edgebuild.model.plan.search import Plan
@@ -317,6 +320,31 @@ def power_of_two_file(file: Path) -> None:
         f.operator("CONV_2D", operands, [x], options)
         scale, channels = step, out
     file.write_bytes(f.pack([first], [x]))
+
+
+def test_no_layer_takes_more_than_by_the_rule_of_dory(tmp_path: Path) -> None:
+    """Strides leave columns that no window reaches; tiles of all columns are contiguous nevertheless."""
+    file, compared = target_file(tmp_path), 0
+    graphs = [g for g in map(network, range(16)) if all(t.elements for t in g.tensors.values())]
+    for moved in engines([planner(file)(graph, "g") for graph in graphs]):
+        with suppress(NoMapping):
+            assert moved.cost.total <= dory(moved.layer, {r.memory: r.bytes for r in moved.regions}, False)[1].total
+            compared += 1
+    assert compared > 15
+
+
+def test_map_shows_the_layers_of_the_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    power_of_two_file(tmp_path / "powers.tflite")
+    options = ["--target", "diana", "--limit", "ACT=12K,WGT=4K", "--json", "-"]
+    assert main(["map", str(tmp_path / "powers.tflite"), *options]) == 0
+    rows = json.loads(capsys.readouterr().out)["layers"]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["tile_bytes"]["weights"] <= 4 << 10
+        assert sum(n for name, n in row["tile_bytes"].items() if name != "weights") <= 12 << 10
+    digits = ROOT / "sample_projects" / "digits" / "digits.onnx"
+    assert main(["map", str(digits), "--target", "diana"]) == 1
+    assert "no layer runs on engine digital" in capsys.readouterr().err
 
 
 @pytest.mark.needs("gcc")

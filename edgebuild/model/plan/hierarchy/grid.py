@@ -124,6 +124,8 @@ class Costs:
         return found
 
     def _along(self, operand: Operand, dim: int, axis: str, size: int) -> list[tuple[int, ...]]:
+        if size >= self.layer.nest.extents[axis]:  # not cut: all of the operand, also what no window reaches
+            return [(operand.sizes[dim], 1)]
         parts = ranges_of(self.layer.nest.extents[axis], size)
         regions = (self.layer.region(operand, {axis: part})[dim] for part in parts)
         return list(Counter(past - first for first, past in regions).items())
