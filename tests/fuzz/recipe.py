@@ -134,7 +134,7 @@ class Drawing:
         return x
 
     def convolution(self, x: int) -> int:
-        return self.add(self.random.choice(("conv", "conv", "depthwise", "pool", "activation")), x)
+        return self.add(self.random.choice(("conv", "conv", "depthwise", "depthwise", "pool", "activation")), x)
 
     def residual(self, x: int) -> int:
         y = x
@@ -206,8 +206,8 @@ class Drawing:
 
 BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
     *(Drawing.single,) * 3,
-    *(Drawing.operator,) * 10,
-    *(Drawing.convolution,) * 5,
+    *(Drawing.operator,) * 14,
+    *(Drawing.convolution,) * 9,
     *(Drawing.residual,) * 3,
     *(Drawing.inverted,) * 2,
     Drawing.squeeze,

@@ -17,6 +17,7 @@ from .recipe import INTEGERS, Choice, DoesNotFit, Layer, Recipe, Sizes, choice
 
 SPREAD = {"int8": 60 / 74**2, "int16": 0.4 / 74}  # of the factor of a sum of products, so that results fill the type
 FULL = {"int8": (-128, 127), "int16": (-(2**15), 2**15 - 1)}
+POSITIVE = (1, 3)  # fused activations: RELU, RELU6
 LARGEST = 60_000  # elements of a tensor
 
 
@@ -136,10 +137,17 @@ class Parts:
         bits = self.s.between(3, 6) + (8 if self.kind == "int16" else 0)
         return 2.0**-bits * self.s.rng.uniform(1, 2)
 
-    def quant(self, scale: float) -> Quant | None:
+    def quant(self, scale: float, positive: bool = False) -> Quant | None:
+        """A quantisation whose zero is mostly where both signs have room, or the `positive` values alone.
+
+        Behind a zero at the other end little is left but one value, which hides what goes wrong before.
+        """
         if self.real:
             return None
-        return self.s.quant(float(np.float32(max(scale, 2.0**-24))))
+        low, high = FULL["int8"]
+        near = self.s.pick(low, self.s.between(low, low + 20)) if positive else self.s.pick(0, self.s.between(-25, 25))
+        zero = self.s.pick(*(near,) * 6, low, self.s.pick(high, self.s.between(low, high)))
+        return Quant((float(np.float32(max(scale, 2.0**-24))),), (0 if self.kind == "int16" else zero,))
 
     def scaled(self, x: Value, low: float, high: float) -> Quant | None:
         """A scale between these multiples of the operand's."""
@@ -177,7 +185,9 @@ class Parts:
         assert x.quant is not None
         data = self.s.rng.integers(-127, 128, tuple(shape_of)).astype(np.int8)
         count = self.s.pick(1, data.shape[axis])
-        scales = tuple(float(v) for v in (self.s.rng.uniform(0.25, 1, count) * 2.0**-7).astype(np.float32))
+        scales = tuple(
+            float(v) for v in (self.s.rng.uniform(0.25, 1, count) * 2.0 ** -self.s.between(7, 10)).astype(np.float32)
+        )
         weights, own = self._weights(name, data, Quant(scales, (0,) * count, axis if count > 1 else None))
         scales, count = own.scale, len(own.scale)  # type: ignore[union-attr]
         products = Quant(tuple(float(np.float32(x.quant.scale[0] * v)) for v in scales), (0,) * count, 0)
@@ -186,7 +196,7 @@ class Parts:
         bias = self.s.rng.integers(-reach, reach + 1, shape[-1]).astype(np.int64 if wide else np.int32)
         factor = self.s.pick(1.0, 1.0, 1.0, 2.0, 0.5, self.s.pick(1.0, 20.0, 0.004)) * SPREAD[self.kind] / sqrt(terms)
         operands = [x, weights] + ([self.constant(bias, products)] if self.s.between(0, 4) else [])
-        quant = self.quant(max(products.scale) / factor)
+        quant = self.quant(max(products.scale) / factor, positive=options.fusedActivationFunction in POSITIVE)
         return self.emit(name, self._ordered(name, operands, shape), shape, quant, options)
 
     def _weights(self, name: str, data: Array, quant: Quant | None) -> tuple[int, Quant | None]:
