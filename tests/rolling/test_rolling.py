@@ -15,7 +15,7 @@ from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
-from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import Place
@@ -24,6 +24,7 @@ from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
+from tests.graphs.tflite_models import File
 
 MODELS = ROOT.parent / "shared" / "models"
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -181,6 +182,17 @@ def test_tails_are_runs_of_their_own() -> None:
                     for y in found.results:
                         assert trace.shift(found, x, y) == naive_shift(rolling, found, x, y)
     assert tails > 50
+
+
+def test_views_alone_that_do_not_fit(tmp_path: Path) -> None:
+    """A network without a step is told what its inputs take."""
+    file = File()
+    x = file.tensor("x", (1, 40), "int8", Quant((0.5,), (0,)))
+    y = file.tensor("y", (4, 10), "int8", Quant((0.5,), (0,)))
+    file.operator("RESHAPE", [x, file.tensor("shape", (2,), "int32", data=np.array([4, 10], np.int32))], [y])
+    (tmp_path / "view.tflite").write_bytes(file.pack([x], [y]))
+    with pytest.raises(EdgebuildError, match="does not fit: arena at least 40 B"):
+        compile_model(model_request(tmp_path / "view.tflite", "view", "host", {"ram": 2}))
 
 
 @pytest.mark.parametrize(("shape", "starts"), [((1, 8, 6, 1), []), ((1, 1, 48, 1), [0])])

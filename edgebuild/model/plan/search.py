@@ -345,7 +345,7 @@ def _streamed_peak(cutter: Cutter) -> int | None:
     order = tuple(same[op.outputs[0]] for op in cutter.order)
     streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, cutter.form)
     try:
-        return max(streamed.profile(streamed.cut()))
+        return max(streamed.profile(streamed.cut()), default=None)
     except EdgebuildError:
         return None
 
@@ -353,13 +353,17 @@ def _streamed_peak(cutter: Cutter) -> int | None:
 def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter) -> EdgebuildError:
     """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways."""
     graph, profile = cutter.graph, cutter.profile(steps)
-    op = steps[max(range(len(steps)), key=lambda i: profile[i])].ops[-1]
+    highest = max(range(len(steps)), key=lambda i: profile[i], default=None)
+    op = steps[highest].ops[-1] if highest is not None else None  # inputs that are outputs need no step
     least = "at least " if reason.proven else ""
     text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
     live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
     shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []
-    ways = {"--tile auto": max(others.profile(others.cut())), "--stream-input rows": _streamed_peak(others)}
+    ways = {
+        "--tile auto": max(others.profile(others.cut()), default=reason.needed),
+        "--stream-input rows": _streamed_peak(others),
+    }
     known = {f"{way} ({size} B)": size for way, size in ways.items() if size is not None}
     fitting = [text for text, size in known.items() if size <= reason.capacity]
     if fitting:
@@ -367,4 +371,6 @@ def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], 
     else:
         over = reason.needed - reason.capacity
         hints.append(f"over by {over} B, and so with {' and '.join(known)}; use a target with more RAM")
+    if op is None:
+        return fail(text, file=graph.file, hints=hints)
     return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)
