@@ -63,7 +63,7 @@ def averaged() -> Graph:
 
 def check(graph: Graph, **options: Any) -> None:
     """Plan a graph, replay and interpret it."""
-    found = planned(graph, **options)
+    found = planned(graph := replace(graph), **options)  # a graph of its own, for graphs keep their kernels
     interpret(graph, found.rolling, found.steps, found.places)
 
 
