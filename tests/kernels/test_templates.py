@@ -50,6 +50,32 @@ def test_assembly_of_shared_functions_keeps_the_predicate(arithmetic: str) -> No
     assert not broken("\n".join(helper.text for helper in kernels.helpers(arithmetic)))
 
 
+RESULT = re.compile(r'"[=+](?!&)[^"]*"\(')
+
+
+def shared_registers(text: str) -> list[str]:
+    """Results of several instructions that may share a register with an operand which is read after they are written."""
+    return [
+        result
+        for before, statement in statements(text)
+        if statement.count("\\n") > 0 and not WHOLE.search(before)
+        for result in RESULT.findall(statement)
+    ]
+
+
+@pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_results_of_assembly_have_registers_of_their_own(file: Path) -> None:
+    """Compilers give a result the register of an operand that has the same value, as a width and a step of 48."""
+    assert not shared_registers(file.read_text())
+
+
+def test_the_check_finds_a_shared_register() -> None:
+    inline = '__asm__ volatile("add %0, %0, %1\\n\\t" "sub %0, %0, %1" : "+r"(x) : "r"(y));'
+    assert shared_registers(inline) == ['"+r"(']
+    assert not shared_registers(inline.replace("+r", "+&r"))
+    assert not shared_registers('__asm__("ssat %0, #8, %1" : "=r"(y) : "r"(y));')
+
+
 ACCESS = re.compile(r"eb_order|v(?:ld|st)r[bh]q(?!_(?:z_|p_)?s8)(?!\{\{[^}]*\}\}_s8)")
 
 

@@ -111,11 +111,13 @@ class Net:
         return self.add(kind, [x], x.quant, window=taps, clamp=self.clamp(), **attrs)
 
 
-def random_net(seed: int, kinds: Sequence[str], length: int) -> Graph:
+def random_net(seed: int, kinds: Sequence[str], length: int, wide: bool = False) -> Graph:
     rng = np.random.default_rng(seed)
     net = Net(rng, str(rng.choice(["tflite", "onnx"])))
     chosen = [str(rng.choice(list(kinds))) for _ in range(length)]
     shape = (1, int(rng.integers(3, 14)), int(rng.integers(1, 14)), int(net.pick(*CHANNELS)))
+    if wide:
+        shape = (1, int(rng.integers(2, 5)), int(net.pick(16, 32, 48, 48, 64, 80)), int(net.pick(1, 1, 1, 2, 3)))
     if chosen[0] == "dense":
         shape = (int(net.pick(1, 1, 2, 5)), int(net.pick(*CHANNELS, 100, 257)))  # type: ignore[assignment]
     first = x = net.keep(Tensor("x", shape, "int8", net.quant(0.02)))
@@ -136,6 +138,13 @@ def test_sums(kind: str, tmp_path: Path) -> None:
     graphs = [random_net(seed, [kind], 1) for seed in range(60)]
     assert sum(n for name, n in variants(graphs).items() if name.startswith("mve")) > 30
     check(TARGET, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("kind", ["conv2d", "depthwise_conv2d"])
+def test_wide_rows(kind: str, tmp_path: Path) -> None:
+    """Rows of few channels, as images have them. Their bytes may be as many as a step of the loop over them."""
+    check(TARGET, [random_net(seed, [kind], 1, wide=True) for seed in range(700, 740)], tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)

@@ -493,7 +493,7 @@ static inline void eb_copy(int8_t *to, const int8_t *from, int32_t n)
                      "vstrb.8 q0, [%0], #16\n\t"
                      "letp lr, 1b\n\t"
                      "2:"
-                     : "+r"(to), "+r"(from)
+                     : "+&r"(to), "+&r"(from)
                      : "r"(n)
                      : "lr", "q0", "memory");
 }
@@ -507,7 +507,7 @@ static inline void eb_set(int8_t *to, int32_t value, int32_t n)
                      "vstrb.8 q0, [%0], #16\n\t"
                      "letp lr, 1b\n\t"
                      "2:"
-                     : "+r"(to)
+                     : "+&r"(to)
                      : "r"(value), "r"(n)
                      : "lr", "q0", "memory");
 }
@@ -532,7 +532,7 @@ static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const ui
                      "3:\n\t"
                      "cmp %[n], #0\n\t"
                      "bgt 1b"
-                     : [to] "+r"(to), [from] "+r"(from), [n] "+r"(n)
+                     : [to] "+&r"(to), [from] "+&r"(from), [n] "+&r"(n)
                      : [offsets] "r"(offsets), [piece] "r"(piece), [step] "rI"(step)
                      : "cc", "lr", "q0", "q1", "memory");
 }

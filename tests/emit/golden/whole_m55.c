@@ -404,7 +404,7 @@ static inline void eb_set(int8_t *to, int32_t value, int32_t n)
                      "vstrb.8 q0, [%0], #16\n\t"
                      "letp lr, 1b\n\t"
                      "2:"
-                     : "+r"(to)
+                     : "+&r"(to)
                      : "r"(value), "r"(n)
                      : "lr", "q0", "memory");
 }
@@ -429,7 +429,7 @@ static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const ui
                      "3:\n\t"
                      "cmp %[n], #0\n\t"
                      "bgt 1b"
-                     : [to] "+r"(to), [from] "+r"(from), [n] "+r"(n)
+                     : [to] "+&r"(to), [from] "+&r"(from), [n] "+&r"(n)
                      : [offsets] "r"(offsets), [piece] "r"(piece), [step] "rI"(step)
                      : "cc", "lr", "q0", "q1", "memory");
 }
@@ -459,7 +459,7 @@ static inline void eb_fill4(int8_t *y, const int8_t *x, int32_t n, const uint16_
                      "add    %0, %0, %6\n\t"
                      "letp   lr, 1b\n\t"
                      "2:"
-                     : "+r"(y), "+r"(x), "+r"(x2)
+                     : "+&r"(y), "+&r"(x), "+&r"(x2)
                      : "r"(n), "r"(places), "rI"(in_step), "rI"(out_step)
                      : "lr", "q0", "q1", "q4", "q5", "q6", "q7", "memory");
 }
