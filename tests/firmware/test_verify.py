@@ -54,6 +54,11 @@ def check(target: Target, artifacts: Sequence[Artifact], **options: Any) -> dict
     return verify(Path("fake.tflite"), target, artifacts, vectors(), **options)
 
 
+def takes(target: Target, ram: int, own: int) -> bool:
+    """The program takes `own` bytes of RAM; on several cores, also the stacks of the others and a queue of copies."""
+    return ram == own if target.cores == 1 else target.cores * 4096 < ram - own < (target.cores + 2) * 4096
+
+
 @pytest.mark.parametrize("name", SIMULATED)
 def test_outputs_and_costs_on_a_simulated_target(name: str) -> None:
     target = runnable(name)
@@ -62,7 +67,8 @@ def test_outputs_and_costs_on_a_simulated_target(name: str) -> None:
     assert result["output"] == np.clip(vectors()[0].astype(int) + 1, -128, 127).tolist()
     assert result["compared"] == ["y", "sum"], "x has been written over, `unknown` is not in the arena"
     assert fake.STACK <= result["stack_bytes"] < fake.STACK + 128
-    assert result["arena_bytes"] == result["arena_touched_bytes"] == 3 * fake.SIZE == result["ram_bytes"]
+    assert result["arena_bytes"] == result["arena_touched_bytes"] == 3 * fake.SIZE
+    assert takes(target, result["ram_bytes"], 3 * fake.SIZE)
     assert result["weights_bytes"] == fake.SIZE == result["flash_bytes"] - result["code_bytes"]
     assert 200 < result["code_bytes"] < 1000
     assert result["forbidden_symbols"] == []
@@ -136,7 +142,7 @@ def test_start_up_copies_data_and_clears_bss_whatever_the_size_of_the_constants(
     source = fake.code(declare=declare, plus=is_wrong)
     result = check(target, fake.model(target, source))
     assert result["equal"]
-    assert result["ram_bytes"] == 3 * fake.SIZE + 3 * 4 + 5 * 4
+    assert takes(target, result["ram_bytes"], 3 * fake.SIZE + 3 * 4 + 5 * 4)
 
 
 def test_weights_and_arena_in_other_memories() -> None:
