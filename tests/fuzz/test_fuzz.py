@@ -52,8 +52,9 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("target", "seed"), TARGETS)
 def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) -> None:
     tally = Tally()
-    for recipe in recipes(100 * seed, 1, ["tflite" if seed % 2 else "qdq"]):
-        sweep(recipe, [machine(target, tmp_path)], tmp_path, tally)
+    for recipe in recipes(100 * seed, 3, ["tflite" if seed % 2 else "qdq"]):
+        if not tally.runs:  # the reference may refuse a network, whose values become infinite
+            sweep(recipe, [machine(target, tmp_path)], tmp_path, tally)
     assert not tally.found, told(tally.found)
     assert tally.runs
 

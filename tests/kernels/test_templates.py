@@ -54,7 +54,7 @@ RESULT = re.compile(r'"[=+](?!&)[^"]*"\(')
 
 
 def shared_registers(text: str) -> list[str]:
-    """Results of several instructions that may share a register with an operand which is read after they are written."""
+    """Results of several instructions that may share a register with an operand that is read later."""
     return [
         result
         for before, statement in statements(text)

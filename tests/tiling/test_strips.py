@@ -40,7 +40,7 @@ def planned(model: Path, **options: object) -> Plan:
 
 def test_less_memory_for_work_done_twice(model: Path) -> None:
     rows, free = planned(model, tile="rolling"), planned(model, tile="auto")
-    strips = planned(model, tile="auto", max_mac_overhead=20)
+    strips = planned(model, objective="ram", max_mac_overhead=20)
     assert free.arena_bytes <= rows.arena_bytes and free.extra_macs <= 0
     assert strips.arena_bytes < rows.arena_bytes * 31 / 32
     assert strips.fused is not None and strips.extra_macs > 0

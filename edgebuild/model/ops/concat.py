@@ -12,17 +12,18 @@ from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from . import spatial
 from .base import Constant, Form, Kernel, Spec
+from .moves import axis_of
 
 
 def from_tflite(node: Any) -> None:
     options = node.options("ConcatenationOptions")
     if spatial.tflite_clamp(node, options.FusedActivationFunction()) != (None, None):
         raise node.error("fused activation", "apply the activation to the operands")
-    node.emit("concat", node.inputs, axis=options.Axis() % len(node.tensor(0).shape))
+    node.emit("concat", node.inputs, axis=axis_of(node, options.Axis(), len(node.tensor(0).shape)))
 
 
 def from_onnx(node: Any) -> None:
-    node.emit("concat", node.inputs, axis=node.attr("axis", 0) % len(node.tensor(0).shape))
+    node.emit("concat", node.inputs, axis=axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
 
 
 def nest(op: Op, graph: Graph) -> Nest:

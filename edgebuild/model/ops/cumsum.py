@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .moves import axis_of
+
 OPEN = (None, None)
 
 
@@ -13,7 +15,7 @@ def from_onnx(node: Any) -> None:
     x = node.tensor(0)
     if x.dtype != "float32":
         raise node.error(f"running sums of {x.dtype}", "supported: float32")
-    axis = int(np.ravel(node.constant(1, "axis").data)[0]) % len(x.shape)
+    axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(x.shape))
     perm = (*(d for d in range(len(x.shape)) if d != axis), axis)
     count = x.shape[axis]
     triangle = np.tril(np.ones((count, count), np.float32), -1 if node.attr("exclusive", 0) else 0)

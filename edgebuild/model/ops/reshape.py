@@ -10,6 +10,7 @@ import numpy as np
 from ..axes import Dim, Fixed, Nest, Same, Whole
 from ..ir import Array, Graph, Op
 from .base import Ranges, Spec
+from .moves import axis_of
 
 
 def from_tflite(node: Any) -> None:
@@ -38,14 +39,18 @@ def from_onnx_flatten(node: Any) -> None:
 
 def from_onnx_squeeze(node: Any) -> None:
     x, listed = node.tensor(0), _axes(node)
-    axes = [d for d, n in enumerate(x.shape) if n == 1] if listed is None else [a % len(x.shape) for a in listed]
+    axes = (
+        [d for d, n in enumerate(x.shape) if n == 1]
+        if listed is None
+        else [axis_of(node, a, len(x.shape)) for a in listed]
+    )
     node.emit("reshape", node.inputs[:1], shape=tuple(n for d, n in enumerate(x.shape) if d not in axes))
 
 
 def from_onnx_unsqueeze(node: Any) -> None:
     x, listed = node.tensor(0), _axes(node) or []
     rank = len(x.shape) + len(listed)
-    axes, rest = {a % rank for a in listed}, iter(x.shape)
+    axes, rest = {axis_of(node, a, rank) for a in listed}, iter(x.shape)
     node.emit("reshape", node.inputs[:1], shape=tuple(1 if d in axes else next(rest) for d in range(rank)))
 
 
