@@ -185,6 +185,18 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
         [helper.make_node("Pad", ["x", "p", "v"], ["y"])], (1, 2, 3, 2, 2), p=np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0]),
         v=np.float32(0.5),
     ),
+    "padding by bytes": lambda: made(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Pad", ["q", "p", "v"], ["r"]),
+         helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])], (1, 2, 4, 5),
+        p=np.array([0, 0, 1, 0, 0, 0, 0, 2]), s=np.float32(0.03), z=np.uint8(120), v=np.uint8(95),
+    ),
+    "padding of 16 bits": lambda: made(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]), helper.make_node("Pad", ["d", "p", "v"], ["r"]),
+         helper.make_node("QuantizeLinear", ["r", "s", "z"], ["t"]),
+         helper.make_node("DequantizeLinear", ["t", "s", "z"], ["y"])], (1, 2, 4, 5), opset=21,
+        p=np.array([0, 0, 1, 0, 0, 0, 0, 2]), s=np.float32(0.001), z=np.int16(0), v=np.float32(1.5),
+    ),
     "quantised image, by lines": lambda: made(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
          helper.make_node("Resize", ["q", "", "f"], ["r"], mode="linear"),

@@ -117,6 +117,18 @@ def test_ops_of_one_node_may_be_cut_alike() -> None:
         np.testing.assert_allclose(ops.run(parts, *vector)[name], ops.run(graph, *vector)[name], rtol=1e-5)
 
 
+def test_one_constant_may_be_cut_in_two_ways() -> None:
+    """Two layers share square weights; their path cuts rows of them for one and columns for the other."""
+    made = [Op("dense", f"d{i}", (x, "w"), (y,), {"clamp": (None, None)}) for i, (x, y) in enumerate(("xh", "hy"))]
+    graph = floats(dict.fromkeys("xhy", (1, 6)) | {"w": (6, 6)}, *made)
+    weights = Tensor("w", (6, 6), "float32", data=np.arange(36, dtype=np.float32).reshape(6, 6))
+    graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
+    path = next(p for p in paths(graph, "h", METHODS) if p.fan_in and len(p.ops) == 2)
+    (vector,) = random_inputs(graph, 1)
+    parts = tiled(graph, Tiling(path, (2,)))
+    np.testing.assert_allclose(ops.run(parts, *vector)["y"], ops.run(graph, *vector)["y"], rtol=1e-5)
+
+
 @pytest.mark.needs("gcc")
 def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""

@@ -26,7 +26,7 @@ from ..plan.distribute.joint import Decision, Plan, has
 from ..plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
 from ..plan.distribute.transfers import Range, Transfer, block, routed, transfers
 from ..plan.tiling.paths import needed
-from ..plan.tiling.transform import OPEN, last_axis, quant_of_part
+from ..plan.tiling.transform import OPEN, last_axis, place, quant_of_part
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 
@@ -138,7 +138,7 @@ class _Device:
         t = self.graph.tensors[name]
         if all(first == 0 and past == n for (first, past), n in zip(ranges, t.shape, strict=True)):
             return self.new(t)
-        return self.new(part_of(t, ranges, f"{name}[{_where(ranges, t.shape)}]"))
+        return self.new(part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]"))
 
     def op(self, kind: str, inputs: Sequence[str], output: str, **attrs: object) -> str:
         self.ops.append(Op(kind, f"{output} {kind}", tuple(inputs), (output,), attrs))
@@ -154,7 +154,7 @@ class _Device:
             size = tuple(b - a for a, b in inner)
             start = sum(a * prod(t.shape[d + 1 :]) for d, (a, _) in enumerate(inner)) * ITEM_BYTES[t.dtype]
             kind = "span" if neighbours(t.shape, inner) and start % 4 == 0 else "slice"
-            made = self.new(replace(part_of(t, inner, f"{piece.name} {_where(inner, t.shape)}"), data=None))
+            made = self.new(replace(part_of(t, inner, f"{piece.name} {place(inner, t.shape)}"), data=None))
             self.op(kind, (piece.name,), made, begin=tuple(a for a, _ in inner), size=size)
             self.taken[piece.name, wanted] = made
         return self.taken[piece.name, wanted]
@@ -162,7 +162,7 @@ class _Device:
     def constant(self, name: str, ranges: Ranges) -> str:
         t = self.graph.tensors[name]
         whole = all(r == (0, n) for r, n in zip(ranges, t.shape, strict=True))
-        found = t if whole else part_of(t, ranges, f"{name}[{_where(ranges, t.shape)}]")
+        found = t if whole else part_of(t, ranges, f"{name}[{place(ranges, t.shape)}]")
         self.tensors[found.name] = found
         return found.name
 
@@ -211,11 +211,6 @@ def _with(graph: Graph, made: Sequence[Op], tensors: Mapping[str, Tensor]) -> Gr
     used = [n for op in made for n in (*op.inputs, *op.outputs)]
     kept = {n: tensors[n] for n in dict.fromkeys([*used, *(n for n in graph.inputs if n in tensors)])}
     return replace(graph, ops=tuple(made), tensors=kept, removed=(), removed_macs=0)
-
-
-def _where(ranges: Ranges, shape: tuple[int, ...]) -> str:
-    cut = [f"{a}-{b}" for (a, b), n in zip(ranges, shape, strict=True) if b - a < n]
-    return "x".join(cut)
 
 
 @dataclass

@@ -166,6 +166,10 @@ class OnnxNode(Node):
         """The real values of a constant, whether it is quantised or not."""
         return real_values(t)
 
+    def stored(self, t: Tensor) -> Array:
+        """The numbers of a constant without a scale, as activations are stored: those of uint8 less 128."""
+        return np.asarray(t.data, np.int64) - SIGNED[t.dtype][1]
+
     def dtype_of(self, code: int) -> str:
         if code not in TYPES:
             raise self.error(f"type {onnx.TensorProto.DataType.Name(code)}", "use FLOAT, INT32 or INT8")

@@ -27,9 +27,7 @@ def from_tflite(node: Any) -> None:
 
 def from_onnx(node: Any) -> None:
     listed = node.constant(1, "pads").data if len(node.inputs) > 1 else node.attr("pads", [])
-    value = 0.0
-    if len(node.inputs) > 2 and node.inputs[2]:
-        value = float(np.ravel(node.real(node.constant(2, "value")))[0])
+    value = _onnx_value(node) if len(node.inputs) > 2 and node.inputs[2] else None
     pads = np.reshape(listed, (2, -1)).T
     if len(node.inputs) > 3 and node.inputs[3]:
         rank, axes = len(node.tensor(0).shape), [int(a) for a in np.ravel(node.constant(3, "axes").data)]
@@ -40,10 +38,18 @@ def from_onnx(node: Any) -> None:
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise node.error(f"mode {mode}", "constant, reflect, edge and wrap are supported")
     if mode != "constant" or np.min(pads) < 0:
-        if mode == "constant" and value:
+        if mode == "constant" and value is not None:
             raise node.error("padding that removes elements, and a value", "slice before")
         return moves.bordered(node, _pairs(pads), mode)
-    _emit(node, _pairs(pads), value or None)
+    _emit(node, _pairs(pads), value)
+
+
+def _onnx_value(node: Any) -> int | float | None:
+    """The border's value: real, or as it is stored (int) where a QOperator file has bytes of the operand's scale."""
+    fill = node.constant(2, "value")
+    if node.tensor(0).quant is not None and fill.quant is None and fill.dtype != "float32":
+        return int(np.ravel(node.stored(fill))[0])
+    return float(np.ravel(node.real(fill))[0]) or None
 
 
 def _emit(node: Any, pads: tuple[tuple[int, int], ...], value: Any) -> None:
@@ -86,7 +92,8 @@ def fill(op: Op, graph: Graph) -> int | float:
         return zero_of(x)
     if x.quant is None or isinstance(value, int):
         return value if isinstance(value, int) else float(np.clip(value, -FLOAT_MAX, FLOAT_MAX))
-    return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), -128, 127))
+    ends = np.iinfo(x.dtype)
+    return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), ends.min, ends.max))
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:

@@ -82,9 +82,7 @@ class _Parts:
         if all(first == 0 and past == n for (first, past), n in zip(ranges, t.shape, strict=True)):
             return name
         size = tuple(past - first for first, past in ranges)
-        where = "x".join(
-            f"{first}-{past}" for (first, past), n in zip(ranges, t.shape, strict=True) if past - first < n
-        )
+        where = place(ranges, t.shape)
         if t.data is not None:
             data = t.data[tuple(slice(*r) for r in ranges)]
             return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, quant_of_part(t.quant, ranges), data))
@@ -138,6 +136,14 @@ class _Parts:
     def keep(self, t: Tensor) -> str:
         self.tensors[t.name] = t
         return t.name
+
+
+def place(ranges: Ranges, shape: tuple[int, ...]) -> str:
+    """Ranges as an index in words, `:,0-8`, for one constant may be cut in several ways; no `:` at the end."""
+    words = [":" if past - first == n else f"{first}-{past}" for (first, past), n in zip(ranges, shape, strict=True)]
+    while words and words[-1] == ":":
+        words.pop()
+    return ",".join(words)
 
 
 def quant_of_part(quant: Quant | None, ranges: Ranges) -> Quant | None:
