@@ -127,6 +127,16 @@ def input_range(nest: Nest, operand: int, dim: int, start: int, stop: int) -> tu
             return 0, size
 
 
+def separable(nest: Nest, axis: str) -> bool:
+    """Whether the relations tell what a part along `axis` needs.
+
+    They do not where an operand is read whole and the axis is none of the first operand's: it may choose what is read,
+    as an output channel chooses its group of input channels.
+    """
+    whole = any(isinstance(d, Whole) for dims in nest.operands for d in dims)
+    return not whole or any(getattr(d, "axis", None) == axis for d in nest.operands[0])
+
+
 def elementwise(nest: Nest, operand: int) -> bool:
     """Output element i depends on no element of the operand but i: the result may overwrite it."""
     return nest.operands[operand] == tuple(Same(axis) for axis in nest.out)

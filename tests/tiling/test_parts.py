@@ -129,6 +129,27 @@ def test_one_constant_may_be_cut_in_two_ways() -> None:
     np.testing.assert_allclose(ops.run(parts, *vector)["y"], ops.run(graph, *vector)["y"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("kind", ["conv2d", "transpose_conv2d"])
+def test_groups_of_channels_stay_together(kind: str, groups: int) -> None:
+    """An output channel chooses its group of input channels, so parts along the channels would read others."""
+    size = (2, 2) if kind == "conv2d" else (4, 4)
+    attrs = {"clamp": (None, None), "stride": (1, 1), "dilation": (1, 1), "groups": groups}
+    attrs |= {"pad": (0, 0, 0, 0)} if kind == "conv2d" else {"pad": (0, 0), "size": size}
+    relu = Op("clamp", "r", ("h",), ("y",), {"clamp": (0.0, None)})
+    shape, result = (8, 2, 2, 4 // groups), (1, *size, 8)
+    layer = Op(kind, "c", ("x", "w"), ("h",), attrs)
+    graph = floats({"x": (1, 3, 3, 4), "w": shape, "h": result, "y": result}, layer, relu)
+    weights = Tensor("w", shape, "float32", data=np.random.default_rng(groups).normal(size=shape).astype(np.float32))
+    graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
+    (vector,) = random_inputs(graph, 1)
+    found = tilings(graph)
+    assert found
+    for tiling in found:
+        have = ops.run(tiled(graph, tiling), *vector)["y"]
+        np.testing.assert_allclose(have, ops.run(graph, *vector)["y"], rtol=1e-5, atol=1e-5, err_msg=str(tiling.path))
+
+
 @pytest.mark.needs("gcc")
 def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""

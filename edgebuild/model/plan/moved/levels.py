@@ -11,7 +11,7 @@ from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.levels import Engine, Rates
 from ....base.target import Memory, Target
 from ... import ops
-from ...axes import Dim, Grouped, Nest, Same, Whole, Window
+from ...axes import Dim, Grouped, Nest, Same, Window, separable
 from ...ir import ITEM_BYTES, Graph, Op
 from ...kernels import kernel_of
 from ...ops.base import Form
@@ -130,8 +130,7 @@ def cut_axes(nest: Nest) -> tuple[str, ...]:
         fits = all(isinstance(d, Same | Window) or (isinstance(d, Grouped) and d.group == 1) for d in relations)
         if fits and relations and nest.extents[axis] > 1 and nest.out.count(axis) == 1:
             found.append(axis)
-    if any(isinstance(d, Whole) for dims in nest.operands for d in dims):
-        found = [a for a in found if any(getattr(d, "axis", None) == a for d in nest.operands[0])]
+    found = [axis for axis in found if separable(nest, axis)]
     if all({getattr(d, "axis", None) for d in dims} >= set(found) for dims in nest.operands):
         found = found[:2]  # element by element: cutting inner dimensions only makes more pieces
     return tuple(found)

@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from math import prod
 
 from ... import ops
-from ...axes import Grouped, Nest, Spread, Window, input_range
+from ...axes import Grouped, Nest, Spread, Window, input_range, separable
 from ...ir import ITEM_BYTES, Graph, Op
 from ...ops.base import Ranges
 from ...ops.slice import neighbours
@@ -87,6 +87,8 @@ def cuts(graph: Graph, tiling: Tiling) -> Cuts | None:
     all_axes, all_ranges = [axes], [ranges]
     for i in range(len(path.ops) - 1, -1, -1):
         nest = ops.nest(path.ops[i], graph)
+        if not all(separable(nest, axis) for axis in axes):
+            return None
         if not _whole_groups(graph, path.ops[i], dict(zip(axes, ranges, strict=True))):
             return None
         if i == 0:
