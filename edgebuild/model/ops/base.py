@@ -288,6 +288,7 @@ class Spec:
     onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     view: bool = False
     rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
+    any_rows: bool = False  # of "reduce": rows of the operand may have any length, as those behind a view
     exact: bool = False
     part: Part = unchanged  # attributes of the op that computes only a part of its result
     start: Callable[[Op, Graph], int] = lambda op, graph: 0  # of a view: its first byte in the operand

@@ -150,5 +150,6 @@ SPEC = Spec(
     onnx={"CumSum": cumsum.from_onnx, "Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     sums=layer,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
+    any_rows=True,
     limits=(columns_agree, spatial.symmetric_weights),
 )

@@ -291,7 +291,8 @@ def possible_starts(rolling: RollingGraph, run: Sequence[Op]) -> list[int]:
         other = [at for n, at, r in roots if n != r and rows_of(rolling.graph, n) != rows_of(rolling.graph, r)]
         if rolling.modes[y] == "reduce":  # it ends the run, and begins none
             last = any(r.outputs[0] in index for r in rolling.readers.get(y, []))
-            low = max(low, number + 1 if last else 0, *(at + 1 for at in other))
+            whole = [] if ops.SPECS[run[number].kind].any_rows else other
+            low = max(low, number + 1 if last else 0, *(at + 1 for at in whole))
             high = min(high, *(at for _, at, _ in roots), high)
         elif rolling.modes[y] == "each":
             low = max(low, 0, *(at + 1 for at in other))
