@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,7 +25,7 @@ from edgebuild.base.request import Value, model_request
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
-from edgebuild.model.verify.build import MODEL_SOURCES, NAME, write_sources
+from edgebuild.model.verify.build import MODEL_SOURCES, NAME, SANITIZERS, write_sources
 from edgebuild.model.verify.run import run_harness
 
 from .shared import Shared
@@ -33,7 +33,7 @@ from .shared import Shared
 os.environ["EDGEBUILD_STRICT"] = "1"  # what fails inside is a failure, though a user gets the next best plan
 os.environ["EDGEBUILD_CHECK"] = "all"  # every plan is run on values
 os.environ["EDGEBUILD_CACHE"] = ""
-QUICK = ("-std=c11", "-O0", "-g", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+QUICK = ("-std=c11", "-O0", "-w", *SANITIZERS)
 SHARED = Shared()
 PLAN_SECONDS, RUN_SECONDS = 120, 60
 
@@ -114,7 +114,7 @@ class Machine:
             self._tool([*self.flags, f"-I{hal / 'include'}", "-c", str(hal / source), "-o", str(made)], self.folder)
             self.shared.append(str(made))
 
-    @property
+    @cached_property
     def target(self) -> Target:
         return load_target(self.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,6 +12,7 @@ from unittest.mock import patch
 from edgebuild.model import compile as pipeline
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import search
+from edgebuild.model.plan.memory.problem import Layout, Problem
 
 
 class Shared:
@@ -21,7 +22,8 @@ class Shared:
         self.file: tuple[str, bytes] = ("", b"")
         self.graph: Graph | None = None
         self.known: dict[tuple[object, ...], Any] = {}
-        self.prepare, self.scheduled = pipeline.prepare, search._scheduled
+        self.target = cache(pipeline.load_target)
+        self.prepare, self.scheduled, self.layout = pipeline.prepare, search._scheduled, search.layout
 
     @contextmanager
     def of(self, model: Path) -> Iterator[None]:
@@ -31,7 +33,9 @@ class Shared:
             self.file, self.graph, self.known = file, None, {}
         with (
             patch.object(pipeline, "prepare", self._prepare),
+            patch.object(pipeline, "load_target", self.target),
             patch.object(search, "_scheduled", self._scheduled),
+            patch.object(search, "layout", self._layout),
             patch.object(search.Planner, "_untiled", property(self._untiled)),
         ):
             yield
@@ -52,6 +56,10 @@ class Shared:
             return make()
         key = tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in more)
         return self._kept(("order", search.form_of(target, request), key, *sorted(named.items())), make)
+
+    def _layout(self, problem: Problem, **named: Any) -> Layout:
+        """Ways to run one network mostly end in the same few layouts, and some of these take seconds to search."""
+        return self._kept(("layout", problem, *sorted(named.items())), partial(self.layout, problem, **named))
 
     def _untiled(self, planner: search.Planner) -> Any:
         make = partial(planner._evaluate, planner.graph)

@@ -22,6 +22,7 @@ from ..plan.search import Plan
 from .names import comment
 
 HEADER, ALIGN, MAGIC = 16, 4, b"EBW1"
+OCTAL = [f"\\{byte:03o}" for byte in range(256)]  # as in a string of C
 
 
 @dataclass(frozen=True)
@@ -96,5 +97,5 @@ def portable(plan: Plan, weights: Weights) -> str:
     """The same in C, for compilers without `.incbin`; string literals compile ten times faster than lists."""
     used = not uses_assembly(plan)
     rows = [weights.blob[i : i + 32] for i in range(0, len(weights.blob), 32)] if used and weights.offsets else []
-    lines = ["".join(f"\\{byte:03o}" for byte in row) for row in rows]
+    lines = ["".join(map(OCTAL.__getitem__, row)) for row in rows]
     return render("weights.c.j2", used=used, lines=lines, **_view(plan))
