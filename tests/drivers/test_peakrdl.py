@@ -6,6 +6,8 @@ import json
 import re
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -31,9 +33,18 @@ def peakrdl(*arguments: str | Path) -> str:
 
 
 def fields(driver: Driver) -> set[tuple[int, str, int, int]]:
-    """(address, field, lsb, width) of all fields of all devices."""
-    blocks = register_map("n", driver).blocks
-    return {(b.base + r.offset, f.name, f.lsb, f.width) for b in blocks for r in b.registers for f in r.fields}
+    """(address, field, lsb, width) of all fields of all devices, with every element of arrays."""
+
+    def inside(group: str, base: int) -> Iterator[tuple[int, str, int, int]]:
+        layout = driver.layout.groups[group]
+        for r in layout.registers:
+            places = (base + r.offset + i * r.stride for i in range(r.count))
+            yield from ((at, s.name, s.lsb, s.width) for at in places for s in r.slots)
+        for sub in layout.subs:
+            for i in range(prod(sub.dims)):
+                yield from inside(sub.group, base + sub.offset + i * sub.stride)
+
+    return {f for d in driver.dialect.devices.values() for f in inside(d.group, d.address)}
 
 
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])
@@ -51,8 +62,9 @@ def test_ip_xact_has_every_field_at_its_place(source: Path, target: str, tmp_pat
                 found.add((base, text(child, "name"), number(child, "bitOffset"), number(child, "bitWidth")))
             else:
                 places = kind in ("addressBlock", "registerFile", "register")
+                step = number(child, "range") or number(child, "size") // 8
                 for i in range(number(child, "dim") or 1):  # of an array; its elements follow each other
-                    walk(child, base + (at + i * number(child, "range") if places else 0))
+                    walk(child, base + (at + i * step if places else 0))
 
     def text(element: ET.Element, tag: str) -> str:
         return next((c.text or "" for c in element if c.tag.endswith("}" + tag)), "")
@@ -76,7 +88,8 @@ def test_systemverilog_of_each_device(source: Path, device: str, tmp_path: Path)
     assert re.search(rf"^module {group}\b", module, re.M) and "s_apb" in module
     block = next(b for b in register_map("n", driver).blocks if b.name == device)
     inside = {f.name: f.width for r in block.registers for f in r.fields if "modify" not in (f.modified, f.read_action)}
-    for name, width in inside.items():
+    for element, width in inside.items():
+        name = re.sub(r"(_\d+)+$", "", element)
         kind = rf"logic(?: \[{width - 1}:0\])?" if width > 1 else "logic"
         assert re.search(rf"{kind} (next|value);\s*}} \w*{name}\w*", package), name
 

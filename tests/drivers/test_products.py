@@ -48,15 +48,15 @@ def test_descriptions_say_what_the_header_says(target: str, tmp_path: Path) -> N
             for r in group.registers:
                 for s in r.slots:
                     word = f"N_{device.group}_{s.name}".upper()
-                    suffix = "_0" if r.dims else ""
                     assert (
                         int(header[f"{word}_OFFSET"], 0),
                         int(header[f"{word}_SHIFT"]),
                         int(header[f"{word}_WIDTH"]),
-                        s.name + suffix,
+                        s.name,
                     ) in places[0]
             names = re.findall(r'{"(\w+)", 0x', files["n_systemc.h"])
-            assert {n for *_, n in places[0]} <= {n.split("_", 2)[-1] if n.startswith("pads_") else n for n in names}
+            fields = {n.split("_", 2)[-1] if n.startswith("pads_") else n for n in names}
+            assert {n for *_, n in places[0]} <= fields | {re.sub(r"_\d+$", "", n) for n in fields}
 
 
 @pytest.mark.needs("g++")
@@ -242,15 +242,27 @@ int t(int i)
 
 def test_arrays_stay_arrays_in_descriptions(tmp_path: Path) -> None:
     """`<dim>` and `[4]` in place of four clusters; what is read back is the same."""
-    source = """bfGroup Ch { uint8 v; bit on; }; bfGroup A { bfGroup Ch ch[4]; bit x; }; make_device(A, a, 0x40000000);
-    void t(int i) { a->ch[i].on = 1; a->ch[i].v = 2; a->x = 1; }"""
+    source = """bfGroup Ch { uint8 v; bit on; uint4 lut[3]; };
+    bfGroup A { bfGroup Ch ch[4]; uint16 e[6]; uint8 m[2][3]; bit x; };
+    make_device(A, a, 0x40000000);
+    void t(int i) { a->ch[i].on = 1; a->ch[i].v = 2; a->ch[i].lut[i] = 3; a->e[i] = 4; a->m[i][i] = 5; a->x = 1; }"""
     file = tmp_path / "a.bf.c"
     file.write_text(source)
     artifacts, driver = compile_driver(DriverRequest((file,), "n", "pulpino"))
     files = {a.name: a.data.decode() for a in artifacts}
     assert "<dim>4</dim>" in files["n.svd"] and "<name>ch_%s</name>" in files["n.svd"]
-    assert "} ch[4] @ 0x0 += 0x" in files["n.rdl"]
+    for array, count in (("ch_%s", 4), ("lut_%s", 3), ("e_%s", 6), ("m_0_%s", 3), ("m_1_%s", 3)):
+        step = r"<dimIncrement>0x\w+</dimIncrement>"
+        assert re.search(rf"<dim>{count}</dim>\s*{step}\s*<name>{array}</name>", files["n.svd"])
+        assert re.search(rf"}} {array[:-3]}\[{count}\] @ 0x\w+ \+= 0x", files["n.rdl"])
     places = {(r.full_name, r.offset) for r in register_map("n", driver).blocks[0].registers}
     for name, read in (("n.svd", read_svd), ("n.rdl", read_rdl)):
         (tmp_path / name).write_text(files[name])
         assert {(r.full_name, r.offset) for r in read(tmp_path / name).blocks[0].registers} == places, name
+        again = analyse(DriverRequest((file,), "n", "pulpino", f"fixed:{tmp_path / name}"))
+        for group in driver.layout.groups:
+            taken, found = (
+                {(s.name, r.offset, s.lsb, r.stride) for r in x.layout.groups[group].registers for s in r.slots}
+                for x in (driver, again)
+            )
+            assert found == taken

@@ -88,10 +88,23 @@ endmodule
 
 
 def for_icarus(text: str) -> str:
-    """The register block in the SystemVerilog that Icarus has: packed structs, no package, no struct outputs."""
+    """The register block in the SystemVerilog that Icarus has: packed structs, no arrays in them, no package."""
     text = re.sub(r"\bstruct \{", "struct packed {", text).replace("automatic ", "").replace("Uart_pkg::", "")
+    text = re.sub(r"(\w+)\[(\d+)\];$", _members, text, flags=re.M)
+    loop = r"^( *)for\((?:genvar|int) (\w+)=0; \2<(\d+); .*\n((?:\1 +.*\n|\n)*)\1end.*\n"
+    text = re.sub(loop, _unrolled, text, flags=re.M)
     text = re.sub(r"^(package .*|endpackage.*|\s*assign hwif_out.*)$", "", text, flags=re.M)
     return re.sub(r"(Uart__in_t hwif_in),\s*output \S+ hwif_out", r"\1", text)
+
+
+def _members(array: re.Match[str]) -> str:
+    return ", ".join(f"{array[1]}_{i}" for i in range(int(array[2]))) + ";"
+
+
+def _unrolled(loop: re.Match[str]) -> str:
+    """The body for each element of an array of registers, of which Icarus has no members of structs."""
+    _, name, count, body = loop.groups()
+    return "".join(re.sub(rf"\b{name}\b", str(i), body.replace(f"[{name}]", f"_{i}")) for i in range(int(count)))
 
 
 @dataclass

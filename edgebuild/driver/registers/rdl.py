@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.registers.regmap import Array, Block, FieldInfo, RegisterInfo, RegisterMap, clusters
 
 ONWRITE = {
     "woclr": "oneToClear",
@@ -132,13 +132,16 @@ def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
         if isinstance(item, RegisterInfo):
             yield from _register(item, pad)
             continue
+        if isinstance(item, Array):
+            yield from _register(item.first, pad, f"[{item.count}]", f" += {item.stride:#x}")
+            continue
         yield f"{pad}regfile {{"
         yield from _inside(item.registers, pad + "    ")
         array, step = (f"[{item.count}]", f" += {item.stride:#x}") if item.count else ("", "")
         yield f"{pad}}} {_name(item.name)}{array} @ {item.offset:#x}{step};"
 
 
-def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
+def _register(r: RegisterInfo, pad: str, array: str = "", step: str = "") -> Iterator[str]:
     width = f"regwidth = {r.bits}; accesswidth = {min(r.bits, 32)}; "
     for f in r.fields:
         if f.values:
@@ -152,7 +155,7 @@ def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
         words += [f"encode = {_enum(r, f)};"] if f.values else []
         reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
         yield f"{pad}    field {{ {' '.join(words)} }} {_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
-    yield f"{pad}}} {_name(r.name)} @ {r.offset:#x};"
+    yield f"{pad}}} {_name(r.name)}{array} @ {r.offset:#x}{step};"
 
 
 def _hardware(f: FieldInfo) -> Iterator[str]:

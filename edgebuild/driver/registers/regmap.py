@@ -101,12 +101,21 @@ class Cluster:
     stride: int = 0
 
 
-def clusters(registers: tuple[RegisterInfo, ...]) -> Iterator[RegisterInfo | Cluster]:
-    """Members directly below a scope. Clusters `a_0`, `a_1`... that are alike become one array."""
-    found: list[RegisterInfo | Cluster] = []
+@dataclass(frozen=True)
+class Array:
+    """Registers that are alike, `stride` bytes apart; `first` and its fields have names without the index."""
+
+    first: RegisterInfo
+    count: int
+    stride: int
+
+
+def clusters(registers: tuple[RegisterInfo, ...]) -> Iterator[RegisterInfo | Array | Cluster]:
+    """Members directly below a scope. Registers `a_0`, `a_1`... that are alike become one array, and so do clusters."""
+    found: list[RegisterInfo | Array | Cluster] = []
     for inner, run in by_cluster(registers, ()):
         if not inner:
-            found.append(run[0])
+            found.append(_in_array(found, run[0]))
             continue
         start = min(r.offset for r in run)
         content = tuple(replace(r, offset=r.offset - start, scope=r.scope[1:]) for r in run)
@@ -114,7 +123,33 @@ def clusters(registers: tuple[RegisterInfo, ...]) -> Iterator[RegisterInfo | Clu
     yield from found
 
 
-def _appended(found: list[RegisterInfo | Cluster], new: Cluster) -> Cluster:
+def _in_array(found: list[RegisterInfo | Array | Cluster], new: RegisterInfo) -> RegisterInfo | Array:
+    """The new register, or the array that it goes on with the register or array before it, which is taken off."""
+    last = found[-1] if found else None
+    if isinstance(last, RegisterInfo):
+        first, bare = _without_index(last, 0), _without_index(new, 1)
+        step = new.offset - last.offset
+        if first and bare and step >= new.bits // 8 and replace(bare, offset=first.offset) == first:
+            found.pop()
+            return Array(first, 2, step)
+    if isinstance(last, Array):
+        bare = _without_index(new, last.count)
+        if bare == replace(last.first, offset=last.first.offset + last.count * last.stride):
+            found.pop()
+            return Array(last.first, last.count + 1, last.stride)
+    return new
+
+
+def _without_index(r: RegisterInfo, index: int) -> RegisterInfo | None:
+    """The register as an element of an array, named without the index; None if the names have no such index."""
+    end = f"_{index}"
+    if r.alternate or not all(name.endswith(end) for name in (r.name, *(f.name for f in r.fields))):
+        return None
+    fields = tuple(replace(f, name=f.name.removesuffix(end)) for f in r.fields)
+    return replace(r, name=r.name.removesuffix(end), fields=fields)
+
+
+def _appended(found: list[RegisterInfo | Array | Cluster], new: Cluster) -> Cluster:
     """The new cluster, or the array before it with one element more, which is taken off the list."""
     last = found[-1] if found else None
     if not isinstance(last, Cluster) or last.registers != new.registers:
@@ -164,6 +199,7 @@ class Found:
             yield re.sub("#[0-9]+", "", whole) + "".join(re.findall("#[0-9]+", whole))  # `CFG_EN[3]` for CFG[3].EN
             yield marked((*path, mine))
             yield marked((mine,))
+            yield marked((mine,)) + "".join(re.findall("#[0-9]+", marked((*path, register))))  # `e[3]` for E[3].e
             if alone:
                 yield marked((*path, register))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
-from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
 from edgebuild.driver.source.dialect import NEUTRAL
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
@@ -327,19 +327,27 @@ def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
         if isinstance(item, RegisterInfo):
             yield from _register(item, pad)
             continue
+        if isinstance(item, Array):
+            yield from _register(item.first, pad, item)
+            continue
         yield f"{pad}<cluster>"
-        if item.count:
-            yield f"{pad}  <dim>{item.count}</dim>"
-            yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+        yield from _dim(item, pad)
         yield f"{pad}  <name>{html.escape(item.name, quote=False)}{'_%s' if item.count else ''}</name>"
         yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
         yield from _inside(item.registers, pad + "  ")
         yield f"{pad}</cluster>"
 
 
-def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
+def _dim(item: Array | Cluster, pad: str) -> Iterator[str]:
+    if item.count:
+        yield f"{pad}  <dim>{item.count}</dim>"
+        yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+
+
+def _register(r: RegisterInfo, pad: str, array: Array | None = None) -> Iterator[str]:
     yield f"{pad}<register>"
-    yield f"{pad}  <name>{html.escape(r.name, quote=False)}</name>"
+    yield from _dim(array, pad) if array else ()
+    yield f"{pad}  <name>{html.escape(r.name, quote=False)}{'_%s' if array else ''}</name>"
     if r.alternate:
         yield f"{pad}  <alternateGroup>views</alternateGroup>"
     yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"
