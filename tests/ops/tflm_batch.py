@@ -2,12 +2,13 @@
 
 Run as a script. N.npz has inputs `v<vector>_i<input>`; `N.out.npz` gets `v<vector>_o<output>`. A model that the
 interpreter refuses or dies of gets none. Processes are forked, because the interpreter has been seen to corrupt its
-heap.
+heap; for the same reason none may live for ever.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -17,6 +18,7 @@ import tflite
 from tflite_micro.python.tflite_micro import runtime
 
 ARENA_BYTES = 16 << 20
+LIMIT_S = 120  # the largest of our models takes one
 
 
 def invoke(model: Path) -> None:
@@ -39,6 +41,7 @@ def main(folder: str) -> None:
         child = os.fork()
         if child == 0:
             status = 1
+            signal.alarm(LIMIT_S)  # its default action ends the process, whatever it waits for
             try:
                 invoke(model)
                 status = 0
