@@ -107,7 +107,7 @@ class Layers(File):
 def compared(file: Layers, target: str, model: Path) -> str:
     """Run the layers on the target: equal to tflite-micro, element by element. Returns the C."""
     model.write_bytes(file.pack(file.inputs, file.outputs))
-    artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
+    artifacts = compile_model(model_request(model, "model", target, {"tile": "off", "optimize": "speed"}))
     result = verify(model, load_target(target), artifacts)
     assert result["equal"], result["differences"]
     return next(a.data.decode() for a in artifacts if a.name == "model.c")

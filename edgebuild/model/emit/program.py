@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace
 
-from ...base.templates import Used, environment, times
+from ...base.templates import times
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
+from ..kernels.flash import printed
 from ..ops.base import C_TYPES, Constant, Kernel
 from ..plan.moved.feeding import FedRun
 from ..plan.rolling import Rolled, row_bytes
@@ -232,16 +232,8 @@ def _returns(use: Use) -> str:
 def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, frozenset[str]]:
     """A kernel's template as C, and the names in it that others define."""
     read, y = _activations(plan, op), plan.graph.result(op)
-    used = Used()
-    view = {
-        "use": used,
-        "s": SimpleNamespace(**kernel.shape),
-        "signature": signature,
-        "item": C_TYPES[(*read, *plan.graph.operands(op), y)[0].dtype],
-        "y_item": C_TYPES[y.dtype],
-        "acc": "float" if y.dtype == "float32" else "int32_t",
-    }
-    return environment().get_template(kernel.template).render(**view).strip() + "\n", frozenset(used.names)
+    item = C_TYPES[(*read, *plan.graph.operands(op), y)[0].dtype]
+    return printed(kernel, signature, item, C_TYPES[y.dtype], "float" if y.dtype == "float32" else "int32_t")
 
 
 def _wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:

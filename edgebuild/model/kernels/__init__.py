@@ -57,6 +57,8 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     spec = SPECS[op.kind]
     sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
     kernel = _best(Layer(op, graph, form, sums))
+    if form.variant:
+        return next(k for k in (kernel, *kernel.others) if k.variant == form.variant)
     if not kernel.others or not form.choice or form.rolled or form.granularity:
         return kernel
     wanted = layer_name(kernel, op, graph)
@@ -76,8 +78,13 @@ def _best(layer: Layer) -> Kernel:
     if layer.form.rolled and layer.sums is not None and layer.sums.pointwise:
         whole = replace(layer.form, rings=None, rows=0)
         found = _from_rows(Layer(layer.op, layer.graph, whole, layer.sums.row))
-        return replace(found, placed=True) if found is not None else layer.plain
+        return placed(found) if found is not None else layer.plain
     return _from_rows(layer) or layer.plain
+
+
+def placed(kernel: Kernel) -> Kernel:
+    """The kernel and those that would do as well, which get the address of a row."""
+    return replace(kernel, placed=True, others=tuple(replace(k, placed=True) for k in kernel.others))
 
 
 def _from_rows(layer: Layer) -> Kernel | None:

@@ -68,6 +68,7 @@ class Form:
     granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
     lfo: bool = False  # whether a decoupled kernel gathers at the low clock
     over: bool = False  # the result lies over the first operand, as `Kernel.in_place` of the kernel says
+    variant: str = ""  # that the plan takes in place of the fastest kernel
     engine: Engine | None = None  # that computes the op in the core's stead
 
     @property

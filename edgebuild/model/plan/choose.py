@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -24,6 +24,7 @@ from ...base.target import Target
 from .. import ops
 from ..ir import Graph
 from ..kernels import kernel_of
+from . import thrift
 from .check import interpret
 from .cuts import untiled
 from .search import METHODS, THOROUGH, Plan, Planner, with_rows
@@ -33,7 +34,7 @@ MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at an
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
 KNEE = 1.1
 FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
-CODE, CALL = 500, 40  # bytes of flash of a kernel's function, and of a call
+CALL = 40  # bytes of flash of a call
 QUICK = 60_000  # ops of paths that --tile auto looks at: a second or two, and all there are of small networks
 CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
 Order = Callable[[Plan], tuple[float, float]]
@@ -49,6 +50,8 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     found = choice.made()
+    if found is not None and not decoupled and request.map == "off":
+        found = _thrifty(found)
     if found is not None and (interpret.small(found.graph) or os.environ.get(CHECK) == "all"):
         found = choice.attempt("the plan that was chosen", partial(_interpreted, graph, found))
     if found is None and choice.bug is not None and request.stream_input is None:
@@ -176,16 +179,16 @@ def _worth(found: Plan) -> tuple[float, float]:
 
 
 def flash(found: Plan) -> int:
-    """Bytes of flash, roughly: constants as kernels want them, each once; orders of calls; functions and calls."""
-    constants, functions, calls = set[bytes](), set[str](), 0
-    for section in found.steps:
-        for op, form in zip(section.ops, section.forms, strict=True):
-            kernel = kernel_of(op, found.graph, form)
-            constants.update(c.data.tobytes() for c in kernel.constants)
-            functions.add(f"{kernel.template} {sorted(kernel.shape.items())}")
-            calls += 1
+    """Bytes of flash, roughly: of kernels, and of the orders and calls of rows."""
+    formed = [pair for section in found.steps for pair in zip(section.ops, section.forms, strict=True)]
+    kernels = [kernel_of(op, found.graph, form) for op, form in formed]
     tables = sum(section.calls for section in found.steps if section.rolled)
-    return sum(map(len, constants)) + tables + CODE * len(functions) + CALL * calls
+    return thrift.flash(found.graph, kernels, found.cutter.form) + tables + CALL * len(formed)
+
+
+def _thrifty(found: Plan) -> Plan:
+    """The plan with less code where that costs little, unless kernels were measured."""
+    return replace(found, steps=thrift.thrifty(found.graph, found.steps, found.cutter.form))
 
 
 def _interpreted(model: Graph, found: Plan) -> Plan:

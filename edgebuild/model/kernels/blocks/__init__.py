@@ -49,6 +49,7 @@ ROWS = (
         for core, several in ((RV32, pairs.RV32), (M3, pairs.M3), (M33, pairs.M3), (M0, pairs.M0))
         for how in several
     ),
+    *(Row(CONVOLUTION, RV32, of_sums(partial(pairs.convolution, how, away=True))) for how in pairs.RV32),
     *(
         Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))
         for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))

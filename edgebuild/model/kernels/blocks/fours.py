@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ops.base import Constant, Form, Kernel, Sums
 from ...ops.sums import shape_of, words
-from .pairs import START, channels_in_blocks, groups, rescaling, sizes
+from .pairs import START, channels_in_blocks, finish, groups, rescaling, sizes
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ PREPARE = 9  # instructions to bring one tap into its place
 def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
     """One pixel; the last block of channels repeats some where they do not divide."""
     (_, _, c), (oh, ow, k) = s.size, s.out
-    scale = rescaling(s) if s.pointwise and oh * ow == 1 and k >= core.channels and not form.small else None
+    scale = rescaling(s, finish(s)) if s.pointwise and oh * ow == 1 and k >= core.channels and not form.small else None
     if not s.fits or scale is None or s.weights.shape[3] != c or c >= 2**15:
         return None
     chosen = groups(s.weights.reshape(k, c), core.sizes)

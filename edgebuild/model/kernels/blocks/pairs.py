@@ -45,22 +45,23 @@ class Core:
     pack: float
     place: float
     doubled: tuple[int, ...] = (3, 4, 5)  # sizes of which loops take two groups a turn
+    away: float = 0.0  # instructions of a result whose halves are rounded away from zero, beside `result`
 
     def bounded(self, s: Sums) -> bool:
         """The assembly asks for the bounds of the results."""
         return self.name == "rv32" or not s.full_range
 
-    def function(self, s: Sums) -> str:
+    def function(self, s: Sums, how: str) -> str:
         """The C function in assembly that makes the sums and results of a block of pixels."""
-        rounding = "away" if s.finish.startswith("signed") else "up"
+        rounding = "away" if how == "signed" else "up"
         end = "_clamped" if self.name != "rv32" and self.bounded(s) else ""
         return f"eb_pairs_{self.name}_{self.pixels}x{self.channels}_{rounding}{end}"
 
 
 RV32 = (
-    Core("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11),
-    Core("rv32", 4, 3, 17, 19.5, 8, 11, 40, 3.6, 11),
-    Core("rv32", 2, 6, 19, 19.5, 8, 11, 60, 4, 12),
+    Core("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11, doubled=(3,), away=4),
+    Core("rv32", 4, 3, 17, 19.5, 8, 11, 40, 3.6, 11, doubled=(3,), away=4),
+    Core("rv32", 2, 6, 19, 19.5, 8, 11, 60, 4, 12, doubled=(3,), away=4),
 )
 M3 = (Core("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10), Core("armv7m", 2, 2, 5, 5, 4, 7.5, 30, 4, 12))
 M0 = (
@@ -83,7 +84,7 @@ def _groups(data: bytes, shape: tuple[int, int], allowed: tuple[int, ...]) -> tu
         shaken = np.random.default_rng(0).uniform(0.75, 1.25, (8, len(amounts)))
         keys += [keys[n % 2] * by for n, by in enumerate(shaken)]
     orders = [np.argsort(-key, kind="stable") for key in keys]
-    limits = [most for most in allowed if most > 4 and (amounts.size < SMALL or most == max(allowed))]
+    limits = [n for n in allowed if n == max(allowed) or (n > 4 and amounts.size < SMALL)]
     found = [_split(_first_fit(amounts, order, most), allowed) for order in orders for most in limits]
     fewest = min(found, key=lambda parts: len(parts))
     return tuple(sorted(fewest, key=lambda g: (-len(g), g)))
@@ -147,13 +148,13 @@ def loops(taps: tuple[tuple[int, ...], ...], doubled: tuple[int, ...]) -> Array:
     return np.array([*rows, (0, 0, 0)], np.uint8)
 
 
-def rescaling(s: Sums) -> Array | None:
+def rescaling(s: Sums, how: str) -> Array | None:
     """Four words a channel: start, multiplier, rounding, shift; None where no few instructions make the result.
 
     "relu": (high(4 x M) + rounding) >> shift, the zero point inside of the rounding: halves up twice. "once": the same,
     halves up once. "signed": (((high(4 x M) + 1) >> 1) + its sign + rounding) >> shift, halves away from zero.
     """
-    how, shift = s.finish.partition("_")[0], s.right + (s.finish.partition("_")[0] != "signed")
+    shift = s.right + (how != "signed")
     small = (s.bound < 2**29).all() and s.right.max() < 30 and (np.abs(s.y_zero) * 2.0**shift < 2.0**30).all()
     if how == "sums" or not small:
         return None
@@ -161,13 +162,25 @@ def rescaling(s: Sums) -> Array | None:
     return words(np.stack([s.start, s.mantissa, rounding, shift], axis=1))
 
 
-def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
-    """Blocks of pixels by channels in registers; blocks at the ends compute some pixels and channels again."""
+def finish(s: Sums) -> str:
+    """How results are rounded, whatever their bounds."""
+    return s.finish.partition("_")[0]
+
+
+def convolution(core: Core, s: Sums, form: Form, away: bool = False) -> Kernel | None:
+    """Blocks of pixels by channels in registers; blocks at the ends compute some pixels and channels again.
+
+    `away`: halves are rounded away from zero where they need not be, for the function that other layers need.
+    """
+    how = finish(s)
+    if away and how != "relu":
+        return None
+    how = "signed" if away else how
     c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
     count, taps = ow if form.rolled else oh * ow, fh * fw * c
     if not s.fits or s.weights.shape[3] != c or count < core.pixels or k < core.channels or form.small:
         return None
-    scale = rescaling(s)
+    scale = rescaling(s, how)
     if scale is None or taps * core.pixels // 2 >= 2**15:
         return None
     chosen = groups(s.weights.reshape(k, taps))
@@ -180,7 +193,7 @@ def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
     blocks = len(channels) // core.channels
     padded = not s.pointwise and (s.padded_rows or s.padded_columns)
     shape = shape_of(s, form) | {
-        "function": core.function(s), "bounded": core.bounded(s),
+        "function": core.function(s, how), "bounded": core.bounded(s),
         "pixels": core.pixels, "taps": taps, "count": count, "pointwise": s.pointwise,
         "channels": core.channels, "blocks": k // core.channels, "odd": k % core.channels, "step": taps * core.channels,
         "padded_rows": not s.pointwise and s.padded_rows, "padded_columns": not s.pointwise and s.padded_columns,
@@ -193,16 +206,18 @@ def convolution(core: Core, s: Sums, form: Form) -> Kernel | None:
         Constant("places", place, "of each tap in its order"),
         Constant("runs", runs, "loop, turns, taps of a turn"),
     )
+    result = core.result + (core.away if how == "signed" else 0)
     work = taps * core.tap + len(chosen) * core.group + len(runs) * core.kind
-    work = blocks * (work + core.channel + core.result * core.pixels * core.channels)
+    work = blocks * (work + core.channel + result * core.pixels * core.channels)
     bring = core.pixels * (core.pack * taps + (0 if s.pointwise else core.place * fh * fw))
     scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
     scalars |= {"low": s.low, "high": s.high} if core.bounded(s) else {}
     scalars |= {"x_zero": s.x_zero} if padded else {}
+    variant = f"pairs, {core.pixels} pixels{', away' if away else ''}"
     once = s.pointwise and not form.rolled and count % core.pixels == 0  # no pixel is read again, its place written
     return Kernel(
         "blocks/pairs.c.j2", s.stem, shape, constants, scalars, in_place=PIXELS if once else "",
-        scratch=2 * core.pixels * taps + (c if padded else 0), variant=f"pairs, {core.pixels} pixels",
+        scratch=2 * core.pixels * taps + (c if padded else 0), variant=variant,
         estimate=-(-count // core.pixels) * (work + bring) + 60,
     )  # fmt: skip
 

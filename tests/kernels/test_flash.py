@@ -1,0 +1,70 @@
+"""Bytes of code: estimates against linked programs, and kernels that give way because their functions take too many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.flash import code_bytes
+from edgebuild.model.plan.search import Plan
+from edgebuild.model.plan.section import instructions
+from edgebuild.model.plan.thrift import MOST
+from edgebuild.model.verify import verify
+from tests.kernels.test_pairs import Layers
+from tests.kernels.test_processors import NEEDS
+from tests.zoo.builders import ZOO, quantized
+
+
+def network(name: str, folder: Path) -> Path:
+    """One of the zoo, or layers of any shape in a file of TFLite."""
+    if name in ZOO:
+        file = folder / f"{name}.onnx"
+        file.write_bytes(quantized(ZOO[name]()).SerializeToString())
+        return file
+    layers, file = Layers(int(name)), folder / "layers.tflite"
+    for n in range(16):
+        (layers.dense if n % 4 == 3 else layers.convolution)()
+    file.write_bytes(layers.pack(layers.inputs, layers.outputs))
+    return file
+
+
+def planned(model: Path, target: str, **options: Any) -> Plan:
+    return plan_model(model_request(model, "model", target, {"tile": "off", **options}), load_target(target))
+
+
+def code(found: Plan) -> int:
+    pairs = [pair for s in found.steps for pair in zip(s.ops, s.forms, strict=True)]
+    kernels = [kernel_of(op, found.graph, form) for op, form in pairs]
+    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["riscv-virt", "mps2-an386", "mps2-an385"])
+@pytest.mark.parametrize("name", ["ds_cnn", "3"])
+def test_less_code_for_few_instructions(name: str, target: str, tmp_path: Path) -> None:
+    """`balanced` takes no more code than `speed`, costs at most MOST, and results stay equal."""
+    model, known = network(name, tmp_path), load_target(target)
+    sizes = {}
+    for optimize in ("speed", "balanced"):
+        request = model_request(model, "model", target, {"tile": "off", "optimize": optimize})
+        sizes[optimize] = verify(model, known, compile_model(request))
+        assert sizes[optimize]["equal"]
+    fast, less = (planned(model, target, optimize=optimize) for optimize in ("speed", "balanced"))
+    assert instructions(less.steps) <= (1 + MOST) * instructions(fast.steps) + 1
+    assert less.arena_bytes == fast.arena_bytes
+    assert code(less) <= code(fast) and sizes["balanced"]["code_bytes"] <= sizes["speed"]["code_bytes"]
+    for found, size in ((fast, sizes["speed"]), (less, sizes["balanced"])):  # calls and start-up are beside kernels
+        assert 0.5 * size["code_bytes"] < code(found) < 1.1 * size["code_bytes"]
+
+
+@pytest.mark.needs(*NEEDS)
+def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
+    """ResNet-8 needs the assembly of one rounding only."""
+    found = planned(network("resnet8", tmp_path), "riscv-virt")
+    assert code(found) < 0.8 * code(planned(network("resnet8", tmp_path), "riscv-virt", optimize="speed"))
