@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.strips import COUNTS
 from edgebuild.model.plan.tiling.cost import Tiling, cuts
 from edgebuild.model.plan.tiling.paths import paths
@@ -94,6 +96,27 @@ def test_rolled_networks_compute_the_same(make: Callable[[], list[Graph]], tmp_p
     for graph, vectors, rows in zip(graphs, inputs, results, strict=True):
         for vector, row in zip(vectors, rows, strict=True):
             compare(graph, vector, row)
+
+
+@pytest.mark.needs("gcc")
+def test_sums_take_up_rows_behind_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dense layer reads rows of a value that is kept whole for another reader."""
+    net, spec = Net(1, 6, 4, 8), ops.SPECS["dense"]
+    y = net.conv("x", 4, 3)
+    data = np.linspace(-1, 1, 192, dtype=np.float32).reshape(2, 96)
+    net.tensors["w"] = Tensor("w", data.shape, "float32", None, data)
+    graph = net.graph(net.add("dense", net.add("reshape", y, shape=(1, 96)), "w", clamp=OPEN), net.conv(y, 4, 1))
+
+    def cheap(op: Op, graph: Graph, form: Form) -> Kernel:
+        assert spec.kernel is not None
+        return replace(spec.kernel(op, graph, form), estimate=0.001 if form.rolled else 1e6)
+
+    monkeypatch.setitem(ops.SPECS, "dense", replace(spec, kernel=cheap))
+    steps = planned(graph, tile="rolling").steps
+    assert ["conv2d", "dense"] in [[op.kind for op in step.ops] for step in steps if step.rolled]
+    inputs = [random_inputs(graph, 2, 1)]
+    for vector, row in zip(inputs[0], run_on_host([graph], inputs, tmp_path, tile="rolling")[0], strict=True):
+        compare(graph, vector, row)
 
 
 def test_no_path_is_cut_into_more_parts_than_it_has_columns() -> None:

@@ -13,7 +13,7 @@ from ..kernels import Helper
 from ..kernels.flash import printed
 from ..ops.base import C_TYPES, Constant, Kernel
 from ..plan.moved.feeding import FedRun
-from ..plan.rolling import Rolled, row_bytes
+from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from ..plan.storage import view_starts
@@ -259,7 +259,8 @@ def _user(plan: Plan, use: Use) -> str:
 def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     kernel, y = use.kernel, plan.graph.result(use.op)
     placed = [*(_activations(plan, use.op) if kernel.placed else []), y]
-    at_row = {t.name: _row_offset(plan, use.rolled, t) for t in placed} if use.rolled else {}
+    sums = plan.rolling.modes[y.name] == "reduce"
+    at_row = {t.name: _row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
     where = partial(near_address, plan, use.run) if use.run else partial(address, plan)
     places = [where(t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
@@ -303,13 +304,16 @@ def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
     return Arg(text, view_starts(plan.graph).get(t.name, 0), offset_names(plan)[root], place.offset)
 
 
-def _row_offset(plan: Plan, rolled: Rolled, t: Tensor) -> str:
-    """Offset of a row from the place of its tensor; a reduction writes the whole result."""
+def _row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> str:
+    """Offset of a row from the place of its tensor; a reduction writes the whole result.
+
+    `sums`: for a reduction, which takes up the rows in which the values were made, also behind a view.
+    """
     graph, root = plan.graph, plan.rolling.storage[t.name]
     if plan.rolling.modes.get(t.name) == "reduce":
         return ""
     rows = rolled.rings.get(rolled.inside.get(root, root), 0)
-    size = row_bytes(graph, t.name) // (t.bytes // t.elements)
+    size = t.elements // rows_of(graph, root if sums else t.name)
     at = f"row % {rows}" if rows > 1 else "row"
     return "" if rows == 1 else f" + {times(at, size)}"
 
