@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 os.environ["EDGEBUILD_STRICT"] = "1"  # a plan that fails is a mistake to mend, not to go around
 os.environ["EDGEBUILD_CACHE"] = ""  # tests look at what is made, not at what was made before
+LIMIT_S = 600  # of a program that `run` runs: what takes this long hangs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,8 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, status: int = 0) -> str:
     """Run a program; return what it printed, both streams together. Its exit status must be `status`."""
     environment = {**os.environ, **(env or {})}
-    result = subprocess.run(
-        [str(c) for c in command], cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    result = subprocess.run([str(c) for c in command], cwd=cwd, env=environment, text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)  # fmt: skip
     assert result.returncode == status, f"exit status {result.returncode}: {command}\n{result.stdout}"
     return result.stdout

@@ -102,6 +102,9 @@ static int receive_head(uint8_t from, head *found, uint32_t begin, uint32_t limi
             return EB_OK;
         }
         *damaged = 1;
+        if (left(begin, limit) == 0u) { /* a link that never falls silent must not hold us */
+            return EB_LINK_CRC;
+        }
         const uint32_t start = next_start(h);
         have = HEAD - start;
         for (uint32_t i = 0; i < have; ++i) {
@@ -141,7 +144,10 @@ static int await_ready(eb_cluster *c, uint8_t device)
                 return EB_OK;
             }
             skip(device, &h, begin, limit);
-            continue;
+            if (left(begin, limit) != 0u) {
+                continue;
+            }
+            status = EB_LINK_TIMEOUT; /* what is not ours goes on coming */
         }
         if (tries++ == TRIES) {
             return status;
@@ -195,6 +201,8 @@ int eb_cluster_begin(eb_cluster *c)
         }
         if (h.kind == START) {
             c->pending = h.inference;
+        } else if (left(begin, c->timeout_us) == 0u) {
+            return EB_LINK_TIMEOUT;
         }
     }
     c->inference = c->pending;
@@ -291,6 +299,9 @@ int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, u
             }
         } else if (mine && h.kind == DATA && h.message > message) {
             return damaged ? EB_LINK_CRC : EB_LINK_ORDER;
+        }
+        if (left(begin, c->timeout_us) == 0u) {
+            return damaged ? EB_LINK_CRC : EB_LINK_TIMEOUT;
         }
     }
 }

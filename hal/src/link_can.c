@@ -21,7 +21,7 @@
 #error "EB_LINK_DEVICE is the number of this device"
 #endif
 
-enum { DEVICES = 16, ALL = 31, LONGEST = 64, HEAD = 2, FIRST = 0x80 };
+enum { DEVICES = 16, ALL = 31, LONGEST = 64, HEAD = 2, FIRST = 0x80, MOST = 64 };
 
 typedef struct {
     uint8_t next[2]; /* the count that the next frame has, to this device and to all */
@@ -43,13 +43,14 @@ static uint8_t length_of(uint32_t bytes)
     return bytes <= 8u ? (uint8_t)bytes : lengths[i];
 }
 
-/* Brings frames that have come to their queues; leaves them where they are while a queue is full. */
+/* Brings frames that have come to their queues; leaves them where they are while a queue is full. There may be so many
+ * for others that they never end. */
 static void poll_frames(void)
 {
     static uint8_t frame[LONGEST];
     static uint32_t id;
     static uint8_t length; /* of a frame that waits for room; 0: none */
-    while (length != 0u || eb_can_receive(&id, frame, &length)) {
+    for (int most = MOST; most != 0 && (length != 0u || eb_can_receive(&id, frame, &length)); --most) {
         const uint32_t to = (id - EB_CAN_BASE) >> 5, from = (id - EB_CAN_BASE) & 31u, all = to == ALL;
         const uint32_t count = length >= HEAD ? frame[1] & 63u : 0u;
         if (from < DEVICES && (all || to == EB_LINK_DEVICE) && count + HEAD <= length) {

@@ -9,6 +9,7 @@
 #include "eb_link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,6 +58,7 @@ static void connect_to(int device)
     const uint8_t me = (uint8_t)self;
     for (int tries = 0; out[device] < 0 && tries < PATIENCE_MS / 10; ++tries) { /* it may not have started yet */
         const int file = socket(AF_UNIX, SOCK_STREAM, 0);
+        (void)fcntl(file, F_SETFL, O_NONBLOCK); /* a device that accepts nobody must not hold us */
         if (connect(file, (const struct sockaddr *)&address, sizeof address) == 0 && write(file, &me, 1) == 1) {
             out[device] = file;
         } else {
@@ -77,11 +79,13 @@ int eb_link_send(uint8_t to, const void *from, uint32_t bytes)
     }
     const uint8_t *data = from;
     while (bytes != 0u && out[to] >= 0) {
-        const ssize_t n = write(out[to], data, bytes);
+        struct pollfd file = {.fd = out[to], .events = POLLOUT};
+        const int ready = poll(&file, 1, PATIENCE_MS); /* one that lives and never reads must not hold us */
+        const ssize_t n = ready > 0 ? write(out[to], data, bytes) : ready;
         if (n > 0) {
             data += n;
             bytes -= (uint32_t)n;
-        } else if (errno != EINTR) {
+        } else if (ready == 0 || (errno != EINTR && errno != EAGAIN)) {
             (void)close(out[to]);
             out[to] = -1;
         }
@@ -89,18 +93,23 @@ int eb_link_send(uint8_t to, const void *from, uint32_t bytes)
     return bytes == 0u ? EB_OK : EB_LINK_TIMEOUT;
 }
 
-static void accept_one(void)
+/* Takes a connection; 0 if that fails. */
+static int accept_one(void)
 {
     const int file = accept(listener, NULL, NULL);
+    struct pollfd its = {.fd = file, .events = POLLIN};
     uint8_t who = DEVICES;
-    if (file >= 0 && read(file, &who, 1) == 1 && who < DEVICES) {
+    if (file >= 0 && poll(&its, 1, PATIENCE_MS) > 0 && read(file, &who, 1) == 1 && who < DEVICES) {
         if (in[who] >= 0) {
             (void)close(in[who]); /* it has started anew */
         }
         in[who] = file;
-    } else if (file >= 0) {
+        return 1;
+    }
+    if (file >= 0) {
         (void)close(file);
     }
+    return 0;
 }
 
 int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
@@ -108,16 +117,15 @@ int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
     (void)begin();
     const uint32_t start = eb_link_time_us();
     uint8_t *data = to;
-    while (bytes != 0u) {
+    while (from < DEVICES && bytes != 0u) {
         const uint32_t gone = eb_link_time_us() - start;
         struct pollfd files[2] = {{.fd = listener, .events = POLLIN}, {.fd = in[from], .events = POLLIN}};
         const int ready = poll(files, 2, gone < timeout_us ? (int)((timeout_us - gone + 999u) / 1000u) : 0);
-        if (ready == 0) {
-            return EB_LINK_TIMEOUT;
-        }
-        if (files[0].revents != 0) {
-            accept_one();
-        } else if (files[1].revents != 0) {
+        if (ready <= 0 || (files[0].revents != 0 && !accept_one())) {
+            if (gone >= timeout_us) {
+                return EB_LINK_TIMEOUT;
+            }
+        } else if (files[0].revents == 0) {
             const ssize_t n = read(in[from], data, bytes);
             if (n > 0) {
                 data += n;
@@ -128,7 +136,7 @@ int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
             }
         }
     }
-    return EB_OK;
+    return bytes == 0u ? EB_OK : EB_LINK_TIMEOUT;
 }
 
 uint32_t eb_link_time_us(void)

@@ -16,7 +16,7 @@ from edgebuild.base.firmware import firmware_support
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.cluster.build import Cluster, ClusterRequest, Part, build_cluster
 from edgebuild.model.verify import cluster as together
-from edgebuild.model.verify.build import SANITIZERS, Builder
+from edgebuild.model.verify.build import SANITIZERS, Builder, run_tool
 from edgebuild.model.verify.oracles import Array, random_inputs
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
@@ -94,6 +94,20 @@ def test_ports_of_boards_compile_without_a_warning(tmp_path: Path, port: str, ta
     flags = [*tools.cflags, "-Wall", "-Wextra", "-Werror", f"-I{hal_dir() / 'include'}"]
     source = hal_dir() / "src" / f"link_{port}.c"
     subprocess.run([tools.compiler, *flags, "-c", "-o", "x.o", str(source)], cwd=tmp_path, check=True)
+
+
+FLOODS = {"noise": (2, 2, 2), "START": (1, 0, 1), "READY": (1, 1, 1), "DATA": (1, 1, 1), "foreign": (3, 3, 3)}
+
+
+@pytest.mark.needs("gcc")
+def test_a_link_that_never_falls_silent_holds_nobody(tmp_path: Path) -> None:
+    """Codes of the source, of a device, and of a device in an inference, whatever comes again and again."""
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{hal_dir() / 'include'}"]
+    run_tool(["gcc", *flags, "-o", "flood", str(FAKES / "flood.c"), str(hal_dir() / "src" / "cluster.c")], tmp_path, "")
+    for what, codes in FLOODS.items():
+        for role, code in enumerate(codes):
+            done = subprocess.run([tmp_path / "flood", str(role), what], timeout=60, capture_output=True, text=True)
+            assert done.returncode == code, (what, role, done.stderr)
 
 
 def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[Cluster, dict[int, list[str]]]:

@@ -50,9 +50,12 @@ class Project:
         env = {**os.environ, "EB_LINK_FOLDER": os.path.relpath(self.folder.parent / "s", place)}
         right = subprocess.Popen(["./right"], cwd=place, env={**env, "EB_LINK_DEVICE": "1"})
         try:
-            return run("./left", cwd=place, env={**env, "EB_LINK_DEVICE": "0"})
-        finally:
+            text = run("./left", cwd=place, env={**env, "EB_LINK_DEVICE": "0"})
             assert right.wait(timeout=60) == 0
+            return text
+        finally:
+            right.kill()
+            right.wait()
 
 
 @pytest.mark.needs("gcc", "cmake", "ninja")

@@ -30,7 +30,8 @@ from .times import simulated_times
 
 VECTORS = 3
 RELATIVE = 1e-5  # of floats, to the largest value
-WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: a device that hangs is ended then
+WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: devices that never end are ended then
+STILL_S = 240.0  # so long may all of them compute without a word to the relay
 CODES = ("EB_OK", "EB_LINK_TIMEOUT", "EB_LINK_CRC", "EB_LINK_PLAN", "EB_LINK_ORDER")
 HOST, PROGRAM = "host", "device"
 ELF = f"{PROGRAM}.elf"
@@ -176,6 +177,8 @@ class Run:
                     process.kill()
                     process.wait()
             relay.close()
+        if relay.broken is not None:
+            raise relay.broken
         for k, process in started.items():
             if finished and process.returncode and k not in relay.killed and k not in relay.buried:
                 text = (self.place(k) / "log.txt").read_text(errors="replace")
@@ -198,8 +201,13 @@ class Run:
 
     def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, limit: float) -> bool:
         """Whether the source ended by itself within the time."""
-        began, source = time.monotonic(), started[self.made.source]
-        while source.poll() is None and time.monotonic() - began < limit:
+        began = heard = time.monotonic()
+        requests, source = 0, started[self.made.source]
+        while source.poll() is None and (now := time.monotonic()) - began < limit and relay.broken is None:
+            if relay.requests != requests:
+                requests, heard = relay.requests, now
+            elif now - heard > STILL_S:
+                break
             self._bring_back(started, relay)
             for k, process in started.items():
                 dead = k in relay.killed or k in relay.buried or k in relay.ended

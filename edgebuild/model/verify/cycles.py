@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.facts import read_facts
 from ...base.target import Target, hal_dir
 
+LIMIT_S = 1200.0  # of a traced run, which takes some fifty times as long as a plain one
 STOP = b"eb_exit"  # where the test program ends
 TRACE = ("-d", "exec,nochain,in_asm", "-D", "/dev/stdout")
 REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
@@ -144,11 +146,17 @@ def cycles(elf: Path, target: Target) -> tuple[int, str]:
         with subprocess.Popen([*command, *TRACE], cwd=elf.parent, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:  # fmt: skip
             assert process.stdout is not None
+            limit = threading.Timer(LIMIT_S, process.kill)  # a simulator that hangs says nothing and does not end
+            limit.start()
             blocks, pairs = read_trace(process.stdout)
+            in_time = limit.is_alive()
+            limit.cancel()
             process.kill()
     except FileNotFoundError:
         hint = (f"it is in the package {target.runner.package}",)
         raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hint)) from None
+    if not in_time:
+        raise fail(f"'{command[0]}' did not end within {LIMIT_S:g} seconds", hints=[" ".join(command)])
     total = 0
     for (here, there), count in pairs.items():
         block = blocks[here]

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import heapq
 import os
+import select
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HEAD, TAIL, EVERYONE = 24, 4, 255
-SEND, RECEIVE, TIME, QUIT = 0, 1, 2, 9
+SEND, RECEIVE, TIME = 0, 1, 2
 KINDS = ("data", "start", "ready")
 
 
@@ -47,6 +49,10 @@ class Delivery:
 
 
 Fault = Callable[[Frame], Sequence[Delivery]]
+
+
+class _Closed(Exception):
+    """The relay closes."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class Relay:
     frames: dict[tuple[int, int, str, int], int] = field(default_factory=dict)  # how often each was sent
     events: dict[int, list[Event]] = field(default_factory=dict)
     timeouts: int = 0
+    requests: int = 0  # of all devices; it stands still where they hang
+    broken: BaseException | None = None  # why a thread has ended before its time
 
     def __post_init__(self) -> None:
         self.lock = threading.Condition()
@@ -88,8 +96,11 @@ class Relay:
             for name in ("to_relay", "from_relay"):
                 (folder / name).unlink(missing_ok=True)
                 os.mkfifo(folder / name)
-            # For reading and writing: neither side waits for the other to open it.
-            self.pipes[k] = (os.open(folder / "to_relay", os.O_RDWR), os.open(folder / "from_relay", os.O_RDWR))
+            # For reading and writing: neither side waits for the other to open it. A device that has died neither
+            # writes nor reads, so no read or write here may block.
+            both = os.O_RDWR | os.O_NONBLOCK
+            self.pipes[k] = (os.open(folder / "to_relay", both), os.open(folder / "from_relay", both))
+        self.closed, self._closing = os.pipe()  # the first can be read from when the relay closes
         self.streams = {(a, b): bytearray() for a in self.folders for b in self.folders if a != b}
         self.unfinished = {(a, b): bytearray() for a in self.folders for b in (*self.folders, EVERYONE)}
         self.waiting: dict[int, tuple[int, int, int]] = {}  # device: sender, bytes, deadline
@@ -151,35 +162,65 @@ class Relay:
 
     def close(self) -> None:
         self.stop()
-        for k in self.folders:
-            os.write(self.pipes[k][0], struct.pack("<4I", QUIT, 0, 0, 0))
+        os.close(self._closing)
         for thread in self.threads:
             thread.join(timeout=10)
-        for pair in self.pipes.values():
-            for pipe in pair:
-                os.close(pipe)
+        for pipe in (self.closed, *(pipe for pair in self.pipes.values() for pipe in pair)):
+            os.close(pipe)
 
     # ---- one device
 
     def _serve(self, device: int) -> None:
+        try:
+            while True:
+                self._answer(device)
+        except _Closed:
+            pass
+        except BaseException as error:
+            self.broken = error
+            self.stop()
+
+    def _answer(self, device: int) -> None:
+        """Take a request of a device and answer it. Raises _Closed when the relay closes."""
         source, sink = self.pipes[device]
-        while True:
-            word, size, timeout, ticks = struct.unpack("<4I", _read(source, 16))
-            what, other = word & 0xFF, word >> 8 & 0xFF
-            if what == QUIT:
-                return
-            if what == TIME:
-                self.events[device].append(Event(TIME, other, 0, ticks))
-                _write(sink, struct.pack("<I", self.now & 0xFFFFFFFF))
-            elif what == SEND:
-                self._send(device, other, _read(source, size), ticks)
-                with self.lock:
-                    while (device in self.killed or device in self.buried) and not self.over:
-                        self.lock.wait()
-            else:
-                self.events[device].append(Event(RECEIVE, other, size, ticks))
-                status, data = self._receive(device, other, size, timeout)
-                _write(sink, struct.pack("<I", status) + data)
+        word, size, timeout, ticks = struct.unpack("<4I", self._read(source, 16))
+        what, other = word & 0xFF, word >> 8 & 0xFF
+        self.requests += 1
+        if what == TIME:
+            self.events[device].append(Event(TIME, other, 0, ticks))
+            self._write(sink, struct.pack("<I", self.now & 0xFFFFFFFF))
+        elif what == SEND:
+            self._send(device, other, self._read(source, size), ticks)
+            with self.lock:
+                while (device in self.killed or device in self.buried) and not self.over:
+                    self.lock.wait()
+        else:
+            self.events[device].append(Event(RECEIVE, other, size, ticks))
+            status, data = self._receive(device, other, size, timeout)
+            self._write(sink, struct.pack("<I", status) + data)
+
+    def _read(self, pipe: int, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            self._wait_for(pipe, select.POLLIN)
+            with suppress(BlockingIOError):
+                found += os.read(pipe, size - len(found))
+        return found
+
+    def _write(self, pipe: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            with suppress(BlockingIOError):
+                view = view[os.write(pipe, view) :]
+                continue
+            self._wait_for(pipe, select.POLLOUT)
+
+    def _wait_for(self, pipe: int, what: int) -> None:
+        waiting = select.poll()
+        waiting.register(pipe, what)
+        waiting.register(self.closed, select.POLLIN)
+        if any(file == self.closed for file, _ in waiting.poll()):
+            raise _Closed
 
     def _send(self, sender: int, to: int, data: bytes, ticks: int) -> None:
         """Take bytes; hand on the frame that they complete."""
@@ -270,23 +311,6 @@ def _begun(head: bytes) -> tuple[int, str]:
 
 def _drain(pipe: int) -> None:
     """Forget what is in a pipe."""
-    os.set_blocking(pipe, False)
-    try:
+    with suppress(BlockingIOError):
         while os.read(pipe, 65536):
             pass
-    except BlockingIOError:
-        pass
-    os.set_blocking(pipe, True)
-
-
-def _read(pipe: int, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        found += os.read(pipe, size - len(found))
-    return found
-
-
-def _write(pipe: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(pipe, view) :]
