@@ -2,7 +2,7 @@
 
 Run as a script. N.npz has inputs `v<vector>_i<input>`; `N.out.npz` gets `v<vector>_o<output>`. A model that the
 interpreter refuses or dies of gets none. Processes are forked, because the interpreter has been seen to corrupt its
-heap; for the same reason none may live for ever.
+heap. For the same reason none may live for ever, and what dies is tried again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import tflite
 from tflite_micro.python.tflite_micro import runtime
 
 ARENA_BYTES = 16 << 20
-LIMIT_S = 120  # the largest of our models takes one
+LIMIT_S = 60  # the largest of our models takes one
+TRIES = 3  # for processes that a signal ended
 
 
 def invoke(model: Path) -> None:
@@ -38,18 +39,25 @@ def invoke(model: Path) -> None:
 
 def main(folder: str) -> None:
     for model in sorted(Path(folder).glob("*.tflite")):
-        child = os.fork()
-        if child == 0:
-            status = 1
-            signal.alarm(LIMIT_S)  # its default action ends the process, whatever it waits for
-            try:
-                invoke(model)
-                status = 0
-            except Exception:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        os.waitpid(child, 0)
+        for _ in range(TRIES):
+            if not os.WIFSIGNALED(ended(model)):
+                break
+
+
+def ended(model: Path) -> int:
+    """The status of a process that ran the model."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        signal.alarm(LIMIT_S)  # its default action ends the process, whatever it waits for
+        try:
+            invoke(model)
+            status = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1]
 
 
 if __name__ == "__main__":
