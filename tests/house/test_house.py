@@ -83,6 +83,20 @@ def test_algorithms_name_no_operator(file: Path) -> None:
             assert operator not in names, f"{name(file)}:{getattr(node, 'lineno', 0)}: decides by '{operator}'"
 
 
+PRINTERS = ("model/emit", "model/kernels", "model/ops", "model/plan", "driver/emit", "driver/prove", "clock")
+
+
+@pytest.mark.parametrize("room", PRINTERS)
+def test_generated_text_is_not_taken_apart(room: str) -> None:
+    """Rooms that print C know what it needs, and have no regular expressions to find it in the text again.
+
+    `clock/configs.py` reads words of the command line with one.
+    """
+    for file in sources(PACKAGE / room, suffix=".py"):
+        names = (a.name for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Import) for a in n.names)
+        assert "re" not in names or name(file).endswith("clock/configs.py"), name(file)
+
+
 @pytest.mark.parametrize("target", ["host", "mps2-an386"])
 def test_generated_files_say_their_licence(target: str) -> None:
     """Users own what is made of their model, and each file says so. Weights and report have no place for it."""

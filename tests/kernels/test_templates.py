@@ -129,3 +129,12 @@ def test_shared_functions_say_what_they_use(arithmetic: str) -> None:
         named = {name for name in re.findall(r"\w+", code(helper.text)) if name in known}
         named |= {file for file, names in intrinsics.items() if re.search(names, code(helper.text))}
         assert named - set(helper.names) == set(helper.uses), helper.names
+
+
+@pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
+def test_shared_functions_have_prototypes(arithmetic: str) -> None:
+    """Functions are marked as such: names that are neither of a header nor of a macro."""
+    for helper in kernels.helpers(arithmetic):
+        function = not any(name.isupper() or name.endswith(".h") for name in helper.names)
+        assert bool(helper.head) == function, helper.names
+        assert "%=" not in helper.text

@@ -105,7 +105,7 @@ class Site:
     used: bool = True  # whether the expression's value is used
     read: Access | None = None
     write: Access | None = None
-    type: str = ""  # of an unevaluated expression
+    type: str = ""  # that of a pointer to an unevaluated expression
     parts: tuple[tuple[Access, Cursor | None], ...] = ()  # of a whole register: each field, and its value if it has one
     does: str = ""  # what the right side does: "" (nothing that others see), "reads" fields, "changes" something
     inner: tuple[int, ...] = ()  # the parts whose values do something

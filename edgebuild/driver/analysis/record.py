@@ -130,7 +130,7 @@ class Recorder:
         chain = self.chains.read(c) if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR) else None
         if chain and chain.is_field:
             site = self.site("unevaluated", c, c)
-            site.type = c.type.get_canonical().spelling
+            site.type = clang.pointer_to(c.type.get_canonical())
             return
         for x in clang.children(c):
             self.unevaluated(x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact
@@ -10,7 +9,6 @@ from edgebuild.base.target import hal_dir
 from edgebuild.driver.emit import export, report
 from edgebuild.driver.emit.hal import LICENCE, Hal, support_structs
 from edgebuild.driver.emit.rewrite import rewrite
-from edgebuild.driver.source.clang import SUPPORT
 from edgebuild.driver.stages import Driver
 
 
@@ -46,12 +44,10 @@ def _relative(text: str, paths: tuple[str, ...]) -> str:
 
 def _hal_header(name: str, hal: Hal) -> str:
     guard = f"{name.upper()}_HAL_H"
-    support = (hal_dir() / "include" / SUPPORT).read_text()
-    support = re.sub(r"[ \t]*/\*.*?\*/", "", support, flags=re.S).strip()
-    support = re.sub(r"#if defined\(EDGEBUILD_SHORT_WORDS\).*?#endif\n+", "", support, flags=re.S)
+    words = (hal_dir() / "include" / "edgebuild_words.h").read_text()
     return (
         f"{LICENCE}#ifndef {guard}\n#define {guard}\n\n"
-        f"/* The words of the dialect, as plain C. */\n{support}\n"
+        f"{words}\n"
         f"/* Groups inside of groups at their places. Fields are reached through the functions below. */\n"
         f"{support_structs(hal.layout)}\n{hal.text()}\n#endif\n"
     )

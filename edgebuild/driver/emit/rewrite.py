@@ -6,7 +6,6 @@ number of lines, so that `#line` at the top of each source is enough for a debug
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -112,7 +111,7 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
     layout = merged.layout.groups.get(group)
     for register in layout.registers if layout else ():
         for slot in register.slots:
-            if slot.field == offset.field and re.fullmatch(f"{name}(_0)*", slot.name):
+            if slot.field == offset.field and set(slot.name.removeprefix(name).split("_")) <= {"", "0"}:
                 return number(register.offset)
     raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
 
@@ -152,13 +151,13 @@ class _Rewriter:
 
     def _body(self) -> str:
         inside = self.text.whole()
-        if not any(self.declarations):
+        if not self.declarations:
             return inside
         at, line = self.function.opens, self.function.opens.line
         rest, end, after = inside.partition("\n")
         if end and not rest.strip():
             inside, line = after, line + 1
-        lines = [*(f"    {d};" for d in self.declarations if d), f'#line {line} "{at.file}"', ""]
+        lines = [*(f"    {d};" for d in self.declarations), f'#line {line} "{at.file}"', ""]
         return "\n" + "\n".join(lines) + inside
 
     def _new(self, type_: str) -> str:
@@ -229,8 +228,7 @@ class _Rewriter:
 
     def _site(self, site: Site) -> str:
         if site.form == "unevaluated":
-            element, bracket, rest = site.type.partition("[")
-            return f"(*({element.strip()} (*){bracket}{rest})0)" if bracket else f"(*({site.type} *)0)"
+            return f"(*({site.type})0)"
         if site.form in ("group", "store", "load"):
             return self._whole(site)
         if site.form in ("get", "set"):
@@ -250,7 +248,7 @@ class _Rewriter:
         assert site.right is not None and site.write
         value = self._cursor(site.right)
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
-        if not self.cpp or not site.does or not open_:
+        if not self.cpp or not site.does or not open_ or clang.is_place(site.right):
             return [], value
         name = self._new(type_)
         return [f"{name} = {value}"], name
@@ -301,10 +299,10 @@ class _Rewriter:
         if site.form == "compound":
             assert site.right is not None
             first, right = self._first(site, site.right.type.get_canonical().spelling)
-            address, before = self._once(site.write)
+            address, before = self._once(site)
             value = f"{self._read(site.read, address)} {site.operator[:-1]} ({right})"
             return self._chained([*first, *before], self._write(site, address, value))
-        address, before = self._once(site.write)
+        address, before = self._once(site)
         old = self._read(site.read, address)
         operator = site.operator[-1]
         if site.operator.startswith("post") and site.used:
@@ -313,31 +311,37 @@ class _Rewriter:
             return self._chained(before, f"({kept} = {old}, (void){write}, {kept})")
         return self._chained(before, self._write(site, address, f"{old} {operator} 1"))
 
-    def _chained(self, before: list[str], text: str) -> str:
-        """The text behind the assignments of variables for it; those that it uses once at most are left out."""
-        kept = []
-        for assignment in before:
-            name, _, value = assignment.partition(" = ")
-            uses = len(re.findall(rf"\b{name}\b", text))
-            if uses > 1 or (value[0] != "&" and not value.isidentifier()):
-                kept.append(assignment)
-                continue
-            text = re.sub(rf"\b{name}\b", value.replace("\\", r"\\"), text)
-            self.declarations[int(name.split("_")[1])] = ""
-        return f"({', '.join([*kept, text])})" if kept else text
+    @staticmethod
+    def _chained(before: list[str], text: str) -> str:
+        return f"({', '.join([*before, text])})" if before else text
 
-    def _once(self, a: Access) -> tuple[list[str], list[str]]:
-        """An address for use in two places, and what has to be done in front of them."""
-        address = self._address(a)
+    def _once(self, site: Site) -> tuple[list[str], list[str]]:
+        """The address that `f op= v` writes to, for use in two places, and what has to be done in front of them."""
+        a = site.write
+        assert a
+        address, ref = self._address(a), self.merged.ref(a)
         if None not in a.key and MEMORY not in a.variables:
             return address, []
-        pointer = self._new(f"volatile struct {self.merged.ref(a).group} *")
-        before, names = [f"{pointer} = {address[0]}"], [pointer]
-        for index in address[1:]:
-            name = self._new("unsigned int")
-            before.append(f"{name} = {index}")
-            names.append(name)
-        return names, before
+        types = (f"volatile struct {ref.group} *", "unsigned int")
+        places = [not ref.base.pointer or clang.is_place(ref.base.cursor)]
+        places += [len(ref.indices) == 1 and clang.is_place(ref.indices[0])]
+        before = []
+        for i, uses in enumerate(self._uses(site)[: len(address)]):
+            if uses > 1 or not places[i]:
+                name = self._new(types[i])
+                before.append(f"{name} = {address[i]}")
+                address[i] = name
+        return address, before
+
+    def _uses(self, site: Site) -> tuple[int, int]:
+        """How often `f op= v` names the group and the index: accesses that are made elsewhere need neither."""
+        assert site.read and site.write
+        old, new = self.parts[site.read], self.parts[site.write]
+        register = self.merged.register(site.read)
+        loads = not old.temporary or (site.read is old.region.place and not old.region.hoisted)
+        stores = not new.temporary or site.write is new.region.place
+        indexed = (loads and bool(register.dims)) + (register.slot(self.merged.ref(site.read).leaf).count > 1)
+        return loads + stores, (indexed if old.temporary else 1) + stores
 
     def _read(self, a: Access, address: list[str]) -> str:
         part, ref = self.parts[a], self.merged.ref(a)

@@ -81,19 +81,14 @@ def prove(driver: Driver, triple: str, artifacts: tuple[Artifact, ...]) -> list[
     """A verdict for each function of the driver, on the generated C among its products."""
     if driver.source.unit.cpp:
         return [Verdict(name, "unknown", "the proof reads C") for name in driver.cdfg.functions]
-    text = _text(driver.request.name, artifacts)
+    header, text = (next(a for a in artifacts if a.name == driver.request.name + end) for end in ("_hal.h", ".c"))
     folders = dict.fromkeys(str(p.parent) for p in driver.request.sources)
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
-    unit = clang.parse("generated.c", text.encode(), triple, flags)
+    # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
+    unit = clang.parse("generated.c", header.data + text.data, triple, flags, unsaved=(header,))
     source = Source(driver.source.unit, driver.dialect, driver.layout, False)
     other = Generated(unit, driver.dialect, driver.layout, True)
     return [_verdict(name, source, other) for name in driver.cdfg.functions]
-
-
-def _text(name: str, artifacts: tuple[Artifact, ...]) -> str:
-    """The generated C with its header in place."""
-    made = {a.name: a.data.decode() for a in artifacts if a.name.endswith((".c", ".h"))}
-    return made[f"{name}_hal.h"] + made[f"{name}.c"].replace(f'#include "{name}_hal.h"', "", 1)
 
 
 def _verdict(name: str, source: Source, other: Generated) -> Verdict:

@@ -17,6 +17,7 @@ from clang import cindex
 from clang.cindex import Cursor, CursorKind, SourceLocation, TranslationUnit, Type, TypeKind
 
 from edgebuild.base import errors
+from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool
 from edgebuild.base.target import hal_dir
 
@@ -223,8 +224,18 @@ def standard_headers(triple: str) -> tuple[str, ...]:
     return tuple(word for p in places if "c++" in Path(p).parts for word in ("-isystem", os.path.normpath(p)))
 
 
-def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...], cpp: bool = False) -> Unit:
-    """Parse `text` as the file `name`. Raises EdgebuildError with clang's errors."""
+def parse(
+    name: str,
+    text: bytes,
+    triple: str,
+    flags: tuple[str, ...],
+    cpp: bool = False,
+    unsaved: tuple[Artifact, ...] = (),
+) -> Unit:
+    """Parse `text` as the file `name`, with headers that need not be files beside it (if it has no folder).
+
+    Raises EdgebuildError with clang's errors.
+    """
     library()
     support = hal_dir() / "include" / SUPPORT
     args = [
@@ -243,17 +254,16 @@ def parse(name: str, text: bytes, triple: str, flags: tuple[str, ...], cpp: bool
         *library_headers(triple),
         *flags,
     ]
+    files = [(name, text.decode("utf-8", "surrogateescape")), *((f"./{a.name}", a.data.decode()) for a in unsaved)]
     try:
-        tu = cindex.Index.create().parse(
-            name, args=args, unsaved_files=[(name, text.decode("utf-8", "surrogateescape"))]
-        )
+        tu = cindex.Index.create().parse(name, args=args, unsaved_files=files)
     except cindex.TranslationUnitLoadError as error:
         raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
     errors = [_diagnostic(d, text) for d in tu.diagnostics if d.severity >= cindex.Diagnostic.Error]
     if errors:
         raise EdgebuildError(*errors)
-    files = dict.fromkeys(str(i.include) for i in tu.get_includes())
-    return Unit(text, tu, tuple(f for f in files if f), cpp)
+    read = dict.fromkeys(str(i.include) for i in tu.get_includes())
+    return Unit(text, tu, tuple(f for f in read if f), cpp)
 
 
 def _diagnostic(d: Any, text: bytes) -> Diagnostic:
@@ -444,3 +454,18 @@ def bare(cursor: Cursor) -> Cursor:
         inside = children(cursor) if cursor.kind in EXPRESSION_WRAPPERS else []
         cursor._bare = bare(inside[0]) if len(inside) == 1 else cursor
         return cursor._bare
+
+
+def is_place(cursor: Cursor) -> bool:
+    """Whether an expression is a variable or an address: it means the same wherever it is evaluated."""
+    cursor = bare(cursor)
+    address = cursor.kind == CursorKind.UNARY_OPERATOR and unary(cursor) == "&"
+    return address or cursor.kind in (CursorKind.DECL_REF_EXPR, CursorKind.CXX_THIS_EXPR)
+
+
+def pointer_to(type_: Type) -> str:
+    """C for the type of a pointer."""
+    dims = ""
+    while type_.kind == TypeKind.CONSTANTARRAY:
+        dims, type_ = f"{dims}[{type_.element_count}]", type_.element_type
+    return f"{type_.spelling} (*){dims}" if dims else f"{type_.spelling} *"

@@ -31,8 +31,6 @@ from .names import (
 from .program import Program, Roll, address
 from .storage import arenas
 
-BODY = "\n{\n"  # between a function's declaration and its statements
-
 
 @dataclass(frozen=True)
 class Port:
@@ -103,7 +101,6 @@ def source(p: Program) -> str:
     plan = p.plan
     found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
-    below = [helper.text for helper in p.helpers if helper.function]
     ahead, before = early_constants(plan, p.weights)
     switches, after = switch_points(plan)
     return render(
@@ -116,9 +113,8 @@ def source(p: Program) -> str:
         ahead=ahead,
         before=before,
         guards=guards(plan),
-        above=[helper.text for helper in p.helpers if not helper.function],
-        below=below,
-        prototypes=[prototype(text) for text in below],
+        above=[helper.text for helper in p.helpers if not helper.head],
+        below=[helper for helper in p.helpers if helper.head],
         constants=p.constants,
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
@@ -145,12 +141,6 @@ def guards(plan: Plan) -> list[tuple[str, str]]:
     flags = " ".join(flag for flag in plan.target.toolchain.cflags if flag.startswith("-m"))
     text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
     return [(condition, text) for word, condition in CONDITIONS.items() if word in core]
-
-
-def prototype(function: str) -> str:
-    """The declaration of a static function; attributes stand at its definition."""
-    head = function.partition(BODY)[0].rpartition("*/\n")[2]
-    return head[head.index("static ") :] + ";"
 
 
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:

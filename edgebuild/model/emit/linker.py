@@ -5,17 +5,16 @@ from __future__ import annotations
 from ...base.templates import render
 from ..plan.search import Plan
 from .names import comment
-from .storage import arenas, section
+from .storage import sections
 
 
 def fragment(plan: Plan) -> str:
     """Empty but for a comment where the target has no firmware to link."""
-    places = [(m, symbol, size, section(plan, symbol)) for m, (symbol, size) in arenas(plan).items()]
     return render(
         "memory.ld.j2",
         name=plan.name,
         file=comment(plan.graph.file),
         used=plan.target.firmware is not None,
         weights_memory=plan.weights_memory,
-        arenas=places,
+        arenas=sections(plan),
     )

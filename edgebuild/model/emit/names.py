@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from ...base.errors import visible
@@ -27,7 +25,8 @@ def comment(text: str) -> str:
 
 def identifier(text: str) -> str:
     """The nearest C identifier."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_") or "tensor"
+    words = "".join(c if c.isascii() and c.isalnum() else " " for c in text).split()
+    return "_".join(words) or "tensor"
 
 
 def shape_text(t: Tensor) -> str:

@@ -73,18 +73,19 @@ def arenas(plan: Plan) -> dict[str, tuple[str, int]]:
     return {m: (s, plan.layout.heights[m]) for m, s in zip(used, symbols, strict=True)}
 
 
-def section(plan: Plan, symbol: str) -> str:
-    """The input section of an arena: `.bss.edgebuild.N.arena`, or with the memory's name behind it.
+def sections(plan: Plan) -> list[tuple[str, str, int, str]]:
+    """Memory, symbol, bytes and input section of each arena.
 
-    The prefix lets scripts that know nothing of edgebuild place it with `*(.bss.*)`, in front of their heap.
+    The section is `.bss.edgebuild.N.arena`, or has the memory's name behind it. The prefix lets scripts that know
+    nothing of edgebuild place it with `*(.bss.*)`, in front of their heap.
     """
-    rest = symbol.removeprefix(f"{plan.name}_arena").replace("_", ".", 1)
-    return f".bss.edgebuild.{plan.name}.arena{rest}"
+    first = f".bss.edgebuild.{plan.name}.arena"
+    found = enumerate(arenas(plan).items())
+    return [(m, symbol, size, f"{first}.{m.lower()}" if i else first) for i, (m, (symbol, size)) in found]
 
 
 def _view(plan: Plan) -> dict[str, object]:
-    found = arenas(plan).values()
-    shown = [(s, b, section(plan, s)) for s, b in found]
+    shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
     align = max(16, plan.caches.line)
     return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": align}
 

@@ -107,16 +107,24 @@ def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
 class Helper:
     """C that kernels share: the names that it defines, the names that it uses, and the text.
 
-    Headers are named by their files and macros in capitals; all other names are of C functions.
+    Files of helpers have two marks. A line of `%%` begins a piece: what it defines and, behind a colon, what that uses.
+    `%=` stands in front of the head of a C function, which ends at the line of its first brace.
     """
 
     names: tuple[str, ...]
     uses: tuple[str, ...]
-    text: str
+    before: str
+    head: str  # empty: no function, but a header or macros
+    body: str
 
     @property
-    def function(self) -> bool:
-        return not any(name.isupper() or name.endswith(".h") for name in self.names)
+    def text(self) -> str:
+        return self.before + self.head + self.body
+
+    @property
+    def prototype(self) -> str:
+        """The declaration of the function; its attributes stand at the definition."""
+        return f"{self.head};"
 
 
 @cache
@@ -127,7 +135,10 @@ def helpers(arithmetic: str) -> tuple[Helper, ...]:
     for piece in (piece for text in texts for piece in f"\n{text}".split("\n%% ")[1:]):
         title, _, body = piece.partition("\n")
         names, _, uses = title.partition(":")
-        found.append(Helper(tuple(names.split()), tuple(uses.split()), body.strip("\n") + "\n"))
+        before, mark, rest = body.strip("\n").partition("%= ")
+        head = rest[: rest.index("\n{\n")] if mark else ""
+        parts = before, head, rest.removeprefix(head) + "\n"
+        found.append(Helper(tuple(names.split()), tuple(uses.split()), *parts))
     return tuple(found)
 
 

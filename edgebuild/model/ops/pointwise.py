@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.templates import terms
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import loops, quantised, spatial
@@ -157,8 +158,7 @@ def _element(
         return name
     if flat:
         return f"{name}[i]"
-    terms = [f"i{n} * {turn[1 + operand]}" for n, turn in enumerate(turns) if turn[1 + operand]]
-    return f"{name}[{' + '.join(terms) or 0}]".replace(" * 1]", "]").replace(" * 1 ", " ")
+    return f"{name}[{terms((turn[1 + operand] for turn in turns), 'i')}]"
 
 
 TFLITE = {

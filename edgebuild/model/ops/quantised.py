@@ -288,25 +288,27 @@ def _comparison(op: Op, graph: Graph) -> Scaling:
 REQUANTIZE = "{{eb_requantize}}"
 
 
-def _scaled(operand: str, bits: int | str) -> str:
-    at = f"({{{operand[1]}}} - {operand}_zero) * (1 << {bits})"
+def _scaled(operand: str, bits: int) -> str:
+    """C of an operand, `bits` up."""
+    at = f"({{{operand[1]}}} - {operand}_zero){f' * (1 << {bits})' if bits else ''}"
     return f"{REQUANTIZE}({at}, {operand}_mul, {operand}_shift)"
 
 
-SQUARED = f"{{{{eb_square}}}}({_scaled('x0', 'bits')} - {_scaled('x1', 'bits')})"
-TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], str]] = {
-    "difference": (
-        _difference,
-        f"{REQUANTIZE}({_scaled('x0', 'bits')} - {_scaled('x1', 'bits')}, y_mul, y_shift)",
+def _apart(bits: int) -> str:
+    return f"{_scaled('x0', bits)} - {_scaled('x1', bits)}"
+
+
+PRELU = (
+    f"({{0}} >= x0_zero ? {REQUANTIZE}({{0}} - x0_zero, x0_mul, x0_shift)"
+    f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
+)
+TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] = {  # C, given the operands' headroom
+    "difference": (_difference, lambda bits: f"{REQUANTIZE}({_apart(bits)}, y_mul, y_shift)"),
+    "squared_difference": (
+        _squares,
+        lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)",
     ),
-    "squared_difference": (_squares, f"{REQUANTIZE}({SQUARED}, y_mul, y_shift)"),
-    "prelu": (
-        _prelu,
-        (
-            f"({{0}} >= x0_zero ? {REQUANTIZE}({{0}} - x0_zero, x0_mul, x0_shift)"
-            f" : {REQUANTIZE}(({{0}} - x0_zero) * ({{1}} - x1_zero), y_mul, y_shift))"
-        ),
-    ),
+    "prelu": (_prelu, lambda _: PRELU),
 }
 HEADROOM = {"difference": DIFFERENCE_BITS, "squared_difference": SQUARE_BITS}
 COMPARISONS = {
@@ -379,11 +381,10 @@ def expression(op: Op, graph: Graph, at: list[str]) -> Expression:
         left, right = (_scaled(f"x{i}", COMPARE_BITS) for i in range(2))
         text = f"{left} {COMPARISONS[function]} {right}".format(*at)
         return text, {**zeros, **_comparison(op, graph)}, []
-    scaling, text = TWO[function]
+    scaling, form = TWO[function]
     numbers: dict[str, Any] = {**zeros, **scaling(op, graph), "y_zero": zero_of(y), **bounds}
-    if function in HEADROOM:
-        text = text.replace(" * (1 << bits)", f" * (1 << {bits})" if (bits := HEADROOM[function][y.dtype]) else "")
-    return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text.format(*at)} + y_zero, low, high)", numbers, []
+    text = form(HEADROOM[function][y.dtype] if function in HEADROOM else 0).format(*at)
+    return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text} + y_zero, low, high)", numbers, []
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
