@@ -38,7 +38,7 @@ def code_bytes(kernels: Iterable[Kernel], arithmetic: str, form: Form) -> int:
         text, used = _text(kernel.template, shape)
         texts[kernel.template, tuple(v for _, v in shape if apart or type(v) is not int)] = text
         names |= used
-    shared = (h.text for h in used_helpers(names, arithmetic) if h.function)
+    shared = (h.text for h in used_helpers(names, arithmetic) if h.head)
     return round(sum(_size(text, each) for text in (*texts.values(), *shared)))
 
 
