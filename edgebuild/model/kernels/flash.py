@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cache
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from . import used_helpers
 # Bytes of an instruction of assembly and of a statement of C: sizes of functions in programs of ResNet-8 and DS-CNN by
 # gcc 12 -O2, RV32IMC and Cortex-M4, over their counts. Armv6-M has instructions of two bytes, but for calls.
 ASSEMBLY, ASSEMBLY_OF_V6M, STATEMENT = 3.0, 2.0, 11.5
-INSTRUCTION = re.compile(r'^\s*"[a-z][^"]*\\n\\t"', re.MULTILINE)
 
 
 def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) -> tuple[str, frozenset[str]]:
@@ -50,5 +48,11 @@ def _text(
 
 
 def _size(text: str, each: float) -> float:
-    instructions = len(INSTRUCTION.findall(text))
+    instructions = sum(map(_is_instruction, text.splitlines()))
     return each * instructions if instructions else STATEMENT * text.count(";")
+
+
+def _is_instruction(line: str) -> bool:
+    """Whether a line of C is a string with one instruction; labels and directives begin with other signs."""
+    before, *inside = line.split('"', 2)
+    return not before.strip() and len(inside) == 2 and inside[0][:1].islower() and inside[0].endswith("\\n\\t")
