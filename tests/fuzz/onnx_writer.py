@@ -15,7 +15,7 @@ from edgebuild.model.ir import Array
 from tests.graphs import powers_of_two, quantised
 
 from .onnx_rows import KEEP, OPSET, ROWS, by_schema
-from .recipe import Choice, DoesNotFit, Recipe, Sizes, choice
+from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice
 
 LARGEST = 60_000  # elements of a tensor
 
@@ -31,7 +31,7 @@ class Value:
 
 
 class OnnxWriter:
-    """The graph under construction; every layer is a method of its operands. Images are 1 x C x H x W."""
+    """The graph under construction; every layer is a method of its operands. Images are N x C x H x W."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -43,6 +43,7 @@ class OnnxWriter:
         self.used: dict[int, dict[str, int]] = {}  # the sizes that a layer has drawn
         self.s: Choice = choice(0)
         self.sizes = Sizes({})
+        self.batch = 1
 
     def write(self) -> onnx.ModelProto:
         """Raises ValueError where nothing is left to be computed."""
@@ -92,7 +93,7 @@ class OnnxWriter:
         free: bool = False,
         **attributes: object,
     ) -> list[Value]:
-        """Add a node of some results. `free`: the first dimension need not be a batch of one."""
+        """Add a node of some results. `free`: the first dimension need not be the batch."""
         names = [v if isinstance(v, str) else v.name for v in operands]
         number, values = len(self.nodes), [v for v in operands if isinstance(v, Value)]
         results = [f"n{number}" if i == 0 else f"n{number}_{i}" for i in range(count)]
@@ -118,7 +119,7 @@ class OnnxWriter:
             raise DoesNotFit from None
         types = [value.type.tensor_type for value in found.graph.output]
         shapes = [tuple(d.dim_value for d in t.shape.dim) for t in types]
-        if any(min(s, default=1) < 1 or (not free and s[:1] != (1,)) or prod(s) > LARGEST for s in shapes):
+        if any(min(s, default=1) < 1 or (not free and s[:1] != (self.batch,)) or prod(s) > LARGEST for s in shapes):
             raise DoesNotFit
         return [(shape, t.elem_type) for shape, t in zip(shapes, types, strict=True)]
 
@@ -176,7 +177,9 @@ class OnnxWriter:
             (s.pick(33, 64, 70, 130), s.between(1, 3), s.between(1, 3)),
             (s.pick(1, 3, 7, 12), *s.pick((1, 1), (1, s.between(2, 40)), (s.between(2, 40), 1))),
         )
-        return self.given((1, of("channels", channels), of("rows", rows), of("columns", columns)))
+        image = of("channels", channels), of("rows", rows), of("columns", columns)
+        self.batch = of("batch", s.pick(*BATCHES))
+        return self.given((self.batch, *image))
 
     def input_like(self, x: Value) -> Value:
         return self.given(x.shape)
@@ -303,8 +306,8 @@ class OnnxWriter:
         return self.node("Pad", [x, self.constant(np.array([*ends[0], *ends[1]], np.int64)), *value])
 
     def reshape(self, x: Value) -> Value:
-        n, c = prod(x.shape), x.shape[-1]
-        shape = self.s.pick((1, n), (1, -1), (1, n // c, c), (1, 1, n // c, c), (0, -1, 1, c), x.shape)
+        b, n, c = self.batch, prod(x.shape) // self.batch, x.shape[-1]
+        shape = self.s.pick((b, n), (b, -1), (b, n // c, c), (b, 1, n // c, c), (0, -1, 1, c), x.shape)
         return self.node("Reshape", [x, self.constant(np.array(shape, np.int64))])
 
     def reshape_to(self, x: Value, shape: tuple[int, ...]) -> Value:
@@ -339,7 +342,7 @@ class OnnxWriter:
         return self.node("Squeeze", [x, self.constant(np.array(ones, np.int64))])
 
     def expand_dims(self, x: Value) -> Value:
-        x = self.reshape_to(x, (1, x.shape[1], -1)) if len(x.shape) > 3 else x
+        x = self.reshape_to(x, (self.batch, x.shape[1], -1)) if len(x.shape) > 3 else x
         return self.node("Unsqueeze", [x, self.constant(np.array([self.s.between(1, len(x.shape))], np.int64))])
 
     def dense(self, x: Value) -> Value:

@@ -15,9 +15,10 @@ import numpy as np
 
 from tests.graphs.source import Source
 
-# TFLite in int8, in float32 and with activations of int16; ONNX in float32, as QDQ and in operators of its own.
-FORMS = ("tflite", "tflite_float", "tflite_int16", "float", "qdq", "qoperator")
-INTEGERS = {"tflite": "int8", "tflite_int16": "int16"}  # types of activations
+# TFLite in int8, float32, int16 activations and uint8; ONNX in float32, as QDQ and in operators of its own.
+FORMS = ("tflite", "tflite_float", "tflite_int16", "tflite_uint8", "float", "qdq", "qoperator")
+INTEGERS = {"tflite": "int8", "tflite_int16": "int16", "tflite_uint8": "int8"}  # types of activations
+BATCHES = (*(1,) * 10, 2, 3)
 T = TypeVar("T")
 
 
@@ -59,6 +60,11 @@ class Recipe:
             return replace(layer, most=tuple({**dict(layer.most), name: most}.items()))
 
         return replace(self, layers=tuple(new(x) if x.number == number else x for x in self.layers))
+
+    @property
+    def rows(self) -> str:
+        """The form whose operators are drawn: uint8 is another way to write int8."""
+        return "tflite" if self.form == "tflite_uint8" else self.form
 
     @property
     def suffix(self) -> str:

@@ -42,6 +42,7 @@ class Parts:
         self.weights: dict[tuple[str, tuple[int, ...]], tuple[int, Quant | None]] = {}  # of the last layer of a shape
         self.s: Choice = choice(0)
         self.sizes = Sizes({})
+        self.batch = 1
 
     def begin(self, layer: Layer) -> None:
         self.s = choice(layer.seed, real=False, integer=INTEGERS.get(self.recipe.form, "int8"))
@@ -82,6 +83,8 @@ class Parts:
     ) -> list[Value]:
         if any(prod(shape) > LARGEST or min(shape, default=1) < 1 for shape in shapes):
             raise DoesNotFit
+        if self.batch > 1 and any(tuple(shape[:1]) != (self.batch,) for shape in shapes):
+            raise DoesNotFit  # rows of the tables are mostly about one image
         dtype = dtype or self.kind
         quant = quant if dtype in FULL else None
         exact = all(v.exact for v in inputs if isinstance(v, Value)) if exact is None else exact or dtype in FULL
@@ -184,7 +187,7 @@ class Parts:
             return self.emit(name, self._ordered(name, operands, shape), shape, None, options, exact=False)
         assert x.quant is not None
         data = self.s.rng.integers(-127, 128, tuple(shape_of)).astype(np.int8)
-        count = self.s.pick(1, data.shape[axis])
+        count = self.s.pick(1, data.shape[axis]) if self.recipe.form != "tflite_uint8" else 1
         scales = tuple(
             float(v) for v in (self.s.rng.uniform(0.25, 1, count) * 2.0 ** -self.s.between(7, 10)).astype(np.float32)
         )

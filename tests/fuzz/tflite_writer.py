@@ -10,7 +10,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File
 
-from .recipe import DoesNotFit, Recipe, choice
+from .recipe import BATCHES, DoesNotFit, Recipe, choice
 from .tflite_parts import Parts, Value
 from .tflite_rows import ROWS
 
@@ -20,7 +20,7 @@ BINARY = ("ADD", "ADD", "MUL", "SUB", "MAXIMUM", "MINIMUM")
 
 
 class TfliteWriter(Parts):
-    """Every layer is a method of its operands, or an operator of the table. Images are 1 x H x W x C."""
+    """Every layer is a method of its operands, or an operator of the table. Images are N x H x W x C."""
 
     def __init__(self, recipe: Recipe, twin: bool = False) -> None:
         super().__init__(recipe, twin)
@@ -44,7 +44,10 @@ class TfliteWriter(Parts):
         if not outputs:
             raise ValueError("no layer is left")
         read = {i for op in self.file.operators for i in op.inputs}
-        return self.file.pack([i for i in self.inputs if i in read], outputs, self._first_values())
+        files = self._first_values()
+        for file in (self.file, *files) if self.recipe.form == "tflite_uint8" and not self.twin else ():
+            _unsigned(file)
+        return self.file.pack([i for i in self.inputs if i in read], outputs, files)
 
     def _outputs(self) -> list[int]:
         """Results that no layer reads or that the recipe names; now and then as real numbers at the end."""
@@ -93,7 +96,9 @@ class TfliteWriter(Parts):
             (s.between(1, 3), s.between(1, 3), s.pick(33, 64, 70, 130)),
             (*s.pick((1, 1), (1, s.between(2, 40)), (s.between(2, 40), 1)), s.pick(1, 3, 7, 12)),
         )
-        return self.fresh((1, of("rows", rows), of("columns", columns), of("channels", channels)))
+        image = of("rows", rows), of("columns", columns), of("channels", channels)
+        self.batch = of("batch", s.pick(*BATCHES))
+        return self.fresh((self.batch, *image))
 
     def input_like(self, x: Value) -> Value:
         return self.fresh(x.shape)
@@ -102,7 +107,7 @@ class TfliteWriter(Parts):
         options = schema.Conv2DOptionsT()
         (fy, fx), (h, w) = self.window(x, options, same, dilated=True)
         c, k = x.shape[3], self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33))
-        return self.sum("CONV_2D", x, (k, fy, fx, c), 0, fy * fx * c, (1, h, w, k), options)
+        return self.sum("CONV_2D", x, (k, fy, fx, c), 0, fy * fx * c, (x.shape[0], h, w, k), options)
 
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)
@@ -119,7 +124,7 @@ class TfliteWriter(Parts):
         options.padding, options.strideH, options.strideW = SAME, 1, 1
         options.dilationHFactor = options.dilationWFactor = 1
         options.fusedActivationFunction = self.s.pick(*ACTIVATIONS)
-        return self.sum("CONV_2D", x, (channels, 1, 1, c), 0, c, (1, h, w, channels), options)
+        return self.sum("CONV_2D", x, (channels, 1, 1, c), 0, c, (x.shape[0], h, w, channels), options)
 
     def depthwise(self, x: Value, same: bool = False) -> Value:
         options = schema.DepthwiseConv2DOptionsT()
@@ -131,7 +136,7 @@ class TfliteWriter(Parts):
             factor = self.s.pick(1, 1, 1, 2, 3) if x.shape[3] > 1 else self.s.pick(1, 5, 16)
             options.depthMultiplier = self.sizes.of("factor", factor)
         k = x.shape[3] * options.depthMultiplier
-        return self.sum("DEPTHWISE_CONV_2D", x, (1, fy, fx, k), 3, fy * fx, (1, h, w, k), options)
+        return self.sum("DEPTHWISE_CONV_2D", x, (1, fy, fx, k), 3, fy * fx, (x.shape[0], h, w, k), options)
 
     def depthwise_same(self, x: Value) -> Value:
         return self.depthwise(x, same=True)
@@ -140,7 +145,7 @@ class TfliteWriter(Parts):
         options = schema.Pool2DOptionsT()
         taps, (h, w) = self.window(x, options, same, dilated=False)
         options.filterHeight, options.filterWidth = taps
-        return self._pooled(x, (1, h, w, x.shape[3]), options, "MAX_POOL_2D", "AVERAGE_POOL_2D")
+        return self._pooled(x, (x.shape[0], h, w, x.shape[3]), options, "MAX_POOL_2D", "AVERAGE_POOL_2D")
 
     def _pooled(self, x: Value, shape: tuple[int, ...], options: object, *names: str) -> Value:
         name = self.s.pick(*names)
@@ -156,7 +161,7 @@ class TfliteWriter(Parts):
         options = schema.Pool2DOptionsT()
         options.padding, options.strideH, options.strideW = VALID, *self.s.pick((1, 1), (h, w))
         options.filterHeight, options.filterWidth = h, w
-        return self._pooled(x, (1, 1, 1, c), options, "MAX_POOL_2D", "AVERAGE_POOL_2D", "AVERAGE_POOL_2D")
+        return self._pooled(x, (x.shape[0], 1, 1, c), options, "MAX_POOL_2D", "AVERAGE_POOL_2D", "AVERAGE_POOL_2D")
 
     def mean(self, x: Value) -> Value:
         if len(x.shape) < 2:
@@ -181,7 +186,7 @@ class TfliteWriter(Parts):
         return self._one_of(BINARY, x, y)
 
     def _one_of(self, names: Sequence[str], *operands: Value) -> Value:
-        return ROWS[self.s.pick(*(n for n in names if self.recipe.form in ROWS[n].forms))].make(self, *operands)
+        return ROWS[self.s.pick(*(n for n in names if self.recipe.rows in ROWS[n].forms))].make(self, *operands)
 
     def identity(self, x: Value) -> Value:
         return x
@@ -230,14 +235,14 @@ class TfliteWriter(Parts):
         return self.concat(*(ways[int(i)] for i in self.s.rng.permutation(len(ways))))
 
     def reshape(self, x: Value) -> Value:
-        *_, c = x.shape
-        shape = self.s.pick((1, prod(x.shape)), (1, prod(x.shape) // c, c), (1, 1, prod(x.shape) // c, c), x.shape)
+        (*_, c), b, n = x.shape, self.batch, prod(x.shape) // self.batch
+        shape = self.s.pick((b, n), (b, n // c, c), (b, 1, n // c, c), x.shape)
         options = schema.ReshapeOptionsT()
         options.newShape = list(shape)
         return self.emit("RESHAPE", [x, self.list_of(shape)], shape, x.quant, options)
 
     def flatten(self, x: Value) -> Value:
-        shape = (1, prod(x.shape))
+        shape = (self.batch, prod(x.shape) // self.batch)
         return self.emit("RESHAPE", [x, self.list_of(shape)], shape, x.quant)
 
     def dense(self, x: Value) -> Value:
@@ -249,9 +254,21 @@ class TfliteWriter(Parts):
         return self.sum("FULLY_CONNECTED", x, (k, columns), 0, columns, (*x.shape[:-1], k), options)
 
     def softmax(self, x: Value) -> Value:
-        if self.recipe.form not in ROWS["SOFTMAX"].forms:
+        if self.recipe.rows not in ROWS["SOFTMAX"].forms:
             raise DoesNotFit
         return ROWS["SOFTMAX"].make(self, x)
+
+
+def _unsigned(file: File) -> None:
+    """Write the int8 tensors in uint8, as files of 2018 to 2020 have them: 128 more, zero points, too."""
+    for t in file.tensors:
+        if t.type != TYPES["int8"] or t.quantization is None:
+            continue
+        t.type = TYPES["uint8"]
+        t.quantization.zeroPoint = [zero + 128 for zero in t.quantization.zeroPoint]
+        if t.buffer:
+            data = file.buffers[t.buffer].data
+            file.buffers[t.buffer].data = [byte ^ 128 for byte in data]
 
 
 def _differ(x: Value, y: Value, axis: int) -> bool:
@@ -278,6 +295,7 @@ WORDS = (
 
 def operators(form: str) -> tuple[str, ...]:
     """The rows of the table that this form has."""
+    form = Recipe(form, 0, ()).rows
     return tuple(name for name, row in ROWS.items() if form in row.forms)
 
 

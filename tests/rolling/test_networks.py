@@ -15,7 +15,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
-from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.strips import COUNTS
 from edgebuild.model.plan.tiling.cost import Tiling, cuts
@@ -98,22 +98,41 @@ def test_rolled_networks_compute_the_same(make: Callable[[], list[Graph]], tmp_p
             compare(graph, vector, row)
 
 
-@pytest.mark.needs("gcc")
-def test_sums_take_up_rows_behind_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dense layer reads rows of a value that is kept whole for another reader."""
-    net, spec = Net(1, 6, 4, 8), ops.SPECS["dense"]
+def behind_a_view() -> tuple[Graph, str]:
+    """A dense layer that reads rows of a value that is kept whole for another reader."""
+    net = Net(1, 6, 4, 8)
     y = net.conv("x", 4, 3)
     data = np.linspace(-1, 1, 192, dtype=np.float32).reshape(2, 96)
     net.tensors["w"] = Tensor("w", data.shape, "float32", None, data)
-    graph = net.graph(net.add("dense", net.add("reshape", y, shape=(1, 96)), "w", clamp=OPEN), net.conv(y, 4, 1))
+    sums = net.add("dense", net.add("reshape", y, shape=(1, 96)), "w", clamp=OPEN)
+    return net.graph(sums, net.conv(y, 4, 1)), "dense"
+
+
+def behind_sums() -> tuple[Graph, str]:
+    """A function of elements that reads rows of a sum, each of one element, and makes larger ones of them."""
+    net, quant = Net(1, 4, 4, 5), Quant((0.5,), (3,))
+    sums = net.add("mean", "x", axes=(1, 2))
+    for name in ("x", sums):
+        net.tensors[name] = replace(net.tensors[name], dtype="int8", quant=quant)
+    return net.graph(net.add("dequantize", sums)), "dequantize"
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("make", [behind_a_view, behind_sums])
+def test_rows_of_what_is_there_whole(
+    make: Callable[[], tuple[Graph, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels find rows of operands that lie in no ring; they cost nothing here, so that the planner takes them."""
+    graph, kind = make()
+    spec = ops.SPECS[kind]
 
     def cheap(op: Op, graph: Graph, form: Form) -> Kernel:
         assert spec.kernel is not None
         return replace(spec.kernel(op, graph, form), estimate=0.001 if form.rolled else 1e6)
 
-    monkeypatch.setitem(ops.SPECS, "dense", replace(spec, kernel=cheap))
+    monkeypatch.setitem(ops.SPECS, kind, replace(spec, kernel=cheap))
     steps = planned(graph, tile="rolling").steps
-    assert ["conv2d", "dense"] in [[op.kind for op in step.ops] for step in steps if step.rolled]
+    assert kind in [op.kind for step in steps if step.rolled for op in step.ops]
     inputs = [random_inputs(graph, 2, 1)]
     for vector, row in zip(inputs[0], run_on_host([graph], inputs, tmp_path, tile="rolling")[0], strict=True):
         compare(graph, vector, row)

@@ -258,8 +258,8 @@ def _user(plan: Plan, use: Use) -> str:
 
 def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     kernel, y = use.kernel, plan.graph.result(use.op)
-    placed = [*(_activations(plan, use.op) if kernel.placed else []), y]
     sums = plan.rolling.modes[y.name] == "reduce"
+    placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
     at_row = {t.name: _row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
     where = partial(near_address, plan, use.run) if use.run else partial(address, plan)
     places = [where(t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
@@ -305,13 +305,12 @@ def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
 
 
 def _row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> str:
-    """Offset of a row from the place of its tensor; a reduction writes the whole result.
+    """Offset of a row from the place of its tensor.
 
-    `sums`: for a reduction, which takes up the rows in which the values were made, also behind a view.
+    `sums`: for a reduction, which takes up the rows in which the values were made, also behind a view. Its result has
+    no such offset, for each call works on the whole.
     """
     graph, root = plan.graph, plan.rolling.storage[t.name]
-    if plan.rolling.modes.get(t.name) == "reduce":
-        return ""
     rows = rolled.rings.get(rolled.inside.get(root, root), 0)
     size = t.elements // rows_of(graph, root if sums else t.name)
     at = f"row % {rows}" if rows > 1 else "row"
