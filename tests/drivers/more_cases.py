@@ -123,7 +123,7 @@ CASES = [
         ("w rx=1", "w key=2"),
         target="riscv-virt",
         registers="R@0: rx:8:8 key:16:8 mode:0:4\nS@4: en:0:1 irq:1:1 irq0:2:1 busy:3:1 any:16:1 cfg:17:1 start:18:1",
-        overlay='fields: {"C.*": {plain: true}}',
+        overlay='bytes: true\nfields: {"C.*": {plain: true}}',
     ),
     Case(
         48,
@@ -190,7 +190,7 @@ CASES = [
         ("w rx=ff",),
         target="riscv-virt",
         registers="R@0: rx:8:8 key:16:8 mode:0:4\nS@4: en:0:1 irq:1:1 irq0:2:1 busy:3:1 any:16:1 cfg:17:1 start:18:1",
-        overlay='fields: {"C.*": {plain: true}}',
+        overlay='bytes: true\nfields: {"C.*": {plain: true}}',
     ),
     Case(
         56,

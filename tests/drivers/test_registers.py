@@ -188,3 +188,43 @@ def test_two_sources_share_a_header(tmp_path: Path) -> None:
     for a in artifacts:
         (tmp_path / a.name).write_bytes(a.data)
     link(tmp_path, ["n.c"])
+
+
+def test_a_wrong_register_is_the_matter_of_its_users(tmp_path: Path) -> None:
+    """Vendors' files have slips. One in another peripheral, or in another register, does not count."""
+    field = "<fields><field><name>EN</name><bitRange>[{}]</bitRange></field></fields>"
+    file = tmp_path / "x.svd"
+    file.write_text(
+        "<device><name>X</name><peripherals>\n"
+        + "".join(
+            f"<peripheral><name>{p}</name><baseAddress>{base}</baseAddress><registers>"
+            f"<register><name>A</name><addressOffset>0</addressOffset><access>read-writeonce</access>{field.format(bits)}</register>\n"
+            f"<register><name>B</name><addressOffset>4</addressOffset>{field.format('1:1')}</register></registers></peripheral>\n"
+            for p, base, bits in (("P", "0x40000000", "7:8"), ("Q", "0x40001000", "8:7"))
+        )
+        + "</peripherals></device>"
+    )
+    text = "bfGroup R {{ {} EN; }}; bfGroup G {{ bfGroup R {}; }}; make_device(G, g, {}); void t(void) {{ g->{}.EN = 1; }}\n"
+    for kind, register, base, wrong in (
+        ("bit", "B", "0x40000000", ""),
+        ("uint2", "A", "0x40001000", ""),
+        ("uint2", "A", "0x40000000", "[7:8]"),
+    ):
+        (tmp_path / "t.c").write_text(text.format(kind, register, base, register))
+        request = DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}")
+        if not wrong:
+            compile_driver(request)
+            continue
+        with pytest.raises(EdgebuildError, match=r"bitRange '\[7:8\]' is not \[msb:lsb\]") as caught:
+            compile_driver(request)
+        assert caught.value.diagnostics[0].line == 2
+
+
+def test_a_field_is_not_looked_for_in_other_registers(tmp_path: Path) -> None:
+    """SSE is in SSPCR1. To take it from there for SSPCR0.SSE would write a register that the source does not name."""
+    file = tmp_path / "c.svd"
+    file.write_text(svd("SSPCR0@0: DSS:0:4\nSSPCR1@4: SSE:1:1"))
+    text = "bfGroup R { bit SSE; }; bfGroup G { bfGroup R SSPCR0; }; make_device(G, g, 0x40000000);\n"
+    (tmp_path / "t.c").write_text(text + "void t(void) { g->SSPCR0.SSE = 1; }\n")
+    with pytest.raises(EdgebuildError, match=r"'C.SSPCR0.SSE' is not in c.svd; did you mean 'SSPCR1_SSE'"):
+        compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))

@@ -14,7 +14,7 @@ keep their order. SVD does not say which fields are plain; without an overlay no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise, product
 from math import prod
@@ -25,7 +25,7 @@ from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub
 from edgebuild.driver.registers.rdl import read_rdl
-from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap
+from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap, normal
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId, Group
@@ -57,9 +57,13 @@ class Words:
 
 @dataclass(frozen=True)
 class Overlay:
-    """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD."""
+    """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
 
-    fields: Mapping[str, Words]
+    `bytes`: the bus takes accesses to a part of a register, which no description says.
+    """
+
+    fields: Mapping[str, Words] = field(default_factory=dict)
+    bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,8 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     there, or lies irregularly."""
     map_ = read_map(path)
     overlay_file = path.with_suffix(".overlay.yaml")
-    overlay = read_facts(Overlay, overlay_file).fields if overlay_file.is_file() else {}
-    fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
+    overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
+    fixer = _Fixer(path, text, map_, overlay.fields, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
     fixer.add_targets(overlay_file)
     fixer.check_keys(overlay_file)
@@ -106,8 +110,8 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
         )
         for g in dialect.groups.values()
     }
-    files = [str(path), *([str(overlay_file)] if overlay else [])]
-    layout = Layout(groups, bus, "fixed", True, 0, 0, size)
+    files = [str(path), *([str(overlay_file)] if overlay_file.is_file() else [])]
+    layout = Layout(groups, replace(bus, bytes=overlay.bytes), "fixed", True, 0, 0, size)
     return Fixed(Dialect(new, dialect.devices, dialect.cursors), layout, tuple(files), map_.interrupts, fixer.open)
 
 
@@ -172,6 +176,7 @@ class _Fixer:
     def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Spot:
         found = self.finders[device.name].find(words)
         if len(found) != 1:
+            self._check_mistakes(device, words)
             name = ".".join((self.blocks[device.name].name, *words))
             registers = {f"{f.register.full_name}.{f.field.name}" for f in found}
             text = f"'{name}' fits more than one field" if found else f"'{name}' is not in {self.path.name}"
@@ -182,10 +187,18 @@ class _Fixer:
         self._check(spot, leaf)
         return spot
 
+    def _check_mistakes(self, device: Device, words: tuple[str, ...]) -> None:
+        """Raise what is wrong with a register in the file, where that is why nothing is found there."""
+        block = self.blocks[device.name].name
+        for register, error in self.map.mistakes:
+            at, _, name = register.rpartition(".")
+            if at == block and normal(words).startswith(normal((name,))):
+                raise error
+
     def _check(self, spot: Spot, leaf: Leaf) -> None:
         info = spot.found.field
         for register, error in self.map.mistakes:
-            if register == spot.found.register.name:
+            if register == f"{spot.block.name}.{spot.found.register.name}":
                 raise error
         if info.width != leaf.width:
             text = f"'{leaf.name}' has {leaf.width} bits, and {info.width} in {self.path.name}"
@@ -368,10 +381,10 @@ class _Fixer:
             if not any(fnmatchcase(name, pattern) for name in silicon):
                 near = did_you_mean(pattern, silicon)
                 raise fail(f"{kind} target '{pattern}' is not in {self.path.name}{near}", file=str(file))
-            field = self.fields[id]
+            known = self.fields[id]
             found = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
-            effects = {"rse": field.rse, "wse": field.wse, kind: getattr(field, kind) | found}
-            self.fields[id] = replace(field, rse=frozenset(effects["rse"]), wse=frozenset(effects["wse"]))
+            effects = {"rse": known.rse, "wse": known.wse, kind: getattr(known, kind) | found}
+            self.fields[id] = replace(known, rse=frozenset(effects["rse"]), wse=frozenset(effects["wse"]))
 
     def _all(self, group: str) -> set[FieldId]:
         found: set[FieldId] = set()

@@ -66,8 +66,8 @@ class Block:
 
 @dataclass(frozen=True)
 class RegisterMap:
-    """`mistakes`: registers with fields that overlap or leave the register, as vendors' files have them, with what to
-    say to whoever uses such a register."""
+    """`mistakes`: registers, as PERIPHERAL.REGISTER, that are wrong or have fields that overlap, as vendors' files have
+    them, with what to say to whoever uses such a register."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -213,6 +213,7 @@ class Finder:
         self.register: dict[str, list[Found]] = {}
         self.bare: dict[str, list[Found]] = {}
         self.places: dict[str, list[Found]] = {}  # by subscripts, where the file has arrays
+        self.names = {normal(w) for r in block.registers for w in ((r.name,), (*r.scope, r.name))}
         for register in block.registers:
             fields = register.fields or (FieldInfo(register.name, 0, register.bits, register.access),)
             for f in fields:
@@ -230,13 +231,10 @@ class Finder:
         """All fields of this name; one if the name is good."""
         whole, place = normal(words), marked(words)
         best: list[Found] = []
-        for table, key in (
-            (self.places, place),
-            (self.exact, whole),
-            (self.scoped, whole),
-            (self.register, whole),
-            (self.bare, normal(words[-1:])),
-        ):
+        tables = [(self.places, place), (self.exact, whole), (self.scoped, whole), (self.register, whole)]
+        if normal(words[:-1]) not in self.names:  # else the field is meant to be in that register, and nowhere else
+            tables.append((self.bare, normal(words[-1:])))
+        for table, key in tables:
             found = list(dict.fromkeys(table.get(key, ())))
             if table is not self.places and "#" in place:
                 found = [f for f in found if not f.renumbered]

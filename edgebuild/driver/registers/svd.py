@@ -57,6 +57,7 @@ class _Reader:
         self.root = _parse(data, self.file, self.lines)
         self.peripherals: dict[str, Element] = {}
         self.mistakes: list[tuple[str, EdgebuildError]] = []
+        self.block = ""  # the peripheral that is being read
 
     def read(self) -> RegisterMap:
         top = self.root.child("peripherals")
@@ -73,6 +74,7 @@ class _Reader:
         properties = self.properties(p, defaults)
         registers = p.child("registers")
         for name, shift, _, _ in self.instances(p):
+            self.block = name
             found = list(self.registers(registers, properties, 0, (), ())) if registers else []
             yield Block(
                 name, self.number(p, "baseAddress") + shift, _with_alternates(found), p.value("groupName") or ""
@@ -90,7 +92,11 @@ class _Reader:
                 if element.tag == "cluster":
                     yield from self.registers(element, properties, offset, (*scope, name), (*marks, mark))
                 else:
-                    found = self.register(element, name, offset, properties, scope)
+                    try:
+                        found = self.register(element, name, offset, properties, scope)
+                    except EdgebuildError as error:  # it matters to drivers that use the register
+                        self.mistakes.append((f"{self.block}.{name}", error))
+                        found = RegisterInfo(name, offset, 32, (), scope)
                     yield replace(found, marks=(*marks, mark))
 
     def register(
@@ -126,10 +132,10 @@ class _Reader:
                 if (new.modified and "w" not in word) or (new.read_action and "r" not in word):
                     said = f"modifiedWriteValues {new.modified}" if "w" not in word else f"readAction {new.read_action}"
                     text = f"field '{name}' of register '{register}' is {WORD[word]}, and has {said}"
-                    self.mistakes.append((register, self.wrong(element, text)))
+                    self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
                 if new.lsb + width > bits:
                     text = f"field '{name}' ends at bit {new.lsb + width - 1}, and register '{register}' has {bits}"
-                    self.mistakes.append((register, self.wrong(element, text)))
+                    self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
                 for other, _ in taken:
                     if (
                         new.lsb < other.lsb + other.width
@@ -137,7 +143,7 @@ class _Reader:
                         and set(word) & set(other.access)
                     ):
                         text = f"field '{name}' of register '{register}' overlaps field '{other.name}'"
-                        self.mistakes.append((register, self.wrong(element, text)))
+                        self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
                 taken.append((new, element))
                 yield new
 
@@ -227,9 +233,10 @@ class _Reader:
         return {**above, **{k: v for k in INHERITED if (v := element.value(k)) is not None}}
 
     def access(self, element: Element, word: str) -> str:
-        if word not in ACCESS:
+        known = {w.lower(): access for w, access in ACCESS.items()}  # vendors write `read-writeonce`, too
+        if word.lower() not in known:
             raise self.wrong(element, f"access '{word}' is not known{did_you_mean(word, ACCESS)}")
-        return ACCESS[word]
+        return known[word.lower()]
 
     def number(self, element: Element, tag: str) -> int:
         text = element.value(tag)
