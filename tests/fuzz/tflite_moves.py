@@ -57,6 +57,18 @@ def strided(w: Parts, x: Value, *_: Value) -> Value:
     return w.emit("STRIDED_SLICE", [x, *lists], shape, x.quant, options)
 
 
+def flattened(w: Parts, x: Value, *_: Value) -> Value:
+    """Keras' Flatten of an open batch: the shape is computed from that of the operand."""
+    picked, packed = schema.StridedSliceOptionsT(), schema.PackOptionsT()
+    picked.beginMask, picked.endMask, picked.shrinkAxisMask, packed.valuesCount, packed.axis = 0, 0, 1, 2, 0
+    size = w.emit("SHAPE", [x], [len(x.shape)], None, schema.ShapeOptionsT(), "int32", exact=True)
+    lists = [w.list_of([n]) for n in (0, 1, 1)]
+    batch = w.emit("STRIDED_SLICE", [size, *lists], [], None, picked, "int32")
+    rest = prod(x.shape[1:])
+    shape = w.emit("PACK", [batch, w.constant(np.array(rest, np.int32))], [2], None, packed, "int32")
+    return w.emit("RESHAPE", [x, shape], [x.shape[0], rest], x.quant)
+
+
 def split(w: Parts, x: Value, *_: Value) -> Value:
     axis = _axis(w, x)
     counts = [n for n in (2, 3, 4, x.shape[axis]) if x.shape[axis] % n == 0 and n <= 6]
@@ -253,6 +265,7 @@ def gather_nd(w: Parts, x: Value, *_: Value) -> Value:
 MOVES = {
     "SLICE": Row(slice_),
     "STRIDED_SLICE": Row(strided),
+    "SHAPE": Row(flattened),
     "SPLIT": Row(split),
     "SPLIT_V": Row(split_v),
     "PACK": Row(pack),

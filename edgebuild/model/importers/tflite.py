@@ -6,8 +6,8 @@ Quantised uint8 becomes int8: 128 is subtracted from values and zero points alik
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ import tflite
 
 from ...base.errors import EdgebuildError, fail
 from ..ir import Array, Graph, Quant, Tensor
-from ..ops import TFLITE_READERS
+from ..ops import SPECS, TFLITE_READERS
 from .builder import Builder, Node, checked_size, needed
+from .tflite_loops import unroll
 from .tflite_variables import Variables, after
 
 TYPES = {
@@ -32,6 +33,7 @@ TYPES = {
 }
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
+MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
 BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
 
@@ -105,7 +107,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
         raise fail("a model without a graph", file=file)
     subgraph = model.Subgraphs(0)
     kinds = {_operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
-    if model.SubgraphsLength() > 1 and "CALL_ONCE" not in kinds:
+    if model.SubgraphsLength() > 1 and not {"CALL_ONCE", "WHILE"} & kinds:
         raise fail(f"{model.SubgraphsLength()} subgraphs; only models of one are supported", file=file)
     builder = Builder(file, "tflite")
     tensors = _tensors(model, subgraph, file, len(data))
@@ -129,15 +131,58 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
             origin = _operator_name(model, op)
             nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, legacy))
     variables = Variables(_first_values(model, file, len(data)))
-    special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
+    special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
     special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
+    inner = _Inner(model, file, len(data), builder, special)
+    special["WHILE"] = lambda node: unroll(node, inner.read)
+    _read_nodes(builder, nodes, special)
+    variables.finish(builder)
+    return builder.finish(inputs, ends)
+
+
+Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
+
+
+def _read_nodes(builder: Builder, nodes: Sequence[TfliteNode], special: Special) -> None:
     builder.read(
         nodes,
         lambda node: None if node.origin in special else _known(node),
         lambda node: special.get(node.origin, _read_node)(node),
     )
-    variables.finish(builder)
-    return builder.finish(inputs, ends)
+
+
+@dataclass
+class _Inner:
+    """The subgraphs behind the first, of which a node reads one or more copies."""
+
+    model: Any
+    file: str
+    size: int
+    builder: Builder
+    special: Special
+    known: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    def read(self, number: int, given: Sequence[str], prefix: str) -> list[str]:
+        """Read a copy of this subgraph whose inputs are the tensors `given`; the names of its outputs.
+
+        Copies share their constants. The names of their own tensors begin with `prefix`.
+        """
+        subgraph = self.model.Subgraphs(number)
+        if number not in self.known:
+            self.known[number] = _tensors(self.model, subgraph, self.file, self.size)
+        own = [replace(t, name=f"{number if t.constant else prefix}/{t.name}") for t in self.known[number]]
+        for i, name in zip(_ints(subgraph.InputsAsNumpy()), given, strict=True):
+            own[i] = self.builder.tensors[name]
+        self.builder.tensors |= {t.name: t for t in own if t.constant}
+        legacy = frozenset(t.name for i, t in enumerate(own) if TYPES.get(subgraph.Tensors(i).Type()) == "uint8")
+        nodes = []
+        for op in (subgraph.Operators(i) for i in range(subgraph.OperatorsLength())):
+            read, written = _ports(op, own)
+            names = ["" if t is None else t.name for t in read], [t.name for t in written]
+            origin = _operator_name(self.model, op)
+            nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, legacy))
+        _read_nodes(self.builder, nodes, self.special)
+        return [own[i].name for i in _ints(subgraph.OutputsAsNumpy())]
 
 
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
@@ -184,7 +229,24 @@ def _read_node(node: Node) -> None:
     assert isinstance(node, TfliteNode)
     for t in node.written:
         _refuse_types(node, t)
+    before = len(node.builder.ops)
     TFLITE_READERS[node.origin](node)
+    if all(_counts(node.builder.tensors[name]) for name in node.inputs if name in node.builder.tensors):
+        _compute(node.builder, before)
+
+
+def _counts(t: Tensor) -> bool:
+    """Whether it is a constant like those of which converters compute shapes."""
+    return t.constant and t.quant is None and t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS
+
+
+def _compute(builder: Builder, first: int) -> None:
+    """Compute the ops from this number on, whose operands are constants: nodes after them may need the values."""
+    for op in builder.ops[first:]:
+        operands, y = builder.graph.operands(op), builder.graph.result(op)
+        value = SPECS[op.kind].reference(op, builder.graph, *(np.asarray(t.data) for t in operands))
+        builder.tensors[y.name] = replace(y, data=np.ascontiguousarray(value, y.dtype).reshape(y.shape))
+    del builder.ops[first:]
 
 
 def _ints(array: Any) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,6 +16,12 @@ from .moves import axis_of
 
 def from_tflite(node: Any) -> None:
     node.emit("reshape", node.inputs[:1], shape=node.output_shape())
+
+
+def from_tflite_shape(node: Any) -> None:
+    """All shapes are static, so this is a constant. An open batch is 1 in the file."""
+    shape = np.array(node.tensor(0).shape, node.output_dtype())
+    node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=shape)
 
 
 def from_onnx_reshape(node: Any) -> None:
@@ -89,7 +96,7 @@ SPEC = Spec(
     kind="reshape",
     nest=nest,
     reference=reference,
-    tflite={"RESHAPE": from_tflite, "SQUEEZE": from_tflite, "EXPAND_DIMS": from_tflite},
+    tflite={"RESHAPE": from_tflite, "SQUEEZE": from_tflite, "EXPAND_DIMS": from_tflite, "SHAPE": from_tflite_shape},
     onnx={
         "Reshape": from_onnx_reshape,
         "Flatten": from_onnx_flatten,

@@ -1,0 +1,39 @@
+"""WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers: it is unrolled.
+
+Its counters are constants in each turn, so that the condition is one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+MOST_TURNS = 256
+MOST_OPS = 1 << 15  # of the whole model, so that nested loops of a damaged file end
+Read = Callable[[int, Sequence[str], str], list[str]]  # number of a subgraph, inputs, prefix of names -> outputs
+
+
+def unroll(node: Any, read: Read) -> None:
+    """Read the body once for each turn, on the values of the turn before."""
+    options, tensors = node.options("WhileOptions"), node.builder.tensors
+    values = list(node.inputs)
+    if min(options.CondSubgraphIndex(), options.BodySubgraphIndex()) < 1:
+        raise node.error("a loop around the whole model", "the file is damaged; fetch or export it again")
+    for turn in range(MOST_TURNS + 1):
+        (condition,) = read(options.CondSubgraphIndex(), values, f"{node.name}/condition{turn}")
+        if tensors[condition].data is None:
+            raise node.error("the number of turns is computed by the graph", "loops are unrolled; give them a constant")
+        if not tensors[condition].data.all():
+            break
+        values = read(options.BodySubgraphIndex(), values, f"{node.name}/{turn}")
+        if len(node.builder.ops) > MOST_OPS:
+            raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
+    else:
+        raise node.error(f"more than {MOST_TURNS} turns", f"loops are unrolled, up to {MOST_TURNS} turns")
+    for i, (name, y) in enumerate(zip(values, node.written, strict=True)):
+        value = tensors[name]
+        if value.constant:
+            tensors[y.name] = replace(y, data=value.data)
+        else:
+            node.emit("reshape", [name], output=i, shape=y.shape)

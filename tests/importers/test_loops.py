@@ -1,0 +1,122 @@
+"""Files of converters: shapes computed around open batches, loops of recurrent layers in graphs of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.importers import read_model
+from edgebuild.model.ir import Quant
+from edgebuild.model.verify import verify
+from tests.graphs.tflite_models import SAME, File
+
+HIDDEN, STEPS, RNG = 5, 4, np.random.default_rng(3)
+
+
+def weights(*shape: int) -> Any:
+    return RNG.normal(0, 0.4, shape).astype(np.float32)
+
+
+def loop(turns: int | None = STEPS, step: int = 1) -> bytes:
+    """A simple recurrent cell as Keras' converter writes it; `turns`: None for as many as an input says."""
+    graph, condition, body = File(), File(), File()
+    condition.buffers = body.buffers = graph.buffers
+    shapes: list[tuple[tuple[int, ...], str]] = [((), "int32"), ((1, HIDDEN), "float32"), ((STEPS, 3), "float32")]
+    if turns is None:
+        shapes.append(((), "int32"))
+    state, x = (graph.tensor(n, s, "float32") for n, s in (("h", (1, HIDDEN)), ("x", (STEPS, 3))))
+    start = graph.tensor("start", (), "int32", None, np.array(0, np.int32))
+    given = [start, state, x, *([graph.tensor("turns", (), "int32")] if turns is None else [])]
+    for inner in (condition, body):
+        for i, (shape, kind) in enumerate(shapes):
+            inner.tensor(f"given{i}", shape, kind)
+    last = 3 if turns is None else condition.tensor("turns", (), "int32", None, np.array(turns, np.int32))
+    condition.operator("LESS", [0, last], [condition.tensor("on", (), "bool")], schema.LessOptionsT())
+    one = body.tensor("one", (), "int32", None, np.array(step, np.int32))
+    following = body.tensor("next", (), "int32")
+    body.operator("ADD", [0, one], [following], schema.AddOptionsT())
+    w, u = (body.tensor(n, s, "float32", None, weights(*s)) for n, s in (("w", (HIDDEN, 3)), ("u", (HIDDEN, HIDDEN))))
+    row = body.tensor("row", (1, 3), "float32")
+    gather = schema.GatherOptionsT()
+    gather.axis, gather.batchDims = 0, 0
+    at = body.tensor("at", (1,), "int32")
+    shape = body.tensor("shape", (1,), "int32", None, np.array([1], np.int32))
+    body.operator("RESHAPE", [0, shape], [at], schema.ReshapeOptionsT())
+    body.operator("GATHER", [2, at], [row], gather)
+    sums = [body.tensor(n, (1, HIDDEN), "float32") for n in ("wx", "uh", "sum", "new")]
+    body.operator("FULLY_CONNECTED", [row, w, -1], [sums[0]], schema.FullyConnectedOptionsT())
+    body.operator("FULLY_CONNECTED", [1, u, -1], [sums[1]], schema.FullyConnectedOptionsT())
+    body.operator("ADD", sums[:2], [sums[2]], schema.AddOptionsT())
+    body.operator("TANH", [sums[2]], [sums[3]])
+    results = [graph.tensor(f"result{i}", shape, kind) for i, (shape, kind) in enumerate(shapes)]
+    options = schema.WhileOptionsT()
+    options.condSubgraphIndex, options.bodySubgraphIndex = 1, 2
+    graph.operator("WHILE", given, results, options)
+    rest = given[3:]
+    more = [(condition, range(len(shapes)), [len(condition.tensors) - 1])]
+    more.append((body, range(len(shapes)), [following, sums[3], 2, *([3] if rest else [])]))
+    return packed(graph, [state, x, *rest], [results[1]], more)
+
+
+def packed(graph: File, inputs: list[int], outputs: list[int], more: Any) -> bytes:
+    """The file, with inputs and outputs of the inner graphs, which `File.pack` leaves empty."""
+    import flatbuffers
+
+    model = schema.ModelT.InitFromObj(
+        schema.Model.GetRootAsModel(graph.pack(inputs, outputs, [file for file, _, _ in more]), 0)
+    )
+    for inner, (_, read, written) in zip(model.subgraphs[1:], more, strict=True):
+        inner.inputs, inner.outputs = list(read), list(written)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def test_a_loop_is_unrolled(tmp_path: Path) -> None:
+    file = tmp_path / "loop.tflite"
+    file.write_bytes(loop())
+    artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+
+
+@pytest.mark.parametrize(("turns", "step", "text"), [(None, 1, "computed by the graph"), (4, 0, "more than 256 turns")])
+def test_loops_that_are_refused(turns: int | None, step: int, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "loop.tflite"
+    file.write_bytes(loop(turns, step))
+    with pytest.raises(EdgebuildError, match=text):
+        read_model(file)
+
+
+def shared_bias(value: int) -> bytes:
+    """Two convolutions of int16 with one bias, whose scale is the first's."""
+    file, x = File(), Quant((0.0005,), (0,))
+    read = source = file.tensor("x", (1, 6, 6, 4), "int16", x)
+    bias = file.tensor("b", (4,), "int64", Quant((5e-7,) * 4, (0,) * 4), np.full(4, value, np.int64))
+    for i, scale in enumerate((0.001, 0.004)):
+        w = RNG.integers(-127, 128, (4, 3, 3, 4)).astype(np.int8)
+        w_at = file.tensor(f"w{i}", w.shape, "int8", Quant((scale,) * 4, (0,) * 4, 0), w)
+        y, options = file.tensor(f"y{i}", (1, 6, 6, 4), "int16", x), schema.Conv2DOptionsT()
+        options.padding, options.strideH, options.strideW = SAME, 1, 1
+        options.dilationHFactor = options.dilationWFactor = 1
+        file.operator("CONV_2D", [read, w_at, bias], [y], options)
+        read = y
+    return file.pack([source], [read])
+
+
+def test_a_bias_of_zeros_may_be_shared(tmp_path: Path) -> None:
+    """Converters give equal constants one tensor, whatever scales they would have."""
+    file = tmp_path / "shared.tflite"
+    file.write_bytes(shared_bias(0))
+    artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+    file.write_bytes(shared_bias(7))
+    with pytest.raises(EdgebuildError, match="of the bias"):
+        read_model(file)
