@@ -70,6 +70,7 @@ class Form:
     over: bool = False  # the result lies over the first operand, as `Kernel.in_place` of the kernel says
     variant: str = ""  # that the plan takes in place of the fastest kernel
     engine: Engine | None = None  # that computes the op in the core's stead
+    tile: bool = False  # one of many parts of an op, none of which is worth a long search
 
     @property
     def small(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from . import fixedpoint, spatial
-from .base import Interval, Total, Transfer
+from .base import Interval, Total, Transfer, zero_of
 
 Reference = Callable[..., Array]
 
@@ -45,14 +45,17 @@ def corners(reference: Reference, steady: Callable[[Op, Graph], bool] = always) 
 
 
 def sums(total: Total) -> Transfer:
-    """Of a requantised sum of products: negative weights take the other end of the input's interval."""
+    """Of a requantised sum of products: negative weights take the other end of the input's interval.
+
+    With the interval's ends at m - d and m + d, the sums lie between m w - d |w| and m w + d |w|: two sums of products
+    in place of four. `total` takes 2 m and 2 d, whose zero points it takes away.
+    """
 
     def interval(op: Op, graph: Graph, x: Interval, w: Interval, *bias: Interval) -> Interval | None:
-        (low, high), weights = x, w[0].astype(np.int64)
-        up, down = np.maximum(weights, 0), np.minimum(weights, 0)
-        start = bias[0][0].astype(np.int64).ravel() if bias else 0
-        least = total(op, graph, low, up) + total(op, graph, high, down) + start
-        most = total(op, graph, high, up) + total(op, graph, low, down) + start
+        (low, high), weights = (end.astype(np.int64) for end in x), w[0].astype(np.int64)
+        zero, start = zero_of(graph.operands(op)[0]), bias[0][0].astype(np.int64).ravel() if bias else 0
+        middle, reach = total(op, graph, low + high - zero, weights), total(op, graph, high - low + zero, abs(weights))
+        least, most = (middle - reach) // 2 + start, (middle + reach) // 2 + start
         _, shift = spatial.multipliers(op, graph)
         fits = fixedpoint.fits(least, shift) & fixedpoint.fits(most, shift)
         bottom, top = spatial.bounds(op, graph.result(op))

@@ -35,11 +35,12 @@ def remove_constants(graph: Graph, block: int = BLOCK) -> Graph:
 
     A tensor keeps a multiple of `block` channels, or all that it has.
     """
-    small = _settled(graph)
-    while (next_one := _remove(small, block)) is not small:
+    never = constants(graph)  # the most time goes here: a graph's are found once
+    small = _settled(graph, never)
+    known = never if small is graph else constants(small)
+    while (next_one := _remove(small, block, known)) is not small:
         verify(next_one, ops.result_shape)
-        small = next_one
-    never = constants(graph)
+        small, known = next_one, constants(next_one)
     removed = []
     for op in graph.ops:
         name = op.outputs[0]
@@ -81,9 +82,8 @@ def constants(graph: Graph) -> dict[str, dict[int, int]]:
 # What may go ---------------------------------------------------------------------------------
 
 
-def _remove(graph: Graph, block: int) -> Graph:
-    """One round: the same graph if nothing can go."""
-    known = constants(graph)
+def _remove(graph: Graph, block: int, known: Mapping[str, dict[int, int]]) -> Graph:
+    """One round, with the graph's constant channels `known`: the same graph if nothing can go."""
     ties = Ties({t.name: t.shape[-1] if t.shape else 1 for t in graph.tensors.values() if not t.constant})
     for name in (*graph.inputs, *graph.outputs):
         ties.pin(name)
@@ -200,13 +200,13 @@ def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Arra
 # What stays ----------------------------------------------------------------------------------
 
 
-def _settled(graph: Graph) -> Graph:
+def _settled(graph: Graph, known: Mapping[str, dict[int, int]]) -> Graph:
     """The graph whose sums come to their constant results without weights, from the smallest bias that gives them.
 
     Channels that cannot be removed then need no products of their operands, and a bias near the end of int32, as
     training leaves it in channels that are never active, does not keep kernels from their faster forms.
     """
-    known, new, tensors = constants(graph), list[Op](), list[Tensor]()
+    new, tensors = list[Op](), list[Tensor]()
     for op in graph.ops:
         values = known.get(op.outputs[0], {})
         if ops.SPECS[op.kind].total is not None and values:

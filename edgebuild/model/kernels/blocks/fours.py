@@ -46,7 +46,7 @@ def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
     scale = rescaling(s, finish(s)) if s.pointwise and oh * ow == 1 and k >= core.channels and not form.small else None
     if not s.fits or scale is None or s.weights.shape[3] != c or c >= 2**15:
         return None
-    chosen = groups(s.weights.reshape(k, c), core.sizes)
+    chosen = groups(s.weights.reshape(k, c), core.sizes, form.tile)
     order = np.array([tap for group in chosen for tap in group])
     channels = channels_in_blocks(k, core.channels)
     raised = (s.weights.reshape(k, c).astype(np.int16) + 128).astype(np.uint8)[channels][:, order]

@@ -70,21 +70,23 @@ M0 = (
 )
 
 
-def groups(weights: Array, allowed: tuple[int, ...] = SIZES) -> tuple[tuple[int, ...], ...]:
+def groups(weights: Array, allowed: tuple[int, ...] = SIZES, quickly: bool = False) -> tuple[tuple[int, ...], ...]:
     """Taps of weights K x taps in groups of allowed sizes and MOST_WEIGHT in every channel, the largest first."""
     amounts = np.abs(weights.astype(np.int16)).astype(np.uint8)
-    return _groups(amounts.tobytes(), amounts.shape, allowed)
+    return _groups(amounts.tobytes(), amounts.shape, allowed, quickly)
 
 
 @lru_cache(maxsize=512)
-def _groups(data: bytes, shape: tuple[int, int], allowed: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _groups(
+    data: bytes, shape: tuple[int, int], allowed: tuple[int, ...], quickly: bool
+) -> tuple[tuple[int, ...], ...]:
     amounts = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape).T)
     keys = [amounts.max(axis=1).astype(float), amounts.sum(axis=1, dtype=float)]
-    if amounts.size < SMALL // 32:  # shaken orders find fewer groups now and then
+    if amounts.size < SMALL // 32 and not quickly:  # shaken orders find fewer groups now and then
         shaken = np.random.default_rng(0).uniform(0.75, 1.25, (8, len(amounts)))
         keys += [keys[n % 2] * by for n, by in enumerate(shaken)]
     orders = [np.argsort(-key, kind="stable") for key in keys]
-    limits = [n for n in allowed if n == max(allowed) or (n > 4 and amounts.size < SMALL)]
+    limits = [n for n in allowed if n == max(allowed) or (n > 4 and amounts.size < SMALL and not quickly)]
     found = [_split(_first_fit(amounts, order, most), allowed) for order in orders for most in limits]
     fewest = min(found, key=lambda parts: len(parts))
     return tuple(sorted(fewest, key=lambda g: (-len(g), g)))
@@ -183,7 +185,7 @@ def convolution(core: Core, s: Sums, form: Form, away: bool = False) -> Kernel |
     scale = rescaling(s, how)
     if scale is None or taps * core.pixels // 2 >= 2**15:
         return None
-    chosen = groups(s.weights.reshape(k, taps))
+    chosen = groups(s.weights.reshape(k, taps), quickly=form.tile)
     order = np.array([tap for group in chosen for tap in group])
     channels = channels_in_blocks(k, core.channels)
     place = np.empty(taps, np.int16)

@@ -191,7 +191,7 @@ class _Tiles:
         self.op, self.graph, self.layer, self.mapped, self.form = op, graph, layer, mapped, form
         self.regions = regions
         self.turns = list(mapped.turns(layer))
-        self.known: dict[object, Kernel] = {}
+        self.known: dict[object, Kernel] = graph.kernels.setdefault(("tiles", op.outputs[0], form), {})
         self.kernels: dict[object, int] = {}
         self.numbers, self.contents = dict[int, int](), dict[int, int]()  # by identity of kernels, and of constants
         self.same: dict[object, int] = {}

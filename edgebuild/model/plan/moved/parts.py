@@ -27,7 +27,7 @@ def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, kno
         for name, ranges in zip((*op.inputs, y.name), (*wanted, out), strict=True):
             tensors[name] = part_of(graph.tensors[name], ranges)
         small = replace(graph, ops=(op,), tensors=tensors)
-        known[key] = kernel_of(replace(op, attrs=attrs), small, form)
+        known[key] = kernel_of(replace(op, attrs=attrs), small, replace(form, tile=True))
     return known[key]
 
 
