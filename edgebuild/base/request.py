@@ -24,7 +24,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,6 +109,23 @@ class ModelRequest:
 
     cluster: Path | None = option(None, FILE, "several devices that run the model together (YAML)")
     device: str | None = option(None, TEXT, "the one of the cluster whose part is made")
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Say of every option that changes nothing which other one it needs."""
+        needs = {
+            "--objective energy": (self.objective == "energy", ("qos", "calibration", "hse")),
+            "--map": (self.map != "off", ("limit",)),
+            "--backend cmsis-nn": (self.backend == "cmsis-nn", ("cmsis_nn",)),
+            "a --tile that cuts ops": (self.tile not in ("off", "rolling"), ("max_mac_overhead",)),
+        }
+        given = {f.name for f in fields(self) if getattr(self, f.name) != f.default}
+        return tuple(
+            f"option '{name}' changes nothing without {way}"
+            for way, (there, names) in needs.items()
+            for name in names
+            if name in given and not there
+        )
 
     @property
     def called_library(self) -> Path | None:

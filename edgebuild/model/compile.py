@@ -6,8 +6,9 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from ..base import progress
 from ..base.artifacts import Artifact
-from ..base.errors import EdgebuildError, did_you_mean, fail
+from ..base.errors import Diagnostic, EdgebuildError, did_you_mean, fail
 from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
@@ -34,6 +35,8 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         raise fail("options 'cluster' and 'device': not for this", file=str(request.cluster or ""), hints=hints)
     target = load_target(request.target)
     check_backend(request)
+    for text in request.idle:
+        progress.warn(Diagnostic(text, str(request.source), severity="warning"))
     decided = plan_model(request, target)
     digest = hashlib.sha256(request.source.read_bytes()).hexdigest()
     try:

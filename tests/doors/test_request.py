@@ -99,6 +99,24 @@ def test_options_left_out_keep_their_default() -> None:
     assert model_request(Path("m"), "m", "host", given) == ModelRequest(Path("m"), "m", "host")
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"qos": "30", "calibration": "c.yaml"},
+            ["'qos' changes nothing without --objective", "'calibration' changes"],
+        ),
+        ({"objective": "energy", "qos": "30", "hse": "8000000"}, []),
+        ({"limit": "L1=4K"}, ["'limit' changes nothing without --map"]),
+        ({"tile": "off", "max_mac_overhead": "10"}, ["'max_mac_overhead' changes nothing without"]),
+        ({"tile": "ffmt", "max_mac_overhead": "10", "ram": "4K"}, []),
+    ],
+)
+def test_options_that_change_nothing_are_named(options: dict[str, str], words: list[str]) -> None:
+    told = model_request(Path("m.onnx"), "m", "host", options).idle
+    assert len(told) == len(words) and all(word in text for word, text in zip(words, told, strict=True)), told
+
+
 def test_cmake_has_the_same_table() -> None:
     """After a change: python -m edgebuild.build.cmake --options"""
     assert OPTIONS_FILE.read_text() == options_text()

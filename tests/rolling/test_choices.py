@@ -21,11 +21,11 @@ from edgebuild.model.plan import choose, search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import KNEE, plan
 from edgebuild.model.plan.cuts import untiled
-from edgebuild.model.plan.search import Plan, Planner
+from edgebuild.model.plan.search import FREE, Plan, Planner
 from edgebuild.model.plan.section import ALIGN, instructions
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
-from tests.rolling.test_networks import pools, residuals
+from tests.rolling.test_networks import Net, pools, residuals
 from tests.rolling.test_rolling import DIGITS, planned, running_example
 
 CASES = ROOT.parent / "shared" / "cases"
@@ -53,6 +53,15 @@ def test_the_least_memory_is_the_least_of_all_ways() -> None:
         sizes = {str(way): on_m4(graph, **way).arena_bytes for way in WAYS}
         assert on_m4(graph, objective="ram").arena_bytes <= min(sizes.values()), sizes
         assert sizes["{'tile': 'auto'}"] <= sizes["{'tile': 'off'}"]
+
+
+def test_memory_that_costs_nothing_is_saved_without_being_asked_for() -> None:
+    """A convolution by rows over its own operand: a few calls more, and half of the memory."""
+    net = Net(1, 32, 32, 8)
+    graph = net.graph(net.conv(net.conv("x", 8, 3), 8, 3))
+    plain, off = planned(graph), planned(graph, tile="off")
+    assert plain.arena_bytes == off.arena_bytes < 1.2 * 4 * 32 * 32 * 8
+    assert instructions(plain.steps) <= FREE * instructions(untiled(plain.cutter))
 
 
 def test_auto_takes_the_knee() -> None:

@@ -112,7 +112,7 @@ class _Choice:
         planner, request = self.planner, self.planner.request
         limits: list[int | None] = [planner.room, planner.room - planner.room // 16, None]
         if request.tile is None and request.stream_input is None:
-            yield from self._each("every op whole", planner.whole)
+            yield from self._each("every op by itself, with its fastest kernel", planner.fastest)
         elif request.ram is None and request.tile != "auto":
             limits = [None]
         for limit in limits:

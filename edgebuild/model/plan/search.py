@@ -34,6 +34,7 @@ from .tiling.critical import Piece
 from .tiling.search import Evaluated, Limits, Outcome, explore
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
+FREE = 1.002  # the same of a plan that nobody asked to be small: less memory for next to nothing
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
 LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
 THOROUGH = 2_000_000  # ops of paths that are looked at, where nothing less is asked for: a minute or two
@@ -149,12 +150,20 @@ class Planner:
         """Every op by itself: whole, or by rows where its result so comes to lie over an operand."""
         return self._plan(*self.scheduled, self._alone)
 
+    def fastest(self) -> Plan:
+        """The same, as far as that makes nothing slower."""
+        return self._plan(*self.scheduled, self._by_itself(FREE))
+
     @cached_property
     def _alone(self) -> tuple[Section, ...]:
+        return self._by_itself(ALONE)
+
+    def _by_itself(self, more: float) -> tuple[Section, ...]:
+        """Every op by itself, with at most so many times the instructions of every op whole."""
         steps = untiled(self.cutter)
         if self.request.map != "off" or self.request.stream_input is not None:
             return steps
-        return self.cutter.alone(ALONE * instructions(steps), by_rows=True)
+        return self.cutter.alone(more * instructions(steps), by_rows=True)
 
     def rolled(self, steps: tuple[Section, ...]) -> Plan:
         """A cut of the order of ops into sections."""
