@@ -112,6 +112,20 @@ class Firmware:
     stack: Size  # bytes reserved at the bottom of the memory with the role `stack`
 
 
+@dataclass(frozen=True)
+class Flash:
+    """How the flash serves the core at the highest clock: whole lines, a few of which are kept near the core."""
+
+    wait_states: Count
+    line_bytes: Count
+    instruction_lines: Count = 1
+    data_lines: Count = 1
+
+    def __post_init__(self) -> None:
+        if not (self.line_bytes and self.instruction_lines and self.data_lines):
+            raise ValueError("a flash has lines of at least a byte, and keeps at least one of each kind")
+
+
 def _clocks(node: Node) -> str:
     """The name of a clock tree that ships, or a file's path, which is relative to the file that says it."""
     text = read_text(node)
@@ -137,6 +151,7 @@ class Target:
     engines: Annotated[tuple[Engine, ...], NAMED] = ()
     cores: Count = 1  # that run kernels together
     macs_per_cycle: Rates | None = None
+    flash: Flash | None = None  # for models of cycles
     inherits: str = ""  # a target, or a parent of targets
     abstract: bool = False  # only a parent
 

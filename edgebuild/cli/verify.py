@@ -21,6 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the test firmware there")
     parser.add_argument("--layers", action="store_true", help="count the instructions of every step, too")
     parser.add_argument("--cycles", action="store_true", help="model the cycles of the core, too")
+    waits = "model the wait states of this target's flash, with --cycles"
+    parser.add_argument("--flash-of", metavar="TARGET", help=waits)
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
     parser.add_argument("--simulate", choices=("host", "qemu"), default="host", help="of a cluster; default: host")
     parser.add_argument("--faults", type=int, metavar="SEED", help="disturb messages between devices")
@@ -39,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         return _cluster(args)
     if args.target is None:
         args.wrong_usage("--target or --cluster is required")
+    if args.flash_of is not None and not args.cycles:
+        args.wrong_usage("--flash-of needs --cycles")
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
     from edgebuild.model.verify import read_inputs, verify
@@ -57,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         request.called_library,
         args.dma,
         (request.shape, request.outputs),
+        args.flash_of,
     )
     return _tell(args, result, _verdict)
 

@@ -15,6 +15,7 @@ from ...base.errors import fail, from_os
 from ...base.target import Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..importers import Shapes
+from . import flash as flashes
 from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .cycles import cycles
 from .elf import Sizes, read_sizes
@@ -38,6 +39,7 @@ def verify(
     library: Path | None = None,
     dma: str | None = None,
     reading: tuple[Shapes, tuple[str, ...]] = ((), ()),
+    flash_of: str | None = None,
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
@@ -46,6 +48,7 @@ def verify(
     `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
     `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
     `by_cycles`: model the cycles of the first invoke (see cycles.py).
+    `flash_of`: a target whose flash the core waits for; by default this one's, if it states what it has.
     `library`: the folder of CMSIS-NN, if the model was compiled to call it. `reading`: the shapes and outputs with
     which it was read (see `read_model`).
 
@@ -66,7 +69,7 @@ def verify(
         outcome = _run(builder, vectors, report, dma)
         modelled: dict[str, Any] = {}
         if by_cycles:
-            modelled["cycles"], modelled["cycles_model"] = cycles(folder / "minimal.elf", target)
+            modelled = _modelled(folder / "minimal.elf", target, flash_of)
         counted = {"layers": layers(model_path, artifacts, report, builder)} if by_layer else {}
     compared = _compare(outcome, expected, report)
     if not compared["equal"] and expected.slack and not report.get("state_bytes"):
@@ -85,6 +88,21 @@ def verify(
         **({"dma": outcome.dma} if outcome.dma else {}),
         **_figures(sizes, report, target.firmware is not None),
         **counted,
+    }
+
+
+def _modelled(elf: Path, target: Target, flash_of: str | None) -> dict[str, Any]:
+    """Cycles of one inference, with those for which the core waits for flash, and the models' names."""
+    count, name = cycles(elf, target)
+    if flash_of is None and target.flash is None:
+        return {"cycles": count, "cycles_model": name}
+    board = flash_of or target.name
+    flash = flashes.flash_of(board)
+    waited = flashes.waited(elf, target, flash)
+    return {
+        "cycles": count + waited,
+        "cycles_waited": waited,
+        "cycles_model": f"{name.removesuffix('; no wait states')}; {flashes.in_words(board, flash)}",
     }
 
 

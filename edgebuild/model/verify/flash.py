@@ -1,0 +1,85 @@
+"""Cycles for which a core waits for flash: lines that it fetches, times the wait states of a board.
+
+A plugin of QEMU (hal/harness/flash.c) sees each instruction and each read with its address, and models the small caches
+that stand before the flash. So the program runs on the simulated board, and the flash is that of another one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.target import Flash, Target, hal_dir, load_target, target_names
+
+FROM, TO = "main", "eb_exit"  # what is counted of a program
+LIMIT = 600  # seconds for a run
+
+
+def flash_of(name: str) -> Flash:
+    """The flash of a target. Raises EdgebuildError where the target does not say what it has."""
+    target = load_target(name)
+    if target.flash is None:
+        known = [other for other in target_names() if load_target(other).flash is not None]
+        raise fail(f"target {target.name} does not state its flash", hints=[f"known: {', '.join(known)}"])
+    return target.flash
+
+
+def misses(elf: Path, target: Target, flash: Flash) -> tuple[int, int]:
+    """Lines of instructions and of data that a program fetches from flash, from `main` to its end.
+
+    Raises MissingTool without the simulator or a compiler for the machine that builds.
+    """
+    assert target.runner is not None
+    plugin, found = elf.parent / "flash.so", elf.parent / "flash.txt"
+    host = load_target("host").toolchain
+    _run([host.compiler, "-O2", "-shared", "-fPIC", "-o", plugin.name, str(hal_dir() / "harness/flash.c")], elf.parent,
+         host.package)  # fmt: skip
+    places = [m for m in target.memories if {"code", "weights"} & set(m.roles)]
+    numbers = {"from": _address(elf, FROM), "to": _address(elf, TO), "flash": min(m.origin for m in places)}
+    numbers |= {"end": max(m.origin + m.size for m in places), "line": flash.line_bytes}
+    numbers |= {"code": flash.instruction_lines, "data": flash.data_lines}
+    options = ",".join([str(plugin), *(f"{key}={value}" for key, value in numbers.items()), f"out={found}"])
+    _run([word.replace("{elf}", elf.name) for word in target.runner.command] + ["-plugin", options], elf.parent,
+         target.runner.package)  # fmt: skip
+    if not found.is_file():
+        raise fail("the simulator's plugin counted nothing", file=str(elf))
+    code, data = found.read_text().split()
+    return int(code), int(data)
+
+
+def waited(elf: Path, target: Target, flash: Flash) -> int:
+    """Cycles that the core waits for lines."""
+    return sum(misses(elf, target, flash)) * flash.wait_states
+
+
+def in_words(name: str, flash: Flash) -> str:
+    return (
+        f"flash of {name}: {flash.wait_states} wait states, lines of {flash.line_bytes} B, "
+        f"{flash.instruction_lines} of instructions and {flash.data_lines} of data kept"
+    )
+
+
+def _run(command: list[str], folder: Path, package: str) -> None:
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=LIMIT)
+    except FileNotFoundError:
+        raise MissingTool(
+            Diagnostic(f"'{command[0]}' is not installed", hints=(f"it is in the package {package}",))
+        ) from None
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as problem:
+        said = (problem.stderr or b"").decode(errors="replace").strip()
+        raise fail(f"'{command[0]}' failed: {said or problem}") from None
+
+
+def _address(elf: Path, name: str) -> int:
+    """Of a function; Thumb's lowest bit says nothing of the place."""
+    with elf.open("rb") as stream:
+        for table in ELFFile(stream).iter_sections():
+            if isinstance(table, SymbolTableSection):
+                for symbol in table.get_symbol_by_name(name) or ():
+                    return int(symbol["st_value"]) & ~1
+    raise fail(f"no function {name}", file=str(elf))
