@@ -61,7 +61,9 @@ def test_trace_is_read_from_main_to_its_end() -> None:
         b"Trace 0: 0x7f [0/00000016/1/2] eb_exit\n",
         b"Trace 0: 0x7f [0/00000010/1/2] main\n",
     ]
-    blocks, pairs = read_trace(trace)
+    names = {0x10: (2, "movs"), 0x12: (4, "bl"), 0x18: (2, "bx")}
+    known = {at: (size, Instruction(name, "")) for at, (size, name) in names.items()}
+    blocks, pairs = read_trace(trace, known)
     assert pairs == {(0x10, 0x18): 1} and blocks[0x10].end == 0x16
 
 

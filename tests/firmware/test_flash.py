@@ -50,7 +50,7 @@ def reading(words: int, times: int) -> str:
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "gcc")
 def test_lines_of_data() -> None:
-    """What eight lines hold is fetched once; what is longer is fetched anew in each turn. Code may differ."""
+    """Eight lines are fetched once; more are fetched anew in each turn. Code may differ by a few."""
     assert lines(reading(64, 9)) - lines(reading(64, 2)) == pytest.approx(7 * 16, abs=4)
     assert lines(reading(16, 9)) == pytest.approx(lines(reading(16, 2)), abs=4)
 

@@ -48,9 +48,8 @@ def verify(
     `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
     `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
     `by_cycles`: model the cycles of the first invoke (see cycles.py).
-    `flash_of`: a target whose flash the core waits for; by default this one's, if it states what it has.
-    `library`: the folder of CMSIS-NN, if the model was compiled to call it. `reading`: the shapes and outputs with
-    which it was read (see `read_model`).
+    `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN, if
+    the model was compiled to call it. `reading`: the shapes and outputs with which it was read (see `read_model`).
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first

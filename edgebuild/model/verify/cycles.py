@@ -1,8 +1,9 @@
 """Modelled cycles of one inference: the instructions that a simulator executed, times a table of the core.
 
-QEMU prints each block that it executes, and the instructions of each. A block costs what its instructions cost in the
-order in which they stand; a branch that is taken costs the refill of the pipeline. `hal/cycles` has the tables, each
-with its source. Flash wait states, caches and contention are not part of the model.
+QEMU prints each block that it executes; objdump names the instructions, for QEMU does not know the vector ones. A block
+costs what its instructions cost in the order in which they stand; a branch that is taken costs the refill of the
+pipeline. `hal/cycles` has the tables, each with its source. Caches and contention are not part of the model; flash.py
+has the flash.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,7 +65,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Instruction:
-    """An executed instruction, as QEMU's disassembler prints it."""
+    """An executed instruction, as a disassembler prints it."""
 
     name: str
     operands: str
@@ -148,7 +149,7 @@ def cycles(elf: Path, target: Target) -> tuple[int, str]:
             assert process.stdout is not None
             limit = threading.Timer(LIMIT_S, process.kill)  # a simulator that hangs says nothing and does not end
             limit.start()
-            blocks, pairs = read_trace(process.stdout)
+            blocks, pairs = read_trace(process.stdout, listing(elf, target))
             in_time = limit.is_alive()
             limit.cancel()
             process.kill()
@@ -173,22 +174,43 @@ class Block:
     end: int
 
 
-LINE = re.compile(rb"0x([0-9a-f]+):  ([0-9a-f ]+?)  +(\S+)\s*(.*)")
+LINE = re.compile(rb"0x([0-9a-f]+):  ([0-9a-f ]+?)  +")
+NAMED = re.compile(r"\s*([0-9a-f]+):\t([0-9a-f ]+?) *\t(\S+)(?:\t([^@;<]*))?")
+VECTORS = (
+    "armv8.1-m.main"  # the architecture whose names objdump is asked for; without, it takes vectors for coprocessors
+)
+Listing = Mapping[int, tuple[int, Instruction]]  # by address: bytes, and what stands there
 
 
-def read_trace(stream: Iterable[bytes]) -> tuple[dict[int, Block], Counter[tuple[int, int]]]:
-    """The blocks by address, and how often each was followed by which, from the entry of `main` on to its end."""
+def listing(elf: Path, target: Target) -> Listing:
+    """All instructions of a program. Raises MissingTool without objdump."""
+    tools = target.toolchain
+    machine = ("-m", VECTORS) if "mve" in target.core.features else ()
+    try:
+        done = subprocess.run(
+            [f"{tools.prefix}objdump", "-d", *machine, elf], capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError:
+        hint = ("it comes with the assembler",)
+        raise MissingTool(Diagnostic(f"'{tools.prefix}objdump' is not installed", hints=hint)) from None
+    matches = filter(None, map(NAMED.match, done.stdout.splitlines()))
+    return {int(m[1], 16): (len(m[2].replace(" ", "")) // 2, Instruction(m[3], (m[4] or "").strip())) for m in matches}
+
+
+def read_trace(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block], Counter[tuple[int, int]]]:
+    """The blocks by address, and how often each was followed by which, from the entry of `main` on to its end.
+
+    `known`: the instructions of the program. QEMU's own listing says only where a block begins and ends.
+    """
     blocks: dict[int, Block] = {}
     pairs: Counter[tuple[int, int]] = Counter()
-    listing: list[tuple[int, int, Instruction]] = []
-    before, inside = -1, False
+    first, end, before, inside = -1, 0, -1, False
     addresses: dict[bytes, int] = {}
     for line in stream:
         if line.startswith(b"Trace"):
-            if listing:
-                first, (last, size, _) = listing[0][0], listing[-1]
-                blocks[first] = Block(tuple(i for *_, i in listing), last + size)
-                listing = []
+            if first >= 0:
+                blocks[first] = Block(tuple(_between(known, first, end)), end)
+                first = -1
             if not inside:
                 inside = line.rstrip().endswith(b" main")
                 before = -1
@@ -205,9 +227,16 @@ def read_trace(stream: Iterable[bytes]) -> tuple[dict[int, Block], Counter[tuple
         elif line.startswith(b"0x"):
             match = LINE.match(line)
             if match:
-                code = Instruction(match[3].decode(), match[4].decode().strip())
-                listing.append((int(match[1], 16), len(match[2].replace(b" ", b"")) // 2, code))
+                at, size = int(match[1], 16), len(match[2].replace(b" ", b"")) // 2
+                first, end = at if first < 0 else first, at + size
     return blocks, pairs
+
+
+def _between(known: Listing, first: int, end: int) -> Iterator[Instruction]:
+    while first < end:
+        size, instruction = known[first]
+        yield instruction
+        first += size
 
 
 def block_cycles(core: Core, code: Sequence[Instruction]) -> int:
