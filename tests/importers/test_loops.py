@@ -120,3 +120,26 @@ def test_a_bias_of_zeros_may_be_shared(tmp_path: Path) -> None:
     file.write_bytes(shared_bias(7))
     with pytest.raises(EdgebuildError, match="of the bias"):
         read_model(file)
+
+
+def two_scales(name: str) -> bytes:
+    """A move or a concatenation whose operand has another scale than its result, as calibration writes some."""
+    file, x, y = File(), Quant((0.02,), (-6,)), Quant((0.025,), (11,))
+    source = file.tensor("x", (1, 4, 6), "int8", x)
+    axis = file.tensor("axis", (1,), "int32", None, np.array([1], np.int32))
+    if name == "REVERSE_V2":
+        file.operator(name, [source, axis], [file.tensor("y", (1, 4, 6), "int8", y)], schema.ReverseV2OptionsT())
+    else:
+        options = schema.ConcatenationOptionsT()
+        options.axis = 1
+        other = file.tensor("c", (1, 2, 6), "int8", y, RNG.integers(-128, 128, (1, 2, 6)).astype(np.int8))
+        file.operator(name, [source, other], [file.tensor("y", (1, 6, 6), "int8", y)], options)
+    return file.pack([source], [len(file.tensors) - 1])
+
+
+@pytest.mark.parametrize("name", ["REVERSE_V2", "CONCATENATION"])
+def test_moves_do_not_rescale(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "moved.tflite"
+    file.write_bytes(two_scales(name))
+    artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
+    assert verify(file, load_target("host"), artifacts)["equal"]

@@ -19,7 +19,14 @@ def from_tflite(node: Any) -> None:
     options = node.options("ConcatenationOptions")
     if spatial.tflite_clamp(node, options.FusedActivationFunction()) != (None, None):
         raise node.error("fused activation", "apply the activation to the operands")
-    node.emit("concat", node.inputs, axis=axis_of(node, options.Axis(), len(node.tensor(0).shape)))
+    scale = node.output_quant()
+    parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in node.inputs]
+    node.emit("concat", parts, axis=axis_of(node, options.Axis(), len(node.tensor(0).shape)))
+
+
+def _rescaled(node: Any, name: str) -> bool:
+    """The kernel of uint8 brings operands to the result's scale. Those of int8 and int16 move integers."""
+    return name in node.legacy and node.builder.tensors[name].quant != node.output_quant()
 
 
 def from_onnx(node: Any) -> None:

@@ -109,9 +109,10 @@ def requantize_moves(op: Op, graph: Graph) -> Edit | None:
     """An int8 op that only moves or selects values cannot change their scale: a requantize follows it.
 
     Of several operands each is brought to the result's scale; constants are so at once. Indices have no scale.
+    TFLite's kernels move the integers as they are, whatever scales the file tells.
     """
     spec, y = ops.SPECS[op.kind], graph.tensors[op.outputs[0]]
-    if not spec.exact or y.quant is None:
+    if not spec.exact or y.quant is None or graph.arithmetic == "tflite":
         return None
     values = {n: t for n in op.inputs if (t := graph.tensors[n]).quant is not None}
     wrong = {n: t for n, t in values.items() if t.quant != y.quant}
