@@ -137,3 +137,25 @@ def test_arrays_in_one_register_are_proved(what: str, tmp_path: Path) -> None:
     moved = re.sub(r"(?<!int )\bindex\b", "(index + 1)", header)
     new = tuple(Artifact(a.name, moved.encode()) if a.name == "case_hal.h" else a for a in artifacts)
     assert any(v.what == "refuted" for v in verdicts((made.driver, new)))
+
+
+VIEWS = """bfGroup Out { uint2 S; uint3 M; bit PE; }; bfGroup In { uint2 S; uint2 P; uint4 F; };
+bfGroup Flags { bit w0c U; bit w0c A; }; bfGroup Tim { bfGroup Out OUT; bfGroup In IN; bfGroup Flags SR; };
+make_device(Tim, t, 0x40000000);
+void both(int v) { t->OUT.M = v; t->OUT.PE = 1; t->IN.P = v; t->IN.F = 3; t->OUT.S = 1; }
+void clear(int last) { t->SR = (bfGroup Flags){ .A = 0 };
+    t->OUT.PE = 0; t->OUT.M = last; if (last) { t->OUT.S = 0; t->OUT.PE = 0; } }"""
+VIEW_REGISTERS = "OUT@0: S:0:2 PE:3:1 M:4:3\nIN@0: S:0:2 P:2:2 F:4:4\nSR@16: U:0:1 A:1:1 B:2:1"
+
+
+@pytest.mark.parametrize("order", ["plain", "memory"])
+def test_views_of_one_address_are_proved(order: str, tmp_path: Path) -> None:
+    """Two registers at one address, a store of what is there already, and flags that the source does not name."""
+    overlay = f'fields: {{"C.OUT.*": {{{order}: true}}, "C.IN.*": {{{order}: true}}, "C.SR.*": {{back: "1"}}}}'
+    made = compiled(Case(0, "views", VIEWS, registers=VIEW_REGISTERS, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    for what, wrong in faulty(made):
+        assert any(v.what == "refuted" for v in verdicts(wrong)), what
+    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    both = body[body.index("void both") : body.index("void clear")]
+    assert re.findall(r"HAL_WRITE_Tim_(OUT|IN)_", both) == ["OUT", "IN", "OUT"]  # they share bits: their order counts

@@ -228,3 +228,20 @@ def test_a_field_is_not_looked_for_in_other_registers(tmp_path: Path) -> None:
     (tmp_path / "t.c").write_text(text + "void t(void) { g->SSPCR0.SSE = 1; }\n")
     with pytest.raises(EdgebuildError, match=r"'C.SSPCR0.SSE' is not in c.svd; did you mean 'SSPCR1_SSE'"):
         compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))
+
+
+def test_registers_that_count_from_1_are_an_array(tmp_path: Path) -> None:
+    """CCR1 to CCR3 of a file without <dim> are CCR[0] to CCR[2]; others of that name at odd places are none."""
+    file = tmp_path / "c.svd"
+    file.write_text(
+        svd("".join(f"CCR{i + 1}@{8 + 20 * i}: EN:0:1\nODD{i + 1}@{12 + 20 * i + i * i}: X:0:8\n" for i in range(3)))
+    )
+    text = "bfGroup R { bit EN; }; bfGroup G { bfGroup R CCR[3]; }; make_device(G, g, 0x40000000);\n"
+    (tmp_path / "t.c").write_text(text + "void t(int i) { g->CCR[i].EN = 1; }\n")
+    _, driver = compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))
+    (sub,) = driver.layout.groups["G"].subs
+    assert (sub.offset, sub.stride, sub.dims) == (8, 20, (3,))
+    text = "bfGroup G { uint8 ODD[3]; }; make_device(G, g, 0x40000000); void t(int i) { g->ODD[i] = 1; }\n"
+    (tmp_path / "t.c").write_text(text)
+    with pytest.raises(EdgebuildError, match="ODD"):
+        compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))

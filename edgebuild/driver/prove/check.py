@@ -181,41 +181,79 @@ def _compare(a: Way, b: Way) -> None:
 
 
 def _events(solver: z3.Solver, a: Way, b: Way) -> None:
-    mine, theirs = list(a.events), list(b.events)
-    while mine or theirs:
-        if theirs and theirs[0].kind == "store":
-            _stores(solver, mine, theirs)
+    """Raise Different unless the generated events are those of the source.
+
+    One bus access stores some ordered fields: the next ones of the source, and others as they are. How many of the
+    source's are meant is open where a field is stored as it was; the first difference of the longest match is told.
+    """
+    tried: set[tuple[int, int]] = set()
+    first: list[Different] = []
+    todo = [(0, 0)]
+    while todo:
+        i, j = todo.pop()
+        if (i, j) in tried:
             continue
-        if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
-            raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
-        x, y = mine.pop(0), theirs.pop(0)
-        for left, right in zip(x.values, y.values, strict=True):
-            _same(solver, left, right, f"the access of '{x.key[1]}'")
-        _same_state(solver, x.state, y.state, x.device, f"at the access of '{x.key[1]}'")
+        tried.add((i, j))
+        if i == len(a.events) and j == len(b.events):
+            return
+        try:
+            todo += _next_events(solver, a.events[i:], b.events[j:], (i, j))
+        except Different as difference:
+            first.append(difference)
+    raise first[0]
 
 
-def _stores(solver: z3.Solver, mine: list[Event], theirs: list[Event]) -> None:
-    """One bus access stores some ordered fields: the next ones of the source, and others as they are."""
+def _next_events(
+    solver: z3.Solver, mine: tuple[Event, ...], theirs: tuple[Event, ...], at: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Where both sides may go on after the next event of the generated code; the best last."""
+    if theirs and theirs[0].kind == "store":
+        batch, rest = _batch(theirs)
+        found = _stores(solver, mine, batch, alone=len(batch) == rest)
+        # what one access writes with a side effect stands behind its stores
+        return [(at[0] + n, at[1] + len(batch)) for n in found]
+    if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
+        raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
+    x, y = mine[0], theirs[0]
+    for left, right in zip(x.values, y.values, strict=True):
+        _same(solver, left, right, f"the access of '{x.key[1]}'")
+    _same_state(solver, x.state, y.state, x.device, f"at the access of '{x.key[1]}'")
+    return [(at[0] + 1, at[1] + 1)]
+
+
+def _batch(theirs: tuple[Event, ...]) -> tuple[list[Event], int]:
+    """The stores of the next bus access, and the number of all of its events; stores stand in front."""
     access = [e for e in theirs if e.kind in ("store", "w") and e.batch == theirs[0].batch]
-    batch = [e for e in access if e.kind == "store"]
-    theirs[: len(access)] = [e for e in access if e.kind == "w"]
+    return [e for e in access if e.kind == "store"], len(access)
+
+
+def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alone: bool) -> list[int]:
+    """How many stores of the source one bus access may stand for, the most last. Raises Different if there are none."""
     left = {_spot(e): e for e in batch}
     matched = 0
-    while mine and mine[0].kind == "store" and _spot(mine[0]) in left and matched < len(batch):
-        x = mine[0]
-        y = left[_spot(x)]
-        if matched and not _holds(solver, x.values[1] == y.values[1]):
+    for x in mine[: len(batch)]:
+        y = left.get(_spot(x)) if x.kind == "store" else None
+        if y is None or (matched and not _holds(solver, x.values[1] == y.values[1])):
             break
         _same(solver, x.values[0], y.values[0], f"the place of '{x.key[1]}'")
         _same(solver, x.values[1], y.values[1], f"the value stored to '{x.key[1]}'")
-        mine.pop(0)
         del left[_spot(x)]
         matched += 1
     for y in left.values():
         if not _holds(solver, y.values[1] == y.before):
             raise Different(f"a store changes '{y.key[1]}', and the source {_said(mine)}")
-    if not matched and len(access) == len(batch):
+    if not matched and alone:
         raise Different(f"a store of '{batch[0].key[1]}' more than in the source")
+    least = matched
+    while least > alone and _kept(solver, mine[least - 1], batch):
+        least -= 1
+    return list(range(least, matched + 1))
+
+
+def _kept(solver: z3.Solver, x: Event, batch: list[Event]) -> bool:
+    """Whether a bus access stores a field as it was, so that the source's store may be another one."""
+    y = next(e for e in batch if _spot(e) == _spot(x))
+    return _holds(solver, y.values[1] == y.before)
 
 
 def _spot(e: Event) -> tuple[Key, int]:
@@ -224,7 +262,7 @@ def _spot(e: Event) -> tuple[Key, int]:
     return e.key, index.as_long() if z3.is_bv_value(index) else -1
 
 
-def _said(events: list[Event]) -> str:
+def _said(events: tuple[Event, ...]) -> str:
     if not events:
         return "does nothing more"
     words = {"r": "reads", "w": "writes", "store": "stores", "call": "calls"}

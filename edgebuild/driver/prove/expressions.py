@@ -197,7 +197,7 @@ class Expressions:
         if target.kind == K.UNARY_OPERATOR and self.generated and volatile and clang.unary(target) == "*":
             at = self.value(clang.children(target)[0])
             stored = self.converted(value, target.type)
-            self.hardware.store(at, self.width(target.type) // 8, stored.bits)
+            self.hardware.store(at, self.width(target.type) // 8, stored.bits, self.active[-1])
             return stored
         stored = self.converted(value, target.type)
         if target.kind != K.DECL_REF_EXPR:
@@ -219,7 +219,7 @@ class Expressions:
             return self.remembered(c)
         if operator == "*" and self.generated:
             at = self.value(operand)
-            return Int(self.hardware.load(at, self.width(c.type) // 8), signed_type(c.type))
+            return Int(self.hardware.load(at, self.width(c.type) // 8, self.active[-1]), signed_type(c.type))
         if operator.endswith(("++", "--")):
             old = self.value(operand)
             new = self.arithmetic(operator[-1], old, Int(z3.BitVecVal(1, 32), True), operand.type)

@@ -180,19 +180,20 @@ class Hardware:
 
     # ---- accesses of bytes, as generated code has them
 
-    def load(self, at: Pointer, size: int) -> Any:
+    def load(self, at: Pointer, size: int, view: str = "") -> Any:
+        """`view`: the function that accesses it, whose name tells registers apart that share an address."""
         self.batch += 1
         value = z3.BitVecVal(0, 8 * size)
-        for key, slot, place, low in self._window(at, size):
+        for key, slot, place, low in self._window(at, size, view):
             if "r" not in slot.access:
                 continue
             got = self.read(key, slot, place, None)
             value = value | _placed(got, low, 8 * size)
         return value
 
-    def store(self, at: Pointer, size: int, value: Any) -> None:
+    def store(self, at: Pointer, size: int, value: Any, view: str = "") -> None:
         self.batch += 1
-        window = sorted(self._window(at, size), key=lambda w: (bool(self.effects(w[1], "w")), w[1].lsb))
+        window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[1], "w")), w[1].lsb))
         for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
             if "w" not in slot.access:
                 continue
@@ -200,26 +201,27 @@ class Hardware:
             new = _taken(value, old, low)
             self.write(key, slot, place, new, None)
 
-    def _window(self, at: Pointer, size: int) -> Iterator[tuple[Key, Slot, Any, int]]:
+    def _window(self, at: Pointer, size: int, view: str) -> Iterator[tuple[Key, Slot, Any, int]]:
         """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
         group = self.layout.groups.get(at.group)
         if group is None:
             raise Unknown("an access to an address of no group")
-        found = False
+        found = []
         for r in group.registers:
             index, constant = self._index(r, at)
             first = constant - r.offset
-            if index is None or not 0 <= first < max(r.bits, 8) // 8:
-                continue
-            found = True
-            for slot in r.slots:
+            if index is not None and 0 <= first < max(r.bits, 8) // 8:
+                found.append((r, index, first))
+        if not found:
+            raise Different(f"the generated code accesses no register of {at.group}")
+        meant = [_said_by(view, at.group, r) for r, *_ in found]
+        for (r, index, first), said in zip(found, meant, strict=True):
+            for slot in r.slots if said == max(meant) else ():
                 for i in range(slot.count):
                     low = slot.lsb + i * slot.stride - 8 * first
                     if low < 8 * size and low + slot.width > 0:
                         at_index = z3.BitVecVal(i, INDEX) if slot.count > 1 else index
                         yield (at.group, slot.name), slot, z3.Concat(at.base, at_index), low
-        if not found:
-            raise Different(f"the generated code accesses no register of {at.group}")
 
     @staticmethod
     def _index(r: Register, at: Pointer) -> tuple[Any, int]:
@@ -232,6 +234,13 @@ class Hardware:
         element, rest = divmod(at.constant - r.offset, r.stride)
         inside = 0 <= element < r.count
         return (z3.BitVecVal(element, INDEX) if inside else None), r.offset + rest
+
+
+def _said_by(view: str, group: str, r: Register) -> int:
+    """How much of the name of a function that accesses registers is about one: views of one address differ in that."""
+    rest = view.partition(f"_{group}_")[2]
+    names = [r.name, *(s.name for s in r.slots if s.field)]
+    return max((len(n) for n in names if rest == n or rest.startswith(f"{n}_")), default=0)
 
 
 def neutral_of(slot: Slot) -> int | None:

@@ -10,7 +10,7 @@ from clang.cindex import Cursor, CursorKind, Type
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.layout.registers import Register, Slot
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, neutral_of
 from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.values import (
     Held,
@@ -18,7 +18,7 @@ from edgebuild.driver.prove.values import (
     sized,
 )
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import NEUTRAL, Child, Field, group_of
+from edgebuild.driver.source.dialect import Child, Field, group_of
 
 K = CursorKind
 
@@ -219,8 +219,7 @@ class Source(Program):
 
 def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:
     """The value of a field that a write of a whole register does not name: one that does nothing, else after reset."""
-    back = NEUTRAL.get(slot.modified, "") if slot.modified else ""
-    neutral = {"0": 0, "1": (1 << slot.width) - 1}.get(back)
+    neutral = neutral_of(slot)
     reset = (
         slot.reset
         if slot.reset is not None

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from math import prod
 from pathlib import Path
 
@@ -100,6 +100,7 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
     fixer = _Fixer(path, text, map_, overlay.fields, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
+    fixer.order_views()
     fixer.add_targets(overlay_file)
     fixer.check_keys(overlay_file)
     size = sum(groups[d.group].size for d in dialect.devices.values())
@@ -373,6 +374,15 @@ class _Fixer:
                 line = next((i for i, text in enumerate(lines, 1) if pattern in text), 0)
                 text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {self.path.name}"
                 raise fail(text + did_you_mean(pattern, silicon), file=str(file), line=line)
+
+    def order_views(self) -> None:
+        """Fields of registers that share addresses keep their order, whatever the overlay says of each alone."""
+        for group in self.groups.values():
+            for a, b in combinations(group.registers, 2):
+                ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in (a, b)]
+                views = a.offset < ends[1] and b.offset < ends[0] and not a.dims and not b.dims
+                for id in (s.field for r in (a, b) for s in r.slots if s.field and views):
+                    self.fields[id] = replace(self.fields[id], order="ordered")
 
     def add_targets(self, file: Path) -> None:
         """The other fields that the overlay says are changed, once the names of all are known."""

@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
@@ -76,9 +77,8 @@ class _Reader:
         for name, shift, _, _ in self.instances(p):
             self.block = name
             found = list(self.registers(registers, properties, 0, (), ())) if registers else []
-            yield Block(
-                name, self.number(p, "baseAddress") + shift, _with_alternates(found), p.value("groupName") or ""
-            )
+            base, group = self.number(p, "baseAddress") + shift, p.value("groupName") or ""
+            yield Block(name, base, _with_alternates(_numbered(found)), group)
 
     def registers(
         self, parent: Element, defaults: dict[str, str], base: int, scope: tuple[str, ...], marks: tuple[str, ...]
@@ -255,6 +255,25 @@ class _Reader:
 
     def wrong(self, element: Element, text: str) -> EdgebuildError:
         return _wrong(self.file, self.lines, element.line, element.column, text)
+
+
+def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
+    """Mark `CCR1`, `CCR2`... as the array that they are: alike, at equal distances, and counted from 1."""
+    series: dict[tuple[tuple[str, ...], str, str], dict[int, int]] = {}  # numbers and places of registers
+    for place, r in enumerate(registers):
+        parts = re.fullmatch(r"(\D+)([1-9]\d*)(\D*)", r.name)
+        if parts and not any("#" in m for m in r.marks):
+            series.setdefault((r.scope, parts[1], parts[3]), {}).setdefault(int(parts[2]), place)
+    out = list(registers)
+    for (_, before, behind), found in series.items():
+        mine = [registers[found[n]] for n in sorted(found)]
+        steps = {b.offset - a.offset for a, b in pairwise(mine)}
+        alike = len({(r.bits, tuple((f.lsb, f.width) for f in r.fields)) for r in mine}) == 1
+        if sorted(found) == list(range(1, len(found) + 1)) and len(steps) == 1 and alike:
+            for number, place in found.items():
+                marks = (*registers[place].marks[:-1], f"{before}#{number - 1}{behind}")
+                out[place] = replace(registers[place], marks=marks)
+    return out
 
 
 def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
