@@ -29,13 +29,11 @@
 #define EB_CFI(text)
 #endif
 
-#include <arm_acle.h> /* __smlad, __smlabb, __smlabt, __smlatb, __smlatt, __smlawb, __smlawt, __ssat, __sxtb16, __sxtab16 */
-
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
 extern const uint8_t tiny_weights[]; /* 1388 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[496];
+extern int8_t tiny_arena[432];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
 
@@ -74,7 +72,7 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
 void tiny_invoke(void)
 {
     EB_STEP();
-    /* 0  conv2d conv; 496 B live */
+    /* 0  conv2d conv; 432 B live */
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
         WEIGHTS(int32_t, TINY_CONV2D_0_W),
@@ -124,10 +122,7 @@ static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline uint32_t eb_load(const int8_t *from);
-static inline uint32_t eb_turn(uint32_t word);
-static inline int32_t *eb_widen2(int32_t *to, const int8_t *first, const int8_t *second, int32_t n);
-static inline int32_t *eb_fill(int32_t *to, int32_t pair, int32_t n);
-static void eb_dot2_relu_clamped(
+static void eb_dot2n_relu_clamped(
     EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_taps9_relu_clamped(
@@ -141,48 +136,40 @@ static void eb_dot1_signed(
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low4, int32_t high4, int8_t *scratch)
 {
-    /* Two pixels at a time: what lies under their windows is widened to int16, then eb_dot2 makes all channels. */
+    /* Two pixels at a time: the bytes under their windows, a word of each in turn. */
     int32_t *const columns = (int32_t *)(void *)scratch;
-    const int32_t *const end = columns + 24;
-    int8_t *const lines = scratch + 96; /* a row of each window, where those are not whole in x */
-    const int32_t zeros = (int32_t)((uint32_t)x_zero << 16 | ((uint32_t)x_zero & 0xFFFFu));
+    const int32_t *const end = columns + 12;
+    const int32_t zeros = (int32_t)(((uint32_t)x_zero & 0xFFu) * 0x01010101u);
     for (int32_t row = 0; row < 8; ++row) {
+        const int32_t top = row - 1;
+        const int32_t fy0 = eb_first_tap(top, 1), fy1 = eb_past_tap(top, 1, 3, 8);
         for (int32_t ox = 0; ox < 8; ox += 2) {
             const int32_t next = 1;
-            const int32_t x0 = ox - 1;
-            int32_t *to = columns;
-            const int32_t inner = x0 >= 0 && x0 <= 3;
-            int32_t before[2] = {0, 0}, inside[2] = {0, 0};
-            for (int32_t pixel = 0; pixel < (inner ? 0 : 2); ++pixel) {
-                const int32_t ix = x0 + pixel * next;
-                before[pixel] = eb_clamp(-ix, 0, 3);
-                inside[pixel] = eb_clamp(8 - ix, before[pixel], 3) - before[pixel];
-                for (int32_t i = 0; i < 8; ++i) {
-                    lines[pixel * 8 + i] = (int8_t)x_zero;
-                }
-            }
-            for (int32_t fy = 0; fy < 3; ++fy) {
-                const int32_t iy = row - 1 + fy;
-                if (iy < 0 || iy >= 8) {
-                    (void)eb_fill(to, zeros, 8);
-                    to = eb_fill(to + 1, zeros, 8) - 1;
-                    continue;
-                }
-                const int8_t *const from = x + (iy * 8 + x0) * 2;
-                if (inner) {
-                    to = eb_widen2(to, from, from + next * 2, 8);
-                    continue;
-                }
-                for (int32_t pixel = 0; pixel < 2; ++pixel) {
-                    const int8_t *const part = from + (pixel * next + before[pixel]) * 2;
-                    int8_t *const at = lines + pixel * 8 + before[pixel] * 2;
-                    for (int32_t i = 0; i < inside[pixel] * 2; ++i) {
-                        at[i] = part[i];
+            for (int32_t pixel = 0; pixel < 2; ++pixel) {
+                const int32_t left = (ox + pixel * next) - 1;
+                int32_t *const to = columns + pixel;
+                const int32_t inner = left >= 0 && left <= 4;
+                if (!inner || fy1 - fy0 < 3) {
+                    for (int32_t i = 0; i < 12; i += 2) {
+                        to[i] = zeros;
                     }
                 }
-                to = eb_widen2(to, lines, lines + 8, 8);
+                for (int32_t fy = fy0; fy < fy1; ++fy) {
+                    const int32_t iy = top + fy;
+                    const int8_t *const in = x + (iy * 8 + left) * 2;
+                    if (!inner) {
+                        const int32_t last = eb_clamp(8 - left, 0, 3) * 2;
+                        int8_t *const bytes = (int8_t *)(to + fy * 4);
+                        for (int32_t i = left < 0 ? -left * 2 : 0; i < last; ++i) {
+                            bytes[i + (i & ~3)] = in[i];
+                        }
+                        continue;
+                    }
+                    to[fy * 4] = (int32_t)eb_load(in);
+                    to[fy * 4 + 2] = (int32_t)eb_load(in + 4);
+                }
             }
-            eb_dot2_relu_clamped(columns, w, y, (y + 4), end, 1, y_zero, low4, high4);
+            eb_dot2n_relu_clamped(columns, w, y, (y + next * 4), end, 1, y_zero, low4, high4);
             y += 8;
         }
     }
@@ -341,39 +328,10 @@ static inline uint32_t eb_load(const int8_t *from)
     return word;
 }
 
-/* Bytes 1, 2, 3, 0. */
-static inline uint32_t eb_turn(uint32_t word)
-{
-    return word >> 8 | word << 24;
-}
-
-/* The same for two pixels, interleaved. */
-static inline int32_t *eb_widen2(int32_t *to, const int8_t *first, const int8_t *second, int32_t n)
-{
-    for (; n > 0; n -= 4, first += 4, second += 4, to += 4) {
-        const uint32_t a = eb_load(first), b = eb_load(second);
-        to[0] = (int32_t)__sxtb16((int8x4_t)a);
-        to[1] = (int32_t)__sxtb16((int8x4_t)b);
-        to[2] = (int32_t)__sxtb16((int8x4_t)eb_turn(a));
-        to[3] = (int32_t)__sxtb16((int8x4_t)eb_turn(b));
-    }
-    return to;
-}
-
-/* n times the same value, where eb_widen would write. */
-static inline int32_t *eb_fill(int32_t *to, int32_t pair, int32_t n)
-{
-    for (; n > 0; n -= 4, to += 4) {
-        to[0] = pair;
-        to[2] = pair;
-    }
-    return to;
-}
-
-/* Two pixels, interleaved in x as words of two int16, by `blocks` groups of four channels.
+/* Two pixels, interleaved in x as words of four int8, by `blocks` groups of four channels.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C of the first pixel, r8 to r11 of the second. */
-__attribute__((naked, noinline, used)) static void eb_dot2_relu_clamped(
+__attribute__((naked, noinline, used)) static void eb_dot2n_relu_clamped(
     EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
 {
@@ -398,10 +356,16 @@ __attribute__((naked, noinline, used)) static void eb_dot2_relu_clamped(
         "mov    r11, r7\n\t"
         "ldr    r12, [sp, #48]\n\t"
         "sub    r12, r12, r0\n\t"
-        "tst    r12, #16\n\t" /* an odd number of groups of four taps enters in the middle */
-        "bne    3f\n\t"
+        "lsls   r12, r12, #28\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
+        "bcc    6f\n\t"
+        "bpl    4f\n\t"
+        "b      3f\n\t"
+        "6:\n\t"
+        "bmi    5f\n\t"
         "2:\n\t"
-        "ldrd   r2, r3, [r0], #8\n\t"
+        "ldrd   r2, r3, [r0]\n\t"
+        "sxtb16 r2, r2\n\t"
+        "sxtb16 r3, r3\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -414,6 +378,8 @@ __attribute__((naked, noinline, used)) static void eb_dot2_relu_clamped(
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "ldrd   r2, r3, [r0], #8\n\t"
+        "sxtb16 r2, r2, ror #8\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -426,7 +392,9 @@ __attribute__((naked, noinline, used)) static void eb_dot2_relu_clamped(
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "3:\n\t"
-        "ldrd   r2, r3, [r0], #8\n\t"
+        "ldrd   r2, r3, [r0]\n\t"
+        "sxtb16 r2, r2\n\t"
+        "sxtb16 r3, r3\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -439,6 +407,66 @@ __attribute__((naked, noinline, used)) static void eb_dot2_relu_clamped(
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "ldrd   r2, r3, [r0], #8\n\t"
+        "sxtb16 r2, r2, ror #8\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "ldrd   r12, lr, [r1], #8\n\t"
+        "smlad  r5, r12, r2, r5\n\t"
+        "smlad  r9, r12, r3, r9\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r7, lr, r2, r7\n\t"
+        "smlad  r11, lr, r3, r11\n\t"
+        "sxtb16 lr, lr\n\t"
+        "smlad  r4, r12, r2, r4\n\t"
+        "smlad  r8, r12, r3, r8\n\t"
+        "smlad  r6, lr, r2, r6\n\t"
+        "smlad  r10, lr, r3, r10\n\t"
+        "4:\n\t"
+        "ldrd   r2, r3, [r0]\n\t"
+        "sxtb16 r2, r2\n\t"
+        "sxtb16 r3, r3\n\t"
+        "ldrd   r12, lr, [r1], #8\n\t"
+        "smlad  r5, r12, r2, r5\n\t"
+        "smlad  r9, r12, r3, r9\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r7, lr, r2, r7\n\t"
+        "smlad  r11, lr, r3, r11\n\t"
+        "sxtb16 lr, lr\n\t"
+        "smlad  r4, r12, r2, r4\n\t"
+        "smlad  r8, r12, r3, r8\n\t"
+        "smlad  r6, lr, r2, r6\n\t"
+        "smlad  r10, lr, r3, r10\n\t"
+        "ldrd   r2, r3, [r0], #8\n\t"
+        "sxtb16 r2, r2, ror #8\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "ldrd   r12, lr, [r1], #8\n\t"
+        "smlad  r5, r12, r2, r5\n\t"
+        "smlad  r9, r12, r3, r9\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r7, lr, r2, r7\n\t"
+        "smlad  r11, lr, r3, r11\n\t"
+        "sxtb16 lr, lr\n\t"
+        "smlad  r4, r12, r2, r4\n\t"
+        "smlad  r8, r12, r3, r8\n\t"
+        "smlad  r6, lr, r2, r6\n\t"
+        "smlad  r10, lr, r3, r10\n\t"
+        "5:\n\t"
+        "ldrd   r2, r3, [r0]\n\t"
+        "sxtb16 r2, r2\n\t"
+        "sxtb16 r3, r3\n\t"
+        "ldrd   r12, lr, [r1], #8\n\t"
+        "smlad  r5, r12, r2, r5\n\t"
+        "smlad  r9, r12, r3, r9\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r7, lr, r2, r7\n\t"
+        "smlad  r11, lr, r3, r11\n\t"
+        "sxtb16 lr, lr\n\t"
+        "smlad  r4, r12, r2, r4\n\t"
+        "smlad  r8, r12, r3, r8\n\t"
+        "smlad  r6, lr, r2, r6\n\t"
+        "smlad  r10, lr, r3, r10\n\t"
+        "ldrd   r2, r3, [r0], #8\n\t"
+        "sxtb16 r2, r2, ror #8\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -661,8 +689,12 @@ __attribute__((naked, noinline, used)) static void eb_dot1_signed(
         "ldm    r1!, {r4-r7}\n\t"
         "ldr    lr, [sp, #8]\n\t"
         "sub    r12, lr, r0\n\t"
-        "tst    r12, #4\n\t" /* an odd number of groups of four taps enters in the middle */
-        "bne    3f\n\t"
+        "lsls   r12, r12, #29\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
+        "bcc    6f\n\t"
+        "bpl    4f\n\t"
+        "b      3f\n\t"
+        "6:\n\t"
+        "bmi    5f\n\t"
         "2:\n\t"
         "ldr    r3, [r0], #4\n\t"
         "ldm    r1!, {r9-r12}\n\t"
@@ -681,6 +713,40 @@ __attribute__((naked, noinline, used)) static void eb_dot1_signed(
         "smlad  r4, r11, r3, r4\n\t"
         "smlad  r6, r12, r3, r6\n\t"
         "3:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9-r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "4:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9-r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "5:\n\t"
         "ldr    r3, [r0], #4\n\t"
         "ldm    r1!, {r9-r12}\n\t"
         "sxtb16 r8, r3\n\t"
@@ -738,11 +804,11 @@ __attribute__((naked, noinline, used)) static void eb_dot1_signed(
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-_Static_assert(TINY_IN + 128 <= 496, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 496, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 496, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 496, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 496, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 496, "TINY_SOFTMAX_4 leaves the arena");
-_Static_assert(TINY_CONV2D_0_SCRATCH + 112 <= 496, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 4 <= 496, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+_Static_assert(TINY_IN + 128 <= 432, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 432, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 432, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 432, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 432, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 432, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 48 <= 432, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 4 <= 432, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

@@ -88,7 +88,7 @@ def one_pixel(s: Sums, form: Form) -> Kernel | None:
         return None
     constants, scalars = _requantised(s, stream)
     shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
-    cost = pixels * (30 + k * (1.07 * c + per_output(s) + 0.5))
+    cost = pixels * (30 + k * (1.035 * c + per_output(s) + 1.2))
     return Kernel(
         "arm_dsp/dense.c.j2", s.stem, shape, constants, scalars,
         variant="dsp one pixel", estimate=cost, traffic=Traffic(passes=pixels),
@@ -103,7 +103,7 @@ def widened_pixel(s: Sums, form: Form) -> Kernel | None:
     c, k = s.size[2], s.out[2]
     return replace(
         narrow, template="arm_dsp/dense_wide.c.j2", variant="dsp widened pixel", scratch=2 * c,
-        estimate=45 + 2.6 * c + k * (0.945 * c + per_output(s) + 0.5),
+        estimate=45 + 2.6 * c + k * (0.907 * c + per_output(s) + 1.2),
     )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def two_pixels(s: Sums, form: Form) -> Kernel | None:
         **_groups(s, stream),
     }
     gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
-    cost = pixels * (gather + 15 + k * (0.8 * fh * n + per_output(s)))
+    cost = pixels * (gather + 15 + k * (0.775 * fh * n + per_output(s) + 0.4))
     if pointwise:  # the last pixel by itself
         cost += odd * k * 0.27 * c
     elif odd:  # the last of each row; it is gathered twice
@@ -172,7 +172,11 @@ def flat_pixels(s: Sums, form: Form) -> Kernel | None:
     pixels = (ow + ow % 2) * (1 if form.rolled else oh)
     border = (8 * fh * run * (fw - 1) / ow if edges else 0) + (3 * fh if outside else 0)
     cost = pixels * (
-        fh * ((2 if shape["straight"] else 12) + 0.8 * run) + border + 1.2 * n + 25 + k * (0.8 * n + per_output(s))
+        fh * ((2 if shape["straight"] else 12) + 0.8 * run)
+        + border
+        + 1.2 * n
+        + 25
+        + k * (0.775 * n + per_output(s) + 0.4)
     )
     return Kernel(
         "arm_dsp/conv_flat.c.j2", s.stem, shape, constants, scalars, scratch=6 * n,
@@ -201,7 +205,7 @@ def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
         "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c, **_groups(s, stream),
     }  # fmt: skip
     pixels = (ow + odd) * (1 if form.rolled else oh)
-    rate = 0.92 if together == 2 else 1.07
+    rate = 0.9 if together == 2 else 1.035
     cost = pixels * (fh * (14 + 1.3 * n) + 30 / together + k * (rate * fh * n + per_output(s)))
     return Kernel(
         "arm_dsp/conv_narrow.c.j2", s.stem, shape, constants, scalars, scratch=fh * n * together,

@@ -111,4 +111,4 @@ def _pair(taps: int, c: int, groups: int, kg: int, result: float) -> float:
     """Instructions for two pixels."""
     n = -(-c // 4) * 4
     widen = taps * (10 + 20 * c if c % 4 else 3 + 1.75 * c if c <= 8 else 6 + 2.25 * c)
-    return 30 + 22 * taps + groups * (50 + widen + 2 * kg * (0.8 * taps * n + result) + 25 * (kg % 4 > 0))
+    return 30 + 22 * taps + groups * (50 + widen + 2 * kg * (0.775 * taps * n + result) + 25 * (kg % 4 > 0))
