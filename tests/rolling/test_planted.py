@@ -10,10 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgebuild.model import axes, ops
-from edgebuild.model.ir import Graph, Op
+from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.ops import insert, pool2d, spatial
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan import cuts, rolling, search, section
@@ -21,7 +22,7 @@ from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.rolling import Event, Rolled, Trace
-from tests.rolling.test_networks import Net
+from tests.rolling.test_networks import UNIT, Net
 from tests.rolling.test_rolling import planned, running_example
 
 Patch = pytest.MonkeyPatch
@@ -59,6 +60,22 @@ def averaged() -> Graph:
     """Convolution, mean over the image."""
     net = Net(1, 9, 5, 2)
     return net.graph(net.add("mean", net.conv("x", 8, 3), axes=(1, 2)))
+
+
+def multiplied(height: int = 8) -> Graph:
+    """A depthwise convolution that makes three channels of each."""
+    net = Net(1, height, 6, 4)
+    data = np.random.default_rng(1).standard_normal((1, 3, 3, 12)).astype(np.float32)
+    net.tensors["w"] = Tensor("w", data.shape, "float32", None, data)
+    return net.graph(net.conv(net.add("depthwise_conv2d", "x", "w", **UNIT, pad=(1,) * 4), 4, 1))
+
+
+def grouped() -> Graph:
+    """A convolution in two groups of channels, of two images."""
+    net = Net(2, 8, 6, 4)
+    data = np.random.default_rng(1).standard_normal((6, 3, 3, 2)).astype(np.float32)
+    net.tensors["w"] = Tensor("w", data.shape, "float32", None, data)
+    return net.graph(net.add("conv2d", "x", "w", **UNIT, groups=2, pad=(1,) * 4))
 
 
 def check(graph: Graph, **options: Any) -> None:
@@ -278,6 +295,13 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], Callable[[], Graph], dict[str,
     "another padding at the left": (with_letter("conv2d", PX=0), residual, OFF),
     "another dilation": (with_letter("max_pool2d", DX=2), partial(pooled, "max", (3, 2)), OFF),
     "a pool that skips rows": (with_letter("max_pool2d", SY=2), WINDOWED, OFF),
+    "the multiplier of a depthwise convolution left out": (with_letter("depthwise_conv2d", M=1), multiplied, OFF),
+    "the multiplier left out of rows": (with_letter("depthwise_conv2d", M=1), partial(multiplied, 16), ROLL),
+    "a window without its last row": (with_letter("conv2d", FH=2), residual, ROLL),
+    "a channel that is not made": (with_letter("conv2d", K=3), residual, OFF),
+    "groups that read each other's channels": (with_letter("conv2d", CG=4), grouped, OFF),
+    "the first image alone": (with_letter("conv2d", N=1), grouped, OFF),
+    "a column that is not made": (with_letter("max_pool2d", OW=3), WINDOWED, OFF),
     "a ring read as if it were whole": (with_rings(lambda n: 0), residual, ROLL),
     "a ring read with a row too many": (with_rings(lambda n: n + 1), residual, ROLL),
     "rings measured too early": (early_rings, residual, ROLL),

@@ -28,6 +28,7 @@ from .replay import Addresses, BrokenPlan, calls_of
 
 ALWAYS = 3_000_000  # steps of innermost loops up to which every plan is interpreted
 LETTERS = {"H", "W", "C", "SY", "SX", "PY", "PX", "DY", "DX"}  # of a window, among the numbers of a kernel
+SIZES = ("N", "OH", "OW", "K", "FH", "FW", "M", "CG", "KG")  # that follow from the shapes of operands and result
 CLOSE = 1e-4  # of the largest value: floats may be added up in another order
 
 
@@ -228,7 +229,10 @@ def _rowwise(callee: Callee, position: int) -> bool:
 
 
 def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> tuple[Op, Graph]:
-    """The op that a kernel computes by its own numbers, where it has them in the letters of a window."""
+    """The op that a kernel computes by its own numbers, where it has them in the letters of a window.
+
+    Raises BrokenPlan where it is made for other sizes: it would leave out values, or read those of neighbours.
+    """
     kind, attrs = kernel.computes if kernel.computes is not None else (op.kind, dict[str, Any]())
     s, x = kernel.shape, (graph.operands(op) or (graph.result(op),))[0]
     stated = dict(op.attrs)
@@ -236,7 +240,20 @@ def _as_stated(op: Op, graph: Graph, kernel: Kernel) -> tuple[Op, Graph]:
         numbers = {"stride": (s["SY"], s["SX"]), "dilation": (s["DY"], s["DX"])}
         numbers |= {"pad": (s["PY"], s["PX"], *tuple(op.attrs.get("pad", ()))[2:])}
         stated |= {name: value for name, value in numbers.items() if name in op.attrs}
+        mine = {name: s[name] for name in SIZES if name in s}
+        if (wrong := {n: v for n, v in mine.items() if v != _sizes(op, graph).get(n, v)}) != {}:
+            raise BrokenPlan(f"the kernel of {op.name} is made for {wrong}")
     return replace(op, kind=kind, attrs={**stated, **attrs}), graph
+
+
+def _sizes(op: Op, graph: Graph) -> dict[str, int]:
+    """Values of the letters of SIZES, as far as the op has them."""
+    x, *others = graph.operands(op)
+    y, groups = graph.result(op).shape, int(op.attrs.get("groups", 1))
+    found = dict(zip(("N", "OH", "OW", "K"), y, strict=False))
+    taps = op.attrs["window"] if "window" in op.attrs else others[0].shape[1:3] if others else ()
+    found |= dict(zip(("FH", "FW"), taps, strict=False))
+    return found | {"M": y[-1] // x.shape[-1], "CG": x.shape[-1] // groups, "KG": y[-1] // groups}
 
 
 def _of_rows(
