@@ -133,3 +133,41 @@ def test_moves_do_not_rescale(tmp_path: Path) -> None:
     file.write_bytes(model.pack([source], [result]))
     artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
     assert verify(file, load_target("host"), artifacts)["equal"]
+
+
+def dilated(unsized: bool) -> bytes:
+    """A dilated depthwise convolution as Keras writes it. `unsized`: the file says 1 where the batch is 4 parts."""
+    model, parts = File(), 1 if unsized else 4
+
+    def value(name: str, *shape: int) -> int:
+        number = model.tensor(name, shape, "float32")
+        model.tensors[number].shapeSignature = [-1, *shape[1:]] if unsized else None
+        return number
+
+    def numbers(name: str, *values: Any) -> int:
+        return model.tensor(name, np.shape(values), "int32", None, np.array(values, np.int32))
+
+    x, cut, summed, y = (
+        value("x", 1, 8, 8, 2), value("cut", parts, 6, 6, 2), value("summed", parts, 4, 4, 2), value("y", 1, 8, 8, 2)
+    )  # fmt: skip
+    flat = value("flat", 1, 128)
+    block, crops = numbers("block", 2, 2), numbers("crops", (0, 0), (0, 0))
+    model.operator("SPACE_TO_BATCH_ND", [x, block, numbers("pads", (2, 2), (2, 2))], [cut])
+    w = model.tensor("w", (1, 3, 3, 2), "float32", None, np.linspace(-1, 1, 18, dtype=np.float32).reshape(1, 3, 3, 2))
+    options = schema.DepthwiseConv2DOptionsT()
+    options.padding, options.strideH, options.strideW, options.depthMultiplier = 1, 1, 1, 1
+    options.dilationHFactor = options.dilationWFactor = 1
+    model.operator("DEPTHWISE_CONV_2D", [cut, w, -1], [summed], options)
+    model.operator("BATCH_TO_SPACE_ND", [summed, block, crops], [y])
+    model.operator("RESHAPE", [y, numbers("shape", -1, 128)], [flat], schema.ReshapeOptionsT())
+    return model.pack([x], [flat])
+
+
+def test_the_batch_of_an_open_file_is_that_of_the_operands(tmp_path: Path) -> None:
+    """The twin that tells all sizes is the same network."""
+    files = []
+    for unsized in (False, True):
+        files.append(tmp_path / f"{unsized}.tflite")
+        files[-1].write_bytes(dilated(unsized))
+    known, unsized_one = (read_model(file) for file in files)
+    assert known.ops == unsized_one.ops

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,11 @@ class TfliteNode(Node):
         table: Any,
         written: Sequence[Tensor],
         legacy: frozenset[str] = frozenset(),
+        unsized: frozenset[str] = frozenset(),
     ) -> None:
-        """`legacy`: tensors that the file has in uint8."""
+        """`legacy`: tensors that the file has in uint8. `unsized`: those of which it leaves a size open."""
         super().__init__(builder, name, origin, inputs, outputs)
-        self._table, self.written, self.legacy = table, written, legacy
+        self._table, self.written, self.legacy, self.unsized = table, written, legacy, unsized
 
     def options(self, type_name: str) -> Any:
         """The node's options as the schema's type `type_name`; defaults if the file has none."""
@@ -73,6 +75,13 @@ class TfliteNode(Node):
     def output_shape(self) -> tuple[int, ...]:
         return self.written[0].shape
 
+    def open_shape(self, told: Sequence[int]) -> tuple[int, ...]:
+        """Of a view of the first operand that the file leaves open: `told`, where one size may be -1 for the rest."""
+        if self.written[0].name not in self.unsized:
+            return self.output_shape()
+        rest = prod(n for n in told if n != -1)
+        return tuple(self.tensor(0).elements // max(rest, 1) if n == -1 else int(n) for n in told)
+
     def output_dtype(self) -> str:
         return self.written[0].dtype
 
@@ -83,6 +92,8 @@ class TfliteNode(Node):
         self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
     ) -> Tensor:
         written = next(t for t in self.written if t.name == name)
+        if shape != written.shape and name in self.unsized and len(shape) == len(written.shape):
+            return replace(written, shape=shape)  # the file says 1, but a batch is made of parts of an image, too
         if shape != written.shape:
             raise self.error(f"output '{name}' has shape {written.shape} in the file, its operands make it {shape}")
         return written
@@ -115,7 +126,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     if min((i for numbers in surface for i in numbers), default=0) < 0:
         raise ValueError("an input or output that is no tensor")
     inputs, outputs = ([tensors[i].name for i in numbers] for numbers in surface)
-    legacy = frozenset(t.name for i, t in enumerate(tensors) if TYPES.get(subgraph.Tensors(i).Type()) == "uint8")
+    marks = _marks(subgraph, tensors)
     lasting = {t.name for i, t in enumerate(tensors) if subgraph.Tensors(i).IsVariable()}
     builder.tensors |= {t.name: t for t in tensors if t.constant or t.name in inputs or t.name in lasting}
 
@@ -129,7 +140,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
         if used or not written:
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
             origin = _operator_name(model, op)
-            nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, legacy))
+            nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, *marks))
     variables = Variables(_first_values(model, file, len(data)))
     special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
     special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
@@ -174,15 +185,22 @@ class _Inner:
         for i, name in zip(_ints(subgraph.InputsAsNumpy()), given, strict=True):
             own[i] = self.builder.tensors[name]
         self.builder.tensors |= {t.name: t for t in own if t.constant}
-        legacy = frozenset(t.name for i, t in enumerate(own) if TYPES.get(subgraph.Tensors(i).Type()) == "uint8")
+        marks = _marks(subgraph, own)
         nodes = []
         for op in (subgraph.Operators(i) for i in range(subgraph.OperatorsLength())):
             read, written = _ports(op, own)
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
             origin = _operator_name(self.model, op)
-            nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, legacy))
+            nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, *marks))
         _read_nodes(self.builder, nodes, self.special)
         return [own[i].name for i in _ints(subgraph.OutputsAsNumpy())]
+
+
+def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the tensors that are uint8 in the file, and of those of which it leaves a size open."""
+    numbered = [(t.name, subgraph.Tensors(i)) for i, t in enumerate(tensors)]
+    legacy = frozenset(name for name, t in numbered if TYPES.get(t.Type()) == "uint8")
+    return legacy, frozenset(name for name, t in numbered if -1 in _ints(t.ShapeSignatureAsNumpy()))
 
 
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:

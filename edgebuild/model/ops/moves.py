@@ -331,7 +331,8 @@ def tflite_space_to_batch(node: Any) -> None:
     perm = [*(2 + 2 * d for d in range(count)), 0, *(1 + 2 * d for d in range(count))]
     perm += range(1 + 2 * count, 1 + 2 * count + len(shape) - 1 - count)
     turned = node.inner("transpose", [view], perm=tuple(perm))
-    node.emit("reshape", [turned], shape=node.output_shape())
+    inside = [n // b for n, b in zip(shape[1:], block, strict=False)]
+    node.emit("reshape", [turned], shape=(shape[0] * prod(block), *inside, *shape[1 + count :]))
 
 
 SPEC: Spec = TAKE.reading(

@@ -15,7 +15,17 @@ from .moves import axis_of
 
 
 def from_tflite(node: Any) -> None:
-    node.emit("reshape", node.inputs[:1], shape=node.output_shape())
+    """The shape is the file's; where that leaves the batch open, the one that is an operand."""
+    shape = node.output_shape()
+    if len(node.inputs) > 1 and node.tensor(1).data is not None:
+        shape = node.open_shape([int(n) for n in np.ravel(node.tensor(1).data)])
+    node.emit("reshape", node.inputs[:1], shape=shape)
+
+
+def from_tflite_ones(node: Any) -> None:
+    """SQUEEZE and EXPAND_DIMS: sizes of 1 go or come; a batch that is left open stays what it is."""
+    x, shape = node.tensor(0).shape, node.output_shape()
+    node.emit("reshape", node.inputs[:1], shape=node.open_shape((-1, *shape[1:])) if x and shape else shape)
 
 
 def from_tflite_shape(node: Any) -> None:
@@ -96,7 +106,12 @@ SPEC = Spec(
     kind="reshape",
     nest=nest,
     reference=reference,
-    tflite={"RESHAPE": from_tflite, "SQUEEZE": from_tflite, "EXPAND_DIMS": from_tflite, "SHAPE": from_tflite_shape},
+    tflite={
+        "RESHAPE": from_tflite,
+        "SQUEEZE": from_tflite_ones,
+        "EXPAND_DIMS": from_tflite_ones,
+        "SHAPE": from_tflite_shape,
+    },
     onnx={
         "Reshape": from_onnx_reshape,
         "Flatten": from_onnx_flatten,
