@@ -24,8 +24,9 @@ from .ahead import Early, early
 from .caches import coherence
 from .feeding import Ahead, FedRun
 from .levels import channel_between, nearest, rooms
-from .moves import ALIGN, WEIGHTS, MovedLayer, moved_layer
+from .moves import ALIGN, WEIGHTS, MovedLayer
 from .residency import Residency, Step
+from .tiles import moved_layer
 
 PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
 WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier

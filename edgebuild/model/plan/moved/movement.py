@@ -18,9 +18,10 @@ from ..hierarchy.search import NoMapping
 from ..search import Plan, form_of
 from .caches import Coherence, coherence
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
-from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
+from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
 from .resident import with_residents
+from .tiles import cheapest_layer, moved_layer
 
 
 def check_request(target: Target, request: ModelRequest) -> None:

@@ -21,7 +21,8 @@ from ..hierarchy.costs import compute_cycles
 from ..hierarchy.nest import Compute, Layer
 from ..hierarchy.search import NoMapping, best
 from .levels import layer_of_op, way_to
-from .moves import MOST_COPIES, TRIES, MovedLayer, Region, tiles_of
+from .moves import MOST_COPIES, MovedLayer, Region
+from .tiles import TRIES, tiles_of
 
 
 @dataclass(frozen=True)

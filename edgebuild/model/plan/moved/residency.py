@@ -20,10 +20,12 @@ from ..hierarchy.search import NoMapping
 from .cores import MOST
 from .feeding import FedRun, Feeder
 from .levels import channel_between, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
-from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer, cheapest_layer, moved_layer
+from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
+from .tiles import cheapest_layer, moved_layer
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
+ALIKE = 1.002  # of an op's cycles: mappings that are held to be as good
 MOST_HELD = 2  # the part of the first level that a tensor may take to stay there
 
 
@@ -263,7 +265,7 @@ class Residency:
         names = frozenset(n for n in (*op.inputs, *op.outputs) if storage.get(n) in held)
         known = self.tiles.setdefault((at, names), [])
         for had, tiles in known:
-            if had >= room >= tiles.need:
+            if had >= room >= tiles.need or (room > had and tiles.cycles <= ALIKE * self.least(known, room)):
                 return tiles
         form, graph = self.cutter.form, self.cutter.graph
         layer = layer_of_op(op, graph, self.target, form, self.spaces, names)
@@ -275,6 +277,10 @@ class Residency:
             moved = None
         known.append((room, Tiles(layer, moved)))
         return known[-1][1]
+
+    def least(self, known: Sequence[tuple[int, Tiles]], room: int) -> float:
+        """Cycles that an op takes at least within so much room: what it takes within more."""
+        return max((tiles.cycles for had, tiles in known if had >= room), default=0.0)
 
 
 def _subsets(names: list[str]) -> Iterator[frozenset[str]]:

@@ -1,0 +1,302 @@
+"""Ops in tiles as they are made: the kernels of a mapping's tiles, their constants, and the copies in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from ...ir import Graph, Op
+from ...kernels import kernel_of
+from ...ops.base import Constant, Form, Kernel, Ranges
+from ..hierarchy.baselines import dory
+from ..hierarchy.costs import cost
+from ..hierarchy.nest import Layer, Mapped, Range
+from ..hierarchy.search import NoMapping, best
+from .cores import Parts, shared
+from .moves import ALIGN, WEIGHTS, Call, Copy, MovedLayer, Region, Turn
+from .parts import instances, offsets, tile_kernel
+
+TRIES = 6  # searches with less room, until the kernels of the tiles fit
+
+
+def moved_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, mapped: Mapped | None = None) -> MovedLayer:
+    """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
+
+    Raises NoMapping where no tile fits.
+    """
+    return _fitting(op, graph, layer, form, room, mapped).build()
+
+
+def _fitting(
+    op: Op,
+    graph: Graph,
+    layer: Layer,
+    form: Form,
+    room: int,
+    mapped: Mapped | None = None,
+    than: Sequence[_Tiles] = (),
+) -> _Tiles:
+    """Tiles that fit with their kernels, without their copies. Raises NoMapping where none do.
+
+    Also where the search promises no less than one of the others takes with its kernels (`than`): kernels of tiles take
+    more than their part of the op, not less.
+    """
+    space = layer.operands[-1].space
+    allowed, found = room, None
+    for _ in range(TRIES):
+        chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed})
+        if any(promised >= other.figures.total or _alike(chosen, other.mapped) for other in than):
+            raise NoMapping(layer.name, {})
+        found = _Tiles(op, graph, layer, chosen, form)
+        if found.near_bytes <= room:
+            return found
+        allowed -= max(found.near_bytes - room, room // 16)
+        mapped = None
+    assert found is not None
+    raise NoMapping(layer.name, {space: found.near_bytes})
+
+
+def _promised(layer: Layer, room: Mapping[str, int]) -> tuple[Mapped, float]:
+    mapped, figures = best(layer, room)
+    return mapped, figures.total
+
+
+def _alike(one: Mapped, other: Mapped) -> bool:
+    return (one.tile, one.order, one.moves) == (other.tile, other.order, other.moves)
+
+
+def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) -> MovedLayer:
+    """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
+
+    The search holds all work for equal. Kernels do not: borders and short rows cost more. So mappings that cut one
+    axis, and the one of DORY's rule, are made into kernels as well.
+    """
+    found = [_fitting(op, graph, layer, form, room)]
+    if layer.estimated and layer.axes:
+        with suppress(NoMapping):
+            near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
+            mapped = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
+            found += [_fitting(op, graph, layer, form, room, mapped, found)] if mapped else []
+        for axis in layer.axes if len(layer.axes) > 1 else ():
+            with suppress(NoMapping):
+                found.append(_fitting(op, graph, replace(layer, axes=(axis,)), form, room, None, found))
+    return min(found, key=lambda m: (m.figures.total, sum(o.transfers for o in m.figures.operands))).build()
+
+
+def tiles_of(op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...]) -> MovedLayer:
+    """The op in the tiles of a mapping, with its operands in the scratchpads of an engine."""
+    return _Tiles(op, graph, layer, mapped, form, regions).build()
+
+
+class _Tiles:
+    """The tiles of an op, with their kernels and copies, as they are made."""
+
+    def __init__(
+        self, op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...] = ()
+    ) -> None:
+        self.op, self.graph, self.layer, self.mapped, self.form = op, graph, layer, mapped, form
+        self.regions = regions
+        self.turns = list(mapped.turns(layer))
+        self.known: dict[object, Kernel] = graph.kernels.setdefault(("tiles", op.outputs[0], form), {})
+        self.kernels: dict[object, int] = {}
+        self.numbers, self.contents = dict[int, int](), dict[int, int]()  # by identity of kernels, and of constants
+        self.same: dict[object, int] = {}
+        self.chosen: list[Kernel] = []
+        self.copies: list[Copy] = []
+        self.measure()
+
+    def measure(self) -> None:
+        """Parts, their kernels and constants, where buffers begin, and what all that takes."""
+        layer, mapped = self.layer, self.mapped
+        self.parts = [self.shares(turn) for turn in self.turns]
+        made = self.made = [[self.kernel(part) for part in parts] for parts in self.parts]
+        self.instances = [instances(mapped, self.turns, m.depth) for m in mapped.moves]
+        blocks = self.ready = self.blocks(made)
+        sizes = []
+        for i, operand in enumerate(layer.operands):
+            if operand.held:
+                sizes.append(0)
+            elif operand.name == WEIGHTS and operand.packed:
+                sizes.append(max((b.data.nbytes for b, _ in blocks), default=0))
+            else:
+                sizes.append(max(_bytes(layer, i, self.region(i, turn)) for turn in self.turns))
+        starts, free = list[list[int]](), {r.memory: r.base for r in self.regions}
+        self.starts = starts
+        for size, move, operand in zip(sizes, mapped.moves, layer.operands, strict=True):
+            step, at = -(-size // ALIGN) * ALIGN, free.get(operand.space, 0)
+            starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
+            free[operand.space] = at + step * move.buffers
+        self.scratch = max(free.values(), default=0)
+        self.scratch_each = _aligned(max((k.scratch for row in made for k in row), default=0))
+        self.near_bytes = self.scratch + self.scratch_each * max(map(len, made))
+        figures = cost(layer, mapped)
+        if layer.estimated and all(k.estimate for row in made for k in row):
+            work = sum(max(k.estimate for k in row) for row in made) + layer.compute.call * len(self.turns)
+            figures = replace(figures, compute=work)
+        self.figures = figures
+
+    def build(self) -> MovedLayer:
+        turns = tuple(self.run(self.starts, self.ready, self.made))
+        return MovedLayer(
+            self.op, self.layer, self.mapped, self.figures, tuple(self.chosen), tuple(b for b, _ in self.ready),
+            tuple(self.copies), turns, self.near_bytes, self.scratch, self.scratch_each, self.form,
+            tuple(sorted({c.channel for c in self.copies})), self.regions,
+        )  # fmt: skip
+
+    def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:
+        """Content of the buffer of an operand in a turn."""
+        outer = self.mapped.order[: self.mapped.moves[operand].depth]
+        return self.layer.region(self.layer.operands[operand], {a: turn[a] for a in outer})
+
+    def shares(self, turn: Mapping[str, Range]) -> Parts:
+        """The parts of a turn that cores make."""
+        buffers = [self.region(i, turn) for i in range(len(self.layer.operands))]
+        return shared(self.layer, turn, buffers, self.layer.cores)
+
+    def kernel(self, turn: Mapping[str, Range]) -> Kernel:
+        return tile_kernel(self.op, self.graph, turn, self.form, self.known)
+
+    def number(self, kernel: Kernel) -> int:
+        """Equal kernels have one number. Kernels stay known, so that their identity stands for them."""
+        if id(kernel) not in self.numbers:
+            self.numbers[id(kernel)] = self._number(kernel)
+        return self.numbers[id(kernel)]
+
+    def _number(self, kernel: Kernel) -> int:
+        types = tuple(str(c.data.dtype) for c in kernel.constants)
+        key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))
+        if key not in self.kernels:
+            self.kernels[key] = len(self.chosen)
+            self.chosen.append(kernel)
+        return self.kernels[key]
+
+    def content(self, constant: Constant) -> object:
+        """Type and bytes of a constant."""
+        if id(constant) not in self.contents:
+            found = str(constant.data.dtype), np.ascontiguousarray(constant.data).tobytes()
+            self.contents[id(constant)] = self.same.setdefault(found, len(self.same))
+        return self.contents[id(constant)]
+
+    def blocks(self, made: Sequence[Sequence[Kernel]]) -> list[tuple[Constant, dict[object, int]]]:
+        """Constants that are fetched at a time, and where each lies in the buffer."""
+        weights = [i for i, o in enumerate(self.layer.operands) if o.packed]
+        if not weights:
+            return []
+        found: list[tuple[bytearray, dict[object, int]]] = []
+        for instance, row in zip(self.instances[weights[0]], made, strict=True):
+            if instance == len(found):
+                found.append((bytearray(), {}))
+            data, where = found[instance]
+            for constant in (c for kernel in row for c in kernel.constants):
+                if (key := self.content(constant)) not in where:
+                    data += bytes(-len(data) % max(4, constant.data.itemsize))
+                    where[key] = len(data)
+                    data += np.ascontiguousarray(constant.data).tobytes()
+        return [(Constant("tile", np.frombuffer(bytes(d), np.uint8), "constants of tiles"), w) for d, w in found]
+
+    def run(
+        self,
+        starts: Sequence[Sequence[int]],
+        blocks: Sequence[tuple[Constant, dict[object, int]]],
+        made: Sequence[Sequence[Kernel]],
+    ) -> Iterator[Turn]:
+        """The turns; appends their copies."""
+        moves, operands = self.mapped.moves, self.layer.operands
+        for t, turn in enumerate(self.turns):
+            new = [t == 0 or self.instances[i][t] != self.instances[i][t - 1] for i in range(len(operands))]
+            waits = []
+            for ahead in (0, 1):
+                for i, operand in enumerate(operands):
+                    number = self.instances[i][t] + ahead
+                    due = moves[i].buffers == 2 if ahead else moves[i].buffers == 1 or number == 0
+                    if new[i] and not operand.result and not operand.held and due and number <= self.instances[i][-1]:
+                        self.fetch(i, number, starts[i][number % moves[i].buffers], blocks)
+            fetched = len(self.copies)
+            for i, operand in enumerate(operands):
+                number = self.instances[i][t]
+                if new[i] and not operand.held and (not operand.result or number >= moves[i].buffers):
+                    waits.append(self.channel(i, number))
+            calls = []
+            for part, kernel in zip(self.parts[t], made[t], strict=True):
+                at = [self.place(i, turn, part, starts[i][self.instances[i][t] % moves[i].buffers])
+                      for i, o in enumerate(operands) if not o.packed]  # fmt: skip
+                at += self.constants(t, starts, blocks, kernel)
+                calls.append(Call(self.number(kernel), tuple(at), part))
+            result = len(operands) - 1
+            last = t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]
+            if last and not operands[result].held:
+                number = self.instances[result][t]
+                near = starts[result][number % moves[result].buffers]
+                self.move(result, number, self.region(result, turn), near)
+            yield Turn(fetched, tuple(waits), tuple(calls), len(self.copies))
+
+    def channel(self, operand: int, number: int) -> int:
+        return 2 * operand + number % self.mapped.moves[operand].buffers
+
+    def place(self, operand: int, turn: Mapping[str, Range], part: Mapping[str, Range], start: int) -> int:
+        """Where a call finds its part of a buffer: contiguous, as the search asked for."""
+        o, held = self.layer.operands[operand], self.region(operand, turn)
+        at, size = 0, o.item
+        for (first, past), (begin, _) in zip(reversed(held), reversed(self.layer.region(o, part)), strict=True):
+            at += (begin - first) * size
+            size *= past - first
+        return start + at
+
+    def constants(
+        self,
+        t: int,
+        starts: Sequence[Sequence[int]],
+        blocks: Sequence[tuple[Constant, dict[object, int]]],
+        kernel: Kernel,
+    ) -> list[int]:
+        for i, operand in enumerate(self.layer.operands):
+            if operand.packed:
+                number = self.instances[i][t]
+                base = starts[i][number % self.mapped.moves[i].buffers]
+                return [base + blocks[number][1][self.content(c)] for c in kernel.constants]
+        return []
+
+    def fetch(self, operand: int, number: int, near: int, blocks: Sequence[tuple[Constant, dict[object, int]]]) -> None:
+        if self.layer.operands[operand].packed:
+            size = blocks[number][0].data.nbytes
+            if size:
+                self.copies.append(Copy(self.channel(operand, number), True, "", number, 0, near, size))
+            return
+        turn = self.turns[self.instances[operand].index(number)]
+        self.move(operand, number, self.region(operand, turn), near)
+
+    def move(self, operand: int, number: int, region: Ranges, near: int) -> None:
+        """The copies of a tile: one, or several if it has more than two dimensions of pieces."""
+        o = self.layer.operands[operand]
+        sizes, steps = list(o.sizes), [o.item] if o.sizes else []
+        for size in reversed(sizes[1:]):
+            steps.insert(0, steps[0] * size)
+        far = sum(first * step for (first, _), step in zip(region, steps, strict=True))
+        piece, loops = o.item, list[tuple[int, int, int]]()  # of the loops: count, step far and near, inmost first
+        merged, dense = True, o.item
+        for (first, past), size, step in zip(reversed(region), reversed(sizes), reversed(steps), strict=True):
+            n = past - first
+            if merged:
+                piece *= n
+            elif n > 1:
+                loops.append((n, step, dense))
+            merged, dense = merged and n == size, dense * n
+        inner = [*loops, (1, 0, 0), (1, 0, 0)][:2]
+        for far_more, near_more in offsets(loops[2:]):
+            (rows, far_row, near_row), (planes, far_plane, near_plane) = inner
+            self.copies.append(
+                Copy(self.channel(operand, number), not o.result, o.name, 0, far + far_more, near + near_more, piece,
+                     rows, planes, far_row, far_plane, near_row, near_plane)
+            )  # fmt: skip
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def _bytes(layer: Layer, operand: int, region: Ranges) -> int:
+    return prod(past - first for first, past in region) * layer.operands[operand].item
