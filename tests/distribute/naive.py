@@ -28,8 +28,11 @@ def cluster(n: int, medium: Medium | None = None, shares: tuple[float, ...] | No
     return Cluster(devices, 0, medium or Medium())
 
 
-def chain(seed: int, most: int = 4, residual: bool = False) -> Network:
-    """A random chain of convolutions, depthwise layers and dense layers, with one addition if `residual`."""
+def chain(seed: int, most: int = 4, residual: bool = False, joined: bool = False) -> Network:
+    """A random chain of convolutions, depthwise layers and dense layers.
+
+    `residual`: with one addition. `joined`: the last two tensors side by side, which another layer reads.
+    """
     rng = random.Random(seed)
     rows, channels = rng.choice((1, 4, 6)), rng.choice((2, 4, 5))
     tensors, layers = [Tensor("t0", rows, 2 * channels, channels)], []
@@ -54,6 +57,14 @@ def chain(seed: int, most: int = 4, residual: bool = False) -> Network:
             tensors.append(Tensor("sum", tensors[last].rows, tensors[last].row, tensors[last].channels))
             window = Window() if tensors[last].rows > 1 else None
             layers.append(Layer("add", "add", (skip, last), last + 1, by_channel=True, window=window))
+    if joined:
+        a, b = tensors[-2:]
+        wide = a.channels + b.channels
+        tensors.append(Tensor("both", a.rows, a.row // a.channels * wide, wide))
+        pair, window = (len(tensors) - 3, len(tensors) - 2), Window() if a.rows > 1 else None
+        layers.append(Layer("join", "concat", pair, len(tensors) - 1, window=window, joins=(0, a.channels)))
+        tensors.append(Tensor("last", a.rows, a.row // a.channels * 4, 4))
+        layers.append(Layer("end", "dense", (len(tensors) - 2,), len(tensors) - 1, 90 * wide, 1, True, True, partial=3))
     return Network(tuple(tensors), tuple(layers), (0,), (len(tensors) - 1,))
 
 

@@ -16,6 +16,7 @@ from edgebuild.model.ir import Graph, verify
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.distribute.joint import Plan
 from tests.distribute.cases import WAYS, cluster, plan_by, random_graph
+from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 SHARED = Path(__file__).parents[3] / "shared" / "models"
@@ -61,6 +62,18 @@ def test_shared_models(name: str, way: str) -> None:
     plan = plan_by(graph, cluster(4), way)
     if plan is not None:
         check(graph, plan)
+
+
+@pytest.mark.parametrize(("way", "n"), [("parts", 2), ("parts", 5), ("fan-in", 3)])
+def test_tensors_side_by_side(way: str, n: int, tmp_path: Path) -> None:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(quantized(ZOO["swiftnet_like"]()).SerializeToString())
+    graph = prepare(file)
+    plan = plan_by(graph, cluster(n), way)
+    assert plan is not None
+    if way == "parts":
+        assert any(d.method == "parts" and plan.network.layers[d.layer].joins for d in plan.decisions)
+    check(graph, plan)
 
 
 def cut_digits() -> tuple[Graph, Plan]:

@@ -15,8 +15,10 @@ from edgebuild.model.plan.distribute.choose import choose, usage
 from edgebuild.model.plan.distribute.joint import Limits, Search
 from edgebuild.model.plan.distribute.problem import Layer, Medium, Network, Tensor, split
 from edgebuild.model.plan.distribute.thesis import Counts
+from tests.bench_distribute import float_plan, int8_plan
 from tests.distribute import naive
 
+ANY = float("inf")
 TABLES = Path(__file__).parent / "shapes"
 SIZES = (4, 8, 16, 4, 4)  # the running example of Stahl 2024, ch. 5
 EXAMPLE = tuple(Counts(m, k, m * k) for m, k in pairwise(SIZES))
@@ -86,6 +88,40 @@ def test_search_finds_the_best_of_all_plans(seed: int) -> None:
     search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=seed % 3)
     plan, least = search.run(), naive.least(search)
     assert (plan.cost.bytes if plan else None) == least
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_tensors_side_by_side_take_what_is_best(seed: int) -> None:
+    network, n = naive.chain(seed, 2, joined=True), 2 + seed % 2
+    search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=0)
+    plan, least = search.run(), naive.least(search)
+    assert (plan.cost.bytes if plan else None) == least
+
+
+def test_tensors_side_by_side_are_joined_where_their_reader_wants_them() -> None:
+    """Both stay split by channels, each along the ends of its readers' parts: the join sends nothing."""
+    found = [
+        Search(naive.chain(s, 2, joined=True), naive.cluster(2), Limits((ANY,) * 2, (ANY,) * 2)) for s in range(12)
+    ]
+    forms = [s.channel_forms[len(s.network.tensors) - 3] for s in found]
+    assert any(len(some) == 2 for some in forms)
+    for search in found:
+        join = search.network.layers[-2]
+        parts = [search.joined(join, i).ranges for i in range(2)]
+        sizes = [sum(past - first for first, past in device) for device in zip(*parts, strict=True)]
+        whole = search.channels(join.output).ranges
+        assert sizes == [past - first for first, past in whole]
+
+
+@pytest.mark.parametrize(
+    ("name", "in_float", "in_int8"),
+    [("yolov2", 131.8, 26.9), ("alexnet", 5.14, 1.40), ("vgg16", 68.2, 17.1), ("extraction", 28.3, 4.6)],
+)
+def test_traffic_of_large_networks(name: str, in_float: float, in_int8: float) -> None:
+    """Megabytes on six devices: in float at the memory of the thesis' two steps, in int8 at given weights a device."""
+    assert float_plan(name, 6)["joint"] <= in_float
+    row = int8_plan(name, 6)
+    assert row["joint"] <= min(in_int8, *(row[way] for way in ("fdto", "owp", "paper") if row[way] is not None))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -247,7 +247,9 @@ class _Cut:
             return
         for device in self.devices:
             ranges = self.block(layer.output, d.makes, device.number)
-            if ranges is not None:
+            if ranges is not None and layer.joins and d.method == "parts":
+                device.pieces[op.outputs[0], d.keeps] = self.joined(device, layer, op, ranges, reads)
+            elif ranges is not None:
                 device.pieces[op.outputs[0], d.keeps] = self.part(device, d.method, op, ranges, reads)
 
     def part(self, device: _Device, method: str, op: Op, ranges: Ranges, reads: Mapping[str, Form]) -> Piece:
@@ -260,6 +262,17 @@ class _Cut:
         y = device.piece(op.outputs[0], ranges)
         device.ops.append(replace(made, inputs=tuple(inputs), outputs=(y,)))
         return Piece(y, ranges)
+
+    def joined(self, device: _Device, layer: problem.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Form]) -> Piece:
+        """A piece of tensors that stand one behind another, of those that reach into it."""
+        parts = []
+        for name, start in zip(op.inputs, layer.joins, strict=True):
+            here = (start, start + self.graph.tensors[name].shape[-1])
+            common = _common(ranges, (*ranges[:-1], here))
+            if common is not None:
+                inner = (*common[:-1], (common[-1][0] - start, common[-1][1] - start))
+                parts.append((self.operand(device, name, inner, reads), common))
+        return Piece(device.assemble(op.outputs[0], ranges, parts), ranges)
 
     def everything(self, op: Op) -> tuple[Ranges, ...]:
         return tuple(tuple((0, n) for n in t.shape) for t in self.graph.operands(op))

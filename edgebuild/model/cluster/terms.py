@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from ...base.artifacts import Artifact
 from .. import ops
-from ..axes import Nest, Same, Window
+from ..axes import Nest, Offset, Same, Window
 from ..importers import shapes
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ops.base import zero_of
@@ -74,7 +75,23 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
         window=_rows(nest, reads, graph, op),
         partial=_partial(op, graph),
         rolls=spec.rows(op, graph) == "each",
+        joins=_joins(nest, op, graph) if len(set(op.inputs)) == len(reads) == len(op.inputs) else (),
     )
+
+
+def _joins(nest: Nest, op: Op, graph: Graph) -> tuple[int, ...]:
+    """Where each operand's channels begin in the result, if the op only puts these one behind another."""
+    if any(t.quant != graph.result(op).quant for t in graph.operands(op)):  # a piece would have another scale
+        return ()
+    found = []
+    for relations in nest.operands:
+        *rest, last = relations or (None,)
+        alike = all(isinstance(r, Same) and r.axis == axis for r, axis in zip(rest, nest.out[:-1], strict=False))
+        if not (ops.SPECS[op.kind].exact and alike and isinstance(last, Offset) and last.axis == nest.out[-1]):
+            return ()
+        found.append(last.start)
+    sizes = [graph.tensors[n].shape[-1] for n in op.inputs]
+    return tuple(found) if found and found == list(accumulate(sizes[:-1], initial=0)) else ()
 
 
 def _tables(op: Op, graph: Graph) -> int:

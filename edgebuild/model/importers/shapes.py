@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from pathlib import Path
 
@@ -131,9 +132,11 @@ def network(rows: tuple[Shape, ...], item: int, partial: int, dense: bool = True
         sums = r.kind in ("conv", "dense")
         inputs = tuple(i + 1 for i in reads(rows, number))
         carried = r.kind in ("depthwise", "pool", "add", "other")
+        starts = accumulate((tensors[t].channels for t in inputs[:-1]), initial=0)
         layer = Layer(
-            r.name, r.kind, inputs, number + 1, r.weights * item, r.macs, sums, sums, carried, _window(r), partial
-        )
+            r.name, r.kind, inputs, number + 1, r.weights * item, r.macs, sums, sums, carried, _window(r), partial,
+            joins=tuple(starts) if r.kind == "concat" and len(set(inputs)) == len(inputs) else (),
+        )  # fmt: skip
         layers.append(layer)
     return Network(tuple(tensors), tuple(layers), (0,), (len(layers),))
 

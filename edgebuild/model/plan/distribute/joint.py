@@ -7,7 +7,7 @@ whole      the source computes the layer
 copies     every device computes all of it
 fan-out    from all of the input, each device a part of the output channels (A -> P)
 fan-in     from a part of the input channels, each device partial sums of all outputs (P -> Z), which are then sent
-parts      channel by channel (P -> P)
+parts      channel by channel (P -> P), or tensors side by side, of which each device has what its part is made of
 rows       each device some rows (F -> F); what its windows reach beyond them is sent before (halo exchange) or was
            computed twice (recomputed halo), which the ranges of the form say
 """
@@ -115,6 +115,27 @@ class Search:
     def channels(self, tensor: int) -> Form:
         return Form("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
 
+    @cached_property
+    def channel_forms(self) -> list[tuple[Form, ...]]:
+        """Of each tensor: channels by shares, and those of which a reader that joins tensors makes such."""
+        found = []
+        for tensor, readers in enumerate(self.readers):
+            forms = [self.channels(tensor)] if self.divisible(tensor) else []
+            for layer in (self.network.layers[n] for n in readers if n < len(self.network.layers)):
+                if layer.joins and self.divisible(layer.output):
+                    forms.append(self.joined(layer, layer.inputs.index(tensor)))
+            found.append(tuple(dict.fromkeys(forms)))
+        return found
+
+    def divisible(self, tensor: int) -> bool:
+        return self.network.tensors[tensor].channels >= len(self.cluster.devices)
+
+    def joined(self, layer: Layer, position: int) -> Form:
+        """The channels of an input that lie in the parts of the output."""
+        start, count = layer.joins[position], self.network.tensors[layer.inputs[position]].channels
+        ends = ([min(max(at - start, 0), count) for at in r] for r in self.channels(layer.output).ranges)
+        return Form("P", tuple((first, past) for first, past in ends))
+
     def rows(self, tensor: int, lean: float = 1.0) -> Form:
         """Rows by shares; `lean`: what the source takes of its share."""
         shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
@@ -196,14 +217,17 @@ class Search:
         inputs, out = layer.inputs, layer.output
         yield "whole", (SOURCE,) * len(inputs), SOURCE, (SOURCE,)
         yield "copies", (ALL,) * len(inputs), ALL, (ALL,)
-        divisible = self.network.tensors[out].channels >= len(self.cluster.devices)
+        divisible = self.divisible(out)
         if layer.fan_out and divisible:
             yield "fan-out", (ALL,), self.channels(out), (self.channels(out),)
-        if layer.fan_in and self.network.tensors[inputs[0]].channels >= len(self.cluster.devices):
-            kept = [SOURCE, ALL, *([self.channels(out)] if divisible else []), *self.row_forms[out]]
+        if layer.fan_in and self.divisible(inputs[0]):
+            kept = [SOURCE, ALL, *self.channel_forms[out], *self.row_forms[out]]
             yield "fan-in", (self.channels(inputs[0]),), SUMS, tuple(f for f in kept if f.letter in self.sums_to)
         if layer.by_channel and divisible:
             yield "parts", tuple(map(self.channels, inputs)), self.channels(out), (self.channels(out),)
+        if layer.joins and divisible:
+            wanted = tuple(self.joined(layer, i) for i in range(len(inputs)))
+            yield "parts", wanted, self.channels(out), (self.channels(out),)
         if layer.window is not None:
             for form in self.row_forms[out]:
                 yield "rows", tuple(Form("F", self.needed(layer, form.ranges, t)) for t in inputs), form, (form,)

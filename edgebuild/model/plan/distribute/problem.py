@@ -52,7 +52,8 @@ class Layer:
     input and a part of the weights. `fan_in`: a part of the input channels gives partial sums of the whole output.
     `by_channel`: channel k of the output needs channel k of the inputs only. `window`: the rows of input 0 that a row
     of the output needs; None if it may need all. `partial`: bytes of a partial sum on the wire. `rolls`: the step can
-    run row by row, except for its partial sums.
+    run row by row, except for its partial sums. `joins`: the inputs' channels stand one behind another in the output,
+    and these are the first ones of each; empty where they do not.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Layer:
     window: Window | None = None
     partial: int = 4
     rolls: bool = False
+    joins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
