@@ -11,6 +11,7 @@ import pytest
 
 from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.firmware import firmware_support
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
@@ -148,6 +149,30 @@ def test_the_objective_may_stand_in_the_file(tmp_path: Path) -> None:
     assert read.report["objective"] == "latency" and read.artifacts == asked.artifacts
     file.write_text(file.read_text().replace("latency", "speed"))
     with pytest.raises(EdgebuildError, match="objective 'speed' is not known"):
+        build_cluster(ClusterRequest(DIGITS, file, "digits"))
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "arm-none-eabi-size")
+def test_flash_may_hold_code_too(tmp_path: Path) -> None:
+    """The code that is reckoned with is no less than the compiler makes, and with the weights it fits."""
+    file = cluster_file(tmp_path, 2, "12K", target="mps2-an386")
+    file.write_text(file.read_text() + "flash_holds: products\n")
+    made = build_cluster(ClusterRequest(DIGITS, file, "digits"))
+    publish((*made.artifacts, *firmware_support(made.parts[0].target)), tmp_path)
+    tools = made.parts[0].target.toolchain
+    for part, row in zip(made.parts, made.report["devices"], strict=True):
+        assert row["weights_bytes"] + row["code_bytes"] <= 12 << 10
+        objects = []
+        for source in (f"{part.name}.c", str(hal_dir() / "src" / "cluster.c")):
+            objects.append(f"{part.name}_{Path(source).stem}.o")
+            words = [tools.compiler, *tools.cflags, "-I.", f"-I{hal_dir() / 'include'}", "-c", "-o", objects[-1]]
+            subprocess.run([*words, source], cwd=tmp_path, check=True, timeout=60)
+        printed = subprocess.run(["arm-none-eabi-size", *objects], cwd=tmp_path, check=True, timeout=60,
+                                 capture_output=True, text=True).stdout  # fmt: skip
+        text = sum(int(line.split()[0]) for line in printed.splitlines()[1:])
+        assert text <= row["code_bytes"] <= 2 * text
+    file.write_text(file.read_text().replace("12K", "6K"))
+    with pytest.raises(EdgebuildError, match="code about"):
         build_cluster(ClusterRequest(DIGITS, file, "digits"))
 
 

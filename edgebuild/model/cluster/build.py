@@ -12,14 +12,15 @@ from typing import Any
 from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.request import ModelRequest
-from ...base.target import Target, load_target
+from ...base.target import Target, hal_dir, load_target
 from .. import ops
 from ..compile import check_weights, compile_model, prepare
 from ..emit import emit
 from ..emit.cluster import Row, cluster_header
 from ..ir import Graph, Link, Op
+from ..kernels.flash import source_bytes
 from ..ops.link import EVERYONE
-from ..plan.choose import plan
+from ..plan.choose import code, plan
 from ..plan.distribute.choose import Chosen
 from ..plan.distribute.timeline import Timeline
 from ..plan.search import Plan
@@ -28,7 +29,8 @@ from .predict import one_device_us, predict, times
 from .terms import GAIN, Spare, json_artifact, plan_cluster
 from .together import check_together
 
-ATTEMPTS = 8  # of plans that leave more and more room
+ATTEMPTS = 12  # of plans that leave more and more room
+MARGIN = 1.1  # of code: what is reckoned with over what is estimated
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ class _Builder:
         try:
             return plan(graph, target, replace(own, ram=room))
         except EdgebuildError as error:
-            raise _Over({k: (0, min(made.arena_bytes - room, room // 8) + 1)}, error) from None
+            raise _Over({k: (0, min(made.arena_bytes - room, device.ram // 64) + 1)}, error) from None
 
     def part(self, k: int, made: Plan, sha256: str) -> Part:
         artifacts, link = emit(made, sha256), made.graph.link
@@ -250,15 +252,25 @@ class _Builder:
         for part in parts:
             device = self.chosen.plan.cluster.devices[part.number]
             weights = len(next(a.data for a in part.artifacts if a.name.endswith("_weights.bin")))
+            own = code_of(part) if self.chosen.plan.cluster.with_code else 0
             room = device.flash + self.spare.get(part.number, (0, 0))[0]
-            if weights > room:
-                more[part.number] = (weights - room, 0)
-                text = f"device '{device.name}': weights {weights} B, flash {room} B"
+            if weights + own > room:
+                more[part.number] = (weights + own - room, 0)
+                also = f"code about {own} B, " if own else ""
+                text = f"device '{device.name}': weights {weights} B, {also}flash {room} B"
             elif part.plan is not None:
                 check_weights(part.plan, weights, part.target)
         if more:
             hint = "sums, biases and tables come on top of the plan; more flash, or more devices, would fit"
             raise _Over(more, fail(text, file=str(self.request.cluster), hints=[hint]))
+
+
+def code_of(part: Part) -> int:
+    """Bytes of code of a device's part, estimated: its functions, and those that make messages."""
+    if part.plan is None:
+        return 0
+    messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
+    return round(MARGIN * (code(part.plan) + messages))
 
 
 def _order(made: Plan) -> list[Op]:
@@ -290,4 +302,6 @@ def _complete(row: dict[str, Any], part: Part) -> None:
     row["weights_bytes"] = report["rom"]["weights_bytes"]
     row["arena_bytes"] = report["ram"]["arena_bytes"]
     row["macs"] = report["macs"]["generated"]
+    if part.plan is not None:
+        row["code_bytes"] = code_of(part)
     row["files"] = part.name

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
+from ...base.target import load_target
 from .. import ops
 from ..axes import Nest, Offset, Same, Window
 from ..importers import shapes
 from ..ir import ITEM_BYTES, Graph, Op
-from ..ops.base import zero_of
+from ..kernels import kernel_of
+from ..ops.base import Form, zero_of
 from ..plan.distribute import thesis
 from ..plan.distribute.choose import Chosen, choose
 from ..plan.distribute.clusterfile import read_cluster
@@ -26,6 +28,7 @@ from ..plan.distribute.pareto import pareto
 from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
 from ..plan.distribute.problem import Window as Rows
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
+from ..plan.search import form_of
 from .cut import can_be_cut
 from .devices import check_byte_order, clock_of, instructions_of, with_work
 
@@ -37,11 +40,11 @@ GAIN = 0.999  # of the time of one device: what is less than that is no rounding
 Spare = tuple[int, int]
 
 
-def network_of(graph: Graph) -> Network:
-    """The graph's activations as tensors and its ops as layers."""
+def network_of(graph: Graph, forms: frozenset[Form] = frozenset()) -> Network:
+    """The graph's activations as tensors and its ops as layers. `forms`: of kernels, for the devices' cores."""
     names = [n for n, t in graph.tensors.items() if not t.constant]
     number = {name: i for i, name in enumerate(names)}
-    layers = tuple(_layer(op, graph, number) for op in graph.ops)
+    layers = tuple(_layer(op, graph, number, forms) for op in graph.ops)
     inputs, results = (tuple(number[n] for n in some) for some in (graph.inputs, graph.outputs))
     return Network(tuple(_tensor(graph, n) for n in names), layers, inputs, results)
 
@@ -52,7 +55,7 @@ def _tensor(graph: Graph, name: str) -> Tensor:
     return Tensor(name, rows, t.elements // rows, t.shape[-1] if t.shape else 1, ITEM_BYTES[t.dtype])
 
 
-def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
+def _layer(op: Op, graph: Graph, number: Mapping[str, int], forms: frozenset[Form]) -> Layer:
     nest, spec = ops.nest(op, graph), ops.SPECS[op.kind]
     reads = [i for i, n in enumerate(op.inputs) if n in number]
     last = nest.out[-1] if nest.out else ""
@@ -61,13 +64,12 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int]) -> Layer:
     sums = spec.total is not None and len(reads) == 1 and not carried
     sums = sums and isinstance(nest.operands[reads[0]][-1], Same)  # not of groups of channels
     reduces = sums and spec.fan_in(op, graph) and _along(nest, reads[0], -1) not in nest.out
-    constants = sum(graph.tensors[n].bytes for n in op.inputs if graph.tensors[n].constant)
     return Layer(
         name=op.name,
         kind=op.kind,
         inputs=tuple(dict.fromkeys(number[op.inputs[i]] for i in reads)),
         output=number[op.outputs[0]],
-        weights=constants + _tables(op, graph),
+        weights=_weights(op, graph, forms),
         macs=nest.mac_count,
         fan_out=sums and channels,
         fan_in=bool(reduces),
@@ -92,6 +94,14 @@ def _joins(nest: Nest, op: Op, graph: Graph) -> tuple[int, ...]:
         found.append(last.start)
     sizes = [graph.tensors[n].shape[-1] for n in op.inputs]
     return tuple(found) if found and found == list(accumulate(sizes[:-1], initial=0)) else ()
+
+
+def _weights(op: Op, graph: Graph, forms: frozenset[Form]) -> int:
+    """Bytes of weights with all that kernels keep beside them; of several cores, on that which takes most."""
+    constants = sum(graph.tensors[n].bytes for n in op.inputs if graph.tensors[n].constant)
+    kernels = [kernel_of(op, graph, form) for form in forms] if constants else []
+    kept = (sum(c.data.nbytes for c in kernel.constants) for kernel in kernels)
+    return max(constants + _tables(op, graph), *kept, 0)
 
 
 def _tables(op: Op, graph: Graph) -> int:
@@ -168,7 +178,8 @@ def plan_cluster(
         with_work(cluster), devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices))
     )
     table = shapes.read_shapes(model) if graph is None else ()
-    network = network_of(graph) if graph is not None else shapes.network(table, 1, 4)
+    forms = frozenset(form_of(load_target(d.target)) for d in cluster.devices) if graph is not None else frozenset()
+    network = network_of(graph, forms) if graph is not None else shapes.network(table, 1, 4)
     objective = objective or cluster.objective
     chosen = choose(network, cluster, stated, method, objective, str(cluster_file))
     found = report(model, chosen, method, objective)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 from ...base.templates import Used, environment
@@ -38,6 +39,13 @@ def code_bytes(kernels: Iterable[Kernel], arithmetic: str, form: Form) -> int:
         names |= used
     shared = (h.text for h in used_helpers(names, arithmetic) if h.head)
     return round(sum(_size(text, each) for text in (*texts.values(), *shared)))
+
+
+@cache
+def source_bytes(file: Path, core: frozenset[str]) -> int:
+    """Of the code of a file of C."""
+    each = ASSEMBLY_OF_V6M if "armv6-m" in core else ASSEMBLY
+    return round(_size(file.read_text(encoding="utf-8"), each))
 
 
 @cache

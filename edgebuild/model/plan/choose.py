@@ -24,6 +24,7 @@ from ...base.target import Target
 from .. import ops
 from ..ir import Graph
 from ..kernels import kernel_of
+from ..kernels.flash import code_bytes
 from . import thrift
 from .check import interpret
 from .cuts import untiled
@@ -176,6 +177,13 @@ def _order(found: Plan) -> tuple[int, float]:
 def _worth(found: Plan) -> tuple[float, float]:
     """Memory, with flash at its price."""
     return found.arena_bytes + flash(found) / FLASH_FOR_RAM, instructions(found.steps)
+
+
+def code(found: Plan) -> int:
+    """Bytes of code of a plan, roughly: kernels, and a call for each op."""
+    forms = [(op, form) for s in found.steps for op, form in zip(s.ops, s.forms, strict=True)]
+    kernels = [kernel_of(op, found.graph, form) for op, form in forms]
+    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form) + CALL * len(forms)
 
 
 def flash(found: Plan) -> int:

@@ -1,4 +1,7 @@
-"""Clusters from YAML: `devices: [{name, target, flash, ram, share}]`, `source: NAME`, `medium: {kind, bits_per_s}`."""
+"""Clusters from YAML: `devices: [{name, target, flash, ram, share}]`, `source: NAME`, `medium: {kind, bits_per_s}`.
+
+`flash_holds: products`: the flash of a device holds generated code, too.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from .problem import Cluster, Device, Medium
 
 KINDS = ("star", "bus", "switch")
 OBJECTIVES = ("traffic", "latency", "memory")
+HOLDS = ("weights", "products")  # what the flash of a device is for: code, too, or not
 MOST_DEVICES = 16
 INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
 
@@ -73,8 +77,12 @@ class ClusterFacts:
     source: str
     medium: MediumFacts
     objective: str = Cluster.objective
+    flash_holds: str = HOLDS[0]
 
     def __post_init__(self) -> None:
+        if self.flash_holds not in HOLDS:
+            near = did_you_mean(self.flash_holds, HOLDS)
+            raise ValueError(f"flash_holds '{self.flash_holds}' is not known{near}; known: {', '.join(HOLDS)}")
         if self.objective not in OBJECTIVES:
             near = did_you_mean(self.objective, OBJECTIVES)
             raise ValueError(f"objective '{self.objective}' is not known{near}; known: {', '.join(OBJECTIVES)}")
@@ -117,4 +125,5 @@ def read_cluster(
     )[:count]
     m = facts.medium
     medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast, m.timeout_ms)
-    return Cluster(devices, names.index(facts.source), medium, facts.objective), stated
+    with_code = facts.flash_holds == "products"
+    return Cluster(devices, names.index(facts.source), medium, facts.objective, with_code), stated

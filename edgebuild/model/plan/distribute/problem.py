@@ -122,10 +122,13 @@ class Device:
 
 @dataclass(frozen=True)
 class Cluster:
+    """`with_code`: the flash of devices holds code, too, and not weights alone."""
+
     devices: tuple[Device, ...]
     source: int
     medium: Medium
     objective: str = "traffic"  # or latency, or memory
+    with_code: bool = False
 
     @property
     def shares(self) -> tuple[float, ...]:
