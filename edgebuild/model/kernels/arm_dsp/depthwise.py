@@ -114,6 +114,14 @@ def lines(s: Sums, form: Form) -> Kernel | None:
     return min((_lines(s, form, upright) for upright in (False, True)), key=lambda k: k.estimate)
 
 
+def three_rows(s: Sums) -> Array:
+    """For each channel start value, three words of three weights, of which the first also has 32 - right, a factor."""
+    w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))
+    w[:, 0, 3] = 32 - s.right
+    rows = ((w & 0xFF) << np.array([0, 8, 16, 24])).sum(axis=2)
+    return words(np.concatenate([s.start[:, None], rows, rescaling(s)[:, :1]], axis=1))
+
+
 def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
     """`upright`: lines are columns. Letters end in x and y for the input and the output."""
     (h, w, c), (oh, ow, _) = s.size, s.out
@@ -122,7 +130,7 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
     columns = max(left + run_x, run // 2 * 2 + 2, run + 3)
     columns += columns % 2
     rows = max(before + lines_x, made + 2)
-    packed = stream(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s, [(0, 1), (1, 2)])
+    packed = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
     shape = {
         "C": c, "upright": upright, "stride": columns, "plane": rows * columns, "first": before * columns + left,
         "step": step, "line_x": line_x, "lines_x": lines_x, "eights": run_x // 8, "rest": run_x % 8, "step_y": step_y,
@@ -136,7 +144,7 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
     return Kernel(
         "arm_dsp/depthwise_lines.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp lines", in_place=in_place(s, form),
-        estimate=CLEAR * rows * columns + c * (45 + lines_x * (8 + 2.5 * run_x) + work),
+        estimate=CLEAR * rows * columns + c * (54 + lines_x * (8 + 2.5 * run_x) + work),
         traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip
 
