@@ -36,13 +36,15 @@ def times(text: str, factor: object) -> str:
 
 
 def plus(text: str, term: object) -> str:
-    """C for a sum, without a term of zero."""
-    return text if type(term) is int and term == 0 else f"{text} + {term}"
+    """C for a sum, without a term of zero. A negative number is taken away."""
+    if type(term) is int and term <= 0:
+        return f"{text} - {-term}" if term else text
+    return f"{text} + {term}"
 
 
 def minus(text: str, term: object) -> str:
     """C for a difference, without a term of zero."""
-    return text if type(term) is int and term == 0 else f"{text} - {term}"
+    return plus(text, -term) if type(term) is int else f"{text} - {term}"
 
 
 def terms(steps: Iterable[int], names: str | Sequence[str]) -> str:
@@ -53,18 +55,36 @@ def terms(steps: Iterable[int], names: str | Sequence[str]) -> str:
 
 def pixel(row: str, width: object, column: str, channels: object) -> str:
     """C for the place of a pixel behind that of its tensor, in elements."""
+    place = column if row == "0" else f"{times(row, width)} + {column}"
     if type(channels) is int and channels == 1:
-        return f"{times(row, width)} + {column}"
-    return f"({times(row, width)} + {column}) * {channels}"
+        return place
+    return times(place if place.isidentifier() else f"({place})", channels)
 
 
-def at_row(text: str, ring: int) -> str:
+def at_row(text: str, ring: int, only: str = "") -> str:
     """C for the place of a row in a ring of so many rows; 0: in a tensor that is there whole.
+
+    `only`: C for that in a ring of one row, where the number of the row is used for something else, too.
 
     The ring is a number and no letter, because a remainder of a variable is slow.
     """
     row = text if text.isidentifier() else f"({text})"
+    if only and index(ring) == 1:
+        return only
     return f"{row} % {index(ring)}" if ring else row
+
+
+def over(text: str, divisor: object) -> str:
+    """C for a quotient, without a divisor of one."""
+    return text if type(divisor) is int and divisor == 1 else f"{text} / {divisor}"
+
+
+def phase(down: str, across: str, rows: object, columns: object) -> str:
+    """C for the number of a pixel in a pattern of rows and columns that repeats."""
+    found = [] if type(rows) is int and rows == 1 else [times(f"{down} % {rows}", columns)]
+    across = across if across.isidentifier() else f"({across})"
+    found += [] if type(columns) is int and columns == 1 else [f"{across} % {columns}"]
+    return f"({' + '.join(found)})" if found else "0"
 
 
 def turns(body: str, head: str) -> str:
@@ -94,7 +114,7 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=("jinja2.ext.do",),
     )
-    for function in (times, plus, minus, terms, pixel, at_row, noted, turns):
+    for function in (times, plus, minus, terms, pixel, at_row, noted, turns, over, phase):
         made.filters[function.__name__] = function
     return made
 

@@ -5,7 +5,7 @@
 #ifndef EB_RING_H
 #define EB_RING_H
 
-#include <stdint.h>
+#include "eb_link.h"
 
 #ifndef EB_LINK_RING
 #define EB_LINK_RING 2048u /* bytes of a queue, a power of two */
@@ -56,6 +56,23 @@ static inline uint32_t eb_ring_take(eb_ring *r, uint8_t *to, uint32_t bytes)
     EB_FENCE(); /* the bytes are out before their places are free */
     r->taken = at + n;
     return n;
+}
+
+/* Takes out so many bytes, of which `poll` brings what has come: eb_link_receive of ports that do not sleep. */
+static inline int eb_ring_receive(eb_ring *r, void *to, uint32_t bytes, uint32_t timeout_us, void (*poll)(void))
+{
+    uint8_t *data = to;
+    const uint32_t start = eb_link_time_us();
+    while (bytes != 0u) {
+        poll();
+        const uint32_t n = eb_ring_take(r, data, bytes);
+        data += n;
+        bytes -= n;
+        if (n == 0u && eb_link_time_us() - start >= timeout_us) {
+            return EB_LINK_TIMEOUT;
+        }
+    }
+    return EB_OK;
 }
 
 #endif

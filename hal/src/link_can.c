@@ -101,18 +101,7 @@ int eb_link_send(uint8_t to, const void *from, uint32_t bytes)
 
 int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
 {
-    uint8_t *data = to;
-    const uint32_t start = eb_link_time_us();
-    while (from < DEVICES && bytes != 0u) {
-        poll_frames();
-        const uint32_t n = eb_ring_take(&peers[from].in, data, bytes);
-        data += n;
-        bytes -= n;
-        if (n == 0u && eb_link_time_us() - start >= timeout_us) {
-            break;
-        }
-    }
-    return bytes == 0u ? EB_OK : EB_LINK_TIMEOUT;
+    return from < DEVICES ? eb_ring_receive(&peers[from].in, to, bytes, timeout_us, poll_frames) : EB_LINK_TIMEOUT;
 }
 
 uint32_t eb_link_time_us(void)

@@ -114,18 +114,7 @@ int eb_link_send(uint8_t to, const void *from, uint32_t bytes)
 
 int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
 {
-    uint8_t *data = to;
-    const uint32_t start = eb_link_time_us();
-    while (from < DEVICES && begin() && bytes != 0u) {
-        eb_udp_poll();
-        const uint32_t n = eb_ring_take(&peers[from].in, data, bytes);
-        data += n;
-        bytes -= n;
-        if (n == 0u && eb_link_time_us() - start >= timeout_us) {
-            break;
-        }
-    }
-    return bytes == 0u ? EB_OK : EB_LINK_TIMEOUT;
+    return from < DEVICES && begin() ? eb_ring_receive(&peers[from].in, to, bytes, timeout_us, eb_udp_poll) : EB_LINK_TIMEOUT;
 }
 
 /* A clock of milliseconds does for the time limits of messages. */

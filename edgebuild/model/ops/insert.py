@@ -14,7 +14,7 @@ import numpy as np
 from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from .base import Form, Kernel, Ranges, Spec
-from .slice import four, runs_cost
+from .slice import part_shape, runs_cost
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -42,7 +42,7 @@ def inside(op: Op, graph: Graph) -> str | None:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Letters: S sizes of the part, Y of the whole; of one row where it runs by rows."""
+    """Runs of the part; of one row where it runs by rows."""
     part, whole = graph.operands(op)[-1], op.attrs["shape"]
     if form.rolled:
         whole = (1, 1, *whole[2:])
@@ -50,16 +50,11 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     start = sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True))
     more, size = len(op.inputs) > 1, ITEM_BYTES[part.dtype]
     size_of_part = (1, 1, *part.shape[2:]) if form.rolled else part.shape
-    shape: dict[str, Any] = {
-        "S": four(size_of_part),
-        "Y": four(whole),
-        "item": size,
-        "more": more,
-        "bytes": prod(whole) * size,
-    }
+    shape = part_shape(size_of_part, whole, part.dtype, there="y", here="x1" if more else "x")
+    shape |= {"more": more, "bytes": prod(whole) * size}
     stem = f"insert_{'x'.join(map(str, part.shape))}"
-    cost = runs_cost(four(size_of_part), size)
-    return Kernel("insert.c.j2", stem, shape, (), {"start": start}, placed=form.rolled, estimate=cost)
+    cost = runs_cost(size_of_part, size)
+    return Kernel("runs.c.j2", stem, shape, (), {"start": start}, placed=form.rolled, estimate=cost)
 
 
 def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:

@@ -31,3 +31,16 @@ def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, .
         else:
             found.append((extent, *moves))
     return tuple(reversed(found)) or ((1, *(0 for _ in operands)),)
+
+
+def turning(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
+    """The same, and none at all where there is one element."""
+    return tuple(loop for loop in collapsed(extents, *operands) if loop[0] > 1)
+
+
+def runs(sizes: Sequence[int], whole: Sequence[int]) -> tuple[tuple[Loop, ...], int]:
+    """A part of a tensor: loops with the tensor's step, and how many elements lie side by side in the innermost."""
+    *outer, last = collapsed(sizes, steps(whole))
+    if last[0] == 1 or last[1] == 1:
+        return tuple(outer), last[0]
+    return (*outer, last), 1

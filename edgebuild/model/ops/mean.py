@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ..ir import Array, Graph, Op
-from . import fixedpoint, intervals, linear, reduction
+from ..ir import Array, Graph, Op, Tensor
+from . import fixedpoint, intervals, linear, loops, reduction
 from .base import Form, Kernel, Spec, is_float, scale_of, zero_of
 
 
@@ -71,16 +72,20 @@ def in_32_bits(op: Op, graph: Graph) -> str | None:
     return f"a sum of {x.shape} values of {x.dtype}" if most > 2**31 else None
 
 
+def _turning(x: Tensor, dimensions: Sequence[int]) -> tuple[loops.Loop, ...]:
+    steps = loops.steps(x.shape)
+    return loops.turning([x.shape[d] for d in dimensions], [steps[d] for d in dimensions])
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """Loops over kept and averaged dimensions, each with its extent and step in the input."""
     (x,) = graph.operands(op)
     y, axes = graph.result(op), op.attrs["axes"]
-    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
     kept = [d for d in range(len(x.shape)) if d not in axes]
     count = prod(x.shape[d] for d in axes)
     shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
-    shape["kept"] = tuple((x.shape[d], steps[d]) for d in kept)
-    shape["averaged"] = tuple((x.shape[d], steps[d]) for d in axes)
+    shape["kept"] = _turning(x, kept)
+    shape["averaged"] = _turning(x, axes)
     stem = f"{op.kind}_{count}_of_{'x'.join(map(str, x.shape))}"
     scalars: dict[str, int | float] = {}
     if not is_float(x):
@@ -97,7 +102,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             shape |= {"taken": count * zero_of(x)}
             scalars = {"y_mul": found.factor, "offset": found.offset}
     if form.rolled:
-        shape |= {"averaged": tuple((x.shape[d], steps[d]) for d in axes if d != 1), "N": y.elements}
+        shape |= {"averaged": _turning(x, [d for d in axes if d != 1]), "N": y.elements}
         shape |= {"rows": form.rows}
         return Kernel(
             "mean_rows.c.j2", f"{stem}_by_rows", shape, (), scalars, scratch=4 * y.elements, placed=True, counted=True

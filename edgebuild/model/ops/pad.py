@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..axes import Nest, Offset, Same
 from ..ir import Array, Graph, Op
-from . import moves
+from . import loops, moves
 from .base import Form, Kernel, Spec, zero_of
+from .slice import part_shape
 
 MOST_DIMENSIONS = 4
 FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -111,13 +111,9 @@ def growing(op: Op, graph: Graph) -> str | None:
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
-    rank = len(x.shape)
-    row = prod(x.shape[-1:])
-    shape: dict[str, Any] = {"dtype": x.dtype, "N": y.elements, "row": row}
-    shape["dims"] = (1,) * (4 - rank) + x.shape
-    shape["before"] = (0,) * (4 - rank) + tuple(p[0] for p in op.attrs["pads"])
-    shape["out"] = (1,) * (4 - rank) + y.shape
-    return Kernel("pad.c.j2", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
+    start = sum(p[0] * step for p, step in zip(op.attrs["pads"], loops.steps(y.shape), strict=True))
+    shape = {**part_shape(x.shape, y.shape, x.dtype, there="y", here="x", start=start), "fill": y.elements}
+    return Kernel("runs.c.j2", f"pad_{'x'.join(map(str, x.shape))}", shape, (), {"value": fill(op, graph)})
 
 
 SPEC = Spec(

@@ -5,11 +5,13 @@ Tiling makes them; both take `begin` and `size` of every dimension.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from ..axes import Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from . import loops
 from .base import Form, Kernel, Ranges, Spec
 
 # Instructions of a call of memcpy, and of each byte; counted on Cortex-M0 and M4 with hal/src/mem.c.
@@ -56,11 +58,16 @@ def start(op: Op, graph: Graph) -> int:
     return sum(b * step for b, step in zip(op.attrs["begin"], steps, strict=True)) * ITEM_BYTES[x.dtype]
 
 
-def four(sizes: tuple[int, ...], fill: int = 1) -> tuple[int, ...]:
-    return (fill,) * (4 - len(sizes)) + tuple(sizes)
+def part_shape(
+    sizes: Sequence[int], whole: Sequence[int], dtype: str, there: str, here: str, start: str | int = "start"
+) -> dict[str, Any]:
+    """The numbers of runs.c.j2. `there`, `here`: the parameters with the whole and with the part alone."""
+    found, run = loops.runs(sizes, whole)
+    names = {"there": there, "here": here, "start": start, "fill": 0, "more": False}
+    return {"loops": found, "run": run, "item": ITEM_BYTES[dtype], **names}
 
 
-def runs_cost(sizes: tuple[int, ...], item: int) -> float:
+def runs_cost(sizes: Sequence[int], item: int) -> float:
     """Instructions to copy a part, row by row of its last dimension: by words where the bytes of a row allow it."""
     size = sizes[-1] * item
     each = SHORT if size <= 8 else WORDS if size % 4 == 0 else BYTES
@@ -68,14 +75,14 @@ def runs_cost(sizes: tuple[int, ...], item: int) -> float:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Letters: S sizes of the part, X sizes of the whole; of one row where it runs by rows."""
+    """Runs of the part; of one row where it runs by rows."""
     (x,) = graph.operands(op)
-    sizes = [(1, 1, *s[2:]) if form.rolled else s for s in (op.attrs["size"], x.shape)]
-    shape: dict[str, Any] = {"S": four(sizes[0]), "X": four(sizes[1]), "item": ITEM_BYTES[x.dtype]}
+    size, whole = ((1, 1, *s[2:]) if form.rolled else s for s in (op.attrs["size"], x.shape))
+    shape = part_shape(size, whole, x.dtype, there="x", here="y")
     stem = f"slice_{'x'.join(map(str, op.attrs['size']))}"
     first = {"start": start(op, graph) // ITEM_BYTES[x.dtype]}
-    cost = runs_cost(shape["S"], ITEM_BYTES[x.dtype])
-    return Kernel("slice.c.j2", stem, shape, (), first, placed=form.rolled, estimate=cost)
+    cost = runs_cost(size, ITEM_BYTES[x.dtype])
+    return Kernel("runs.c.j2", stem, shape, (), first, placed=form.rolled, estimate=cost)
 
 
 def rows(op: Op, graph: Graph) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.templates import at_row, plus, times
 from ..axes import Dim, Grouped, Nest, Offset, Same, Whole, Window
 from ..ir import ITEM_BYTES, Array, Graph, Op
 from . import loops
@@ -102,31 +103,33 @@ def _progression(index: Index) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class _Axis:
-    """A dimension in C: the variable that runs over it, the offset in the operand, when it is outside, its table."""
+    """A dimension in C: the variable that runs over it, what it adds to the place in the operand as text and as a
+    number, when it is outside, its table."""
 
     variable: str
     extent: int
-    offset: str
-    outside: str
-    table: Constant | None
+    term: str
+    fixed: int = 0
+    outside: str = ""
+    table: Constant | None = None
 
 
 def _axis(d: int, variable: str, index: Index, step: int, form: Form) -> _Axis:
     rolled, line = form.rolled and d == 1, _progression(index)
     if line is not None:
         first, turn = line
-        place = " + ".join(filter(None, [f"{variable} * {turn}" if turn else "", str(first) if first else ""])) or "0"
-        place = _in_ring(place, form) if rolled else f"({place})"
-        return _Axis(variable, len(index), f"{place} * {step}", "", None)
+        if rolled:
+            return _Axis(variable, len(index), times(_in_ring(plus(times(variable, turn), first), form), step))
+        return _Axis(variable, len(index), times(variable, turn * step) if turn else "", first * step)
     table = Constant(f"m{d}", np.array(index, np.int16 if max(index) < 2**15 else np.int32), f"indices, dimension {d}")
     place = f"m{d}[{variable}]"
     outside = f"{place} < 0" if min(index) == OUTSIDE else ""
-    return _Axis(variable, len(index), f"{_in_ring(place, form) if rolled else place} * {step}", outside, table)
+    return _Axis(variable, len(index), times(_in_ring(place, form) if rolled else place, step), 0, outside, table)
 
 
 def _in_ring(row: str, form: Form) -> str:
     ring = form.rings[0] if form.rings else 0
-    return f"(({row}) % {ring})" if ring else f"({row})"
+    return f"({at_row(row, ring)})" if ring or not row.isidentifier() else row
 
 
 def _axes(op: Op, graph: Graph, form: Form) -> tuple[list[_Axis], int]:
@@ -148,9 +151,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,), y = graph.operands(op), graph.result(op)
     axes, run = _axes(op, graph, form)
     holes = tuple(a.outside for a in axes if a.outside)
+    fixed = sum(a.fixed for a in axes)
     shape: dict[str, Any] = {
-        "loops": tuple((a.variable, a.extent) for a in axes if a.variable != "row"),
-        "place": " + ".join(a.offset for a in axes if a.offset != "(0) * 1") or "0",
+        "loops": tuple((a.variable, a.extent) for a in axes if a.variable != "row" and (a.extent > 1 or a.table)),
+        "place": " + ".join([*(a.term for a in axes if a.term), *([str(fixed)] if fixed else [])]) or "0",
         "holes": " || ".join(holes),
         "run": run,
         "bytes": run * ITEM_BYTES[x.dtype],

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from . import loops
 from .base import C_TYPES, SAME, Constant, Form, Kernel, Spec
 
 
@@ -102,13 +103,14 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if form.over and not form.rolled and (made := over_itself(op, graph)) is not None:
         return made
     (x,) = graph.operands(op)
-    steps = [prod(x.shape[d + 1 :]) for d in range(len(x.shape))]
+    steps = loops.steps(x.shape)
     turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))
-    loops = tuple((x.shape[p], steps[p]) for p in (op.attrs["perm"][d] for d in turn))
+    turned = [op.attrs["perm"][d] for d in turn]
     shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
     ring = form.rings[0] if form.rings else 0  # of an operand whose rows are those of the result
     shape["at"] = f"(row % {ring})" if ring else "row"
-    shape |= {"loops": loops, "item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
+    shape["loops"] = loops.turning([x.shape[d] for d in turned], [steps[d] for d in turned])
+    shape |= {"item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
     return Kernel("transpose.c.j2", f"transpose_{'x'.join(map(str, x.shape))}", shape)
 
 

@@ -245,65 +245,53 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
             const int8_t *at = plane + oy * 18;
             for (int32_t ox = 0; ox < 1; ++ox, at += 6, out += 12) {
                 int32_t sum0 = first, sum1 = first, sum2 = first;
-                {
-                    const int32_t v0 = at[0];
-                    const int32_t v1 = at[1];
-                    const int32_t v2 = at[2];
-                    const int32_t v3 = at[3];
-                    const int32_t v4 = at[4];
-                    const int32_t v5 = at[5];
-                    const int32_t v6 = at[6];
-                    sum0 += v0 * w0 + v1 * w1 + v2 * w2;
-                    sum1 += v2 * w0 + v3 * w1 + v4 * w2;
-                    sum2 += v4 * w0 + v5 * w1 + v6 * w2;
-                }
-                {
-                    const int32_t v0 = at[9];
-                    const int32_t v1 = at[10];
-                    const int32_t v2 = at[11];
-                    const int32_t v3 = at[12];
-                    const int32_t v4 = at[13];
-                    const int32_t v5 = at[14];
-                    const int32_t v6 = at[15];
-                    sum0 += v0 * w3 + v1 * w4 + v2 * w5;
-                    sum1 += v2 * w3 + v3 * w4 + v4 * w5;
-                    sum2 += v4 * w3 + v5 * w4 + v6 * w5;
-                }
-                {
-                    const int32_t v0 = at[18];
-                    const int32_t v1 = at[19];
-                    const int32_t v2 = at[20];
-                    const int32_t v3 = at[21];
-                    const int32_t v4 = at[22];
-                    const int32_t v5 = at[23];
-                    const int32_t v6 = at[24];
-                    sum0 += v0 * w6 + v1 * w7 + v2 * w8;
-                    sum1 += v2 * w6 + v3 * w7 + v4 * w8;
-                    sum2 += v4 * w6 + v5 * w7 + v6 * w8;
-                }
+                const int32_t v0_0 = at[0];
+                const int32_t v0_1 = at[1];
+                const int32_t v0_2 = at[2];
+                const int32_t v0_3 = at[3];
+                const int32_t v0_4 = at[4];
+                const int32_t v0_5 = at[5];
+                const int32_t v0_6 = at[6];
+                sum0 += v0_0 * w0 + v0_1 * w1 + v0_2 * w2;
+                sum1 += v0_2 * w0 + v0_3 * w1 + v0_4 * w2;
+                sum2 += v0_4 * w0 + v0_5 * w1 + v0_6 * w2;
+                const int32_t v1_0 = at[9];
+                const int32_t v1_1 = at[10];
+                const int32_t v1_2 = at[11];
+                const int32_t v1_3 = at[12];
+                const int32_t v1_4 = at[13];
+                const int32_t v1_5 = at[14];
+                const int32_t v1_6 = at[15];
+                sum0 += v1_0 * w3 + v1_1 * w4 + v1_2 * w5;
+                sum1 += v1_2 * w3 + v1_3 * w4 + v1_4 * w5;
+                sum2 += v1_4 * w3 + v1_5 * w4 + v1_6 * w5;
+                const int32_t v2_0 = at[18];
+                const int32_t v2_1 = at[19];
+                const int32_t v2_2 = at[20];
+                const int32_t v2_3 = at[21];
+                const int32_t v2_4 = at[22];
+                const int32_t v2_5 = at[23];
+                const int32_t v2_6 = at[24];
+                sum0 += v2_0 * w6 + v2_1 * w7 + v2_2 * w8;
+                sum1 += v2_2 * w6 + v2_3 * w7 + v2_4 * w8;
+                sum2 += v2_4 * w6 + v2_5 * w7 + v2_6 * w8;
                 out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
                 out[4] = (int8_t)eb_clamp(eb_rescale(sum1, m, half, e), -3, 127);
                 out[8] = (int8_t)eb_clamp(eb_rescale(sum2, m, half, e), -3, 127);
             }
             int32_t sum0 = first;
-            {
-                const int32_t v0 = at[0];
-                const int32_t v1 = at[1];
-                const int32_t v2 = at[2];
-                sum0 += v0 * w0 + v1 * w1 + v2 * w2;
-            }
-            {
-                const int32_t v0 = at[9];
-                const int32_t v1 = at[10];
-                const int32_t v2 = at[11];
-                sum0 += v0 * w3 + v1 * w4 + v2 * w5;
-            }
-            {
-                const int32_t v0 = at[18];
-                const int32_t v1 = at[19];
-                const int32_t v2 = at[20];
-                sum0 += v0 * w6 + v1 * w7 + v2 * w8;
-            }
+            const int32_t v0_0 = at[0];
+            const int32_t v0_1 = at[1];
+            const int32_t v0_2 = at[2];
+            sum0 += v0_0 * w0 + v0_1 * w1 + v0_2 * w2;
+            const int32_t v1_0 = at[9];
+            const int32_t v1_1 = at[10];
+            const int32_t v1_2 = at[11];
+            sum0 += v1_0 * w3 + v1_1 * w4 + v1_2 * w5;
+            const int32_t v2_0 = at[18];
+            const int32_t v2_1 = at[19];
+            const int32_t v2_2 = at[20];
+            sum0 += v2_0 * w6 + v2_1 * w7 + v2_2 * w8;
             out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
             out += 4;
         }
@@ -352,26 +340,18 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
             int32_t s00 = start[k];
             const int8_t *in0 = x0;
             for (const int8_t *const end = in0 + 16; in0 != end; weight += 4) {
-                {
-                    const int32_t w0 = weight[0];
-                    const int32_t v0 = in0[0];
-                    s00 += v0 * w0;
-                }
-                {
-                    const int32_t w0 = weight[1];
-                    const int32_t v0 = in0[1];
-                    s00 += v0 * w0;
-                }
-                {
-                    const int32_t w0 = weight[2];
-                    const int32_t v0 = in0[2];
-                    s00 += v0 * w0;
-                }
-                {
-                    const int32_t w0 = weight[3];
-                    const int32_t v0 = in0[3];
-                    s00 += v0 * w0;
-                }
+                const int32_t w0_0 = weight[0];
+                const int32_t v0_0 = in0[0];
+                s00 += v0_0 * w0_0;
+                const int32_t w0_1 = weight[1];
+                const int32_t v0_1 = in0[1];
+                s00 += v0_1 * w0_1;
+                const int32_t w0_2 = weight[2];
+                const int32_t v0_2 = in0[2];
+                s00 += v0_2 * w0_2;
+                const int32_t w0_3 = weight[3];
+                const int32_t v0_3 = in0[3];
+                s00 += v0_3 * w0_3;
                 in0 += 4;
             }
             const int32_t m0 = multiplier[k], e0 = shift[k];

@@ -224,24 +224,18 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
             const int8_t *at = plane + oy * 18;
             for (int32_t ox = 0; ox < 4; ++ox, at += 2, out += 4) {
                 int32_t sum0 = first;
-                {
-                    const int32_t v0 = at[0];
-                    const int32_t v1 = at[1];
-                    const int32_t v2 = at[2];
-                    sum0 += v0 * w0 + v1 * w1 + v2 * w2;
-                }
-                {
-                    const int32_t v0 = at[9];
-                    const int32_t v1 = at[10];
-                    const int32_t v2 = at[11];
-                    sum0 += v0 * w3 + v1 * w4 + v2 * w5;
-                }
-                {
-                    const int32_t v0 = at[18];
-                    const int32_t v1 = at[19];
-                    const int32_t v2 = at[20];
-                    sum0 += v0 * w6 + v1 * w7 + v2 * w8;
-                }
+                const int32_t v0_0 = at[0];
+                const int32_t v0_1 = at[1];
+                const int32_t v0_2 = at[2];
+                sum0 += v0_0 * w0 + v0_1 * w1 + v0_2 * w2;
+                const int32_t v1_0 = at[9];
+                const int32_t v1_1 = at[10];
+                const int32_t v1_2 = at[11];
+                sum0 += v1_0 * w3 + v1_1 * w4 + v1_2 * w5;
+                const int32_t v2_0 = at[18];
+                const int32_t v2_1 = at[19];
+                const int32_t v2_2 = at[20];
+                sum0 += v2_0 * w6 + v2_1 * w7 + v2_2 * w8;
                 out[0] = (int8_t)eb_clamp(eb_rescale(sum0, m, half, e), -3, 127);
             }
         }

@@ -270,7 +270,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int
             slot = slot + 1 < 3 ? slot + 1 : 0;
             if (next < 0 || next >= 8) {
                 for (int32_t i = 0; i < 24; i += 3) {
-                    to[i + 0] = (int8_t)x_zero;
+                    to[i] = (int8_t)x_zero;
                     to[i + 27] = (int8_t)x_zero;
                     to[i + 54] = (int8_t)x_zero;
                     to[i + 81] = (int8_t)x_zero;

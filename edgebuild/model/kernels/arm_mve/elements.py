@@ -29,6 +29,8 @@ def mean(layer: Layer) -> Kernel | None:
     k, x = layer.plain, layer.graph.operands(layer.op)[0]
     if k.template != "mean.c.j2" or not k.shape["linear"] or len(x.shape) - 1 in layer.op.attrs["axes"]:
         return None
+    if not k.shape["kept"]:
+        return None
     return replace(k, template="arm_mve/mean.c.j2", variant="mve", estimate=1.4 * x.elements)
 
 
