@@ -171,3 +171,18 @@ def test_the_batch_of_an_open_file_is_that_of_the_operands(tmp_path: Path) -> No
         files[-1].write_bytes(dilated(unsized))
     known, unsized_one = (read_model(file) for file in files)
     assert known.ops == unsized_one.ops
+
+
+def test_a_slice_of_nothing_joins_nothing(tmp_path: Path) -> None:
+    """Keras' loops replace a row of a list by the rows before it, the row, and those behind."""
+    model = File()
+    x, nothing = model.tensor("x", (4, 3), "float32"), model.tensor("n", (1, 3), "float32")
+    begin, size = (model.tensor(f"at{v}", (2,), "int32", None, np.array(v, np.int32)) for v in ([4, 0], [0, 3]))
+    y, options = model.tensor("y", (4, 3), "float32"), schema.ConcatenationOptionsT()
+    options.axis = 0
+    model.operator("SLICE", [x, begin, size], [nothing])
+    model.operator("CONCATENATION", [nothing, x], [y], options)
+    file = tmp_path / "nothing.tflite"
+    file.write_bytes(model.pack([x], [y]))
+    (op,) = read_model(file).ops
+    assert (op.kind, op.inputs, op.outputs) == ("concat", ("x",), ("y",))

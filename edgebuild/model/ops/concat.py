@@ -20,7 +20,8 @@ def from_tflite(node: Any) -> None:
     if spatial.tflite_clamp(node, options.FusedActivationFunction()) != (None, None):
         raise node.error("fused activation", "apply the activation to the operands")
     scale = node.output_quant()
-    parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in node.inputs]
+    whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
+    parts = [node.inner("requantize", [n], scale) if _rescaled(node, n) else n for n in whole]
     node.emit("concat", parts, axis=axis_of(node, options.Axis(), len(node.tensor(0).shape)))
 
 

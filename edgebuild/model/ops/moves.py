@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, floor, prod
 from typing import Any
 
@@ -84,7 +85,11 @@ def tflite_slice(node: Any) -> None:
     x = node.tensor(0)
     begin, size = _numbers(node, 1, "begin"), _numbers(node, 2, "size")
     index = [range(b, n if s < 0 else b + s) for b, s, n in zip(begin, size, x.shape, strict=True)]
-    _take(node, node.inputs[0], index)
+    if all(index):
+        _take(node, node.inputs[0], index)
+        return
+    nothing = np.zeros([len(r) for r in index], x.dtype)  # Keras' loops join it with a step at either end
+    node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0], shape=nothing.shape, data=nothing)
 
 
 def tflite_strided_slice(node: Any) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 from ...ops import spatial
 from ...ops.base import Kernel
+from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
 from . import convolution, depthwise, gathered, matrix, wide
 
@@ -52,4 +53,5 @@ ROWS = (
     Row("add", CORE, add),
     Row("mul", CORE, mul),
     Row("batch_matmul", CORE, matrix.product),
+    Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 8.0)),
 )

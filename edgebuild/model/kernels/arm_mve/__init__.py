@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
 from . import elements, gathered, sums
 
@@ -19,6 +20,7 @@ ROWS = (
     Row("dense", CORE, elements.dense_rows),
     Row("add", CORE, elements.elementwise),
     Row("mul", CORE, elements.elementwise),
+    Row("pointwise", CORE, curves.lined("arm_mve/curve.c.j2", "mve lines", 3.5)),
     Row("clamp", CORE, elements.rescaled),
     Row("requantize", CORE, elements.rescaled),
     Row("mean", CORE, elements.mean),

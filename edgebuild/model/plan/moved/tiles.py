@@ -20,7 +20,6 @@ from .cores import Parts, shared
 from .moves import ALIGN, WEIGHTS, Call, Copy, MovedLayer, Region, Turn
 from .parts import instances, offsets, tile_kernel
 
-ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
@@ -50,7 +49,7 @@ def _fitting(
     allowed, found = room, None
     for _ in range(TRIES):
         chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed})
-        if any(promised >= ALIKE * other.figures.total or _alike(chosen, other.mapped) for other in than):
+        if any(promised >= other.figures.total or _alike(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
         found = _Tiles(op, graph, layer, chosen, form)
         if found.near_bytes <= room:
@@ -74,21 +73,18 @@ def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) ->
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
     The search holds all work for equal. Kernels do not: borders and short rows cost more. So mappings that cut one
-    axis, and the one of DORY's rule, are made into kernels as well. Of those that take nearly the same, the one of
-    fewest copies is taken, for their tables are flash; but none that takes more than DORY's.
+    axis, and the one of DORY's rule, are made into kernels as well.
     """
-    found, rule = [_fitting(op, graph, layer, form, room)], None
+    found = [_fitting(op, graph, layer, form, room)]
     if layer.estimated and layer.axes:
         with suppress(NoMapping):
             near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
-            rule = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
-            found += [_fitting(op, graph, layer, form, room, rule, found)] if rule else []
+            mapped = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
+            found += [_fitting(op, graph, layer, form, room, mapped, found)] if mapped else []
         for axis in layer.axes if len(layer.axes) > 1 else ():
             with suppress(NoMapping):
                 found.append(_fitting(op, graph, replace(layer, axes=(axis,)), form, room, None, found))
-    most = min([ALIKE * min(m.figures.total for m in found), *(m.figures.total for m in found if m.mapped is rule)])
-    alike = [m for m in found if m.figures.total <= most]
-    return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.total)).build()
+    return min(found, key=lambda m: (m.figures.total, sum(o.transfers for o in m.figures.operands))).build()
 
 
 def tiles_of(op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...]) -> MovedLayer:

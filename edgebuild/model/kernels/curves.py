@@ -1,0 +1,87 @@
+"""Sigmoid and tanh of int16 as lines: TFLM's results without its index, sign and rounding of each element.
+
+TFLM takes the argument a = round(x * multiplier / 2^shift), looks two values of a table up and rounds what lies between
+them. For all a of one part, 2^B arguments wide, this is the upper half of start + slope * a in 32 bits: signs, rounding
+and the origin of the part are in `start`. The lines are kept only if they are right for every int16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from ..ir import Array
+from ..ops import quantised, sigmoid16
+from ..ops.base import Constant, Kernel, scale_of
+from .row import Layer
+
+BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
+
+
+def lined(template: str, variant: str, cost: float) -> Callable[[Layer], Kernel | None]:
+    """The maker of a kernel for curves without broadcasting; `cost`: instructions an element."""
+
+    def make(layer: Layer) -> Kernel | None:
+        op, graph = layer.op, layer.graph
+        y, function = graph.result(op), op.attrs["function"]
+        if y.dtype != "int16" or function not in BITS or graph.arithmetic != "tflite" or layer.plain.shape["loops"]:
+            return None
+        multiplier, shift = sigmoid16.scaling(scale_of(graph.operands(op)[0]), quantised.CURVES[function][1])
+        known = _lines(function, multiplier, shift)
+        if known is None:
+            return None
+        first, table, clamped = known
+        shape = {
+            "N": layer.plain.shape["N"], "bits": BITS[function][0], "shift": shift, "clamped": clamped,
+            "zero": -first, "parts": len(table[0]),
+        }  # fmt: skip
+        lines = Constant("lines", table.ravel(), f"{function}: where the lines start, and their slopes")
+        scalars: dict[str, int | float] = {"x_mul": multiplier, "half": (1 << shift) >> 1}
+        estimate = 20.0 + cost * int(str(shape["N"]))
+        return replace(
+            layer.plain, template=template, shape=shape, constants=(lines,), scalars=scalars, variant=variant,
+            estimate=estimate,
+        )  # fmt: skip
+
+    return make
+
+
+@cache
+def _lines(function: str, multiplier: int, shift: int) -> tuple[int, Array, bool] | None:
+    """The first part that an int16 reaches, starts and slopes of all (2 x parts, int32), and whether a is clamped."""
+    bits, up = BITS[function]
+    most = 1 << (bits + 8)
+    full = sigmoid16.argument(np.arange(-(2**15), 2**15), multiplier, shift)
+    a = np.unique(np.clip(full, -most, most - 1))
+    exact = quantised.CURVES[function][0](a)
+    first, last = int(a[0] >> bits), int(a[-1] >> bits)
+    table = np.array([_line(part, bits, up) for part in range(first, last + 1)], np.int64).T
+    found = _upper(table, a, first, bits)
+    for part in np.unique(a[found != exact] >> bits):
+        values = exact[a >> bits == part]
+        if (values != values[0]).any():
+            return None
+        table[:, part - first] = int(values[0]) << 16, 0
+    if (_upper(table, a, first, bits) != exact).any():
+        return None
+    return first, table.astype(np.uint32).astype(np.int32), bool(full[0] < -most or full[-1] >= most)
+
+
+def _line(part: int, bits: int, up: int) -> tuple[int, int]:
+    """Start and slope between two values of the table; results of negative arguments are mirrored."""
+    values, low = sigmoid16.TABLE, min(part if part >= 0 else -part - 1, 254)
+    slope = int(values[low + 1] - values[low])
+    half, middle = 1 << (15 - up), (1 << (16 + bits)) >> 1
+    at = int(values[min(abs(part), 255)]) << bits
+    # in Q0.16 shifted by `bits`: of sigmoid the value itself, of tanh twice its distance from 1/2
+    value = at + half if part >= 0 else 2 * middle - at + half - 1
+    value -= middle if bits == 8 else 0
+    return ((value - slope * (part << bits)) << up) % 2**32, (slope << up) % 2**32
+
+
+def _upper(table: Array, a: Array, first: int, bits: int) -> Array:
+    start, slope = table[:, (a >> bits) - first]
+    return np.asarray(((start + slope * a) % 2**32).astype(np.uint32).astype(np.int32) >> 16)
