@@ -56,6 +56,7 @@ class Journal:
         return {
             **{name: sum(kinds[k] for k in of) for name, of in KINDS.items()},
             "not_least": kinds["not_least"],
+            "unexplained": kinds["unexplained"],
             "cases": [failure["command"] for result in done for failure in result.failures],
             "runs": sum(result.runs for result in done),
             "networks": sum(result.networks for result in done),

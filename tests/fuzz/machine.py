@@ -25,6 +25,7 @@ from edgebuild.base.request import Value, model_request
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
+from edgebuild.model.plan.section import ALIGN
 from edgebuild.model.verify.build import MODEL_SOURCES, NAME, SANITIZERS, write_sources
 from edgebuild.model.verify.run import run_harness
 
@@ -40,7 +41,7 @@ PLAN_SECONDS, RUN_SECONDS = 120, 60
 
 @dataclass(frozen=True)
 class Failure(Exception):
-    """`kind`: traceback, timeout, does_not_compile, crash or wrong. `where` tells equal causes from others."""
+    """`kind`: traceback, timeout, does_not_compile, crash, wrong, unexplained. `where` tells equal causes apart."""
 
     kind: str
     where: str
@@ -87,6 +88,17 @@ def compiled(model: Path, target: str, options: Mapping[str, Value]) -> tuple[Ar
 def report_of(artifacts: Sequence[Artifact]) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     return report
+
+
+def check_explained(report: Mapping[str, Any]) -> None:
+    """Raise Failure unless buffers of the report, their ends rounded up, take all bytes of the arena."""
+    for memory, size in report["ram"]["by_memory"].items():
+        taken = np.zeros(size, bool)
+        for b in report["layout"]["buffers"]:
+            if b["memory"] == memory:
+                taken[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True
+        if not taken.all():
+            raise Failure("unexplained", memory, f"{np.count_nonzero(~taken)} of {size} B of {memory} are no buffer's")
 
 
 def digest(artifacts: Sequence[Artifact]) -> str:

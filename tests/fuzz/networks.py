@@ -23,7 +23,7 @@ from edgebuild.model.verify.oracles import Reference, fit, random_inputs, refere
 from edgebuild.model.verify.stepwise import stepwise
 
 from . import onnx_writer, tflite_writer
-from .machine import Failure, Machine, compiled, digest, largest_difference, report_of
+from .machine import Failure, Machine, check_explained, compiled, digest, largest_difference, report_of
 from .recipe import FORMS, Recipe, choice, draw
 
 WRITERS: dict[str, ModuleType] = {f: tflite_writer if f.startswith("tflite") else onnx_writer for f in FORMS}
@@ -184,6 +184,7 @@ def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
         what = " ".join([machine.name, *(str(v) if o in ("tile", "optimize") else o for o, v in options.items())])
         try:
             artifacts = compiled(judge.file, machine.name, options)
+            check_explained(report_of(artifacts))
             mark = digest(artifacts)
             if mark in known:
                 tally.same += 1
@@ -227,7 +228,7 @@ def fails(recipe: Recipe, found: Found, machine: Machine, folder: Path) -> Failu
 
 def smaller(found: Found, machine: Machine, folder: Path) -> Found:
     """The failure with as few layers as can be, then with sizes as small as can be."""
-    if found.failure.kind in ("timeout", "not_least"):
+    if found.failure.kind in ("timeout", "not_least", "unexplained"):
         return found
     return _narrower(_shorter(found, machine, folder), machine, folder)
 
