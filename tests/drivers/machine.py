@@ -36,21 +36,10 @@ RISCV = ("riscv64-unknown-elf-gcc", "-mabi=ilp32", "-msmall-data-limit=0")
 CORTEX_M3 = "cortex-m3"
 ARM = ("arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb")
 WARNINGS = (
-    "-Wall",
-    "-Wextra",
-    "-Werror",
-    "-Wno-unused-function",
-    "-Wno-unused-value",
-    "-Wno-unused-variable",
-    "-Wno-unused-parameter",
-    "-Wno-int-in-bool-context",
-    "-Wno-tautological-compare",
-    "-Wno-bool-compare",
-    "-Wno-sequence-point",
-    "-Wno-type-limits",
-    "-Wno-sign-compare",
-    "-Wno-implicit-fallthrough",
-)
+    "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-value", "-Wno-unused-variable",
+    "-Wno-unused-parameter", "-Wno-int-in-bool-context", "-Wno-tautological-compare", "-Wno-bool-compare",
+    "-Wno-sequence-point", "-Wno-type-limits", "-Wno-sign-compare", "-Wno-implicit-fallthrough",
+)  # fmt: skip
 
 
 CPP = ["-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-Wno-volatile"]

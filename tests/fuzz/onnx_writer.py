@@ -370,22 +370,9 @@ def _differ(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> bool:
 
 
 WORDS = (
-    "conv",
-    "depthwise",
-    "pool",
-    "activation",
-    "shift",
-    "normalise",
-    "pad",
-    "global_pool",
-    "mean",
-    "reshape",
-    "transpose",
-    "expand_dims",
-    "squeeze_dims",
-    "dense",
-    "softmax",
-)
+    "conv", "depthwise", "pool", "activation", "shift", "normalise", "pad", "global_pool", "mean", "reshape",
+    "transpose", "expand_dims", "squeeze_dims", "dense", "softmax",
+)  # fmt: skip
 
 
 def operators(form: str) -> tuple[str, ...]:

@@ -279,18 +279,8 @@ def _differ(x: Value, y: Value, axis: int) -> bool:
 
 
 WORDS = (
-    "conv",
-    "conv",
-    "depthwise",
-    "pool",
-    "activation",
-    "shift",
-    "global_pool",
-    "mean",
-    "reshape",
-    "dense",
-    "softmax",
-)
+    "conv", "conv", "depthwise", "pool", "activation", "shift", "global_pool", "mean", "reshape", "dense", "softmax",
+)  # fmt: skip
 
 
 def operators(form: str) -> tuple[str, ...]:

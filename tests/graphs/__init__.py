@@ -24,25 +24,7 @@ from .tiny import Tiny, tiny_tflite
 from .wide import plain_pointwise
 
 __all__ = [
-    "APPROXIMATE",
-    "KINDS",
-    "LAYERS",
-    "OPERATORS",
-    "Tiny",
-    "curve",
-    "described",
-    "examples",
-    "extreme",
-    "feeds",
-    "lstm",
-    "onnx_layers",
-    "onnx_models",
-    "plain_pointwise",
-    "powers_of_two",
-    "quantised",
-    "random_inputs",
-    "single_ops",
-    "small_graphs",
-    "tflite_files",
-    "tiny_tflite",
-]
+    "APPROXIMATE", "KINDS", "LAYERS", "OPERATORS", "Tiny", "curve", "described", "examples", "extreme", "feeds",
+    "lstm", "onnx_layers", "onnx_models", "plain_pointwise", "powers_of_two", "quantised", "random_inputs",
+    "single_ops", "small_graphs", "tflite_files", "tiny_tflite",
+]  # fmt: skip

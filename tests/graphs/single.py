@@ -351,24 +351,9 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "transpose_conv2d": transpose_conv2d,
 }
 WIDE = (
-    "add",
-    "avg_pool2d",
-    "batch_matmul",
-    "clamp",
-    "concat",
-    "conv2d",
-    "dense",
-    "depthwise_conv2d",
-    "dequantize",
-    "max_pool2d",
-    "mean",
-    "mul",
-    "quantize",
-    "requantize",
-    "sum",
-    "transpose",
-    "transpose_conv2d",
-)  # exist in int16, too
+    "add", "avg_pool2d", "batch_matmul", "clamp", "concat", "conv2d", "dense", "depthwise_conv2d", "dequantize",
+    "max_pool2d", "mean", "mul", "quantize", "requantize", "sum", "transpose", "transpose_conv2d",
+)  # exist in int16, too  # fmt: skip
 INTEGER_ONLY = (
     "cast",
     "dequantize",

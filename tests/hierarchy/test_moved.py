@@ -28,18 +28,9 @@ from tests.ops.host import FLAGS, MAIN, call, checked
 from tests.ops.test_host import compare
 
 KINDS = (
-    "conv2d",
-    "depthwise_conv2d",
-    "dense",
-    "max_pool2d",
-    "avg_pool2d",
-    "add",
-    "mul",
-    "pad",
-    "mean",
-    "concat",
+    "conv2d", "depthwise_conv2d", "dense", "max_pool2d", "avg_pool2d", "add", "mul", "pad", "mean", "concat",
     "softmax",
-)
+)  # fmt: skip
 MODES = ("eager", "lazy", "random:7")
 PER_KIND, NETWORKS, VECTORS = 4, 10, 2
 

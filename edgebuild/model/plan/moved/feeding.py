@@ -49,10 +49,6 @@ class Stream:
     together: int = 1
 
     @property
-    def ring_bytes(self) -> int:
-        return self.slots * self.bytes
-
-    @property
     def copies(self) -> int:
         return 1 if self.whole else -(-self.rows // self.together)
 
