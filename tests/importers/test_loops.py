@@ -186,3 +186,20 @@ def test_a_slice_of_nothing_joins_nothing(tmp_path: Path) -> None:
     file.write_bytes(model.pack([x], [y]))
     (op,) = read_model(file).ops
     assert (op.kind, op.inputs, op.outputs) == ("concat", ("x",), ("y",))
+
+
+def test_padding_of_parts_is_a_real_zero(tmp_path: Path) -> None:
+    """TFLite pads an int8 image with its zero point before it cuts it; only files that tell the batch pad as TFLM."""
+    for unsized, value in ((True, 7), (False, 0)):
+        model, quant = File(), Quant((0.1,), (7,))
+        x, y = (
+            model.tensor(n, s, "int8", quant) for n, s in (("x", (1, 4, 4, 1)), ("y", (1 if unsized else 4, 3, 3, 1)))
+        )
+        model.tensors[y].shapeSignature = [-1, 3, 3, 1] if unsized else None
+        lists = [
+            model.tensor(f"{v}", np.shape(v), "int32", None, np.array(v, np.int32)) for v in ([2, 2], [[1, 1]] * 2)
+        ]
+        model.operator("SPACE_TO_BATCH_ND", [x, *lists], [y])
+        file = tmp_path / f"{unsized}.tflite"
+        file.write_bytes(model.pack([x], [y]))
+        assert read_model(file).ops[0].attrs["value"] == value

@@ -172,6 +172,7 @@ class _Inner:
     builder: Builder
     special: Special
     known: dict[int, list[Tensor]] = field(default_factory=dict)
+    open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
 
     def read(self, number: int, given: Sequence[str], prefix: str) -> list[str]:
         """Read a copy of this subgraph whose inputs are the tensors `given`; the names of its outputs.
@@ -192,8 +193,15 @@ class _Inner:
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
             origin = _operator_name(self.model, op)
             nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, *marks))
+        if number in self.open:
+            raise ValueError("a graph inside of itself")
+        self.open.add(number)
         _read_nodes(self.builder, nodes, self.special)
-        return [own[i].name for i in _ints(subgraph.OutputsAsNumpy())]
+        self.open.discard(number)
+        outputs = [own[i].name for i in _ints(subgraph.OutputsAsNumpy())]
+        if not self.builder.tensors.keys() >= set(outputs):
+            raise ValueError("an output that nothing computes")
+        return outputs
 
 
 def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], frozenset[str]]:

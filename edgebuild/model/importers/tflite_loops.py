@@ -17,7 +17,7 @@ Read = Callable[[int, Sequence[str], str], list[str]]  # number of a subgraph, i
 def unroll(node: Any, read: Read) -> None:
     """Read the body once for each turn, on the values of the turn before."""
     options, tensors = node.options("WhileOptions"), node.builder.tensors
-    values = list(node.inputs)
+    values = [node.tensor(i).name for i in range(len(node.inputs))]
     if min(options.CondSubgraphIndex(), options.BodySubgraphIndex()) < 1:
         raise node.error("a loop around the whole model", "the file is damaged; fetch or export it again")
     for turn in range(MOST_TURNS + 1):

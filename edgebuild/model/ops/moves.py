@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Tensor
-from .base import Spec
+from .base import Spec, zero_of
 from .take import SPEC as TAKE
 
 Index = Sequence[int] | Array
@@ -323,13 +323,15 @@ def tflite_batch_to_space(node: Any) -> None:
 
 
 def tflite_space_to_batch(node: Any) -> None:
-    """TFLM pads with stored zeros, whatever the zero point."""
+    """TFLM pads with stored zeros, whatever the zero point. It cannot run a file that leaves the batch open: those are
+    padded as TFLite does, with the zero point."""
     x, block = node.tensor(0), _numbers(node, 1, "block")
     pads = np.reshape(node.constant(2, "paddings").data, (-1, 2))
     count, index = len(block), _whole(x)
     for d, (before, after) in enumerate(pads, start=1):
         index[d] = [-1] * int(before) + list(range(x.shape[d])) + [-1] * int(after)
-    padded = node.inner("take", [node.inputs[0]], index=moving(index, x), value=0)
+    value = zero_of(x) if node.outputs[0] in node.unsized else 0
+    padded = node.inner("take", [node.inputs[0]], index=moving(index, x), value=value)
     shape = node.builder.tensors[padded].shape
     split = [m for n, b in zip(shape[1:], block, strict=False) for m in (n // b, b)]
     view = node.reshaped(padded, (shape[0], *split, *shape[1 + count :]))
