@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from ..ir import Graph, Op
 from ..kernels import kernel_of
@@ -36,8 +37,13 @@ class Use:
 
 def flash(graph: Graph, kernels: Sequence[Kernel], form: Form) -> int:
     """Bytes of flash of kernels, roughly: constants as kernels want them, each once, and code."""
-    constants = {c.data.tobytes() for kernel in kernels for c in kernel.constants}
-    return sum(map(len, constants)) + code_bytes(kernels, graph.arithmetic, form)
+    constants = {key for kernel in kernels for key in _constants(kernel)}
+    return sum(size for size, _ in constants) + code_bytes(kernels, graph.arithmetic, form)
+
+
+def _constants(kernel: Kernel) -> tuple[tuple[int, int], ...]:
+    """Bytes and a number of each constant; equal ones have the same."""
+    return tuple((c.data.nbytes, crc32(c.data.tobytes())) for c in kernel.constants)
 
 
 def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section, ...]:
@@ -87,11 +93,10 @@ def _alike(kernel: Kernel, op: Op, form: Form) -> Iterator[Kernel]:
 def _ways(uses: Sequence[Use], chosen: Chosen) -> Iterator[dict[tuple[int, int], Kernel]]:
     """For each function that kernels have in common: all that call it do without, each as fast as that allows."""
     for function in sorted({name for kernel in chosen.values() if (name := _calls(kernel))}):
-        way = dict[tuple[int, int], Kernel]()
+        way, left = dict[tuple[int, int], Kernel](), {_calls(k) for k in chosen.values()} - {function}
         for use in uses:
             if _calls(chosen[use.step, use.at]) != function:
                 continue
-            left = {_calls(k) for k in chosen.values()} - {function}
             others = [k for k in use.others if _calls(k) in left or not _calls(k)]
             if not others:
                 break

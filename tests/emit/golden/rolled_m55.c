@@ -648,12 +648,12 @@ __attribute__((naked, noinline, used)) static void eb_mve2_relu_clamped(
         "vmladava.s8 r6, q2, q0\n\t"
         "vmladava.s8 lr, q2, q1\n\t"
         "5:\n\t"
+        "vldrw.u32 q2, [r5], #16\n\t" /* loads between moves, so that both units work at once */
         "vmov   q0[2], q0[0], r0, r4\n\t"
+        "vldrb.s32 q3, [r5], #4\n\t"
         "vmov   q0[3], q0[1], r2, r6\n\t"
         "vmov   q1[2], q1[0], r8, r12\n\t"
         "vmov   q1[3], q1[1], r10, lr\n\t"
-        "vldrw.u32 q2, [r5], #16\n\t"
-        "vldrb.s32 q3, [r5], #4\n\t"
         "vqrdmulh.s32 q0, q0, q2\n\t"
         "vqrdmulh.s32 q1, q1, q2\n\t"
         "vrshl.s32 q0, q0, q3\n\t"
@@ -761,10 +761,10 @@ __attribute__((naked, noinline, used)) static void eb_mve1_signed(
         "add    r5, r5, r7\n\t"
         "vmladava.s8 r6, q2, q0\n\t"
         "5:\n\t"
+        "vldrw.u32 q2, [r5], #16\n\t" /* loads between moves, so that both units work at once */
         "vmov   q0[2], q0[0], r0, r4\n\t"
-        "vmov   q0[3], q0[1], r2, r6\n\t"
-        "vldrw.u32 q2, [r5], #16\n\t"
         "vldrb.s32 q3, [r5], #4\n\t"
+        "vmov   q0[3], q0[1], r2, r6\n\t"
         "vqrdmulh.s32 q0, q0, q2\n\t"
         "vshr.s32 q2, q0, #31\n\t" /* halves away from zero */
         "vadd.i32 q0, q0, q2\n\t"
