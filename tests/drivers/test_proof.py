@@ -159,3 +159,56 @@ def test_views_of_one_address_are_proved(order: str, tmp_path: Path) -> None:
     body = next(a for a in made[1] if a.name == "case.c").data.decode()
     both = body[body.index("void both") : body.index("void clear")]
     assert re.findall(r"HAL_WRITE_Tim_(OUT|IN)_", both) == ["OUT", "IN", "OUT"]  # they share bits: their order counts
+
+
+MANY = """bfGroup Ev { uint32 H; uint32 L; }; bfGroup Adc { bfGroup Ev EV[8]; uint32 PORT; uint8 n; };
+make_device(Adc, adc, 0x40000000);
+static volatile int seen;
+int limits(int bits)
+{
+    int m = 0;
+    for (int i = 0; i < 8; i++) {
+        if (adc->EV[i].H) { adc->EV[i].H = 0; m |= bits << i; }
+        if (adc->EV[i].L) { adc->EV[i].L = 0; m |= 256 << i; }
+    }
+    return m;
+}
+bf_interrupt void isr(void)
+{
+    for (int i = 0; i < 8; i++)
+        if (adc->EV[i].H) {
+            adc->EV[i].H = 0;
+            (void)adc->EV[i].H;
+            seen |= 1 << i;
+        }
+    if (adc->PORT)
+        adc->PORT = 0;
+}
+int total(const int *p, int n) { int s = 0; do { while (adc->PORT) adc->n = s; s += *p++; } while (--n); return s; }"""
+
+
+def many(folder: Path) -> Made:
+    registers = "".join(f"EV{i}_H@{8 * i}: H:0:32\nEV{i}_L@{8 * i + 4}: L:0:32\n" for i in range(8))
+    return compiled(Case(0, "many", MANY, registers=registers + "PORT@64: P:0:32\nN@68: n:0:8"), folder)
+
+
+def test_loops_with_many_ways_are_proved_by_induction(tmp_path: Path) -> None:
+    """65,536 ways through one function, and loops without an end."""
+    found = [(v.function, v.what, v.bounded) for v in verdicts(many(tmp_path))]
+    assert found == [(f, "proved", False) for f in ("limits", "isr", "total")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("m |= bits << i", "m |= bits << 7"), ("i < 8", "i < 7"), ("s += *p++", "s -= *p++")]
+)
+def test_faults_in_loops_are_refuted(old: str, new: str, tmp_path: Path) -> None:
+    driver, artifacts = many(tmp_path)
+    body = next(a for a in artifacts if a.name == "case.c").data.decode()
+    wrong = tuple(Artifact(a.name, body.replace(old, new).encode()) if a.name == "case.c" else a for a in artifacts)
+    assert any(v.what == "refuted" for v in verdicts((driver, wrong)))
+
+
+@pytest.mark.slow
+def test_faults_in_accesses_of_loops_are_refuted(tmp_path: Path) -> None:
+    for what, wrong in faulty(many(tmp_path)):
+        assert any(v.what == "refuted" for v in verdicts(wrong)), what

@@ -245,3 +245,6 @@ def test_registers_that_count_from_1_are_an_array(tmp_path: Path) -> None:
     (tmp_path / "t.c").write_text(text)
     with pytest.raises(EdgebuildError, match="ODD"):
         compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))
+    file.write_text(svd("".join(f"ODD{i}@{4 * i}: X:0:8\n" for i in range(4))))  # from 0 on, names are numbers
+    _, driver = compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))
+    assert [(r.offset, r.stride, r.dims) for r in driver.layout.groups["G"].registers] == [(0, 4, (3,))]

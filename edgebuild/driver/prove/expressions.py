@@ -46,6 +46,7 @@ class Expressions:
         self.env: dict[str, Any] = {}
         self.globals: dict[str, Any] = {}
         self.jumps = 0
+        self.inside = 0  # expressions that hold statements
         self.active: list[str] = []  # the functions that are being run
         self.memory: dict[int, Any] = {}  # ordinary objects, by their width
 
@@ -368,8 +369,9 @@ class Expressions:
 
     def e_stmtexpr(self, c: Cursor) -> Any:
         *statements, last = clang.children(clang.children(c)[0])
+        self.inside += 1
         for s in statements:
             self.statement(s)
-        if clang.is_expression(last):
-            return self.value(last)
-        return self.statement(last)
+        value = self.value(last) if clang.is_expression(last) else self.statement(last)  # type: ignore[func-returns-value]
+        self.inside -= 1
+        return value

@@ -35,12 +35,16 @@ K = CursorKind
 class Program(Expressions):
     """The functions and statements of one unit."""
 
+    heads: Callable[[Program, Cursor, int], None] | None = None  # what happens at the head of a loop; None: nothing
+    given: tuple[Any, ...] = ()  # conditions under which it runs
+    pruned: bool = False  # whether a way was not followed to its end
+
     def run(self, name: str, taken: list[bool]) -> Any:
         """One way through a function with symbolic parameters; its value."""
         self.hardware = Hardware(self.dialect, self.layout, hints=self.hints if self.generated else [])
         self.hardware.touch_all()
-        self.decisions, self.env, self.globals = Decisions(taken, self.answers), {}, {}
-        self.active, self.memory, self.jumps = [], {}, 0
+        self.decisions, self.env, self.globals = Decisions(taken, self.answers, given=self.given), {}, {}
+        self.active, self.memory, self.jumps, self.inside = [], {}, 0, 0
         arguments = []
         for i, p in enumerate(x for x in clang.children(self.functions[name]) if x.kind == K.PARM_DECL):
             arguments.append(self.symbol(f"argument {i}", p.type))
@@ -151,16 +155,19 @@ class Program(Expressions):
 
     def loop(self, condition: Cursor | None, body: Cursor, step: Cursor | None, first: bool = False) -> None:
         open_, last = 0, None
+        cut = self.heads is not None and len(self.active) == 1 and not self.inside
         for turn in range(TURNS):
+            if cut and self.heads:
+                self.heads(self, body, min(turn, 1) if first else 0)
             before, now = self.decisions.number, self.progress()
-            if now == last:  # it waits for a field: let all of them change
+            if now == last and not cut:  # it waits for a field: let all of them change
                 self.hardware.call("wait", ())
                 open_, now = open_ + 1, self.progress()
             last = now
             tested = condition if turn or not first else None
             if tested is not None and not self.decisions.decide(self.truth(self.value(tested))):
                 return
-            open_ += self.decisions.number > before
+            open_ += self.decisions.number > before and not cut
             if open_ > POLLS:
                 self.decisions.bounded = True
                 raise Pruned

@@ -31,6 +31,13 @@ class Return(Exception):
         self.value = value
 
 
+class Cut(Exception):
+    """The way is followed to a loop's head, from where another one goes on (`loops`)."""
+
+    def __init__(self, at: tuple[int, int]) -> None:
+        self.at = at
+
+
 class Goto(Exception):
     def __init__(self, label: str) -> None:
         self.label = label
@@ -56,6 +63,7 @@ class Decisions:
     path: list[Any] = field(default_factory=list)
     number: int = 0
     bounded: bool = False
+    given: tuple[Any, ...] = ()  # what holds besides
 
     def decide(self, condition: Any) -> bool:
         condition = z3.simplify(condition)
@@ -73,14 +81,14 @@ class Decisions:
         return choice
 
     def _possible(self, condition: Any) -> tuple[bool, bool]:
-        key = (*(c.get_id() for c in self.path), condition.get_id())
+        key = (*(c.get_id() for c in (*self.given, *self.path)), condition.get_id())
         if key not in self.answers:
             solver = z3.Solver()
             solver.set("timeout", 2000)
-            solver.add(*self.path)
+            solver.add(*self.given, *self.path)
             yes = solver.check(condition) != z3.unsat
             no = yes and solver.check(z3.Not(condition)) != z3.unsat
-            self.answers[key] = (yes, no, (*self.path, condition))
+            self.answers[key] = (yes, no, (*self.given, *self.path, condition))
         return self.answers[key][:2]
 
 

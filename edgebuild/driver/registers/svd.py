@@ -261,7 +261,7 @@ def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
     """Mark `CCR1`, `CCR2`... as the array that they are: alike, at equal distances, and counted from 1."""
     series: dict[tuple[tuple[str, ...], str, str], dict[int, int]] = {}  # numbers and places of registers
     for place, r in enumerate(registers):
-        parts = re.fullmatch(r"(\D+)([1-9]\d*)(\D*)", r.name)
+        parts = re.fullmatch(r"(\D+)(\d+)(\D*)", r.name)
         if parts and not any("#" in m for m in r.marks):
             series.setdefault((r.scope, parts[1], parts[3]), {}).setdefault(int(parts[2]), place)
     out = list(registers)

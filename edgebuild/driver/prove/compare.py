@@ -1,0 +1,202 @@
+"""Whether two ways do the same: events in the same order, and the same values of all that is left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import z3
+
+from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Pointer, Unknown
+from edgebuild.driver.prove.values import Int, bits_of
+from edgebuild.driver.prove.ways import Way
+
+TIME_MS = 20_000  # for one question to the solver
+
+
+def covered(a: Way, ways: list[Way]) -> None:
+    """Raise Different if the generated code does not end where the source does."""
+    solver = z3.Solver()
+    solver.set("timeout", TIME_MS)
+    solver.add(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in ways))))
+    answer = solver.check()
+    if answer == z3.sat:
+        raise Different("the source ends, and the generated code does not")
+    if answer == z3.unknown:
+        raise Unknown("the solver gives up on the conditions")
+
+
+def compare(a: Way, b: Way) -> None:
+    """Raise Different if some input leads to both ways and they differ."""
+    solver = z3.Solver()
+    solver.set("timeout", TIME_MS)
+    solver.add(*a.conditions, *b.conditions)
+    if solver.check() == z3.unsat:
+        return
+    if a.at != b.at:
+        raise Different("one side ends where the other goes on")
+    if not all(_holds(solver, o) for o in b.obligations):
+        raise Different("a store of an array's element changes what lies beside the array")
+    _events(solver, a, b)
+    _same_state(solver, a.state, b.state, None, "at the end")
+    for name in sorted(a.globals.keys() & b.globals.keys()):
+        same(solver, bits_of(a.globals[name]), bits_of(b.globals[name]), f"the variable '{name}'")
+    for width in a.memory.keys() & b.memory.keys():
+        _same_state(
+            solver, {("", "an object"): a.memory[width]}, {("", "an object"): b.memory[width]}, None, "at the end"
+        )
+    if a.value is not None and b.value is not None:
+        same(solver, bits_of(a.value), bits_of(b.value), "the value that it returns")
+    _same_variables(solver, a, b)
+    for key, times in a.loads.items():
+        if b.loads.get(key, 0) < times:
+            raise Different(f"'{key[1]}' is read {times} times, in the generated code {b.loads.get(key, 0)} times")
+
+
+def _same_variables(solver: z3.Solver, a: Way, b: Way) -> None:
+    """At the head of a loop, local variables that both sides have hold the same values."""
+    mine, theirs = by_name(a.env), by_name(b.env)
+    for name in shared(a, b):
+        same(solver, bits_of(mine[name]), bits_of(theirs[name]), f"the variable '{name.partition('.')[0]}'")
+
+
+def by_name(env: dict[str, Any]) -> dict[str, Any]:
+    """Local variables by their names and, of those with one name, their order, which both sides share."""
+    found: dict[str, Any] = {}
+    for key in sorted(env, key=lambda k: (k.partition("@")[0], int(k.partition("@")[2]))):
+        word = key.partition("@")[0]
+        found[f"{word}.{sum(n.partition('.')[0] == word for n in found)}"] = env[key]
+    return found
+
+
+def shared(a: Way, b: Way) -> list[str]:
+    """Names of local variables that are alike on both sides: numbers or addresses of one width."""
+    mine, theirs = by_name(a.env), by_name(b.env)
+    return [
+        n
+        for n in sorted(mine.keys() & theirs.keys())
+        if isinstance(mine[n], Int | Pointer)
+        and type(mine[n]) is type(theirs[n])
+        and bits_of(mine[n]).size() == bits_of(theirs[n]).size()
+    ]
+
+
+def _events(solver: z3.Solver, a: Way, b: Way) -> None:
+    """Raise Different unless the generated events are those of the source.
+
+    One bus access stores some ordered fields: the next ones of the source, and others as they are. How many of the
+    source's are meant is open where a field is stored as it was; the first difference of the longest match is told.
+    """
+    tried: set[tuple[int, int]] = set()
+    first: list[Different] = []
+    todo = [(0, 0)]
+    while todo:
+        i, j = todo.pop()
+        if (i, j) in tried:
+            continue
+        tried.add((i, j))
+        if i == len(a.events) and j == len(b.events):
+            return
+        try:
+            todo += _next_events(solver, a.events[i:], b.events[j:], (i, j))
+        except Different as difference:
+            first.append(difference)
+    raise first[0]
+
+
+def _next_events(
+    solver: z3.Solver, mine: tuple[Event, ...], theirs: tuple[Event, ...], at: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Where both sides may go on after the next event of the generated code; the best last."""
+    if theirs and theirs[0].kind == "store":
+        batch, rest = _batch(theirs)
+        found = _stores(solver, mine, batch, alone=len(batch) == rest)
+        # what one access writes with a side effect stands behind its stores
+        return [(at[0] + n, at[1] + len(batch)) for n in found]
+    if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
+        raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
+    x, y = mine[0], theirs[0]
+    for left, right in zip(x.values, y.values, strict=True):
+        same(solver, left, right, f"the access of '{x.key[1]}'")
+    _same_state(solver, x.state, y.state, x.device, f"at the access of '{x.key[1]}'")
+    return [(at[0] + 1, at[1] + 1)]
+
+
+def _batch(theirs: tuple[Event, ...]) -> tuple[list[Event], int]:
+    """The stores of the next bus access, and the number of all of its events; stores stand in front."""
+    access = [e for e in theirs if e.kind in ("store", "w") and e.batch == theirs[0].batch]
+    return [e for e in access if e.kind == "store"], len(access)
+
+
+def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alone: bool) -> list[int]:
+    """How many stores of the source one bus access may stand for, the most last. Raises Different if there are none."""
+    left = {_spot(e): e for e in batch}
+    matched = 0
+    for x in mine[: len(batch)]:
+        y = left.get(_spot(x)) if x.kind == "store" else None
+        if y is None or (matched and not _holds(solver, x.values[1] == y.values[1])):
+            break
+        same(solver, x.values[0], y.values[0], f"the place of '{x.key[1]}'")
+        same(solver, x.values[1], y.values[1], f"the value stored to '{x.key[1]}'")
+        del left[_spot(x)]
+        matched += 1
+    for y in left.values():
+        if not _holds(solver, y.values[1] == y.before):
+            raise Different(f"a store changes '{y.key[1]}', and the source {_said(mine)}")
+    if not matched and alone:
+        raise Different(f"a store of '{batch[0].key[1]}' more than in the source")
+    least = matched
+    while least > alone and _kept(solver, mine[least - 1], batch):
+        least -= 1
+    return list(range(least, matched + 1))
+
+
+def _kept(solver: z3.Solver, x: Event, batch: list[Event]) -> bool:
+    """Whether a bus access stores a field as it was, so that the source's store may be another one."""
+    y = next(e for e in batch if _spot(e) == _spot(x))
+    return _holds(solver, y.values[1] == y.before)
+
+
+def _spot(e: Event) -> tuple[Key, int]:
+    """The field of a store, and its element where that is known."""
+    index = z3.simplify(z3.Extract(INDEX - 1, 0, e.values[0]))
+    return e.key, index.as_long() if z3.is_bv_value(index) else -1
+
+
+def _said(events: tuple[Event, ...]) -> str:
+    if not events:
+        return "does nothing more"
+    words = {"r": "reads", "w": "writes", "store": "stores", "call": "calls"}
+    return f"{words[events[0].kind]} '{events[0].key[1]}'"
+
+
+def _same_state(
+    solver: z3.Solver, a: dict[Key, Any], b: dict[Key, Any], device: tuple[int, int] | None, when: str
+) -> None:
+    """All fields of the device have the same values, whichever place one looks at."""
+    for key in sorted(a.keys() & b.keys()):
+        if a[key].eq(b[key]):
+            continue
+        place = z3.BitVec("place", a[key].domain().size())
+        different = [z3.Select(a[key], place) != z3.Select(b[key], place)]
+        if device:
+            base = z3.Extract(place.size() - 1, 32, place)
+            different += [z3.UGE(base, device[0]), z3.ULT(base, device[0] + max(device[1], 1))]
+        answer = solver.check(*different)
+        if answer == z3.sat:
+            raise Different(f"'{key[1]}' has another value {when}")
+        if answer == z3.unknown:
+            raise Unknown(f"the solver gives up on '{key[1]}'")
+
+
+def same(solver: z3.Solver, a: Any, b: Any, what: str) -> None:
+    if a.size() != b.size():
+        raise Different(f"{what} has another width")
+    answer = solver.check(a != b)
+    if answer == z3.sat:
+        raise Different(f"{what} is another one")
+    if answer == z3.unknown:
+        raise Unknown(f"the solver gives up on {what}")
+
+
+def _holds(solver: z3.Solver, condition: Any) -> bool:
+    return bool(solver.check(z3.Not(condition)) == z3.unsat)
