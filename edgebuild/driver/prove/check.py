@@ -23,7 +23,7 @@ from edgebuild.driver.prove.ways import Tree, Way, all_ways, each_way, together
 from edgebuild.driver.source import clang
 from edgebuild.driver.stages import Driver
 
-SOME = 24  # ways that are looked at where there are too many
+SOME = 8  # ways that are looked at first where induction fails
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def _verdict(name: str, source: Source, other: Generated) -> Verdict:
             if done:
                 return Verdict(name, "proved", "", bounded)
             source.hints, other.hints = [], []
+            _search(name, source, other)
         bounded = _by_ways(name, source, other)
     except Different as difference:
         return Verdict(name, "refuted", str(difference))
@@ -72,11 +73,7 @@ def _verdict(name: str, source: Source, other: Generated) -> Verdict:
 
 def _by_ways(name: str, source: Source, other: Generated) -> bool:
     """Compare each way from the start to the end; whether some were cut off. Raises Different or Unknown."""
-    try:
-        mine, also = all_ways(source, name)
-    except Unknown:
-        _search(name, source, other)
-        raise
+    mine, also = all_ways(source, name)
     other.hints = list({h.get_id(): h for h in source.hints}.values())
     theirs, open_ = all_ways(other, name)
     if not mine:
@@ -94,7 +91,7 @@ def _by_ways(name: str, source: Source, other: Generated) -> bool:
 
 
 def _search(name: str, source: Source, other: Generated) -> None:
-    """Raise Different for a difference on the first ways of a function that has too many; nothing follows if not."""
+    """Raise Different for a difference on the first ways: there may be too many. Nothing follows if there is none."""
     ways = (w for w in each_way(source, name) if w is not None)
     for a in list(islice(ways, SOME)):
         other.hints, other.given = list({h.get_id(): h for h in source.hints}.values()), a.conditions
