@@ -42,7 +42,7 @@ class Gone:
 
 @dataclass(frozen=True)
 class Start:
-    """What is known at a head: variables of the same values on both sides, some of which are told."""
+    """Facts at a head: the variables that have the same values on both sides, and the values that are known."""
 
     names: tuple[str, ...]
     kept: tuple[tuple[str, Any], ...]
