@@ -7,6 +7,10 @@
  * The source begins an inference with a START to each device and waits for its READY. Frames of another inference are
  * dropped, so nothing late is taken for something new. A repeated frame is dropped, too. What is lost or damaged ends
  * the inference with a code; the next one works.
+ *
+ * A source that has started anew counts from 1 again, and frames of the inference that it was in may still be on their
+ * way. So a READY says in which inference the device last received data. If that is not over for the source, its
+ * inference ends with EB_LINK_ORDER, and it counts on from there.
  */
 #ifndef EB_CLUSTER_H
 #define EB_CLUSTER_H
@@ -24,6 +28,7 @@ typedef struct {
     uint8_t self, source;
     uint32_t inference; /* the present one */
     uint32_t pending;   /* one that the source has begun while this device was busy with another; or 0 */
+    uint32_t fed;       /* the last one of which this device received data */
 } eb_cluster;
 
 /* The source: begins an inference on all devices. Others: waits until the source does. Returns a code of eb_link.h. */

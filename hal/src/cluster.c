@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT-0 */
 #include "eb_cluster.h"
 
-enum { HEAD = 24, DATA = 0, START = 1, READY = 2, PIECE = 48, TRIES = 4 };
+enum { HEAD = 24, DATA = 0, START = 1, READY = 2, PIECE = 48, TRIES = 4, KNOWN = 0x8000, COUNT = 0x7FFF };
 
 static const uint8_t magic[4] = {'E', 'B', 'D', '1'};
 
@@ -126,6 +126,24 @@ static void skip(uint8_t from, const head *h, uint32_t begin, uint32_t limit)
     }
 }
 
+/* Tells the source that this device is ready, and of which inference it has had data: KNOWN and its number's end. */
+static int send_ready(const eb_cluster *c)
+{
+    return send_head(c, c->source, READY, (uint16_t)(c->fed != 0u ? KNOWN | (c->fed & COUNT) : 0u), 0);
+}
+
+/* Whether a device has had data of the present inference, or of one to come: then this source has started anew. It goes
+ * on behind that inference, so that nothing of it is taken for something new. */
+static int is_used(eb_cluster *c, const head *h)
+{
+    const uint32_t ahead = (h->message - c->inference) & COUNT;
+    if ((h->message & KNOWN) == 0 || ahead > COUNT / 2) {
+        return 0;
+    }
+    c->inference += ahead;
+    return 1;
+}
+
 /* Waits until a device is ready for the present inference; asks again if nothing comes. */
 static int await_ready(eb_cluster *c, uint8_t device)
 {
@@ -141,7 +159,7 @@ static int await_ready(eb_cluster *c, uint8_t device)
                 return EB_LINK_PLAN;
             }
             if (h.kind == READY && h.inference == c->inference) {
-                return EB_OK;
+                return is_used(c, &h) ? EB_LINK_ORDER : EB_OK;
             }
             skip(device, &h, begin, limit);
             if (left(begin, limit) != 0u) {
@@ -207,7 +225,7 @@ int eb_cluster_begin(eb_cluster *c)
     }
     c->inference = c->pending;
     c->pending = 0;
-    return send_head(c, c->source, READY, 0, 0);
+    return send_ready(c);
 }
 
 int eb_cluster_send(eb_cluster *c, uint16_t message, uint8_t to, const void *x, uint32_t count, uint32_t item,
@@ -283,6 +301,7 @@ int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, u
         }
         const int mine = h.plan == c->plan && h.inference == c->inference;
         if (mine && h.kind == DATA && h.message == message && h.length == count * wire) {
+            c->fed = c->inference;
             return receive_data(c, from, y, count, item, wire, begin);
         }
         skip(from, &h, begin, c->timeout_us);
@@ -294,7 +313,7 @@ int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, u
                 c->pending = h.inference;
                 return EB_LINK_ORDER;
             }
-            if (mine && send_head(c, from, READY, 0, 0) != EB_OK) { /* the first one was lost */
+            if (mine && send_ready(c) != EB_OK) { /* the first one was lost */
                 return EB_LINK_TIMEOUT;
             }
         } else if (mine && h.kind == DATA && h.message > message) {

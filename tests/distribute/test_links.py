@@ -110,6 +110,14 @@ def test_a_link_that_never_falls_silent_holds_nobody(tmp_path: Path) -> None:
             assert done.returncode == code, (what, role, done.stderr)
 
 
+@pytest.mark.needs("gcc")
+def test_a_source_that_starts_anew_learns_what_devices_know(tmp_path: Path) -> None:
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{hal_dir() / 'include'}"]
+    run_tool(["gcc", *flags, "-o", "anew", str(FAKES / "anew.c"), str(hal_dir() / "src" / "cluster.c")], tmp_path, "")
+    done = subprocess.run([tmp_path / "anew"], timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[Cluster, dict[int, list[str]]]:
     made = made_for(tmp_path, "host " * devices, medium)
     commands = {}

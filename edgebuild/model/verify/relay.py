@@ -235,7 +235,8 @@ class Relay:
             total = HEAD + (length + TAIL if length else 0)
             if len(buffer) < total:
                 return
-            frame = Frame(sender, to, KINDS[kind], message, inference, bytes(buffer))
+            number = message if KINDS[kind] == "data" else 0  # others say what changes from one inference to the next
+            frame = Frame(sender, to, KINDS[kind], number, inference, bytes(buffer))
             buffer.clear()
             self.wire[inference] = self.wire.get(inference, 0) + total
             self.frames[frame.key] = self.frames.get(frame.key, 0) + 1

@@ -1,0 +1,93 @@
+"""A source that dies at any frame and starts anew: it counts inferences from 1 again, and takes nothing old for new."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+from edgebuild.model.verify import cluster as together
+from edgebuild.model.verify.oracles import Array, random_inputs
+from edgebuild.model.verify.relay import Delivery, Frame, Relay
+
+DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+WALL_S = 120.0
+
+
+@dataclass
+class Death:
+    """The source dies when it sends its frame number `left`."""
+
+    left: int
+
+    def __call__(self, frame: Frame) -> Sequence[Delivery]:
+        if frame.sender == 0:
+            self.left -= 1
+            if self.left == 0:
+                return (Delivery(frame.data), Delivery(b"", kill=0))
+        return (Delivery(frame.data),)
+
+
+def restarted(
+    run: together.Run, first: list[list[Array]], then: list[list[Array]], at: int, arrives: bool
+) -> list[int]:
+    """Codes of the source's second life. Its outputs are in its folder.
+
+    `arrives`: what was on its way to the source when it died arrives behind its start.
+    """
+    home, relay = run.place(0), Relay({k: run.place(k) for k in run.programs}, Death(at))
+    (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in first for x in vector))
+    relay.start()
+    started: dict[int, subprocess.Popen[bytes]] = {}
+    limit, lives = time.monotonic() + WALL_S, 1
+    try:
+        started |= {k: run._start(k) for k in run.programs}
+        while lives == 1 or started[0].poll() is None:
+            assert time.monotonic() < limit and relay.broken is None, "the devices hang"
+            if 0 in relay.killed:
+                started[0].kill()
+                started[0].wait()
+                (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in then for x in vector))
+                on_its_way = {way: bytes(stream) for way, stream in relay.streams.items() if way[1] == 0}
+                relay.bury(0)
+                for way, stream in on_its_way.items():
+                    relay.streams[way] += stream if arrives else b""
+                relay.revive(0)
+                started[0], lives = run._start(0), 2
+            time.sleep(0.002)
+    finally:
+        relay.stop()
+        for process in started.values():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        relay.close()
+    return run._results(home / "output.bin")[0]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:
+    rows = [f"- {{name: d{k}, target: host, flash: 16K, ram: 16K}}" for k in range(3)]
+    file = tmp_path / "cluster.yaml"
+    file.write_text("\n".join(["devices:", *rows, "source: d0", "medium: {kind: switch, bits_per_s: 3e6}", ""]))
+    made = build_cluster(ClusterRequest(DIGITS, file, "model", method="owp"))
+    programs = {p.number: together.program(p, tmp_path / f"dev{p.number}", made) for p in made.parts}
+    run = together.Run(made, programs, tmp_path, together.report_of(made.parts[0]))
+    vectors = random_inputs(DIGITS, run.report, 7)
+    expected = together._one_device(DIGITS, tmp_path / "one", vectors)
+    sent = 2 + sum(m.transfer.sender == 0 for m in made.messages)  # frames of the source in an inference
+    for at in range(1, 2 * sent + 1):
+        codes = restarted(run, vectors[:3], vectors[3:], at, arrives)
+        outputs = run._results(run.place(0) / "output.bin")[1]
+        assert len(codes) == 4, at
+        for code, mine, theirs in zip(codes, outputs, expected[3:], strict=True):
+            assert code or together._same(mine, theirs), (at, codes)
+        assert codes[2:] == [0, 0], (at, codes)
