@@ -68,6 +68,8 @@ def is_quantised(op: Op, graph: Graph) -> bool:
 def known_form(op: Op, graph: Graph) -> str | None:
     """Operands are broadcast to at most 8 dimensions and are of one type, for which the function has a form."""
     row, operands = row_of(op), graph.operands(op)
+    if len(operands) != row.arity:
+        return f"{len(operands)} operands of {op.attrs['function']}"
     if len(graph.result(op).shape) > MOST_DIMENSIONS:
         return f"{len(graph.result(op).shape)} dimensions"
     values = operands[1:] if row.condition else operands
