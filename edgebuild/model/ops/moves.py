@@ -13,6 +13,8 @@ from ..ir import Array, Tensor
 from .base import Spec, zero_of
 from .take import SPEC as TAKE
 
+MOST_PADDING = 1 << 15  # elements at an end of a dimension that is cut into parts
+
 Index = Sequence[int] | Array
 
 
@@ -328,6 +330,8 @@ def tflite_space_to_batch(node: Any) -> None:
     x, block = node.tensor(0), _numbers(node, 1, "block")
     pads = np.reshape(node.constant(2, "paddings").data, (-1, 2))
     count, index = len(block), _whole(x)
+    if pads.min(initial=0) < 0 or pads.max(initial=0) > MOST_PADDING:
+        raise node.error(f"paddings {pads.tolist()}", f"from 0 to {MOST_PADDING} elements are supported")
     for d, (before, after) in enumerate(pads, start=1):
         index[d] = [-1] * int(before) + list(range(x.shape[d])) + [-1] * int(after)
     value = zero_of(x) if node.outputs[0] in node.unsized else 0
