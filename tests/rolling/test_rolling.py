@@ -233,3 +233,8 @@ def test_what_cannot_be_streamed() -> None:
     graph = prepare(DIGITS)
     with pytest.raises(EdgebuildError, match="needs --arena static"):
         planned(graph, stream_input="rows", arena="caller")
+    x, y = (Tensor(name, shape, "int8", Quant((1.0,), (0,))) for name, shape in (("x", (1, 2, 3, 1)), ("y", (1, 2, 3))))
+    view = Op("reshape", "view", ("x",), ("y",), {"shape": y.shape})
+    for kept in (("y",), ("x",)):
+        with pytest.raises(EdgebuildError, match="an output is the input itself"):
+            planned(Graph("views", (view,), {"x": x, "y": y}, ("x",), kept, "tflite"), stream_input="rows")

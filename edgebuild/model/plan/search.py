@@ -307,6 +307,10 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
         raise fail(text, file=graph.file, hints=[hint])
     if request.arena == "caller" or request.tile in ("off", *METHODS):
         raise fail("--stream-input needs --arena static and tiling", file=graph.file)
+    found = storages(graph)
+    if any(found.get(name) == found[graph.inputs[0]] for name in graph.outputs):
+        text = "cannot stream: an output is the input itself, so it has to be there whole"
+        raise fail(text, file=graph.file, hints=["leave --stream-input out"])
     return graph.inputs[0]
 
 
