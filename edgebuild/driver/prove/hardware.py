@@ -157,7 +157,8 @@ class Hardware:
         elif self.ordered(slot):
             old = z3.Select(array, place)
             self.events.append(Event("store", key, (place, value), {}, device, self.batch, old))
-        if not (slot.modified or slot.field in effects):
+        again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as a loop that waits does
+        if not (slot.modified or slot.field in effects or again):
             self.state[key] = z3.Store(array, place, value)
         self.forget(effects)
 

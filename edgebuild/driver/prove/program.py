@@ -186,7 +186,7 @@ class Program(Expressions):
         """Equal as long as nothing happens."""
         values = ((n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int))
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
-        return self.decisions.number, len(self.hardware.events), tuple(values), tuple(state)
+        return self.decisions.number, self.hardware.count, tuple(values), tuple(state)  # stores may repeat
 
     def s_break_stmt(self, c: Cursor) -> None:
         raise Break
