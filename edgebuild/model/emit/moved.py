@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ..ops.base import C_TYPES, Kernel
 from ..plan.moved.moves import Call, Copy, MovedLayer, Turn
@@ -39,16 +38,19 @@ def moved_step(
     of = "part" if several else "turn"
     cases = [_case(plan, moved, number, *row, of) for number, row in enumerate(kernels)]
     width = max(len(call.at) for turn in moved.turns for call in turn.calls)
-    made = list(accumulate((len(turn.calls) for turn in moved.turns), initial=0))
-    parts = [f"{{{_call(plan, moved, call, width)}}}" for turn in moved.turns for call in turn.calls] if several else []
+    made: dict[tuple[str, ...], int] = {}  # parts of a turn, and the number of the first; turns of equal parts share
+    parts, first = list[str](), list[int]()
+    for turn in moved.turns if several else ():
+        rows = tuple(f"{{{_call(plan, moved, call, width)}}}" for call in turn.calls)
+        if rows not in made:
+            made[rows] = len(parts)
+            parts += rows
+        first.append(made[rows])
     return MovedStep(
         step,
         text,
         tuple(_copy(plan, moved, c, weights) for c in moved.copies),
-        tuple(
-            _turn(plan, moved, turn, width, first if several else None)
-            for turn, first in zip(moved.turns, made, strict=False)
-        ),
+        tuple(_turn(plan, moved, turn, width, first[i] if several else None) for i, turn in enumerate(moved.turns)),
         tuple(parts),
         width,
         tuple(cases),

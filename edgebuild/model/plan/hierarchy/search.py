@@ -44,18 +44,18 @@ def best(layer: Layer, room: Mapping[str, int]) -> tuple[Mapped, Cost]:
     Raises NoMapping.
     """
     extents = layer.nest.extents
-    mapped, counted = _best(
+    mapped, counted = best_of(
         layer, room, tuple(tuple(candidates(extents[a], layer.units.get(a, 1))) for a in layer.axes)
     )
     counts = mapped.counts(layer)
     alike = tuple(tuple(t for t in range(1, extents[a] + 1) if -(-extents[a] // t) == counts[a]) for a in layer.axes)
-    other, recounted = _best(layer, room, alike)  # sizes that differ by how bytes round to cycles
+    other, recounted = best_of(layer, room, alike)  # sizes that differ by how bytes round to cycles
     if recounted.total < counted.total:
         mapped, counted = other, recounted
     return replace(mapped, examined=mapped.examined + other.examined), counted
 
 
-def _best(layer: Layer, room: Mapping[str, int], sizes: tuple[tuple[int, ...], ...]) -> tuple[Mapped, Cost]:
+def best_of(layer: Layer, room: Mapping[str, int], sizes: tuple[tuple[int, ...], ...]) -> tuple[Mapped, Cost]:
     """The best of these tile sizes."""
     costs = Costs(layer, sizes)
     shape = tuple(len(s) for s in sizes)

@@ -15,11 +15,14 @@ from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
 from ..hierarchy.costs import cost
 from ..hierarchy.nest import Layer, Mapped, Range
-from ..hierarchy.search import NoMapping, best
+from ..hierarchy.search import NoMapping, best, best_of
 from .cores import Parts, shared
 from .moves import ALIGN, WEIGHTS, Call, Copy, MovedLayer, Region, Turn
 from .parts import instances, offsets, tile_kernel
 
+ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
+UNITS = (16, 8)  # multiples that tiles are made of where kernels do badly
+POOR = 1.1  # of the cycles that the search counts: kernels that do badly
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
@@ -39,6 +42,7 @@ def _fitting(
     room: int,
     mapped: Mapped | None = None,
     than: Sequence[_Tiles] = (),
+    unit: int = 1,
 ) -> _Tiles:
     """Tiles that fit with their kernels, without their copies. Raises NoMapping where none do.
 
@@ -48,8 +52,8 @@ def _fitting(
     space = layer.operands[-1].space
     allowed, found = room, None
     for _ in range(TRIES):
-        chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed})
-        if any(promised >= other.figures.total or _alike(chosen, other.mapped) for other in than):
+        chosen, promised = (mapped, 0.0) if mapped else _promised(layer, {space: allowed}, unit)
+        if any(promised >= ALIKE * other.figures.total or _alike(chosen, other.mapped) for other in than):
             raise NoMapping(layer.name, {})
         found = _Tiles(op, graph, layer, chosen, form)
         if found.near_bytes <= room:
@@ -60,8 +64,13 @@ def _fitting(
     raise NoMapping(layer.name, {space: found.near_bytes})
 
 
-def _promised(layer: Layer, room: Mapping[str, int]) -> tuple[Mapped, float]:
-    mapped, figures = best(layer, room)
+def _promised(layer: Layer, room: Mapping[str, int], unit: int) -> tuple[Mapped, float]:
+    """The best mapping, of tiles of multiples of `unit` along each axis."""
+    if unit == 1:
+        mapped, figures = best(layer, room)
+    else:
+        extents = (layer.nest.extents[a] for a in layer.axes)
+        mapped, figures = best_of(layer, room, tuple((*range(unit, n, unit), n) for n in extents))
     return mapped, figures.total
 
 
@@ -72,19 +81,27 @@ def _alike(one: Mapped, other: Mapped) -> bool:
 def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) -> MovedLayer:
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
-    The search holds all work for equal. Kernels do not: borders and short rows cost more. So mappings that cut one
-    axis, and the one of DORY's rule, are made into kernels as well.
+    The search holds all work for equal. Kernels do not: borders, short rows and few channels cost more. So mappings
+    that cut one axis and the one of DORY's rule are made into kernels as well. Where kernels take much more than their
+    part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest copies is
+    taken, for their tables are flash; but none that takes more than DORY's.
     """
-    found = [_fitting(op, graph, layer, form, room)]
+    found, rule = [_fitting(op, graph, layer, form, room)], None
     if layer.estimated and layer.axes:
         with suppress(NoMapping):
             near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
-            mapped = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
-            found += [_fitting(op, graph, layer, form, room, mapped, found)] if mapped else []
+            rule = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
+            found += [_fitting(op, graph, layer, form, room, rule, found)] if rule else []
         for axis in layer.axes if len(layer.axes) > 1 else ():
             with suppress(NoMapping):
                 found.append(_fitting(op, graph, replace(layer, axes=(axis,)), form, room, None, found))
-    return min(found, key=lambda m: (m.figures.total, sum(o.transfers for o in m.figures.operands))).build()
+        for unit in UNITS:
+            if all(m.figures.compute > POOR * m.promised for m in found):
+                with suppress(NoMapping):
+                    found.append(_fitting(op, graph, layer, form, room, None, found, unit))
+    most = min([ALIKE * min(m.figures.total for m in found), *(m.figures.total for m in found if m.mapped is rule)])
+    alike = [m for m in found if m.figures.total <= most]
+    return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.total)).build()
 
 
 def tiles_of(op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...]) -> MovedLayer:
@@ -134,6 +151,7 @@ class _Tiles:
         self.scratch_each = _aligned(max((k.scratch for row in made for k in row), default=0))
         self.near_bytes = self.scratch + self.scratch_each * max(map(len, made))
         figures = cost(layer, mapped)
+        self.promised = figures.compute
         if layer.estimated and all(k.estimate for row in made for k in row):
             work = sum(max(k.estimate for k in row) for row in made) + layer.compute.call * len(self.turns)
             figures = replace(figures, compute=work)
