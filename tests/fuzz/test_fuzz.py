@@ -13,8 +13,8 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from tests.fuzz.journal import Journal
-from tests.fuzz.machine import Machine, machine
-from tests.fuzz.networks import Found, Judge, Tally, drawn, drawn_sizes, keep, recipes, smaller, sweep
+from tests.fuzz.machine import Machine, check_explained, compiled, machine, report_of
+from tests.fuzz.networks import WRITERS, Found, Judge, Tally, drawn, drawn_sizes, keep, recipes, smaller, sweep
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
@@ -57,6 +57,26 @@ def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) 
             sweep(recipe, [machine(target, tmp_path)], tmp_path, tally)
     assert not tally.found, told(tally.found)
     assert tally.runs
+
+
+@pytest.mark.parametrize(
+    ("form", "seed", "target", "options"),
+    [("qoperator", 8200009, "mps2-an386", {"tile": "fdt"}), ("qoperator", 8200009, "mps2-an386", {"tile": "auto"})],
+)
+def test_plans_that_were_wrong(form: str, seed: int, target: str, options: dict[str, Any], tmp_path: Path) -> None:
+    """Two paths through one tensor, first by channels, then by images, gave their parts the same names."""
+    file = tmp_path / "network.onnx"
+    file.write_bytes(WRITERS[form].write(drawn(form, seed)))
+    check_explained(report_of(compiled(file, target, options)))
+
+
+def test_the_least_memory_is_at_most_that_of_auto(tmp_path: Path) -> None:
+    """A search that may compute values twice ends higher here than one that may not."""
+    file = tmp_path / "network.onnx"
+    file.write_bytes(WRITERS["qdq"].write(drawn("qdq", 7040099)))
+    ways: list[dict[str, Any]] = [{"objective": "ram"}, {"tile": "auto"}, {"tile": "off"}, {"tile": "ffmt"}]
+    least, *others = (report_of(compiled(file, "host", way))["ram"]["arena_bytes"] for way in ways)
+    assert least <= min(others)
 
 
 def test_damaged_files_and_plans_of_energy(tmp_path: Path) -> None:

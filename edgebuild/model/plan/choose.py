@@ -130,6 +130,10 @@ class _Choice:
             found += self._each("rolling", partial(self._rolled, limit))
         for name, methods in METHODS.items():
             found += self._each(f"--tile {name}", partial(planner.parts, methods, self.twice))
+        if planner.request.max_mac_overhead is None and (best := self._less(found)) is not None:
+            # A search that may compute nothing twice can end lower than one that may.
+            found = [best, *self._each("--tile auto", _Choice(planner, 0).knee)]
+            return min(found, key=_order)
         return self._less(found)
 
     def knee(self) -> Plan | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ... import ops
 from ...axes import Nest
@@ -44,6 +45,16 @@ class _Parts:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     so_far: str | None = None  # the result, or its sums, with all parts made until now
 
+    @cached_property
+    def again(self) -> str:
+        """A mark that sets the names of these parts apart from those of an earlier path through the same tensors."""
+        names, mark = [op.outputs[0] for op in self.tiling.path.ops], ""
+        while any(
+            f"{name}{word}0{mark}" in self.graph.tensors for name in names for word in (":", " to ", " sums to ")
+        ):
+            mark += "'"
+        return mark
+
     @property
     def result(self) -> Tensor:
         return self.graph.result(self.tiling.path.ops[-1])
@@ -69,7 +80,9 @@ class _Parts:
         out: Ranges = tuple(cut.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
         x = self.graph.tensors[op.inputs[0]]
         attrs = ops.SPECS[op.kind].part(op, self.graph, out, needed(nest, 0, cut, x.shape))
-        name = self.keep(replace(y, name=f"{y.name}:{number}", shape=tuple(past - first for first, past in out)))
+        name = self.keep(
+            replace(y, name=f"{y.name}:{number}{self.again}", shape=tuple(past - first for first, past in out))
+        )
         self.ops.append(replace(op, name=f"{op.name}:{number}", inputs=tuple(inputs), outputs=(name,), attrs=attrs))
         return name
 
@@ -86,7 +99,7 @@ class _Parts:
         if t.data is not None:
             data = t.data[tuple(slice(*r) for r in ranges)]
             return self.keep(Tensor(f"{name}[{where}]", size, t.dtype, quant_of_part(t.quant, ranges), data))
-        made = f"{name}[{where}] for {op.outputs[0]}:{number}"
+        made = f"{name}[{where}] for {op.outputs[0]}:{number}{self.again}"
         if made in self.tensors:
             return made
         kind = "span" if free(t.shape, ranges, ITEM_BYTES[t.dtype]) else "slice"
@@ -98,7 +111,7 @@ class _Parts:
     def insert(self, part: str, cut: Mapping[str, Range], number: int) -> None:
         """Put a part into its place in the result."""
         y, last = self.result, number + 1 == self.tiling.parts
-        name = y.name if last else self.keep(replace(y, name=f"{y.name} to {number}"))
+        name = y.name if last else self.keep(replace(y, name=f"{y.name} to {number}{self.again}"))
         nest = ops.nest(self.tiling.path.ops[-1], self.graph)
         begin = tuple(cut.get(axis, (0, 0))[0] for axis in nest.out)
         inputs = (part,) if self.so_far is None else (self.so_far, part)
@@ -114,7 +127,8 @@ class _Parts:
         if self.so_far is None:
             self.so_far = inputs[2] if len(inputs) > 2 else self.no_bias(y, kind)
         direct = real and op.attrs["clamp"] == OPEN and number + 1 == self.tiling.parts
-        name = y.name if direct else self.keep(Tensor(f"{y.name} sums to {number}", y.shape, kind, last_axis(quant, y)))
+        made = Tensor(f"{y.name} sums to {number}{self.again}", y.shape, kind, last_axis(quant, y))
+        name = y.name if direct else self.keep(made)
         sums = Op("partial_sum", f"{op.name}:{number}", (self.so_far, *inputs[:2]), (name,), op.attrs)
         self.ops.append(sums)
         self.so_far = name
