@@ -7,6 +7,7 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from edgebuild.base.request import model_request
@@ -94,3 +95,23 @@ def test_transpositions_of_random_matrices_run_in_place(tmp_path: Path, monkeypa
     for graph, [vector], [[got]] in zip(graphs, inputs, results, strict=True):
         assert np.array_equal(got, ops.run(graph, *vector)[graph.outputs[0]])
         assert plan_of(graph, tile="off").arena_bytes == graph.tensors["x"].bytes
+
+
+def test_numbers_of_64_bits_lie_on_multiples_of_8(tmp_path: Path) -> None:
+    """Indices of three images below the values that they fetch, which begin 20 bytes lower where bytes alone count."""
+    x, y = (onnx.helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 3, 1, 1]), ("y", [1, 3, 1, 3])))
+    table = onnx.numpy_helper.from_array(np.arange(3, dtype=np.float32).reshape(1, 3), "table")
+    nodes = [
+        onnx.helper.make_node("ArgMin", ["x"], ["i"], axis=3, keepdims=0),
+        onnx.helper.make_node("Gather", ["table", "i"], ["y"], axis=0),
+    ]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y], [table]), ir_version=8)
+    model.opset_import[0].version = 17
+    file = tmp_path / "model.onnx"
+    onnx.save(model, file)
+    for options in ({"tile": "rolling"}, {"objective": "ram"}):
+        request = model_request(file, "model", "host", options)
+        found = plan_model(request, load_target("host"))
+        wide = [n for n, t in found.graph.tensors.items() if t.dtype == "int64" and n in found.places]
+        assert wide and all(found.places[n].offset % 8 == 0 for n in wide)
+        assert verify(file, load_target("host"), compile_model(request))["equal"]

@@ -19,11 +19,12 @@ from math import prod
 
 from ...base.errors import fail
 from .. import ops
-from ..ir import Graph, Op
+from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..ops.base import SAME, Form
 from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
 from .section import (
+    ALIGN,
     Choice,
     Decoupled,
     Overlap,
@@ -61,6 +62,15 @@ class Cutter:
         return {root: aligned(self.graph.tensors[root].bytes) for root in self.rolling.storage.values()}
 
     @cached_property
+    def grain(self) -> int:
+        """Bytes of which every distance between overlapping storages is a multiple: C aligns 64-bit numbers to 8."""
+        widest = max((ITEM_BYTES[t.dtype] for t in self.graph.tensors.values() if not t.constant), default=1)
+        return max(ALIGN, widest)
+
+    def _apart(self, distance: int) -> int:
+        return -(-distance // self.grain) * self.grain
+
+    @cached_property
     def life(self) -> dict[str, tuple[int, int]]:
         """Positions of first write and last read of every storage; -1 for inputs, past the end for outputs."""
         storage = self.rolling.storage
@@ -96,7 +106,7 @@ class Cutter:
         apart = distance(op, self.graph, how) if how else None
         if apart is None or (how == SAME and self.graph.tensors[root].bytes != self.graph.result(op).bytes):
             return None
-        return with_kernels(self._one(at, (Overlap(root, op.outputs[0], apart),)), [found[0]])
+        return with_kernels(self._one(at, (Overlap(root, op.outputs[0], self._apart(apart)),)), [found[0]])
 
     def _one(self, at: int, overlaps: tuple[Overlap, ...]) -> Section:
         op, storage = self.order[at], self.rolling.storage
@@ -170,7 +180,7 @@ class Cutter:
         for most, operand, result in sorted(pairs, key=lambda pair: -pair[0]):
             if best is not None and most <= self.saving(best):
                 break
-            overlap = Overlap(operand, result, aligned(trace.shift(found, operand, result)))
+            overlap = Overlap(operand, result, self._apart(trace.shift(found, operand, result)))
             best = overlap if best is None or self.saving(overlap) > self.saving(best) else best
         return () if best is None else (best,)
 
