@@ -150,6 +150,21 @@ def test_groups_of_channels_stay_together(kind: str, groups: int) -> None:
         np.testing.assert_allclose(have, ops.run(graph, *vector)["y"], rtol=1e-5, atol=1e-5, err_msg=str(tiling.path))
 
 
+def test_no_part_is_without_an_operand() -> None:
+    """Every second row of a transposed convolution with a stride above its window takes no row of its operand."""
+    attrs = {"clamp": (None, None), "stride": (2, 1), "dilation": (1, 1), "groups": 1, "pad": (0, 0), "size": (6, 4)}
+    layers = (
+        Op("transpose_conv2d", "t", ("x", "w"), ("h",), attrs),
+        Op("clamp", "r", ("h",), ("y",), {"clamp": (0.0, None)}),
+    )
+    graph = floats({"x": (1, 3, 4, 2), "w": (2, 1, 1, 2), "h": (1, 6, 4, 2), "y": (1, 6, 4, 2)}, *layers)
+    weights = Tensor("w", (2, 1, 1, 2), "float32", data=np.arange(4, dtype=np.float32).reshape(2, 1, 1, 2))
+    graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
+    path = next(p for p in paths(graph, "h", METHODS) if len(p.ops) == 2 and p.cut == (1,))
+    assert cuts(graph, Tiling(path, (3,))) is not None
+    assert cuts(graph, Tiling(path, (6,))) is None
+
+
 @pytest.mark.needs("gcc")
 def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""

@@ -119,7 +119,7 @@ class Feeds(Transfers):
 
     def found(self, stored: Stored) -> Array:
         there = self.at_near(stored)
-        if there.max() >= len(self.near) or not np.array_equal(self.near[there], self.owners(stored)):
+        if there.max(initial=0) >= len(self.near) or not np.array_equal(self.near[there], self.owners(stored)):
             raise BrokenPlan(f"{self.name} does not find bytes {stored.first} to {stored.past} of {stored.storage}")
         return there
 

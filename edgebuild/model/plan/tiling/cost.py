@@ -92,6 +92,8 @@ def cuts(graph: Graph, tiling: Tiling) -> Cuts | None:
         if not _whole_groups(graph, path.ops[i], dict(zip(axes, ranges, strict=True))):
             return None
         if i == 0:
+            if _reads_nothing(nest, dict(zip(axes, ranges, strict=True))):
+                return None
             break
         position, before = path.operands[i], ops.nest(path.ops[i - 1], graph)
         dims = _dims(nest, position, axes)
@@ -118,6 +120,17 @@ def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]])
                     if several and (first % r.group or past % r.group):
                         return False
     return True
+
+
+def _reads_nothing(nest: Nest, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
+    """Whether a part needs no element of an operand: rows between the taps of a transposed convolution do."""
+    for operand, relations in enumerate(nest.operands):
+        for d, r in enumerate(relations):
+            if isinstance(r, Window | Spread) and r.axis in ranges:
+                found = (input_range(nest, operand, d, *part) for part in ranges[r.axis])
+                if any(first >= past for first, past in found):
+                    return True
+    return False
 
 
 def overlap(graph: Graph, path: Path) -> bool:
