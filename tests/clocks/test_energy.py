@@ -164,7 +164,7 @@ def decoupled_everywhere(p: Plan, g: int) -> Plan:
     """The plan's clocks, with every layer that can be decoupled gathering its operands at the HSE."""
     chosen = {}
     for op in p.graph.ops:
-        form = replace(p.steps[0].forms[0], granularity=g)
+        form = replace(p.cutter.form, granularity=g)
         if op.kind in ("conv2d", "depthwise_conv2d") and kernel_of(op, p.graph, form).traffic.rounds:
             chosen[op.outputs[0]] = (g, True)
     assert len(chosen) >= 8

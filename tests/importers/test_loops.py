@@ -135,6 +135,28 @@ def test_moves_do_not_rescale(tmp_path: Path) -> None:
     assert verify(file, load_target("host"), artifacts)["equal"]
 
 
+def test_sizes_that_the_file_computes(tmp_path: Path) -> None:
+    """A flattening as converters write it for a batch that is open: SHAPE, its first element, RESHAPE."""
+    model, quant = File(), Quant((0.02,), (-6,))
+
+    def numbers(name: str, *values: int) -> int:
+        return model.tensor(name, (len(values),), "int32", None, np.array(values, np.int32))
+
+    x, y = model.tensor("x", (2, 3, 4), "int8", quant), model.tensor("y", (2, 12), "int8", quant)
+    sizes, batch = model.tensor("sizes", (3,), "int32"), model.tensor("batch", (), "int32")
+    wanted, options, pack = model.tensor("wanted", (2,), "int32"), schema.StridedSliceOptionsT(), schema.PackOptionsT()
+    twelve = model.tensor("twelve", (), "int32", None, np.array(12, np.int32))
+    options.shrinkAxisMask, pack.valuesCount, pack.axis = 1, 2, 0
+    model.operator("SHAPE", [x], [sizes], schema.ShapeOptionsT())
+    model.operator("STRIDED_SLICE", [sizes, numbers("from", 0), numbers("to", 1), numbers("by", 1)], [batch], options)
+    model.operator("PACK", [batch, twelve], [wanted], pack)
+    model.operator("RESHAPE", [x, wanted], [y], schema.ReshapeOptionsT())
+    file = tmp_path / "sizes.tflite"
+    file.write_bytes(model.pack([x], [y]))
+    artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+
+
 def dilated(unsized: bool) -> bytes:
     """A dilated depthwise convolution as Keras writes it. `unsized`: the file says 1 where the batch is 4 parts."""
     model, parts = File(), 1 if unsized else 4

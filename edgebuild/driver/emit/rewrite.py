@@ -327,7 +327,9 @@ class _Rewriter:
         places += [len(ref.indices) == 1 and clang.is_place(ref.indices[0])]
         before = []
         for i, uses in enumerate(self._uses(site)[: len(address)]):
-            if uses > 1 or not places[i]:
+            if not uses and not places[i]:
+                before.append(f"(void)({address[i]})")  # a call in it is still made
+            elif uses > 1 or not places[i]:
                 name = self._new(types[i])
                 before.append(f"{name} = {address[i]}")
                 address[i] = name

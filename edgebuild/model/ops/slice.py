@@ -64,7 +64,7 @@ def part_shape(
     """The numbers of runs.c.j2. `there`, `here`: the parameters with the whole and with the part alone."""
     found, run = loops.runs(sizes, whole)
     names = {"there": there, "here": here, "start": start, "fill": 0, "more": False}
-    return {"loops": found, "run": run, "item": ITEM_BYTES[dtype], **names}
+    return {"loops": found, "run": run, "item": ITEM_BYTES[dtype], "all": prod(sizes) == prod(whole), **names}
 
 
 def runs_cost(sizes: Sequence[int], item: int) -> float:
