@@ -12,6 +12,7 @@ from unicorn import arm_const as arm
 from edgebuild.base.target import Target
 from edgebuild.clock.configs import ClockPlan
 from tests.clocks.register_model import RegisterModel, Violation
+from tests.emulator import cortex_m7
 
 CYCCNT = 0x1004  # of the private peripheral bus
 PPB, PPB_SIZE = 0xE0000000, 0x100000
@@ -28,8 +29,7 @@ class Chip:
         self.pace, self.cycles, self.counting = cycles_per_halfword, 0.0, False
         self.written, self.pins, self.ended = b"", list[tuple[int, int]](), False
         self.violation: Exception | None = None
-        self.uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
-        self.uc.ctl_set_cpu_model(arm.UC_CPU_ARM_CORTEX_M7)
+        self.uc = cortex_m7()
         for m in target.memories:
             self.uc.mem_map(m.origin, m.size)
         pages = {r.address & ~0xFFF for r in plan.tree.registers.map.values()}

@@ -16,6 +16,7 @@ from edgebuild.base.request import CLOCK_OUTPUTS
 from edgebuild.clock.configs import ClockPlan
 from edgebuild.clock.emit import clock_files
 from tests.clocks.register_model import RegisterModel, Violation
+from tests.emulator import cortex_m7
 
 SOURCE, HEADER = CLOCK_OUTPUTS
 FLASH, RAM, RAM_SIZE = 0x08000000, 0x20000000, 0x4000
@@ -72,8 +73,7 @@ class Machine:
         self.model = RegisterModel(plan.tree, plan.hse_hz, plan.hse_bypass, regulator_us)
         self.violation: Exception | None = None
         self.ram_size, self.instructions = ram_size, instructions
-        self.uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
-        self.uc.ctl_set_cpu_model(arm.UC_CPU_ARM_CORTEX_M7)
+        self.uc = cortex_m7()
         self.uc.mem_map(FLASH, 0x100000)
         self.uc.mem_map(RAM, ram_size)
         for page in sorted({r.address & ~0xFFF for r in plan.tree.registers.map.values()}):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
-from unicorn import UC_ARCH_ARM, UC_ARCH_RISCV, UC_HOOK_CODE, UC_MODE_MCLASS, UC_MODE_RISCV32, UC_MODE_THUMB, Uc
+from unicorn import UC_HOOK_CODE, Uc
 from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3, UC_ARM_REG_SP
 from unicorn.riscv_const import (
     UC_RISCV_REG_A0,
@@ -30,6 +30,7 @@ from edgebuild.base.request import DriverRequest
 from edgebuild.driver.emit.export import register_map
 from edgebuild.driver.pipeline import Driver, compile_driver
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo
+from tests.emulator import cortex_m, riscv32
 
 CODE, RAM, STOP = 0x1000, 0x0080_0000, 0x0090_0000
 RISCV = ("riscv64-unknown-elf-gcc", "-mabi=ilp32", "-msmall-data-limit=0")
@@ -158,7 +159,7 @@ class Machine:
     before: Callable[[int], None] | None = None  # before each instruction, with its number
 
     def __post_init__(self) -> None:
-        self.uc = Uc(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS) if self.arm else Uc(UC_ARCH_RISCV, UC_MODE_RISCV32)
+        self.uc = cortex_m() if self.arm else riscv32()
         self.uc.mem_map(0, 0x200000)
         self.uc.mem_map(RAM, 0x100000)
         self.uc.mem_map(STOP, 0x1000)

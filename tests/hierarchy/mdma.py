@@ -15,6 +15,8 @@ import unicorn
 from elftools.elf.elffile import ELFFile
 from unicorn import arm_const as arm
 
+from tests.emulator import cortex_m7
+
 MDMA, RCC, SYSTEM = 0x52000000, 0x58024000, 0xE000E000
 AHB3ENR, DCCMVAC, SYSTEM_REGISTERS = 0x5802_44D4, 0xE000EF68, (0xE000ED08, 0xE000ED88, 0xE000EF5C)
 ISR, IFCR, ESR, CR, TCR, BNDTR, SAR, DAR, BRUR, LAR, TBR, MAR, MDR = (
@@ -209,8 +211,7 @@ class Board:
     """A core, its memories and the MDMA. Runs functions of an ELF file."""
 
     def __init__(self, elf: Path, seed: int = 0) -> None:
-        self.uc = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
-        self.uc.ctl_set_cpu_model(arm.UC_CPU_ARM_CORTEX_M7)
+        self.uc = cortex_m7()
         self.violation: Exception | None = None
         for first, size in (AXI[0], TCM[1], AXI[1]):
             self.uc.mem_map(first, size)
