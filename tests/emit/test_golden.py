@@ -6,11 +6,16 @@ import difflib
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from edgebuild.base.request import ModelRequest
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest
+from edgebuild.base.target import hal_dir
+from edgebuild.clock.emit import clock_files, requested_plan
+from edgebuild.driver.pipeline import compile_driver
 from edgebuild.model.compile import compile_model
 from tests.conftest import ROOT
 from tests.graphs import tiny_tflite
@@ -19,21 +24,28 @@ GOLDEN = Path(__file__).with_name("golden")
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 
 
+def same_as_golden(have: bytes, name: str, update: bool) -> None:
+    """To accept a change: pytest tests/emit --update-golden"""
+    golden = GOLDEN / name
+    if update:
+        golden.write_bytes(have)
+    now, want = have.decode().splitlines(True), golden.read_text().splitlines(True)
+    assert now == want, "".join(difflib.unified_diff(want, now, "golden", "now"))
+
+
+def named(files: Iterable[Artifact], name: str) -> bytes:
+    return next(f.data for f in files if f.name == name)
+
+
 @pytest.mark.parametrize("suffix", [".c", ".h", "_weights.S", "_memory.ld"])
 def test_golden(suffix: str, tmp_path: Path, update_golden: bool) -> None:
-    """To accept a change: pytest tests/emit --update-golden"""
     model = tmp_path / "tiny.tflite"
     model.write_bytes(tiny_tflite())
-    files = {a.name: a.data for a in compile_model(ModelRequest(model, "tiny", "microbit"))}
-    have, golden = files[f"tiny{suffix}"].decode(), GOLDEN / f"tiny{suffix}"
-    if update_golden:
-        GOLDEN.mkdir(exist_ok=True)
-        golden.write_text(have)
-    want = golden.read_text()
-    assert have == want, "".join(difflib.unified_diff(want.splitlines(True), have.splitlines(True), "golden", "now"))
+    files = compile_model(ModelRequest(model, "tiny", "microbit"))
+    same_as_golden(named(files, f"tiny{suffix}"), f"tiny{suffix}", update_golden)
 
 
-VARIANTS: dict[str, tuple[str, dict[str, str]]] = {  # file: target and options
+VARIANTS: dict[str, tuple[str, dict[str, object]]] = {  # file: target and options
     "whole_m4": ("mps2-an386", {}),
     "whole_m55": ("mps3-an547", {}),
     "whole_rv32": ("riscv-virt", {}),
@@ -43,6 +55,8 @@ VARIANTS: dict[str, tuple[str, dict[str, str]]] = {  # file: target and options
     "caller_m3": ("mps2-an385", {"arena": "caller"}),
     "shared_rv32": ("riscv-virt", {"optimize": "size"}),
     "parts_host": ("host", {"tile": "ffmt"}),
+    "energy_f767": ("stm32f767", {"objective": "energy", "qos": 1.0}),
+    "moved_h743": ("stm32h743", {"map": "auto"}),
 }
 
 
@@ -52,12 +66,21 @@ def test_golden_forms(name: str, tmp_path: Path, update_golden: bool) -> None:
     model = tmp_path / "tiny.tflite"
     model.write_bytes(tiny_tflite())
     target, options = VARIANTS[name]
-    have = compile_model(ModelRequest(model, "tiny", target, **options))[0].data.decode()  # type: ignore[arg-type]
-    golden = GOLDEN / f"{name}.c"
-    if update_golden:
-        golden.write_text(have)
-    want = golden.read_text()
-    assert have == want, "".join(difflib.unified_diff(want.splitlines(True), have.splitlines(True), "golden", "now"))
+    files = compile_model(ModelRequest(model, "tiny", target, **options))  # type: ignore[arg-type]
+    same_as_golden(named(files, "tiny.c"), f"{name}.c", update_golden)
+
+
+@pytest.mark.parametrize("name", ["gpio.c", "gpio_hal.h", "gpio_systemc.h"])
+def test_golden_driver(name: str, update_golden: bool) -> None:
+    source = hal_dir() / "drivers" / "pulpino_gpio.bf.c"
+    files, _ = compile_driver(DriverRequest((source,), "gpio", "pulpino"))
+    same_as_golden(named(files, name), name, update_golden)
+
+
+@pytest.mark.parametrize("name", ["clock_config.c", "clock_config.h"])
+def test_golden_clocks(name: str, update_golden: bool) -> None:
+    plan = requested_plan(ClockRequest("clocks", "stm32f767", hse=8_000_000, sysclk=(144_000_000, 216_000_000)))
+    same_as_golden(named(clock_files(plan), name), name, update_golden)
 
 
 def command(model: Path, output: Path, cwd: Path, **environment: str) -> dict[str, bytes]:

@@ -50,6 +50,8 @@ def coherence(
     moved: Mapping[str, object],
 ) -> Coherence:
     """The steps that keep core and DMA unit in agreement; `moved`: the steps whose data a DMA unit moves."""
+    if not moved:
+        return NO_CACHE
     cached = frozenset(m.name for m in target.memories if m.cached)
     found, by_dma = list[CacheStep](), set[str]()
 
