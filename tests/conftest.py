@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -14,6 +15,8 @@ os.environ["EDGEBUILD_STRICT"] = "1"  # a plan that fails is a mistake to mend, 
 os.environ["EDGEBUILD_CACHE"] = ""  # tests look at what is made, not at what was made before
 for name in ("CI", "BUILD_NUMBER"):  # with these pytest prints differences whole; of 448 KB of memory that takes hours
     os.environ.pop(name, None)
+hypothesis.settings.register_profile("same", derandomize=True)  # what fails once fails again; the fuzzers draw anew
+hypothesis.settings.load_profile("same")
 LIMIT_S = 600  # of a program that `run` runs: what takes this long hangs
 
 
