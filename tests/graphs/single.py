@@ -177,6 +177,12 @@ def softmax(s: Source) -> Graph:
     return single(s, "softmax", [x], y, beta=s.pick(1.0, 0.5, 3.0) if s.arithmetic == "tflite" else 1.0)
 
 
+def log_softmax(s: Source) -> Graph:
+    size = s.pick(s.between(1, 20), s.between(200, 1100))
+    x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant())
+    return single(s, "log_softmax", [x], None if s.real else Quant((1 / 16,), (127,)))
+
+
 def concat(s: Source) -> Graph:
     shape = s.shape(1, 4)
     axis, quant = s.between(0, len(shape) - 1), s.quant()
@@ -334,6 +340,7 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "join_sums": join_sums,
     "gather": gather,
     "insert": insert,
+    "log_softmax": log_softmax,
     "max_pool2d": pool("max_pool2d"),
     "mean": mean,
     "mul": elementwise("mul"),
@@ -367,6 +374,8 @@ def forms(kind: str) -> tuple[tuple[Any, ...], ...]:
     """The (arithmetic, real, integer type) in which a kind exists."""
     wide = (("tflite", False, "int16"), ("onnx", False, "int16")) if kind in WIDE else ()
     wide = (("tflite", False, "int16"),) if kind == "softmax" else wide
+    if kind == "log_softmax":
+        return FORMS[::2]
     return (*(FORMS[:2] if kind in INTEGER_ONLY else FORMS), *wide)
 
 

@@ -1,10 +1,11 @@
-"""Random .tflite files of one operator: sigmoid and tanh of int16, which TFLM takes from a table of lines."""
+"""Random .tflite files of one operator: int16 sigmoid and tanh by TFLM's table of lines, quotients, log-softmax."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
+from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.model.ir import Quant
 
@@ -21,4 +22,30 @@ def curve(name: str) -> Callable[[Draft], bytes]:
     return make
 
 
-OPERATORS |= {f"{name} int16": curve(name) for name in ("LOGISTIC", "TANH")}
+def quotient(f: Draft) -> bytes:
+    """The divisor is nowhere 0, and quotients are not so small that TFLM shifts by more than a word."""
+    shape = f.shape()
+    other, a, b = f.s.pick(shape, tuple(f.s.pick(1, n) for n in shape)), f.quant(), f.quant()
+    steps = f.s.rng.integers(-128, 128, other).astype(np.int8)
+    steps[steps == b.zero_point[0]] ^= 1
+    y = f.quant(float(np.float32(a.scale[0] / b.scale[0] * 2.0 ** -f.s.between(6, 12) * f.s.rng.uniform(1, 2))))
+    options = schema.DivOptionsT()
+    options.fusedActivationFunction = f.s.pick(0, 1, 3)
+    return f.done("DIV", [f.input(shape, a), f.tensor("divisor", other, "int8", b, steps)], shape, y, options)
+
+
+def log_softmax(f: Draft) -> bytes:
+    size = f.s.pick(f.s.between(1, 30), f.s.between(30, 400))
+    shape = f.s.pick((1, size), (1, f.s.between(1, 3), size), (size,))
+    options = schema.LogSoftmaxOptionsT()
+    q = f.quant(float(np.float32(2.0 ** -f.s.between(1, 11) * f.s.rng.uniform(1, 2))))
+    return f.done("LOG_SOFTMAX", [f.input(shape, q)], shape, Quant((1 / 16,), (127,)), options)
+
+
+def real_log_softmax(f: Draft) -> bytes:
+    shape, options = f.shape(), schema.LogSoftmaxOptionsT()
+    return f.done("LOG_SOFTMAX", [f.input(shape, None, "float32")], shape, None, options, "float32")
+
+
+OPERATORS |= {"LOG_SOFTMAX": log_softmax, "LOG_SOFTMAX float": real_log_softmax}
+OPERATORS |= {f"{name} int16": curve(name) for name in ("LOGISTIC", "TANH")} | {"DIV": quotient}

@@ -403,4 +403,4 @@ OPERATORS |= {
     "MIRROR_PAD": mirror,
     "RESIZE_NEAREST_NEIGHBOR": nearest,
 }
-APPROXIMATE = {"RESIZE_BILINEAR float", "SUM float", *(f"{name} float" for name in SMOOTH)}
+APPROXIMATE = {"LOG_SOFTMAX float", "RESIZE_BILINEAR float", "SUM float", *(f"{name} float" for name in SMOOTH)}

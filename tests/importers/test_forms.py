@@ -365,6 +365,18 @@ def test_integers_that_are_moved_before_they_are_dequantised(kind: str, tmp_path
     assert verified(tmp_path / "m.onnx")["equal"]
 
 
+def test_constants_that_a_body_with_a_loop_would_compute(tmp_path: Path) -> None:
+    """The standard gives Range a body; unfold of PyTorch makes its places with it."""
+    nodes = [
+        helper.make_node("Range", ["first", "past", "step"], ["place"]),
+        helper.make_node("Gather", ["x", "place"], ["m"], axis=1),
+        helper.make_node("LayerNormalization", ["m", "scale"], ["y"]),
+    ]
+    numbers = {name: np.array(n, np.int64) for name, n in (("first", 5), ("past", 0), ("step", -2))}
+    onnx.save(made(nodes, (2, 7, 4), scale=np.ones(4, np.float32), **numbers), tmp_path / "m.onnx")
+    assert verified(tmp_path / "m.onnx")["equal"]
+
+
 def test_an_equation_that_is_refused(tmp_path: Path) -> None:
     onnx.save(product("bii->bi", (2, 3, 3)), tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match="diagonals"):

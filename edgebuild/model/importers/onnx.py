@@ -29,6 +29,7 @@ from .builder import LARGEST, Builder, Node, checked_size, needed
 from .onnx_forms import OWN_DOMAINS, usual
 
 OPSETS = range(7, 100)
+UNROLLED = ("Range",)  # of constants only, and computed as a whole: as a body it is a Loop
 TYPES = {
     1: "float32",
     2: "uint8",
@@ -220,7 +221,7 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the bodies of its own functions, and of the standard's for operators without a reader of ours."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    foreign = {node.op_type for node in model.graph.node if not node.domain} - {*ONNX_READERS, *SPECIAL}
+    foreign = {node.op_type for node in model.graph.node if not node.domain} - {*ONNX_READERS, *SPECIAL, *UNROLLED}
     bodies = [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name)]
     if not bodies:
         return model

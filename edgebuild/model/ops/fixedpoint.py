@@ -138,7 +138,7 @@ def exp_on_negative_values(raw: int, integer_bits: int = 5) -> int:
     factors = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)  # exp(-2^k), k = -2..4
     for exponent, factor in enumerate(factors, start=-2):
         if integer_bits > exponent and rest & (1 << (fraction_bits + exponent)):
-            result = _mul(result, factor)
+            result = multiply(result, factor)
     return result
 
 
@@ -146,10 +146,10 @@ def _exp_near_minus_eighth(a: int) -> int:
     """exp(a) for a in [-1/4, 0), Q0.31: a Taylor series around -1/8 up to the fourth power."""
     at_eighth, third = 1895147668, 715827883
     x = a + (1 << 28)
-    x2 = _mul(x, x)
-    x3, x4 = _mul(x2, x), _mul(x2, x2)
-    series = _shift(_mul(_shift(x4, 2) + x3, third) + x2, 1)
-    return at_eighth + _mul(at_eighth, x + series)
+    x2 = multiply(x, x)
+    x3, x4 = multiply(x2, x), multiply(x2, x2)
+    series = _shift(multiply(_shift(x4, 2) + x3, third) + x2, 1)
+    return at_eighth + multiply(at_eighth, x + series)
 
 
 def reciprocal(x: int, integer_bits: int) -> tuple[int, int]:
@@ -161,13 +161,13 @@ def reciprocal(x: int, integer_bits: int) -> tuple[int, int]:
 
 def newton_reciprocal(half: int) -> int:
     """1 / d in Q2.29 for d in [1/2, 1], a Q0.31 number: three Newton steps from 48/17 - 32/17 d."""
-    estimate = 1515870810 + _mul(half, -1010580540)
+    estimate = 1515870810 + multiply(half, -1010580540)
     for _ in range(3):
-        estimate += saturate(_mul(estimate, (1 << 29) - _mul(half, estimate)) << 2)
+        estimate += saturate(multiply(estimate, (1 << 29) - multiply(half, estimate)) << 2)
     return estimate
 
 
-def _mul(a: int, b: int) -> int:
+def multiply(a: int, b: int) -> int:
     """gemmlowp's saturating rounding doubling high multiply of two int32."""
     product = a * b
     nudged = product + ((1 << 30) if product >= 0 else 1 - (1 << 30))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op, Tensor
-from . import fixedpoint, sigmoid16, spatial, through_reals
+from . import fixedpoint, quotient, sigmoid16, spatial, through_reals
 from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier, requantize
 from .functions import FUNCTIONS
@@ -309,6 +309,7 @@ TWO: Mapping[str, tuple[Callable[[Op, Graph], Scaling], Callable[[int], str]]] =
         lambda bits: f"{REQUANTIZE}({{{{eb_square}}}}({_apart(bits)}), y_mul, y_shift)",
     ),
     "prelu": (_prelu, lambda _: PRELU),
+    "quotient": (lambda op, graph: _numbers("y", quotient.factor(op, graph)), lambda _: quotient.TEXT),
 }
 HEADROOM = {"difference": DIFFERENCE_BITS, "squared_difference": SQUARE_BITS}
 COMPARISONS = {
@@ -320,6 +321,8 @@ def _two(op: Op, graph: Graph, a: Array, b: Array) -> Array:
     """The arithmetic of the C of TWO and COMPARISONS, before the zero point is added."""
     function, (s, t) = op.attrs["function"], graph.operands(op)
     left, right = a.astype(np.int64) - zero_of(s), b.astype(np.int64) - zero_of(t)
+    if function == "quotient":
+        return quotient.reference(left, right, quotient.factor(op, graph))
     f = (TWO[function][0] if function in TWO else _comparison)(op, graph)
 
     def scaled(value: Array, prefix: str, bits: int = 0) -> Array:
