@@ -41,14 +41,31 @@ class Quant:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """A tensor of the model's file whose values another holds: as real numbers, or as they are under `quant`.
+
+    `moves` bring the file's elements into the other's order: ("transpose", permutation) or ("reshape", shape).
+    """
+
+    name: str
+    moves: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    quant: Quant | None = None
+
+
+@dataclass(frozen=True)
 class Tensor:
-    """A value of the graph: `shape` in elements, `dtype` one of ITEM_BYTES."""
+    """A value of the graph: `shape` in elements, `dtype` one of ITEM_BYTES.
+
+    `origin`: what it holds of the file, said by who makes a tensor from another's elements; None: what `name` says.
+    Only judges read it, and they check the quantisation, which a later pass may change.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     quant: Quant | None = None
     data: Array | None = field(default=None, repr=False, compare=False)
+    origin: Origin | None = field(default=None, repr=False, compare=False)
 
     @property
     def elements(self) -> int:
@@ -193,6 +210,17 @@ class Graph:
         changed = replace(self, ops=ops, **changes)
         used = [n for op in ops for n in (*op.inputs, *op.outputs)] + [*changed.inputs, *changed.outputs]
         return replace(changed, tensors={name: pool[name] for name in dict.fromkeys(used)})
+
+
+def after_move(t: Tensor, kind: str, how: tuple[int, ...]) -> Origin:
+    """The origin of a tensor that holds the elements of `t` behind a "transpose" or "reshape"."""
+    origin = origin_of(t)
+    return replace(origin, moves=(*origin.moves, (kind, how)))
+
+
+def origin_of(t: Tensor) -> Origin:
+    """The tensor of the file that `t` holds: by default the one of its name."""
+    return t.origin or Origin(t.name, (), t.quant)
 
 
 def real_values(t: Tensor) -> Array:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...base.errors import fail, from_os, visible
-from ..ir import Graph
+from ..ir import Graph, origin_of
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -53,7 +53,7 @@ def printable(graph: Graph) -> Graph:
     return replace(
         graph,
         ops=ops,
-        tensors={names[n]: replace(t, name=names[n]) for n, t in graph.tensors.items()},
+        tensors={names[n]: replace(t, name=names[n], origin=origin_of(t)) for n, t in graph.tensors.items()},
         inputs=tuple(names[n] for n in graph.inputs),
         outputs=tuple(names[n] for n in graph.outputs),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.errors import Diagnostic, EdgebuildError, fail, grouped
 from .. import ops
-from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, real_values
+from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
 from ..ops.base import check_limits
 
 LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
@@ -150,7 +150,8 @@ class Node:
         if own == shape:
             return self.emit(kind, inputs, **attrs)
         final = self.result(self.outputs[0], shape, kind, inputs, attrs)
-        inner = Tensor(f"{self.outputs[0]}@{kind}", own, final.dtype, final.quant)
+        before = after_move(final, "reshape", own)
+        inner = Tensor(f"{self.outputs[0]}@{kind}", own, final.dtype, final.quant, origin=before)
         self._add(kind, inputs, inner, attrs)
         self._add("reshape", [inner.name], final, {"shape": shape})
 
@@ -159,7 +160,8 @@ class Node:
         x = self._whole(name)
         if x.shape == shape:
             return name
-        view = Tensor(self._fresh("view"), shape, x.dtype, x.quant)
+        origin = after_move(x, "reshape", shape)
+        view = Tensor(self._fresh("view"), shape, x.dtype, x.quant, origin=origin)
         if x.data is not None:
             self.builder.tensors[view.name] = replace(view, data=x.data.reshape(shape))
             return view.name

@@ -22,7 +22,7 @@ from onnx import numpy_helper
 
 from ...base.errors import EdgebuildError, fail, visible
 from .. import ops
-from ..ir import Array, Graph, Quant, Tensor, real_values
+from ..ir import Array, Graph, Quant, Tensor, after_move, real_values
 from ..ops import ONNX_READERS
 from . import onnx_ml
 from .builder import LARGEST, Builder, Node, checked_size, needed
@@ -67,7 +67,8 @@ class OnnxNode(Node):
         """Operand `position`, transposed from NCHW."""
         x = self.tensor(position)
         size, perm = self.image_size(position), self._perm(x)
-        turned = Tensor(f"{self.outputs[0]}@in", tuple(x.shape[p] for p in perm), x.dtype, x.quant)
+        origin, shape = after_move(x, "transpose", perm), tuple(x.shape[p] for p in perm)
+        turned = Tensor(f"{self.outputs[0]}@in", shape, x.dtype, x.quant, origin=origin)
         self._add("transpose", [x.name], turned, {"perm": perm})
         return self.reshaped(turned.name, (x.shape[0], *size, x.shape[1]))
 
@@ -132,14 +133,16 @@ class OnnxNode(Node):
         """Add an NHWC op and transpose its result to the node's NCHW output."""
         shape = self._shape(kind, inputs, attrs)
         inner = self.result(f"{self.outputs[0]}@nhwc", shape, kind, inputs, attrs)
-        self._add(kind, inputs, inner, attrs)
-        if len(self.tensor(0).shape) == 4:
-            final = Tensor(self.outputs[0], tuple(shape[p] for p in TO_NCHW), inner.dtype, inner.quant)
+        order = TO_NCHW if len(self.tensor(0).shape) == 4 else (0, 3, 2)
+        final = Tensor(self.outputs[0], tuple(shape[p] for p in order), inner.dtype, inner.quant)
+        if order == TO_NCHW:
+            self._add(kind, inputs, replace(inner, origin=after_move(final, "transpose", TO_NHWC)), attrs)
             self._add("transpose", [inner.name], final, {"perm": TO_NCHW})
             return
-        flat = Tensor(f"{self.outputs[0]}@flat", (shape[0], *shape[2:]), inner.dtype, inner.quant)
+        flat = replace(final, name=f"{final.name}@flat", shape=(shape[0], *shape[2:]))
+        flat = replace(flat, origin=after_move(final, "transpose", (0, 2, 1)))
+        self._add(kind, inputs, replace(inner, origin=after_move(flat, "reshape", shape)), attrs)
         self._add("reshape", [inner.name], flat, {"shape": flat.shape})
-        final = Tensor(self.outputs[0], (shape[0], shape[3], shape[2]), inner.dtype, inner.quant)
         self._add("transpose", [flat.name], final, {"perm": (0, 2, 1)})
 
     def permuted(self, t: Tensor, perm: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,15 @@ OFF_STEP = 1e-2  # steps by which a real number may miss the step that it stands
 
 @dataclass(frozen=True)
 class Reference:
-    """Per input vector: the outputs, and all results of operators by name. `slack`: allowed integer difference."""
+    """Per input vector: the outputs, and all results of operators by name. `slack`: allowed integer difference.
+
+    `reals`: per vector, the results that are real in the file, of which `tensors` may have the integers.
+    """
 
     outputs: list[list[Array]]
     tensors: list[dict[str, Array]]
     slack: int
+    reals: list[dict[str, Array]] = field(default_factory=list)
 
 
 def reference(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
@@ -185,6 +189,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
     surface = session.get_inputs()
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
+    reals: list[dict[str, Array]] = []
     for vector in inputs:
         feeds = {i.name: _feed(x, port, i) for i, x, port in zip(surface, vector, report["inputs"], strict=True)}
         values = dict(zip(names, session.run(names, feeds), strict=True))
@@ -196,7 +201,8 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
             row.append(_as_firmware(values[name], port) if value is None else value)
         rows.append(row)
         tensors.append({**values, **integers})
-    return Reference(rows, tensors, slack=1)
+        reals.append({name: value for name, value in values.items() if value.dtype.kind == "f"})
+    return Reference(rows, tensors, slack=1, reals=reals)
 
 
 def _session(proto: Any) -> tuple[Any, list[str]]:

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import ops
-from ..ir import Graph
-from .oracles import NHWC, Array, Reference
+from ..ir import Graph, Tensor, origin_of
+from ..ops.fixedpoint import limits
+from .oracles import OFF_STEP, Array, Reference
 
 RELATIVE = 1e-4  # of floats, to the largest value
+Oracle = tuple[dict[str, Array], dict[str, Array]]  # `tensors` and `reals` of a vector
 
 
 def stepwise(graph: Graph, inputs: Sequence[Sequence[Array]], expected: Reference) -> Reference | None:
@@ -25,7 +27,8 @@ def stepwise(graph: Graph, inputs: Sequence[Sequence[Array]], expected: Referenc
     `graph`: canonical; `inputs`: per vector, one array per input.
     """
     rows, tensors = [], []
-    for vector, oracle in zip(inputs, expected.tensors, strict=True):
+    reals = expected.reals or [{}] * len(expected.tensors)
+    for vector, oracle in zip(inputs, zip(expected.tensors, reals, strict=True), strict=True):
         shaped = [x.reshape(graph.tensors[name].shape) for name, x in zip(graph.inputs, vector, strict=True)]
         if not _ops_are_near(graph, dict(zip(graph.inputs, shaped, strict=True)), oracle, expected.slack):
             return None
@@ -35,25 +38,49 @@ def stepwise(graph: Graph, inputs: Sequence[Sequence[Array]], expected: Referenc
     return Reference(rows, tensors, slack=0)
 
 
-def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: dict[str, Array], slack: int) -> bool:
+def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack: int) -> bool:
     """Run every op on the oracle's values where it has them. `values`: those of the inputs; the others are added."""
     for op in graph.ops:
         operands = [values[t.name] if t.data is None else t.data for t in graph.operands(op)]
         value = ops.SPECS[op.kind].reference(op, graph, *operands)
-        theirs = _of_oracle(oracle, op.outputs[0], value)
+        theirs = value_of(graph.result(op), *oracle)
         if theirs is not None and not _near(value, theirs, slack):
             return False
         values[op.outputs[0]] = value if theirs is None else theirs
     return True
 
 
-def _of_oracle(oracle: dict[str, Array], name: str, like: Array) -> Array | None:
-    """The oracle's value of a tensor, if it has one of this name: the canonical graph marks what it turned around."""
-    plain, *marks = name.split("@")
-    found = oracle.get(plain) if marks in ([], ["nhwc"]) else None
-    if found is not None and marks:
-        found = found.transpose(NHWC) if found.ndim == 4 else None
-    return found if found is not None and (found.shape, found.dtype) == (like.shape, like.dtype) else None
+def value_of(t: Tensor, tensors: dict[str, Array], reals: dict[str, Array]) -> Array | None:
+    """The oracle's value of a tensor, in the tensor's order; None where the oracle has none.
+
+    `tensors`: the oracle's by name. `reals`: those that are real in the file. Integers count only if both
+    have the same scale and zero point: real numbers must be steps of them, or the file's tensor must have them.
+    """
+    origin = origin_of(t)
+    found = None
+    if t.quant is not None and origin.name in reals:
+        found = _in_steps(reals[origin.name], t)
+    if found is None and origin.quant == t.quant:
+        found = tensors.get(origin.name)
+    if found is None:
+        return None
+    try:
+        for kind, how in origin.moves:
+            found = found.transpose(how) if kind == "transpose" else found.reshape(how)
+    except ValueError:  # a pass took channels away since
+        return None
+    return found if (found.shape, found.dtype.name) == (t.shape, t.dtype) else None
+
+
+def _in_steps(real: Array, t: Tensor) -> Array | None:
+    """Real numbers as integers of the tensor's scale and zero point; None if they are none of its steps."""
+    assert t.quant is not None
+    if not t.quant.per_tensor:
+        return None
+    exact = real.astype(np.float64) / t.quant.scale[0] + t.quant.zero_point[0]
+    steps, (low, high) = np.rint(exact), limits(t.dtype)
+    fits = np.all(np.abs(exact - steps) <= OFF_STEP) and np.all((low <= steps) & (steps <= high))
+    return steps.astype(t.dtype) if fits else None
 
 
 def _near(value: Array, theirs: Array, slack: int) -> bool:

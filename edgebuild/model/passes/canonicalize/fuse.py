@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...ir import Array, Graph, Op, Tensor
+from ...ir import Array, Graph, Op, Tensor, after_move
 from ..rewrite import Edit, unused
 
 SUMS = ("conv2d", "depthwise_conv2d", "dense", "transpose_conv2d")  # sums of products: weights, then a bias
@@ -157,8 +157,9 @@ def fuse_pad(op: Op, graph: Graph) -> Edit | None:
         if turn.kind == "reshape" and (wide[1] != 1 or turned != tuple(wide[p] for p in perm)):
             return None
         shape, pads = tuple(x.shape[p] for p in perm), tuple(pads[p] for p in perm)
-        inner = replace(x, name=unused(f"{op.outputs[0]}@in", graph), shape=shape)
         attrs = {"shape": shape} if turn.kind == "reshape" else turn.attrs
+        origin = after_move(x, turn.kind, shape if turn.kind == "reshape" else perm)
+        inner = replace(x, name=unused(f"{op.outputs[0]}@in", graph), shape=shape, origin=origin)
         between, tensors = (replace(turn, inputs=source, outputs=(inner.name,), attrs=attrs),), (inner,)
         source = (inner.name,)
     if any(pads[0]) or any(pads[3]):

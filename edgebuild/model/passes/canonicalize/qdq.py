@@ -120,10 +120,10 @@ def requantize_moves(op: Op, graph: Graph) -> Edit | None:
         return None
     if len(values) == 1 and not any(t.constant for t in wrong.values()):
         ((_, x),) = wrong.items()
-        inner = replace(y, name=f"{y.name}@own", quant=x.quant)
+        inner = replace(y, name=f"{y.name}@own", quant=x.quant, origin=None)
         after = Op("requantize", op.name, (inner.name,), (y.name,), {}, op.origin)
         return Edit((op,), (replace(op, outputs=(inner.name,)), after), (inner,))
-    new = {n: replace(_in_steps_of(t, y), name=f"{n}@{y.name}") for n, t in wrong.items()}
+    new = {n: replace(_in_steps_of(t, y), name=f"{n}@{y.name}", origin=None) for n, t in wrong.items()}
     before = [Op("requantize", op.name, (n,), (t.name,), {}, op.origin) for n, t in new.items() if not t.constant]
     moved = replace(op, inputs=tuple(new[n].name if n in new else n for n in op.inputs))
     return Edit((op,), (*before, moved), tuple(new.values()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import ops
 from ...axes import elementwise
-from ...ir import Graph, Op, Quant, Tensor
+from ...ir import Graph, Op, Quant, Tensor, after_move, origin_of
 from ..rewrite import Edit, unused
 
 MOVES = ("transpose", "reshape")
@@ -84,7 +84,8 @@ def sink_transpose(op: Op, graph: Graph) -> Edit | None:
     kept = [p for p in perm if p not in averaged]
     after = tuple(sorted(kept).index(p) for p in kept)
     inner_shape = tuple(y.shape[after.index(d)] for d in range(len(after)))
-    inner = replace(y, name=unused(f"{y.name}@nhwc", graph), shape=inner_shape)
+    before = after_move(y, "transpose", tuple(after.index(d) for d in range(len(after))))
+    inner = replace(y, name=unused(f"{y.name}@nhwc", graph), shape=inner_shape, origin=before)
     moved = replace(op, inputs=tuple(inputs), outputs=(inner.name,), attrs=attrs if attrs is not None else op.attrs)
     back = Op("transpose", op.name, (inner.name,), (y.name,), {"perm": after}, op.origin)
     return Edit((op,), (moved, back), (inner, *constants))
@@ -128,7 +129,8 @@ def reshape_before_elementwise(op: Op, graph: Graph) -> Edit | None:
     if first is None or graph.only_consumer(op.inputs[0]) is None or not _elementwise(op, graph):
         return None
     x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
-    inner = replace(y, name=unused(f"{y.name}@flat", graph), shape=x.shape)
+    before = after_move(y, "reshape", x.shape)
+    inner = replace(y, name=unused(f"{y.name}@flat", graph), shape=x.shape, origin=before)
     moved = replace(op, inputs=(x.name,), outputs=(inner.name,))
     return Edit((first, op), (moved, replace(first, inputs=(inner.name,), outputs=(y.name,))), (inner,))
 
@@ -143,7 +145,7 @@ def dequantize_last(op: Op, graph: Graph) -> Edit | None:
     if first is None:
         return None
     x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
-    inner = Tensor(unused(f"{y.name}@int8", graph), y.shape, x.dtype, x.quant)
+    inner = Tensor(unused(f"{y.name}@int8", graph), y.shape, x.dtype, x.quant, origin=origin_of(y))
     moved = replace(op, inputs=(x.name,), outputs=(inner.name,))
     return Edit((op,), (moved, replace(first, inputs=(inner.name,), outputs=(y.name,))), (inner,))
 
@@ -162,7 +164,8 @@ def flatten_into_dense(op: Op, graph: Graph) -> Edit | None:
         return None
     columns = w.data.reshape(w.shape[0], *turned.shape).transpose(0, *(1 + np.argsort(turn.attrs["perm"])))
     weights = replace(w, name=f"{w.name}@{op.outputs[0]}", data=np.ascontiguousarray(columns.reshape(w.shape)))
-    straight = Tensor(unused(f"{x.name}@flat", graph), (1, x.elements), x.dtype, x.quant)
+    origin = after_move(x, "reshape", (1, x.elements))
+    straight = Tensor(unused(f"{x.name}@flat", graph), (1, x.elements), x.dtype, x.quant, origin=origin)
     reshape = replace(flat, inputs=(x.name,), outputs=(straight.name,), attrs={"shape": straight.shape})
     dense = replace(op, inputs=(straight.name, weights.name, *op.inputs[2:]))
     return Edit((op,), (reshape, dense), (straight, weights))
