@@ -82,8 +82,12 @@ class Layers(File):
 
     def dense(self, multiple: int = 1) -> None:
         c, k = multiple * int(self.rng.integers(1, 90)), int(self.rng.integers(8, 30))
+        self.dense_of(weights(self.rng, (k, c)))
+
+    def dense_of(self, data: Array) -> None:
+        k, c = data.shape
         options: Any = schema.FullyConnectedOptionsT()
-        self.sum("FULLY_CONNECTED", (1, c), weights(self.rng, (k, c)), (1, k), options)
+        self.sum("FULLY_CONNECTED", (1, c), data, (1, k), options)
 
     def sum(self, name: str, size: tuple[int, ...], data: Array, shape: tuple[int, ...], options: Any) -> None:
         """An operator with an input of its own; results spread over int8."""
@@ -138,6 +142,20 @@ def test_layers_of_any_shape(
     text = compared(file, target, tmp_path / "model.tflite")
     assert text.count("eb_pairs_") >= layers // 3 and text.count("eb_fours_") >= layers // 4
     assert len(set(re.findall(r"eb_pairs_\w+?_(\dx\d)_", text))) == (3 if target == "riscv-virt" else 2)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_groups_of_any_size(tmp_path: Path) -> None:
+    """RV32 enters a row of taps anywhere: layers whose groups have nearly all sizes up to the most."""
+    file, entered = Layers(7), set[int]()
+    for n in range(6):
+        heavy = np.concatenate([np.full(2 * size, MOST_WEIGHT // size) for size in fours.ANY_SIZE])
+        data = np.minimum(heavy, 127)[file.rng.permutation(len(heavy))] * file.rng.choice([-1, 1], (8 + n, len(heavy)))
+        file.dense_of(data.astype(np.int8))
+        made = fours.grouped(fours.RV32, data.astype(np.int8), quickly=n % 2 == 1)
+        entered |= {len(group) for group in made}
+    assert len(entered) > len(fours.ANY_SIZE) * 2 // 3
+    assert compared(file, "riscv-virt", tmp_path / "model.tflite").count("eb_fours_rv32") >= 6
 
 
 @pytest.mark.needs(*NEEDS)

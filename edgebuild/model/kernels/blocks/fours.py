@@ -10,14 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums
 from ...ops.sums import shape_of, words
-from .pairs import START, channels_in_blocks, finish, groups, rescaling, sizes
+from .pairs import SMALL, START, channels_in_blocks, finish, groups, rescaling, sizes
+
+SIZES = (1, 2, 3, 4, 6, 8, 12)  # taps of a group where the assembly has a loop for each size
+ANY_SIZE = tuple(range(1, 25))  # where it enters a row of taps anywhere
+Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class Core:
-    """How a core computes: sums of `channels` at once, groups of at most `most` taps, the rest as in `pairs.Core`."""
+    """How a core computes: sums of `channels` at once, in groups of these `sizes`; the rest as in `pairs.Core`."""
 
     name: str
     channels: int
@@ -26,18 +31,25 @@ class Core:
     kind: float
     result: float
     channel: float
-    most: int = 12
+    sizes: tuple[int, ...] = SIZES
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(size for size in SIZES if size <= self.most)
+    def turn(self, made: Groups) -> float:
+        """Instructions of the groups for one block of channels."""
+        return sum(map(len, made)) * self.tap + len(made) * self.group + len(sizes(made)) * self.kind
 
 
-RV32 = Core("rv32", 8, 17, 18, 8, 16, 20)
+RV32 = Core("rv32", 8, 17, 18, 12, 16, 24, ANY_SIZE)
 M3 = Core("armv7m", 4, 6, 7, 6, 9, 22)
-M0 = Core("armv6m", 4, 11, 14, 12, 42, 40, 8)  # its branches do not reach over more
-SIZES = (1, 2, 3, 4, 6, 8, 12)  # taps of a group: the assembly has a loop for each
+M0 = Core("armv6m", 4, 11, 14, 12, 42, 40, SIZES[:-1])  # its branches do not reach over more
 PREPARE = 9  # instructions to bring one tap into its place
+
+
+def grouped(core: Core, weights: Array, quickly: bool) -> Groups:
+    """The groups of taps that cost least. Where all sizes are allowed, smaller ones may make fewer runs."""
+    if core.sizes is not ANY_SIZE:
+        return groups(weights, core.sizes, quickly)
+    most = ANY_SIZE[-1:] if quickly or weights.size >= SMALL else (12, 16, ANY_SIZE[-1])
+    return min((groups(weights, ANY_SIZE[:n], quickly=True) for n in most), key=core.turn)
 
 
 def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
@@ -46,7 +58,7 @@ def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
     scale = rescaling(s, finish(s)) if s.pointwise and oh * ow == 1 and k >= core.channels and not form.small else None
     if not s.fits or scale is None or s.weights.shape[3] != c or c >= 2**15:
         return None
-    chosen = groups(s.weights.reshape(k, c), core.sizes, form.tile)
+    chosen = grouped(core, s.weights.reshape(k, c), form.tile)
     order = np.array([tap for group in chosen for tap in group])
     channels = channels_in_blocks(k, core.channels)
     raised = (s.weights.reshape(k, c).astype(np.int16) + 128).astype(np.uint8)[channels][:, order]
@@ -66,8 +78,7 @@ def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
     )
     scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
     scalars |= {"low": s.low, "high": s.high} if bounded else {}
-    work = c * core.tap + len(chosen) * core.group + len(runs) * core.kind
-    work += core.channel + core.result * core.channels
+    work = core.turn(chosen) + core.channel + core.result * core.channels
     return Kernel(
         "blocks/fours.c.j2", s.stem, shape, constants, scalars,
         scratch=4 * len(chosen) + c, variant="two channels in one",
