@@ -60,6 +60,59 @@ def model(operator: str, mode: str = "BRANCH_LEQ", seed: int = 0, classes: int =
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
 
 
+def ensemble(seed: int = 0, mode: int = 0, **more: Any) -> onnx.ModelProto:
+    """TreeEnsemble, whose leaves are a list of their own. `mode`: of the comparisons, 0 to 3."""
+    rng = np.random.default_rng(seed)
+    nodes: dict[str, list[int]] = {n: [] for n in ("truenodeids", "falsenodeids", "trueleafs", "falseleafs")}
+    roots, targets = [], []
+    for _ in range(5):
+        depth, base, leaf = int(rng.integers(1, 4)), len(nodes["trueleafs"]), len(targets)
+        roots.append(base)
+        inner = 2**depth - 1
+        for number in range(inner):
+            for way, child in (("true", 2 * number + 1), ("false", 2 * number + 2)):
+                nodes[f"{way}leafs"].append(int(child >= inner))
+                nodes[f"{way}nodeids"].append(leaf + child - inner if child >= inner else base + child)
+        targets += [int(rng.integers(3)) for _ in range(inner + 1)]
+    count = len(nodes["trueleafs"])
+    attributes: dict[str, Any] = {f"nodes_{name}": ids for name, ids in nodes.items()}
+    attributes |= {"nodes_featureids": rng.integers(0, FEATURES, count).tolist(), "n_targets": 3, "tree_roots": roots}
+    attributes |= {"nodes_missing_value_tracks_true": rng.integers(0, 2, count).tolist(), "leaf_targetids": targets}
+    stored = {"nodes_splits": rng.normal(size=count).astype(np.float32), "nodes_modes": np.full(count, mode, np.uint8)}
+    stored |= {"leaf_weights": rng.normal(size=len(targets)).astype(np.float32)}
+    attributes |= {name: onnx.numpy_helper.from_array(data, name) for name, data in stored.items()}
+    node = helper.make_node("TreeEnsemble", ["x"], ["scores"], "forest", domain="ai.onnx.ml", **attributes, **more)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, FEATURES])
+    y = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [ROWS, 3])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 5)]
+    return helper.make_model(helper.make_graph([node], "forest", [x], [y]), opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize("mode", range(4))
+@pytest.mark.parametrize("more", [{}, {"aggregate_function": 0}], ids=str)
+def test_version_5_equals_onnxruntime(mode: int, more: dict[str, Any], tmp_path: Path) -> None:
+    for seed in range(4):
+        made = ensemble(seed, mode, **more)
+        onnx.save(made, tmp_path / "m.onnx")
+        graph = canonicalize(read_model(tmp_path / "m.onnx"))
+        rng = np.random.default_rng(seed)
+        bounds = onnx.numpy_helper.to_array(next(a.t for a in made.graph.node[0].attribute if a.name == "nodes_splits"))
+        x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+        x[0, :3], x[1, 2], x[2, :] = bounds[:3], np.nan, rng.choice(bounds, FEATURES)
+        want = onnxruntime_outputs(made, [x])[0]
+        np.testing.assert_allclose(ops.run(graph, x)[graph.outputs[0]], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"aggregate_function": 3}, "aggregate_function"), ({"mode": 4}, "modes"), ({"post_transform": 1}, "NONE")],
+)
+def test_version_5_refuses(more: dict[str, int], said: str, tmp_path: Path) -> None:
+    onnx.save(ensemble(**more), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=said):
+        read_model(tmp_path / "m.onnx")
+
+
 CASES: dict[str, dict[str, Any]] = {
     **{mode: {"operator": "TreeEnsembleRegressor", "mode": mode}
        for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE")},

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 
 from ..ir import Array
 from ..ops import ONNX_READERS
@@ -44,6 +45,69 @@ def scaler(node: Any) -> None:
     """(x - offset) * scale, each for all columns or for one."""
     less = node.inner("pointwise", [_real(node), node.array(_floats(node, "offset"))], **attributes("difference"))
     node.emit("mul", [less, node.array(_floats(node, "scale"))], clamp=OPEN)
+
+
+def binarizer(node: Any) -> None:
+    """1 where x is above the threshold, else 0."""
+    bound = node.array(np.float32(node.attr("threshold", 0.0)))
+    node.emit("cast", [node.inner("pointwise", [_real(node), bound], **attributes("greater"))], to="float32")
+
+
+def imputer(node: Any) -> None:
+    """Elements that stand for what is not known, most often NaN, become the number of their column."""
+    values, missing = _floats(node, "imputed_value_floats"), np.float32(node.attr("replaced_value_float", 0.0))
+    if not values.size:
+        raise node.error("no imputed_value_floats", "numbers in float32 are supported")
+    x = _real(node)
+    if np.isnan(missing):
+        unknown = node.inner("pointwise", [x], **attributes("is_nan"))
+    else:
+        unknown = node.inner("pointwise", [x, node.array(missing)], **attributes("equal"))
+    node.emit("pointwise", [unknown, node.array(values), x], **{**attributes("where"), "to": "float32"})
+
+
+def label_encoder(node: Any) -> None:
+    """Whole numbers become others by a table from below the least key to above the largest."""
+    keys, values, default = _listed(node, "keys"), _listed(node, "values"), _default(node)
+    if not keys.size or keys.size != values.size or {keys.dtype.kind, values.dtype.kind} - set("if"):
+        raise node.error("keys or values that are words", "numbers are supported; encode words in the application")
+    if keys.dtype.kind != "i" or node.tensor(0).dtype not in ("int64", "int32"):
+        raise node.error(f"keys in {keys.dtype}, an input in {node.tensor(0).dtype}", "whole numbers are supported")
+    low, high = int(keys.min()) - 1, int(keys.max()) + 1
+    if high - low > WIDEST or abs(low) > 2**30:
+        raise node.error(f"keys from {low + 1} to {high - 1}", f"at most {WIDEST} lie between two of them")
+    table = np.full(high - low + 1, default, values.dtype)
+    table[keys[::-1] - low] = values[::-1]  # the first of equal keys counts
+    x, like = node.inputs[0], node.tensor(0).dtype
+    for function, bound in (("maximum", low), ("minimum", high), ("difference", low)):
+        x = node.inner("pointwise", [x, node.array(np.array(bound, like))], **attributes(function))
+    node.emit("gather", [node.array(table), x], axis=0, batch=0)
+
+
+WIDEST = 1 << 16
+
+
+def _listed(node: Any, name: str) -> Array:
+    """Keys or values, whichever attribute holds them; of no type that is a number if there are none."""
+    for suffix, dtype in (("int64s", np.int64), ("floats", np.float32)):
+        if node.attr(f"{name}_{suffix}", None) is not None:
+            return np.array(node.attr(f"{name}_{suffix}", []), dtype)
+    stored = node.attr(f"{name}_tensor", None)
+    data = np.array([], "U1") if stored is None else onnx.numpy_helper.to_array(stored).ravel()
+    return (
+        data.astype(np.int64) if data.dtype.kind == "i" else data.astype(np.float32) if data.dtype.kind == "f" else data
+    )
+
+
+def _default(node: Any) -> Any:
+    stored = node.attr("default_tensor", None)
+    if stored is not None:
+        return onnx.numpy_helper.to_array(stored).ravel()[0]
+    return (
+        node.attr("default_int64", -1)
+        if _listed(node, "values").dtype.kind == "i"
+        else node.attr("default_float", -0.0)
+    )
 
 
 def normalizer(node: Any) -> None:
@@ -98,6 +162,9 @@ def linear_classifier(node: Any) -> None:
 
 ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "ArrayFeatureExtractor": array_feature_extractor,
+    "Binarizer": binarizer,
+    "Imputer": imputer,
+    "LabelEncoder": label_encoder,
     "LinearClassifier": linear_classifier,
     "LinearRegressor": linear_regressor,
     "Normalizer": normalizer,

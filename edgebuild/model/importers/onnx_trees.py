@@ -1,5 +1,5 @@
-"""TreeEnsembleClassifier and TreeEnsembleRegressor of ai.onnx.ml: forests and boosted trees of scikit-learn, LightGBM,
-XGBoost. Scores and labels are onnxruntime's where the standard leaves them open.
+"""TreeEnsemble, TreeEnsembleClassifier and TreeEnsembleRegressor of ai.onnx.ml: forests and boosted trees of
+scikit-learn, LightGBM, XGBoost. Scores and labels are onnxruntime's where the standard leaves them open.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 
 from ..ir import Array
 from ..ops.pointwise import attributes
@@ -57,33 +58,49 @@ def _forest(node: Any, of: str) -> Forest:
                _numbers(node, f"{of}_weights", np.float32), strict=True)  # fmt: skip
     for tree, number, target, weight in rows:
         entries.setdefault(place[tree, number], []).append((int(target), float(weight)))
-    count = len(modes)
-    tables = {name: np.zeros(count, np.int64) for name in ("feature", "yes", "no", "missing")}
-    threshold, target, weight = bounds.copy(), list[int](), list[float]()
+    tables = _Tables(bounds)
+    target, weight = list[int](), list[float]()
     for at, (tree, mode) in enumerate(zip(ids["treeids"], modes, strict=True)):
         if mode == "LEAF":
             found = entries.get(at, [])
-            tables["feature"][at], tables["yes"][at] = -1, len(target)
+            tables.leaf(at, len(target), len(target) + len(found))
             target += [k for k, _ in found]
             weight += [v for _, v in found]
-            tables["no"][at] = len(target)
             continue
-        swapped, before = MODES[mode]
-        ways = [place[tree, ids[name][at]] for name in ("truenodeids", "falsenodeids")]
-        tables["yes"][at], tables["no"][at] = ways[::-1] if swapped else ways
-        tables["feature"][at] = ids["featureids"][at]
+        yes, no = (place[tree, ids[name][at]] for name in ("truenodeids", "falsenodeids"))
         tracks = bool(ids["missing_value_tracks_true"][at]) if ids["missing_value_tracks_true"].size else False
-        tables["missing"][at] = tracks != swapped
+        tables.branch(at, ids["featureids"][at], mode, (yes, no), tracks)
+    roots = [place[tree, number] for tree, number in _roots(ids)]
+    return tables.forest(node, roots, np.array(target), np.array(weight, np.float32))
+
+
+class _Tables:
+    """The tables of nodes, filled one node after the other. `bounds`: a number for each."""
+
+    def __init__(self, bounds: Array) -> None:
+        self.of = {name: np.zeros(bounds.size, np.int64) for name in ("feature", "yes", "no", "missing")}
+        self.threshold = bounds.copy()
+
+    def leaf(self, at: int, first: int, past: int) -> None:
+        """A node that says entries first to past of target and weight."""
+        self.of["feature"][at], self.of["yes"][at], self.of["no"][at] = -1, first, past
+
+    def branch(self, at: int, feature: int, mode: str, ways: tuple[int, int], tracks: bool) -> None:
+        """`ways`: where to go if the comparison is true, and if not. `tracks`: true for what is not a number."""
+        swapped, before = MODES[mode]
+        self.of["yes"][at], self.of["no"][at] = ways[::-1] if swapped else ways
+        self.of["feature"][at], self.of["missing"][at] = feature, tracks != swapped
         if before:
-            threshold[at] = np.nextafter(threshold[at], np.float32(-np.inf))
-    _known_features(node, tables["feature"])
-    tables |= {"threshold": threshold, "target": np.array(target), "weight": np.array(weight, np.float32)}
-    tables["root"] = np.array([place[tree, number] for tree, number in _roots(ids)])
-    names = [n for n in TABLES if n != "missing" or tables["missing"].any()]
-    small = np.int16 if max(count, len(target)) < 2**15 else np.int32
-    types = {"threshold": np.float32, "weight": np.float32, "missing": np.bool_, "target": np.int16}
-    operands = [node.array(tables[n].astype(types.get(n, small))) for n in names]
-    return Forest(operands, tables["target"], tables["weight"], len(tables["root"]))
+            self.threshold[at] = np.nextafter(self.threshold[at], np.float32(-np.inf))
+
+    def forest(self, node: Any, roots: Any, target: Array, weight: Array) -> Forest:
+        _known_features(node, self.of["feature"])
+        tables = self.of | {"threshold": self.threshold, "target": target, "weight": weight, "root": np.array(roots)}
+        names = [n for n in TABLES if n != "missing" or tables["missing"].any()]
+        small = np.int16 if max(self.threshold.size, len(target)) < 2**15 else np.int32
+        types = {"threshold": np.float32, "weight": np.float32, "missing": np.bool_, "target": np.int16}
+        operands = [node.array(tables[n].astype(types.get(n, small))) for n in names]
+        return Forest(operands, target, weight, len(tables["root"]))
 
 
 def _roots(ids: dict[str, Array]) -> list[tuple[int, int]]:
@@ -100,12 +117,12 @@ def _known_features(node: Any, features: Array) -> None:
         raise node.error(f"feature {features.max(initial=0)} of an input of shape {x.shape}", "rows of features")
 
 
-def _summed(node: Any, forest: Forest, targets: int) -> str:
+def _summed(node: Any, forest: Forest, targets: int, aggregate: str = "") -> str:
     """The sum of what all trees say of every target, with the base values."""
     x = node.inputs[0]
     x = x if node.tensor(0).dtype == "float32" else node.inner("cast", [x], to="float32")
-    total = node.inner("trees", [x, *forest.tables], targets=targets)
-    if node.attr("aggregate_function", "SUM") == "AVERAGE":
+    total: str = node.inner("trees", [x, *forest.tables], targets=targets)
+    if (aggregate or node.attr("aggregate_function", "SUM")) == "AVERAGE":
         total = node.inner("mul", [total, node.array(np.float32(1 / forest.trees))], clamp=OPEN)
     base = _numbers(node, "base_values", np.float32)
     base = base[-1:] if targets == 1 else base
@@ -114,7 +131,7 @@ def _summed(node: Any, forest: Forest, targets: int) -> str:
 
 def _transformed(node: Any, name: str, output: int) -> None:
     """The node's output from raw scores."""
-    transform = node.attr("post_transform", "NONE")
+    transform = node.attr("post_transform", "NONE") or "NONE"
     if transform not in TRANSFORMS:
         raise node.error(f"post_transform {transform}", f"supported: {', '.join(TRANSFORMS)}")
     if transform == "SOFTMAX":
@@ -123,6 +140,42 @@ def _transformed(node: Any, name: str, output: int) -> None:
         node.emit("pointwise", [name], output=output, **attributes("sigmoid"))
     else:
         node.emit("reshape", [name], output=output, shape=node.builder.tensors[name].shape)
+
+
+def ensemble(node: Any) -> None:
+    """TreeEnsemble, which version 5 of the domain has in place of the other two. Leaves are a list of their own."""
+    ids = {name: _numbers(node, name, np.int64) for name in (*(f"nodes_{n}" for n in POSITIONS), "leaf_targetids")}
+    tracks = _numbers(node, "nodes_missing_value_tracks_true", np.bool_)
+    modes, bounds, weight = (_stored(node, name) for name in ("nodes_modes", "nodes_splits", "leaf_weights"))
+    if max(modes, default=0) >= len(ENSEMBLE_MODES) or node.attr("aggregate_function", 1) not in (0, 1):
+        kinds = f"modes {sorted(set(modes.tolist()))}, aggregate_function {node.attr('aggregate_function', 1)}"
+        raise node.error(kinds, f"supported: {', '.join(ENSEMBLE_MODES)}; AVERAGE and SUM")
+    if node.attr("post_transform", 0) != 0:
+        hint = "NONE is supported: the standard and onnxruntime number the others differently; add the operator itself"
+        raise node.error(f"post_transform {node.attr('post_transform', 0)}", hint)
+    count = len(modes)
+    tables = _Tables(np.concatenate([bounds, np.zeros(len(weight), np.float32)]).astype(np.float32))
+    for at, mode in enumerate(modes):
+        ways = [int(ids[f"nodes_{way}nodeids"][at] + count * ids[f"nodes_{way}leafs"][at]) for way in ("true", "false")]
+        branch = ids["nodes_featureids"][at], ENSEMBLE_MODES[mode], (ways[0], ways[1])
+        tables.branch(at, *branch, bool(tracks.size and tracks[at]))
+    for leaf in range(len(weight)):
+        tables.leaf(count + leaf, leaf, leaf + 1)
+    forest = tables.forest(node, _numbers(node, "tree_roots", np.int64), ids["leaf_targetids"], weight)
+    aggregate = ("AVERAGE", "SUM")[node.attr("aggregate_function", 1)]
+    _transformed(node, _summed(node, forest, node.attr("n_targets", 1), aggregate), 0)
+
+
+POSITIONS = ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
+ENSEMBLE_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT")
+
+
+def _stored(node: Any, name: str) -> Array:
+    """A tensor attribute; numbers in double precision would compare otherwise in float32."""
+    data = onnx.numpy_helper.to_array(node.attr(name, onnx.TensorProto()))
+    if data.dtype == np.float64:
+        raise node.error(f"{name} in double precision", "numbers in float32 are supported")
+    return data.astype(np.float32) if data.dtype.kind == "f" else data
 
 
 def regressor(node: Any) -> None:
@@ -169,4 +222,4 @@ def _two_classes(node: Any, forest: Forest, labels: Array) -> None:
         _transformed(node, both, 1)
 
 
-TREE_READERS = {"TreeEnsembleClassifier": classifier, "TreeEnsembleRegressor": regressor}
+TREE_READERS = {"TreeEnsemble": ensemble, "TreeEnsembleClassifier": classifier, "TreeEnsembleRegressor": regressor}
