@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from tests.drivers.cases import svd
 from tests.drivers.machine import Bench, build
 
@@ -104,3 +105,51 @@ def test_a_read_moves_over_a_call_that_writes_another_field(tmp_path: Path) -> N
     b = build(tmp_path, source)
     b.model.values.update(mode=4, scale=5)
     assert b.call("f") == 9 and [a.kind for a in b.model.trace] == ["r", "w"]
+
+
+PAIR = svd("INTEN@0: A:0:1 B:1:1\nINTENSET@4: A:0:1 B:1:1\nINTENCLR@8: A:0:1 B:1:1\nOFFSET@12: A:0:1 B:1:1")
+PAIRED = """bfGroup I { bit A; bit B; };
+bfGroup P { bfGroup I INTEN; bfGroup I INTENSET; bfGroup I INTENCLR; bfGroup I OFFSET; };
+make_device(P, p, 0x40000000);
+"""
+
+
+def paired(folder: Path, body: str, overlay: str = "fields: {}") -> list[tuple[str, int, int]]:
+    (folder / "chip.svd").write_text(PAIR)
+    (folder / "chip.overlay.yaml").write_text(overlay)
+    b = build(folder, f"{PAIRED}void t(void) {{ {body} }}", layout=f"fixed:{folder / 'chip.svd'}")
+    b.call("t")
+    return [(a.kind, a.offset, a.value) for a in b.model.trace]
+
+
+@pytest.mark.parametrize("name", ["INTENSET", "INTENCLR"])
+def test_registers_that_set_and_clear_are_never_written_back(name: str, tmp_path: Path) -> None:
+    """What is read there is what is set: written back to INTENCLR, it clears all. No file says so of these two."""
+    with pytest.raises(EdgebuildError, match=f"no value is harmless there.*P?{name}.B: .back: .0"):
+        paired(tmp_path, f"p->{name}.A = 1;")
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_registers_that_set_and_clear_by_overlay_and_as_a_whole(tmp_path: Path) -> None:
+    overlay = 'fields: {"C.INTEN???.*": {back: "0"}}'
+    stores = [("w", 8, 1), ("w", 4, 2)]
+    assert paired(tmp_path, "p->INTENCLR.A = 1; p->INTENSET.B = 1;", overlay) == stores
+    whole = "p->INTENCLR = (bfGroup I){ .A = 1 }; p->INTENSET = (bfGroup I){ .B = 1 };"
+    assert paired(tmp_path, whole) == stores
+    assert paired(tmp_path, "p->OFFSET.A = 1;") == [("r", 12, 0), ("w", 12, 1)]
+    assert paired(tmp_path, "p->INTEN.B = 1;") == [("r", 0, 0), ("w", 0, 2)]
+
+
+FLAGS = svd("SR@0: EN:0:1 A:1:1:oneToClear B:2:1:oneToClear C:3:1:zeroToClear GO:4:1 R:5:1:r MODE:8:2")
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_a_register_that_is_stored_back_touches_no_flag_that_the_source_does_not_name(tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(FLAGS)
+    (tmp_path / "chip.overlay.yaml").write_text('fields: {C.SR.GO: {back: "0"}}')
+    source = """bfGroup S { bit EN; bit A; }; bfGroup F { bfGroup S SR; }; make_device(F, f, 0x40000000);
+    void t(void) { bfGroup S s = f->SR; s.EN = 0; f->SR = s; }"""
+    b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}")
+    b.model.values.update(EN=1, A=1, B=1, C=1, GO=1, R=1, MODE=3)
+    b.call("t")
+    assert [(a.kind, a.value) for a in b.model.trace] == [("r", 0x33F), ("w", 0x32A)]

@@ -171,3 +171,20 @@ def test_an_array_longer_than_the_registers(tmp_path: Path) -> None:
             f"bfGroup C {{ uint32 CCR[4]; }};\n{DEVICE}void t(int n) {{ c->CCR[n] = 1; }}",
             layout=f"fixed:{tmp_path / 'chip.svd'}",
         )
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
+def test_groups_that_nothing_uses(cpp: bool, tmp_path: Path) -> None:
+    """A group for another chip of the family holds groups of this one, once or as an array."""
+    other = "bfGroup Other { bfGroup Slice S; uint8 x; }; bfGroup Most { bfGroup Slice S[9]; bfGroup Other O[2]; };\n"
+    body = "void t(int n) { level(&pwm->CH[n].CC, 1, 2); on(&pwm->CH[n].CSR); }"
+    b = bench(tmp_path, SLICES, SLICE + other + body, cpp)
+    b.call("t", 2)
+    assert places(b) == [40 + 12, 40]
+
+
+def test_a_pointer_to_a_group_that_no_device_has(tmp_path: Path) -> None:
+    source = SLICE + "bfGroup Other { bfGroup Slice S; };\nvoid t(bfGroup Other *o) { on(&o->S.CSR); }"
+    with pytest.raises(EdgebuildError, match="no device has a group 'Other'"):
+        bench(tmp_path, SLICES, source)

@@ -116,7 +116,7 @@ class Recorder:
 
     def escaped(self, chain: Chain) -> None:
         """A pointer to a group inside of another is made; `simplify` keeps the group then."""
-        self.pointers.append(chain.group)
+        self.pointers += [chain.group, *([] if chain.device else [chain.prefixes[0].group])]
 
     def site(
         self, form: str, c: Cursor, left: Cursor, operator: str = "", right: Cursor | None = None, used: bool = True

@@ -7,7 +7,7 @@ same way an array of fields that is only indexed by constants becomes single fie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -77,6 +77,7 @@ class Ref:
 class Shapes:
     groups: dict[str, Shape]  # inner groups first
     arrays: frozenset[FieldId]
+    idle: frozenset[str] = frozenset()  # those that only hold others, and that nothing uses
 
     def leaf(self, group: str, name: str) -> Leaf:
         return next(leaf for leaf in self.groups[group].leaves if leaf.name == name)
@@ -96,11 +97,24 @@ def simplify(dialect: Dialect, cdfg: Cdfg) -> Shapes:
                     kept.add(prefix.group)
             if any(not s.member and s.constant is None for s in chain.steps[chain.depths[-1] :]):
                 arrays.add(access.field)
+    used = frozenset(_within(dialect, kept))
     for group in _inner_first(dialect):  # what contains a type of its own is one, so that C can name the way there
         if any(c.group in kept for c in dialect.groups[group].children):
             kept.add(group)
     shapes = {g: _shape(g, dialect, kept, frozenset(arrays)) for g in _inner_first(dialect) if g in kept}
-    return _glued(Shapes(shapes, frozenset(arrays)), cdfg)
+    return _glued(Shapes(shapes, frozenset(arrays), frozenset(shapes) - used), cdfg)
+
+
+def _within(dialect: Dialect, groups: Iterable[str]) -> set[str]:
+    """The groups, and all that they hold."""
+    found: set[str] = set()
+    todo = list(groups)
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += [c.group for c in dialect.groups[name].children]
+    return found
 
 
 def _glued(shapes: Shapes, cdfg: Cdfg) -> Shapes:
@@ -112,7 +126,7 @@ def _glued(shapes: Shapes, cdfg: Cdfg) -> Shapes:
         whole = frozenset(r.leaf for r in refs).union(*(s for s in mine if s & {r.leaf for r in refs}))
         sets[refs[0].group] = [*(s for s in mine if not s & whole), whole]
     groups = {n: replace(shape, glued=tuple(sets.get(n, ()))) for n, shape in shapes.groups.items()}
-    return Shapes(groups, shapes.arrays)
+    return replace(shapes, groups=groups)
 
 
 def resolve(access: Access, shapes: Shapes) -> Ref:

@@ -157,8 +157,13 @@ class Hal:
         return self._add(name, "void", group, register, parameters, body, const="")
 
     def store(self, group: str, register: Register, window: Window) -> str:
-        """`HAL_STORE_Group_register(group[, index], r)`: a whole register as it is."""
-        body = self._stores(register, window, "r")
+        """`HAL_STORE_Group_register(group[, index], r)`: a whole register as it is. Flags and triggers that the source
+        does not name get the value that does nothing: what was read of them would clear or start what nobody meant."""
+        ones, zeros = (
+            sum(s.cover for s in register.slots if not s.field and "w" in s.access and s.back == back) for back in "10"
+        )
+        value = f"(r & {number(((1 << register.bits) - 1) & ~(ones | zeros), register.bits)})" if ones | zeros else "r"
+        body = self._stores(register, window, f"{value} | {number(ones, register.bits)}" if ones else value)
         name = named("HAL_STORE", group, register.name)
         return self._add(name, "void", group, register, [f"{wide_type(window.bits)} r"], body, const="")
 

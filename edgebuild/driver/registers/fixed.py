@@ -99,7 +99,7 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     overlay_file = path.with_suffix(".overlay.yaml")
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
     fixer = _Fixer(path, text, map_, overlay.fields, dialect, shapes)
-    groups = {name: fixer.group(shape) for name, shape in shapes.groups.items()}
+    groups = {name: fixer.group(shape) for name, shape in shapes.groups.items() if name not in shapes.idle}
     fixer.order_views()
     fixer.add_targets(overlay_file)
     fixer.check_keys(overlay_file)
@@ -302,7 +302,7 @@ class _Fixer:
             access=access,
             modified=said.modified or slot.modified,
             action=said.action or slot.action,
-            back=said.back if said.modified else slot.back,
+            back=said.back if said.modified else "0" if (access, slot.back) == ("r", "keep") else slot.back,
             sensitive=slot.sensitive or bool(said.action),
         )
 
@@ -311,7 +311,8 @@ class _Fixer:
         plain = over.plain or over.memory or False
         access = over.access or info.access
         volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
-        back = over.back or ("keep" if plain else info.back)
+        default = "never" if block.acts(register, info) else replace(info, access=access).back
+        back = over.back or ("keep" if plain else default)
         sensitive = bool(over.rse) or (bool(info.read_action) and not plain)
         modified = "" if plain else info.modified
         action = "" if plain else info.read_action
@@ -416,7 +417,7 @@ class _Fixer:
     ) -> int:
         """The distance of the elements where the group is in an array; else what it covers."""
         strides = set()
-        for g in self.shapes.groups.values():
+        for g in (g for name, g in self.shapes.groups.items() if name not in self.shapes.idle):
             for part in g.parts:
                 if part.group == shape.group and part.dims:
                     device, words = next(iter(self.instances(g.group)))

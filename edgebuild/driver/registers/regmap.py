@@ -63,6 +63,21 @@ class Block:
     registers: tuple[RegisterInfo, ...]
     group: str = ""
 
+    def acts(self, register: RegisterInfo, info: FieldInfo) -> bool:
+        """Whether a register is one of a pair such as INTENSET and INTENCLR of which a file says no more: a 1 acts, and
+        a read gives what is set. Whoever writes back there what was read clears all of it."""
+        name = register.name.upper()
+        end = next((end for end in PAIRS if name.endswith(end)), "")
+        if info.modified or "w" not in info.access or not end:
+            return False
+        names = {name.removesuffix(end) + other for other in PAIRS[end]}
+        places = {(f.lsb, f.width) for f in register.fields}
+        pairs = (r for r in self.registers if r.scope == register.scope and r.name.upper() in names)
+        return any({(f.lsb, f.width) for f in r.fields} == places for r in pairs)
+
+
+PAIRS = {"SET": ("CLR", "CLEAR"), "CLR": ("SET",), "CLEAR": ("SET",)}  # how two such registers end
+
 
 @dataclass(frozen=True)
 class RegisterMap:
