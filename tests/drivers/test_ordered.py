@@ -124,7 +124,7 @@ def paired(folder: Path, body: str, overlay: str = "fields: {}") -> list[tuple[s
 
 @pytest.mark.parametrize("name", ["INTENSET", "INTENCLR"])
 def test_registers_that_set_and_clear_are_never_written_back(name: str, tmp_path: Path) -> None:
-    """What is read there is what is set: written back to INTENCLR, it clears all. No file says so of these two."""
+    """A read gives what is set: written back to INTENCLR, it clears all. No file says so of these two."""
     with pytest.raises(EdgebuildError, match=f"no value is harmless there.*P?{name}.B: .back: .0"):
         paired(tmp_path, f"p->{name}.A = 1;")
 
