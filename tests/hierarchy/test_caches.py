@@ -15,7 +15,7 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.moved.auto import auto_plan
-from edgebuild.model.plan.moved.caches import CLEAN, INVALIDATE
+from edgebuild.model.plan.moved.caches import CLEAN, INVALIDATE, NO_CACHE
 from edgebuild.model.plan.moved.levels import check_levels
 from edgebuild.model.plan.moved.movement import with_moves
 from edgebuild.model.plan.search import Plan
@@ -98,6 +98,11 @@ def test_buffers_take_whole_lines() -> None:
     p = planned()
     assert all(step.place.offset % 32 == 0 for step in p.caches.steps)
     assert p.layout.heights["RAM"] % 32 == 0
+
+
+def test_where_nothing_is_moved_nothing_is_cleaned() -> None:
+    tiny = behind_a_cache(load_target("host"), room=8)
+    assert with_moves(plan(convolution(), tiny, planned().request)).caches == NO_CACHE
 
 
 def test_a_first_level_behind_a_cache_is_refused() -> None:

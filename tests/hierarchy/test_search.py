@@ -135,6 +135,15 @@ def test_two_buffers_help_where_copies_overlap() -> None:
     assert best(replace(layer, operands=operands), room)[1].total < best(layer, room)[1].total
 
 
+def test_many_operands_move_in_one_way() -> None:
+    layer, room = layers()[3]
+    x, *_, y = layer.operands
+    read = tuple(replace(x, name=f"x{i}", channel=replace(x.channel, overlap=True)) for i in range(12))
+    mapped, found = best(replace(layer, operands=(*read, y)), {space: 12 * size for space, size in room.items()})
+    assert len({(move.depth, move.buffers) for move in mapped.moves[:-1]}) == 1
+    assert found.calls > 1 and found.total > 0
+
+
 def test_map_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", str(FILE), "--target", "diana", "--limit", "activations=24K", "--json", "-"]) == 0
     rows = json.loads(capsys.readouterr().out)["layers"]

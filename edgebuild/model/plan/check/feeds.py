@@ -79,11 +79,7 @@ class Feeds(Transfers):
         """The rows of a call, which cores make at once: none may write what another one reads or writes."""
         rows = self.fed.rows(number, call)
         found = [self.call_row(callee, number, core, row, last) for core, row in enumerate(rows)]
-        read = [array for one in found for array in one.read]
-        for i, one in enumerate(found):
-            others = [a for other in found[:i] for a in (other.written, other.scratch)]
-            self.spoil((one.written, one.scratch), [*read, *others])
-            self.spoil((one.written,), [one.scratch])
+        self.apart(found)
         for one in found:
             self.near[one.scratch] = NOTHING - 1 - number
             self.near[one.written] = one.made

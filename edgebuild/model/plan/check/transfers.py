@@ -7,7 +7,7 @@ brought; the tables of copies and turns are only what is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -29,12 +29,20 @@ from .cached import CachedMemory
 NOTHING = -1
 BYTE = 1 << 62  # marks owners of single bytes
 CONSTANT = 1 << 61
+Ends = tuple[int, int]  # the first and the last of some addresses
 
 
 def meet(one: Array, other: Array) -> bool:
     """Whether two sets of addresses have one in common."""
-    near = one.size and other.size and one.min() <= other.max() and other.min() <= one.max()
-    return bool(near and np.isin(one, other).any())
+    return bool(one.size and other.size and _near(_ends(one), _ends(other)) and np.isin(one, other).any())
+
+
+def _ends(addresses: Array) -> Ends:
+    return (int(addresses.min()), int(addresses.max())) if addresses.size else (1, 0)
+
+
+def _near(one: Ends, other: Ends) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 @dataclass
@@ -44,6 +52,7 @@ class _Pending:
     near: Array
     owners: Array
     data: Array  # of constants
+    ends: Ends  # of the addresses in the near memory
 
 
 @dataclass
@@ -139,12 +148,12 @@ class Transfers:
             raise BrokenPlan(f"{self.name}: a copy leaves {copy.tensor or 'its constants'}")
         for other in self.level.pending:
             same = other.copy.tensor and copy.tensor and self.memory(copy) == self.memory(other.copy)
-            if (copy.fetch or other.copy.fetch) and meet(near, other.near):
+            if (copy.fetch or other.copy.fetch) and _near(_ends(near), other.ends) and meet(near, other.near):
                 raise BrokenPlan(f"{self.name}: two copies under way meet in the first level")
             written = same and not (copy.fetch and other.copy.fetch)
             if written and meet(self.at_far(copy.tensor, far), self.at_far(other.copy.tensor, other.far)):
                 raise BrokenPlan(f"{self.name}: two copies under way meet at {copy.tensor}")
-        self.level.pending.append(_Pending(copy, far, near, self.taken(copy, far, near), data))
+        self.level.pending.append(_Pending(copy, far, near, self.taken(copy, far, near), data, _ends(near)))
         if copy.fetch:
             self.near[near] = NOTHING
         else:
@@ -192,10 +201,7 @@ class Transfers:
     def turn(self, turn: Turn) -> None:
         """The calls of all cores at once: none may write what another one reads or writes."""
         found = [self.call(call, core) for core, call in enumerate(turn.calls)]
-        read = [array for call in found for array in call.read]
-        for i, call in enumerate(found):
-            others = [a for other in found[:i] for a in (other.written, other.scratch)]
-            self.spoil((call.written, call.scratch), [*read, *others])
+        self.apart(found)
         for call in found:
             self.near[call.scratch] = NOTHING
             self.near[call.written] = call.made
@@ -229,14 +235,23 @@ class Transfers:
                 raise BrokenPlan(f"{self.name} does not find its {constant.name} in the first level")
         return read
 
-    def spoil(self, touched: Iterable[Array], read: Iterable[Array]) -> None:
-        """Raise BrokenPlan if a call writes outside of the level, what it reads, or what is under way."""
-        for mine in touched:
-            if mine.size and mine.max() >= len(self.near):
+    def apart(self, found: Sequence[Called]) -> None:
+        """Raise BrokenPlan if a call of several at once writes what one of them touches."""
+        touched = [(array, _ends(array)) for call in found for array in call.read]
+        for call in found:
+            scratch, written = (call.scratch, _ends(call.scratch)), (call.written, _ends(call.written))
+            self.spoil([scratch], touched)
+            self.spoil([written], [*touched, scratch])
+            touched += [scratch, written]
+
+    def spoil(self, mine: Sequence[tuple[Array, Ends]], read: Sequence[tuple[Array, Ends]]) -> None:
+        """Raise BrokenPlan if a call writes outside of the level, what others touch, or what is under way."""
+        for array, ends in mine:
+            if array.size and ends[1] >= len(self.near):
                 raise BrokenPlan(f"{self.name} writes outside of the first level")
-            if any(meet(mine, r) for r in read):
+            if any(_near(ends, its) and meet(array, other) for other, its in read):
                 raise BrokenPlan(f"{self.name} writes over what it reads in the first level")
-            if any(meet(mine, p.near) for p in self.level.pending):
+            if any(_near(ends, p.ends) and meet(array, p.near) for p in self.level.pending):
                 raise BrokenPlan(f"{self.name} writes bytes that are being copied")
 
     def part(self, tensor: str, ranges: tuple[Range, ...]) -> Array:

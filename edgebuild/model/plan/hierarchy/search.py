@@ -19,6 +19,7 @@ from .grid import Copies, Costs, candidates
 from .nest import Layer, Mapped, Move
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
+MOST_BY_THEMSELVES = 4  # operands that move each in its own way; the ways of more are too many
 
 
 class NoMapping(Exception):
@@ -124,10 +125,12 @@ def _evaluate(
 
 def ways(layer: Layer) -> Iterator[Way]:
     """Orders of loops with depths of operands; of those that move every operand alike, the first."""
-    seen = set()
+    seen, groups = set(), together(layer)
     for order in permutations(layer.axes):
         depths = [[0, *(i + 1 for i, a in enumerate(order) if a in o.axes and not o.held)] for o in layer.operands]
-        for chosen in product(*depths):
+        for wanted in product(*(sorted({d for i in group for d in depths[i]}) for group in groups)):
+            most = {i: depth for group, depth in zip(groups, wanted, strict=True) for i in group}
+            chosen = tuple(max(d for d in found if d <= most[i]) for i, found in enumerate(depths))
             where = tuple(
                 (frozenset(order[:d]) & o.axes, frozenset(order[:d]) - o.axes)
                 for o, d in zip(layer.operands, chosen, strict=True)
@@ -137,12 +140,22 @@ def ways(layer: Layer) -> Iterator[Way]:
                 yield Way(order, chosen, where)
 
 
+def together(layer: Layer) -> tuple[tuple[int, ...], ...]:
+    """Numbers of the operands that move in one way: each by itself, but where there are many, all that are read."""
+    free = [i for i, o in enumerate(layer.operands) if not o.held]
+    if len(free) <= MOST_BY_THEMSELVES:
+        return tuple((i,) for i in range(len(layer.operands)))
+    alike = [i for i in free if not (layer.operands[i].result or layer.operands[i].packed)]
+    return (tuple(alike), *((i,) for i in range(len(layer.operands)) if i not in alike))
+
+
 def _buffers(layer: Layer, way: Way) -> Iterator[tuple[int, ...]]:
     """One buffer or two for each operand that is moved more than once, where copies run beside the computing."""
-    both = [
-        (1, 2) if where[0] and o.channel.overlap else (1,) for o, where in zip(layer.operands, way.where, strict=True)
-    ]
-    return product(*both)
+    groups = together(layer)
+    both = [bool(where[0]) and o.channel.overlap for o, where in zip(layer.operands, way.where, strict=True)]
+    for chosen in product(*((1, 2) if any(both[i] for i in group) else (1,) for group in groups)):
+        number = {i: n for group, n in zip(groups, chosen, strict=True) for i in group}
+        yield tuple(number[i] if both[i] else 1 for i in range(len(layer.operands)))
 
 
 def _mapping(layer: Layer, tile: Mapping[str, int], way: Way, buffers: tuple[int, ...]) -> Mapped:
