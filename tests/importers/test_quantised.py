@@ -94,8 +94,18 @@ def functions_of_one(integer: type) -> onnx.ModelProto:
     return net.done(*(net.q(y, 0.01 * fine) for y in results))
 
 
+def far_zero_points(zero: int) -> onnx.ModelProto:
+    """int16 values that are all on one side of their zero point, and all of their range: products need 33 bits."""
+    net = Quantised(np.int16)
+    net.zero = zero
+    a, b = (net.q(net.input(name, (1, 3, 6, 6)), 2.0**-15) for name in "ab")
+    each, matrix = net.q(net.op("Mul", a, b), 2.0**-14), net.q(net.op("MatMul", a, b), 2.0**-12)
+    return net.done(each, matrix, net.q(net.op("Add", each, matrix), 2.0**-12))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
+    **{f"zero point {zero}": lambda zero=zero: far_zero_points(zero) for zero in (-32768, 32767, -20000)},
     "constant first": constant_first,
     "gather, constant": lambda: gather(False),
     "gather, computed": lambda: gather(True),

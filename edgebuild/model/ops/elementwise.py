@@ -7,7 +7,7 @@ from typing import Any
 
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Graph, Op, Tensor
-from . import linear, loops, spatial
+from . import fixedpoint, linear, loops, spatial
 from .base import Constant, Form, Kernel, is_float, zero_of
 
 INTEGERS = {"add": "sum", "mul": "product"}  # the function of plain integers
@@ -73,12 +73,21 @@ def rows(op: Op, graph: Graph) -> str:
     return "each" if a.shape == b.shape and not b.constant and len(a.shape) > 1 else ""
 
 
+def _beyond_words(a: Tensor, b: Tensor) -> bool:
+    """A product of what is left of int16 values without their zero points leaves int32."""
+    if a.dtype != "int16" or b.dtype != "int16":
+        return False
+    most = [max(abs(bound - zero_of(t)) for bound in fixedpoint.limits(t.dtype)) for t in (a, b)]
+    return most[0] * most[1] >= 2**31
+
+
 def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: linear.Linear | None = None) -> Kernel:
     """The loop over all elements; `scaling` are the scalar parameters of the quantised form, which may be linear."""
     a, b = graph.operands(op)
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
+    shape["wide"] = op.kind == "mul" and graph.arithmetic == "onnx" and _beyond_words(a, b)
     shape |= {"unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]
