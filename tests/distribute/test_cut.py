@@ -26,6 +26,8 @@ def check(graph: Graph, plan: Plan) -> None:
     graphs, messages = project(graph, plan)
     for device in graphs:
         verify(device, ops.result_shape)
+        read = {n for op in device.ops for n in op.inputs} | set(device.outputs)
+        assert all(ops.SPECS[op.kind].link or op.outputs[0] in read for op in device.ops)
     assert sum(m.transfer.bytes for m in messages) == plan.cost.bytes
     check_together(graph, graphs, [g.ops for g in graphs], messages, plan.cluster.source)
 
@@ -39,6 +41,18 @@ def test_all_methods(way: str, n: int, kind: str) -> None:
     assert plan is not None or (way == "joint" and n > 3)
     if plan is not None:
         assert n == 1 or way == "joint" or way in {d.method for d in plan.decisions}
+        check(graph, plan)
+
+
+@pytest.mark.parametrize("empty", range(3))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_device_with_next_to_no_share(way: str, empty: int) -> None:
+    """It may have no channel of a layer; if it is the source, another one adds the bias."""
+    shares = tuple(0.001 if k == empty else 1.0 for k in range(3))
+    graph = prepare(DIGITS)
+    plan = plan_by(graph, cluster(3, "bus", source=0, shares=shares), way)
+    assert plan is not None or way == "joint"
+    if plan is not None:
         check(graph, plan)
 
 

@@ -204,10 +204,17 @@ class _Device:
 
         self.ops = [replace(op, inputs=names(op.inputs), outputs=names(op.outputs)) for op in self.ops]
         tensors = {swap.get(n, n): replace(t, name=swap.get(n, n)) for n, t in self.tensors.items()}
-        return _with(graph, self.ops, tensors)
+        return _with(graph, self.ops, tensors, graph.outputs)
 
 
-def _with(graph: Graph, made: Sequence[Op], tensors: Mapping[str, Tensor]) -> Graph:
+def _with(graph: Graph, made: Sequence[Op], tensors: Mapping[str, Tensor], outputs: Sequence[str] = ()) -> Graph:
+    """The graph of a device, without ops whose results it neither reads, sends nor gives back."""
+    kept_ops, wanted = list[Op](), set(outputs)
+    for op in reversed(made):
+        if ops.SPECS[op.kind].link or op.outputs[0] in wanted:
+            kept_ops.append(op)
+            wanted.update(op.inputs)
+    made = kept_ops[::-1]
     used = [n for op in made for n in (*op.inputs, *op.outputs)]
     kept = {n: tensors[n] for n in dict.fromkeys([*used, *(n for n in graph.inputs if n in tensors)])}
     return replace(graph, ops=tuple(made), tensors=kept, removed=(), removed_macs=0)
@@ -308,12 +315,14 @@ class _Cut:
             self.convert(step, layer.output, between, d.keeps)
 
     def sums(self, k: int, d: Decision, op: Op, reads: Mapping[str, Form]) -> str:
-        """Partial sums of all of the result; those of the source begin with the bias."""
+        """Partial sums of all of the result; those of the source, if it has a channel, begin with the bias."""
         device, (x, w), y = self.devices[k], self.graph.operands(op)[:2], self.graph.result(op)
         nest = ops.nest(op, self.graph)
         kind, quant = ("float32", None) if is_float(y) else ("int32", bias_quant(x, w))
         made = device.new(Tensor(f"{y.name} sums", y.shape, kind, last_axis(quant, y)))
-        ranges = self.block(self.plan.network.layers[d.layer].inputs[0], d.reads[0], k)
+        x_number, source = self.plan.network.layers[d.layer].inputs[0], self.plan.cluster.source
+        ranges = self.block(x_number, d.reads[0], k)
+        summing = [i for i in range(len(self.devices)) if self.block(x_number, d.reads[0], i) is not None]
         if ranges is None:  # a device with so small a share that it has no channel
             zeros = f"{y.name} nothing"
             device.tensors[zeros] = Tensor(zeros, y.shape, kind, None, np.zeros(y.shape, kind))
@@ -321,7 +330,7 @@ class _Cut:
         axis = getattr(nest.operands[0][-1], "axis", "")
         part = self.operand(device, x.name, ranges, reads)
         weights = device.constant(w.name, needed(nest, 1, {axis: ranges[-1]}, w.shape))
-        if device.is_source and len(op.inputs) > 2:
+        if k == (source if source in summing else summing[0]) and len(op.inputs) > 2:
             start = device.constant(op.inputs[2], tuple((0, n) for n in self.graph.tensors[op.inputs[2]].shape))
         else:
             start = f"{y.name} no bias"
