@@ -316,8 +316,18 @@ def _read_shape(node: OnnxNode) -> None:
 
 
 def _all_constant(node: OnnxNode) -> bool:
+    """Control flow whose bodies read tensors from around them is none of what can be computed by itself."""
     read = [node.builder.tensors[n] for n in node.inputs if n]
-    return bool(read) and all(t.constant and t.quant is None for t in read)
+    bodies = [a.g for a in node.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
+    return bool(read) and all(t.constant and t.quant is None for t in read) and not any(map(_captures, bodies))
+
+
+def _captures(body: onnx.GraphProto) -> bool:
+    """A node of the body reads what is neither made in it nor given to it."""
+    own = {"", *(v.name for v in (*body.input, *body.initializer)), *(n for node in body.node for n in node.output)}
+    read = {*(n for node in body.node for n in node.input), *(v.name for v in body.output)}
+    inner = (a.g for node in body.node for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
+    return not read <= own or any(map(_captures, inner))
 
 
 def _fold(node: OnnxNode) -> None:
