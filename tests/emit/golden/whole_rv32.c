@@ -21,7 +21,7 @@
 #define EB_NO_SCHEDULE
 #endif
 
-extern const uint8_t tiny_weights[]; /* 1264 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1276 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[456];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -54,8 +54,9 @@ enum {
     TINY_DENSE_3_W = 192, /* 3x16x1 int8: by blocks of channels, dense */
     TINY_DENSE_3_START = 240, /* 3 int32: bias with the zero point folded in, dense */
     TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_SHIFT = 264, /* 3 int8: left if positive, dense */
-    TINY_SOFTMAX_4_TABLE = 268, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_DENSE_3_ROUNDING = 264, /* 3 int32, dense */
+    TINY_DENSE_3_SHIFT = 276, /* 3 int8, dense */
+    TINY_SOFTMAX_4_TABLE = 280, /* 249 int32: exp(-d * scale), Q0.31, classes */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
@@ -66,7 +67,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                                 int32_t x_zero, int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
-                         const int32_t *multiplier, const int8_t *shift, int32_t y_zero, int32_t low,
+                         const int32_t *multiplier, const int32_t *rounding, const int8_t *shift, int32_t low,
                          int32_t high);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
@@ -110,8 +111,9 @@ void tiny_invoke(void)
         WEIGHTS(int8_t, TINY_DENSE_3_W),
         WEIGHTS(int32_t, TINY_DENSE_3_START),
         WEIGHTS(int32_t, TINY_DENSE_3_MULTIPLIER),
+        WEIGHTS(int32_t, TINY_DENSE_3_ROUNDING),
         WEIGHTS(int8_t, TINY_DENSE_3_SHIFT),
-        /* y_zero */ -3, /* low */ -128, /* high */ 127);
+        /* low */ -128, /* high */ 127);
     EB_STEP();
     /* 4  softmax classes; 8 B live */
     softmax_3(
@@ -136,9 +138,9 @@ static inline int32_t eb_first_tap(int32_t at, int32_t dilation);
 static inline int32_t eb_past_tap(int32_t at, int32_t dilation, int32_t taps, int32_t size);
 static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
-static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
+static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
@@ -340,7 +342,7 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 3, result lives to step 4 */
 EB_NO_SCHEDULE
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
-                         const int32_t *multiplier, const int8_t *shift, int32_t y_zero, int32_t low,
+                         const int32_t *multiplier, const int32_t *rounding, const int8_t *shift, int32_t low,
                          int32_t high)
 {
     /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed again where it does not divide. */
@@ -369,8 +371,8 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                 s00 += v0_3 * w0_3;
                 in0 += 4;
             }
-            const int32_t m0 = multiplier[k], e0 = shift[k];
-            y0[k] = (int8_t)eb_clamp(eb_requantize(s00, m0, e0) + y_zero, low, high);
+            const int32_t m0 = multiplier[k], e0 = shift[k], r0 = rounding[k];
+            y0[k] = (int8_t)eb_clamp(eb_rescale_away(s00, m0, r0, e0), low, high);
         }
     }
 }
@@ -427,13 +429,6 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift)
     return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0));
 }
 
-/* x * multiplier / 2^31 * 2^shift, rounded twice as the TFLite reference kernels do. */
-static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift)
-{
-    const int32_t left = shift > 0 ? shift : 0;
-    return eb_right_shift(eb_high_multiply((int32_t)((uint32_t)x << left), multiplier), left - shift);
-}
-
 /* 1 / x as a Q0.31 mantissa for x > 0 in Q12.19; *over: bits by which the result is to be shifted right.
  * Three Newton steps from 48/17 - 32/17 d, in Q2.29. */
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
@@ -456,6 +451,13 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
 static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
     return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
+}
+
+/* The same rounded twice, halves away from zero in the second step, which is over `shift` bits. */
+static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
+{
+    const int32_t y = eb_rescale(x, multiplier, 1, 1);
+    return (y + (y >> 31) + rounding) >> shift;
 }
 
 _Static_assert(TINY_IN + 128 <= 456, "TINY_IN leaves the arena");

@@ -32,9 +32,9 @@ RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
     RV32: (((4, 4), (3, 4), (5, 2)), sums.Core(18)),
-    M3: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32)),
-    M33: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32)),
-    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT, mac=1.6, pixel=0.8, channel=75)),
+    M3: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M33: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7)),
     ANY: (((2, 4),), sums.Core(18)),
 }
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered

@@ -37,7 +37,7 @@ def convolution(channels: int, core: Core, layer: Layer) -> Kernel | None:
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     block = next(b for b in (4, 2, 1) if b <= channels and kg % b == 0)
     how = [finish(each) for each in found]
-    ends, rest = how[0] if all(e == "relu" for e, _ in how) else ("general", s.rescaling)
+    ends, rest = how[0] if len({e for e, _ in how}) == 1 else ("general", s.rescaling)
     heads, at = [], 0
     for n, part in enumerate(weights):
         heads.append((at, n * k, kg * part.shape[1] * c))

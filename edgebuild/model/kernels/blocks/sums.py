@@ -17,6 +17,7 @@ from ...ops.sums import in_place, shape_of
 
 SPLIT = "eb_rescale_split"  # for cores without a long multiplication
 MOST_TAPS = 16  # of a depthwise window that is held in registers
+GENERAL = 10.0  # instructions of a result of eb_requantize beside those of one that is rounded in few steps
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Core:
 
     `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
     operands a multiply-accumulate takes; `result`: instructions of one result; `mac`: of a product that is added up,
-    and `pixel` of it for each further pixel of a block; `channel`: of a channel of one row of a depthwise layer.
+    and `pixel` of it for each further pixel of a block; `channel`: of a channel of one row of a depthwise layer, `relu`
+    and `away`: of its results that are rounded up or away from zero, beside `result`.
     """
 
     registers: int
@@ -35,21 +37,26 @@ class Core:
     mac: float = 2.0
     pixel: float = 0.0
     channel: float = 10.0
+    relu: float = -5.0
+    away: float = 0.0
 
 
 def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
-    """How sums become results, with the constants it takes: "relu" in one shift, "general" by eb_requantize.
+    """How sums become results, with the constants it takes: "relu" in one shift, "signed" in two, or "general".
 
     relu: (high(4 x M) + rounding) >> shift, with the zero point inside of the rounding. Exact where 4 x stays in int32,
     the second shift is over at least one bit, and the result is clamped at the zero point or above, or rounded once.
+    signed: the same in two steps, halves away from zero in the second. general: by eb_requantize.
     """
     scaled = np.abs(s.y_zero) * 2.0 ** (s.right + 1.0) < 2.0**30
     how, fits = s.finish.partition("_")[0], bool(scaled.all()) and bool((s.bound < 2**29).all()) and s.right.max() < 30
-    if how in ("relu", "once") and fits:
-        rounding = (how == "relu") + 2**s.right + (s.y_zero * 2 ** (s.right + 1))
-        constants = (("rounding", rounding.astype(np.int32)), ("shift", (s.right + 1).astype(np.int8)))
-        return "relu", (_multiplier(s), *(Constant(name, data) for name, data in constants))
-    return "general", (_multiplier(s), Constant("shift", (-s.right).astype(np.int8), "left if positive"))
+    if how == "sums" or not fits:
+        return "general", (_multiplier(s), Constant("shift", (-s.right).astype(np.int8), "left if positive"))
+    shift = s.right + (how != "signed")
+    rounding = (how == "relu") + 2 ** (shift - 1) + s.y_zero * 2**shift
+    constants = (("rounding", rounding.astype(np.int32)), ("shift", shift.astype(np.int8)))
+    ends = "signed" if how == "signed" else "relu"
+    return ends, (_multiplier(s), *(Constant(name, data) for name, data in constants))
 
 
 def _multiplier(s: Sums) -> Constant:
@@ -126,7 +133,8 @@ def depthwise(core: Core, s: Sums, form: Form) -> Kernel | None:
                  Constant("start", s.start.astype(np.int32), "bias with the zero point folded in"), *rest)  # fmt: skip
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     made = ow if form.rolled else oh * ow
-    each = core.product * fh * (2 * fw + len(reads[-1]) / together) + core.result
+    rounded = {"relu": core.relu, "signed": core.away}.get(ends, GENERAL)
+    each = core.product * fh * (2 * fw + len(reads[-1]) / together) + core.result + rounded
     cost = c * (2.7 * core.product * rows * w + made * each + form.rolled * core.channel)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
