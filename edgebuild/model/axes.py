@@ -106,7 +106,12 @@ def input_range(nest: Nest, operand: int, dim: int, start: int, stop: int) -> tu
     The range refers to the output axis that indexes the dimension and is clipped to the operand,
     so padding is never part of it. A dimension that no output axis indexes is needed whole.
     """
-    match nest.operands[operand][dim]:
+    return range_through(nest, nest.operands[operand][dim], start, stop)
+
+
+def range_through(nest: Nest, relation: Dim, start: int, stop: int) -> tuple[int, int]:
+    """`input_range` of a dimension with this relation to the output's axes."""
+    match relation:
         case Same(axis):
             return (start, stop) if axis in nest.out else (0, nest.extents[axis])
         case Window(_, tap, stride, dilation, pad, size):

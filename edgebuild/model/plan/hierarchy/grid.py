@@ -190,6 +190,14 @@ class Costs:
         )
 
 
+def costs_of(layer: Layer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
+    """The costs of these tile sizes; a layer keeps them, for it is mapped into several rooms."""
+    if sizes not in layer.costs:
+        layer.costs[sizes] = Costs(layer, sizes)
+    found: Costs = layer.costs[sizes]
+    return found
+
+
 def aligned_all(size: Grid) -> Grid:
     return -(-size // 4) * 4
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from math import ceil, prod
 from typing import Any
 
-from ...axes import Dim, Nest, Same, Window, input_range
+from ...axes import Dim, Nest, Same, Window, range_through
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]
@@ -54,7 +55,7 @@ class Operand:
         """The axis that indexes a dimension, if it can be cut there."""
         return getattr(self.dims[dim], "axis", None)
 
-    @property
+    @cached_property
     def axes(self) -> frozenset[str]:
         return frozenset(a for d in range(len(self.dims)) if (a := self.axis(d)) is not None)
 
@@ -91,6 +92,21 @@ class Layer:
     estimated: bool = False
     alone: float = 0.0
 
+    @cached_property
+    def costs(self) -> dict[Any, Any]:
+        """Costs of its tile sizes: see `grid.costs_of`."""
+        return {}
+
+    def along(self, axis: str) -> Layer:
+        """The same, cut along one axis alone."""
+        if axis not in self._along:
+            self._along[axis] = replace(self, axes=(axis,))
+        return self._along[axis]
+
+    @cached_property
+    def _along(self) -> dict[str, Layer]:
+        return {}
+
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
         """The part of an operand that a part of the nest needs; axes without a range are whole."""
         found = []
@@ -121,7 +137,7 @@ class Layer:
 
 
 def _through(nest: Nest, dim: Dim, part: Range) -> Range:
-    return input_range(Nest(nest.extents, nest.out, ((dim,),)), 0, 0, *part)
+    return range_through(nest, dim, *part)
 
 
 def ranges_of(extent: int, size: int) -> tuple[Range, ...]:

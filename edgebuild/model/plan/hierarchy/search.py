@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .costs import Cost, cost
-from .grid import Copies, Costs, candidates
+from .grid import Copies, Costs, candidates, costs_of
 from .nest import Layer, Mapped, Move
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
@@ -58,7 +58,7 @@ def best(layer: Layer, room: Mapping[str, int]) -> tuple[Mapped, Cost]:
 
 def best_of(layer: Layer, room: Mapping[str, int], sizes: tuple[tuple[int, ...], ...]) -> tuple[Mapped, Cost]:
     """The best of these tile sizes."""
-    costs = Costs(layer, sizes)
+    costs = costs_of(layer, sizes)
     shape = tuple(len(s) for s in sizes)
     calls = np.broadcast_to(prod(costs.counts.values()) if costs.counts else np.ones(()), shape)
     least: tuple[float, float, float] | None = None

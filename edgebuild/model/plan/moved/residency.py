@@ -268,7 +268,7 @@ class Residency:
             if had >= room >= tiles.need or (room > had and tiles.cycles <= ALIKE * self.least(known, room)):
                 return tiles
         form, graph = self.cutter.form, self.cutter.graph
-        layer = layer_of_op(op, graph, self.target, form, self.spaces, names)
+        layer = known[0][1].layer if known else layer_of_op(op, graph, self.target, form, self.spaces, names)
         moved: MovedLayer | None = None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):

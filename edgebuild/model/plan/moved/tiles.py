@@ -94,7 +94,7 @@ def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) ->
             found += [_fitting(op, graph, layer, form, room, rule, found)] if rule else []
         for axis in layer.axes if len(layer.axes) > 1 else ():
             with suppress(NoMapping):
-                found.append(_fitting(op, graph, replace(layer, axes=(axis,)), form, room, None, found))
+                found.append(_fitting(op, graph, layer.along(axis), form, room, None, found))
         for unit in UNITS:
             if all(m.figures.compute > POOR * m.promised for m in found):
                 with suppress(NoMapping):
