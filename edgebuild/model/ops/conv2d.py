@@ -107,5 +107,5 @@ SPEC = Spec(
     sums=layer,
     rows=spatial.rows,
     part=spatial.part,
-    limits=(spatial.window_limit, channels_agree, spatial.symmetric_weights),
+    limits=(spatial.window_limit, channels_agree, spatial.bias_agrees, spatial.symmetric_weights),
 )

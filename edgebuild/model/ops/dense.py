@@ -151,5 +151,5 @@ SPEC = Spec(
     sums=layer,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
     any_rows=True,
-    limits=(columns_agree, spatial.symmetric_weights),
+    limits=(columns_agree, spatial.bias_agrees, spatial.symmetric_weights),
 )

@@ -81,5 +81,5 @@ SPEC = Spec(
     sums=layer,
     rows=spatial.rows,
     part=spatial.part,
-    limits=(spatial.window_limit, whole_multiplier, spatial.symmetric_weights),
+    limits=(spatial.window_limit, whole_multiplier, spatial.bias_agrees, spatial.symmetric_weights),
 )

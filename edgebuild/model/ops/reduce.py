@@ -16,7 +16,7 @@ from ..ir import Array, Graph, Op
 from . import loops, pointwise, reduction
 from .base import Form, Kernel, Spec, is_float
 from .moves import axis_of
-from .reduction import from_onnx, from_onnx_global, from_tflite, kept_shape, onnx_axes
+from .reduction import from_onnx, from_onnx_global, from_tflite, keeps_dims, kept_shape, onnx_axes
 
 # How a further element joins, and the numpy meaning.
 JOINS = {
@@ -64,7 +64,7 @@ def _log_sum_exp(node: Any) -> None:
     less = node.inner("pointwise", [node.inputs[0], largest], **pointwise.attributes("difference"))
     powers = node.inner("pointwise", [less], **pointwise.attributes("exp"))
     total = node.inner("pointwise", [node.inner("reduce_sum", [powers], axes=axes)], **pointwise.attributes("log"))
-    shape = kept_shape(x, axes, bool(node.attr("keepdims", 1)))
+    shape = kept_shape(x, axes, keeps_dims(node))
     node.emit("pointwise", [node.reshaped(total, shape), node.reshaped(largest, shape)], **pointwise.attributes("sum"))
 
 
@@ -149,7 +149,7 @@ def onnx_arg(largest: bool) -> Any:
     def read(node: Any) -> None:
         x = node.tensor(0)
         axis = axis_of(node, node.attr("axis", 0), len(x.shape))
-        shape = kept_shape(x, (axis,), bool(node.attr("keepdims", 1)))
+        shape = kept_shape(x, (axis,), keeps_dims(node))
         last = bool(node.attr("select_last_index", 0))
         node.emit_as("arg", node.inputs[:1], shape, axis=axis, largest=largest, last=last, to="int64")
 

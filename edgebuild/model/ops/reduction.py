@@ -31,6 +31,14 @@ def kept_shape(x: Tensor, axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
     return tuple(1 if d in axes else n for d, n in enumerate(x.shape) if keep or d not in axes)
 
 
+def keeps_dims(node: Any) -> bool:
+    """The attribute keepdims, which is 0 or 1. Tools read other numbers each in its way."""
+    keep = node.attr("keepdims", 1)
+    if keep not in (0, 1):
+        raise node.error(f"keepdims {keep}", "it must be 0 or 1")
+    return bool(keep)
+
+
 def onnx_axes(node: Any) -> tuple[int, ...] | None:
     """Axes are an attribute in older opsets and an operand in newer ones; None: nothing is to be done."""
     given = len(node.inputs) > 1 and node.inputs[1]
@@ -47,7 +55,7 @@ def from_onnx(kind: str, before: str = "", after: str = "") -> Any:
         axes, name = onnx_axes(node), node.inputs[0]
         if before:
             name = node.inner("pointwise", [name], **pointwise.attributes(before))
-        keep = bool(node.attr("keepdims", 1))
+        keep = keeps_dims(node)
         x = node.tensor(0)
         if axes is None:
             return node.emit("reshape", [name], shape=x.shape)

@@ -94,6 +94,12 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(dict(zip(names, shape, strict=True)), names, (dims,))
 
 
+def same_elements(op: Op, graph: Graph) -> str | None:
+    """The result has as many elements as the operand."""
+    x, shape = graph.operands(op)[0], op.attrs["shape"]
+    return None if x.elements == prod(shape) else f"elements of shape {x.shape} as {tuple(shape)}"
+
+
 def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
     return {**op.attrs, "shape": tuple(past - first for first, past in out)}
 
@@ -121,6 +127,7 @@ SPEC = Spec(
         "Dropout": from_onnx_identity,
     },
     view=True,
+    limits=(same_elements,),
     part=part,
     exact=True,
 )

@@ -333,6 +333,14 @@ def float_bounds(op: Op) -> dict[str, int | float]:
     return {"low": -largest if low is None else float(low), "high": largest if high is None else float(high)}
 
 
+def bias_agrees(op: Op, graph: Graph) -> str | None:
+    """The bias has one number for each output channel."""
+    bias, channels = graph.operands(op)[2:3], graph.result(op).shape[-1]
+    if bias and bias[0].elements != channels:
+        return f"a bias of shape {bias[0].shape} for {channels} outputs"
+    return None
+
+
 def symmetric_weights(op: Op, graph: Graph) -> str | None:
     """Weights and bias are constants; weights have one scale or one per output channel; the bias has scale(x) *
     scale(w)."""

@@ -110,5 +110,5 @@ SPEC = Spec(
     onnx={"ConvTranspose": from_onnx},
     rows=spatial.rows,
     part=part,
-    limits=(groups_agree, spatial.symmetric_weights),
+    limits=(groups_agree, spatial.bias_agrees, spatial.symmetric_weights),
 )
