@@ -116,7 +116,7 @@ FEPWM = Part(
     "FE310 PWM",  # the vendor's file has a field of 11 bits beyond the register's end
     "",
     0x40000000,
-    'fields: {"C.cfg.*": {plain: true}, "C.cfg.cmp?ip": {plain: false, volatile: true, back: "0"}, "C.cmp?.*": {plain: true}}',
+    'fields: {"C.cfg.*": {plain: true}, "C.cfg.cmp?ip": {plain: false, volatile: true}, "C.cmp?.*": {plain: true}}',
     """bfGroup Cfg { bit cmp0ip; bit cmp1ip; bit cmp1gang; bit cmp1center; bit enoneshot; bit enalways; bit deglitch; bit zerocmp; bit sticky; uint4 scale; };
 bfGroup Pwm { bfGroup Cfg cfg; uint32 count; uint32 pwms; uint16 cmp[4]; };
 make_device(Pwm, pwm, 0x40000000);
@@ -125,10 +125,10 @@ void level(int n, int v) { pwm->cmp[n] = v; }
 int ticked(void) { if (!pwm->cfg.cmp0ip) return 0; pwm->cfg.cmp0ip = 0; return 1; }
 void shot(void) { pwm->cfg.sticky = 1; pwm->cfg.deglitch = 1; pwm->cfg.cmp1center = 1; pwm->cfg.enoneshot = 1; while (pwm->cfg.enoneshot) ; }
 int now(void) { return (int)(pwm->pwms + pwm->count + pwm->pwms); }""",
-    """void open(int scale, int top) { R(0) &= ~0xF0001000u; R(0) = (R(0) & ~0xF000000Fu) | (scale & 15) | 0x200; R(8) = 0; R(0x20) = top & 0xFFFF; R(0x24) = top / 2 & 0xFFFF; R(0) = (R(0) & ~0xF0000000u) | 0x1000; }
+    """void open(int scale, int top) { R(0) &= ~0x1000u; R(0) = (R(0) & ~0xFu) | (scale & 15) | 0x200; R(8) = 0; R(0x20) = top & 0xFFFF; R(0x24) = top / 2 & 0xFFFF; R(0) |= 0x1000; }
 void level(int n, int v) { R(0x20 + 4 * n) = v & 0xFFFF; }
-int ticked(void) { unsigned c = R(0); if (!(c >> 28 & 1)) return 0; R(0) = R(0) & ~0xF0000000u; return 1; }
-void shot(void) { R(0) = (R(0) & ~0xF0000000u) | 0x22500; while (R(0) >> 13 & 1) ; }
+int ticked(void) { unsigned c = R(0); if (!(c >> 28 & 1)) return 0; R(0) = c & ~0x10000000u; return 1; }
+void shot(void) { R(0) |= 0x22500; while (R(0) >> 13 & 1) ; }
 int now(void) { unsigned a = R(16); a += R(8); return (int)(a + R(16)); }""",
     (("open", 3, 1000), ("level", 2, 5), ("ticked",), ("ticked",), ("shot",), ("now",)),
     reads={

@@ -15,10 +15,11 @@ from edgebuild.cli import main
 from edgebuild.driver.pipeline import compile_driver, triple_of
 from edgebuild.driver.stages import Driver
 from tests.conftest import ROOT
+from tests.drivers import held_exact, held_exact2
 from tests.drivers.cases import Case, svd
 from tests.drivers.more_cases import CASES
 from tests.drivers.programs import Generator
-from tests.drivers.silicon import PARTS, SHARED, Part
+from tests.drivers.silicon import PARTS, Part, cut
 from tests.drivers.test_places import PACKED, PLAIN, one_register
 
 pytest.importorskip("z3")
@@ -84,21 +85,60 @@ def test_pulpino_is_proved(name: str) -> None:
     assert [v for v in verdicts((driver, artifacts)) if v.what != "proved"] == []
 
 
+HELD = (*held_exact.PARTS, *held_exact2.PARTS)
+QUICK = ("FE310 PWM", "FE310 PMU")  # of those
+LONG = [p.name for p in HELD if p.name not in QUICK] + ["RP2040 I2C"]
+
+
+def of_silicon(part: Part, folder: Path) -> Made:
+    if not part.present:
+        pytest.skip(f"{part.file} is not beside the checkout")
+    file = folder / "chip.svd"
+    text = part.text if part.text.startswith("<") else svd(part.text)
+    file.write_bytes(cut(part.file, part.base) if part.file else text.encode())
+    (folder / "chip.overlay.yaml").write_text(part.overlay)
+    (folder / "case.bf.c").write_text(part.source)
+    request = DriverRequest((folder / "case.bf.c",), "case", "pulpino", f"fixed:{file}")
+    artifacts, driver = compile_driver(request)
+    return driver, artifacts
+
+
 @pytest.mark.parametrize(
     "part",
-    [pytest.param(p, id=p.name.replace(" ", "_"), marks=[pytest.mark.slow] * (p.name == "RP2040 I2C")) for p in PARTS],
+    [
+        pytest.param(p, id=p.name.replace(" ", "_"), marks=[pytest.mark.slow] * (p.name in LONG))
+        for p in (*PARTS, *HELD)
+    ],
 )
 def test_silicon_is_proved(part: Part, tmp_path: Path) -> None:
     """One has loops around loops, and some hundred ways."""
-    if not part.present:
-        pytest.skip(f"{part.file} is not beside the checkout")
-    file = tmp_path / "chip.svd"
-    file.write_bytes((SHARED / part.file).read_bytes() if part.file else svd(part.text).encode())
-    (tmp_path / "chip.overlay.yaml").write_text(part.overlay)
-    (tmp_path / "case.bf.c").write_text(part.source)
-    request = DriverRequest((tmp_path / "case.bf.c",), "case", "pulpino", f"fixed:{file}")
-    artifacts, driver = compile_driver(request)
-    assert [v for v in verdicts((driver, artifacts)) if v.what != "proved"] == []
+    assert [v for v in verdicts(of_silicon(part, tmp_path)) if v.what != "proved"] == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(p, id=p.name.replace(" ", "_"), marks=[pytest.mark.slow] * (p.name != QUICK[1])) for p in HELD],
+)
+def test_stores_left_out_of_vendors_drivers_are_refuted(part: Part, tmp_path: Path) -> None:
+    wrong = [(what, made) for what, made in faulty(of_silicon(part, tmp_path)) if ": ; for" in what]
+    assert wrong
+    for what, made in wrong:
+        assert any(v.what == "refuted" for v in verdicts(made)), what
+
+
+SHARED_GROUP = """bfGroup Set { bit A; bit B; }; bfGroup P { bfGroup Set INTENSET; bfGroup Set MASK; };
+make_device(P, p, 0x40000000);
+void t(void) { p->INTENSET.A = 1; p->MASK = (bfGroup Set){ .A = 1 }; p->MASK.B = 1; p->INTENSET.B = 1; }"""
+
+
+def test_registers_that_share_a_group_are_proved(tmp_path: Path) -> None:
+    """Only one of them has side effects: what is written back to the other is no event."""
+    overlay = 'fields: {"C.INTENSET.*": {back: "0"}, "C.MASK.*": {plain: true}}'
+    registers = "INTENSET@0: A:0:1 B:1:1\nMASK@4: A:0:1 B:1:1 C:2:1"
+    made = compiled(Case(0, "pair", SHARED_GROUP, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    for what, wrong in faulty(made):
+        assert any(v.what == "refuted" for v in verdicts(wrong)), what
 
 
 def test_the_command_proves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

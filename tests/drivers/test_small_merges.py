@@ -1,4 +1,4 @@
-"""Accesses through members of objects, and of groups that are passed by pointer, become one as those of a device do."""
+"""Accesses through members of objects, of groups that are passed by pointer, and across small helpers become one."""
 
 from __future__ import annotations
 
@@ -37,3 +37,64 @@ def test_neighbours_become_one(function: str, tmp_path: Path) -> None:
     artifacts, _ = compile_driver(DriverRequest((tmp_path / "t.bf.c",), "n", "pulpino", f"fixed:{file}"))
     report = json.loads(next(a.data for a in artifacts if a.name == "n_report.json"))
     assert report["functions"][0]["accesses_after"] == FUNCTIONS[function]
+
+
+HELPERS = (
+    HEAD
+    + """bfGroup Other { bit lamp; bit rse(self) data; bit ro busy; bit wse(self) go; };
+make_device(Other, other_, 0x40001000);
+static int seen;
+static void lamp(int x) { other_->lamp = x; }
+static void same(int x) { dev->x = x; }
+static void deep(int x) { if (x) lamp(x); seen++; }
+static void wait(void) { while (other_->busy) ; }
+static void again(int x) { other_->lamp = x; if (x) again(x - 1); }
+static void go(void) { other_->go = 1; }
+static int take(void) { return other_->data; }
+static void outside(void) { lamp(1); (void)other(); }
+"""
+)
+CALLS = {
+    # statements between `dev->x = m` and `dev->y = m`: accesses of the function
+    "lamp(m);": 1,
+    "deep(m);": 1,
+    "seen = other_->busy;": 2,
+    "same(m);": 4,
+    "wait();": 4,
+    "again(m);": 4,
+    "go();": 4,
+    "take();": 4,
+    "outside();": 4,
+    "bf_critical { lamp(m); }": 4,
+}
+
+
+def merged(folder: Path, call: str, order: str, handler: str = "") -> int:
+    """Accesses of a function that writes two neighbours with a call in between."""
+    rows = "CTL@0: en:0:1 mode:1:3 div:4:4\nXY@4: x:0:8 y:8:8"
+    other = svd("O@0: lamp:0:1 busy:1:1:r\nP@4: data:0:1\nQ@8: go:0:1").partition("<peripherals>")[2]
+    other = other.partition("</peripherals>")[0].replace("<name>C</name>", "<name>OTHER_</name>")
+    other = other.replace("0x40000000", "0x40001000")
+    (folder / "chip.svd").write_text(svd(rows).replace("</peripherals>", f"{other}</peripherals>"))
+    (folder / "chip.overlay.yaml").write_text(f'fields: {{"*": {{{order}}}}}')
+    source = f"{HELPERS}{handler}void t(int m) {{ dev->x = m; {call} dev->y = m; }}\n"
+    (folder / "t.bf.c").write_text(source)
+    request = DriverRequest((folder / "t.bf.c",), "n", "pulpino", f"fixed:{folder / 'chip.svd'}")
+    artifacts, _ = compile_driver(request)
+    report = json.loads(next(a.data for a in artifacts if a.name == "n_report.json"))
+    return int(next(f["accesses_after"] for f in report["functions"] if f["name"] == "t"))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_across_helpers(call: str, tmp_path: Path) -> None:
+    """A helper that waits, has effects, or accesses the field itself must find what was written before it."""
+    assert merged(tmp_path, call, "memory: true") == CALLS[call]
+
+
+def test_silicon_keeps_its_order_across_helpers(tmp_path: Path) -> None:
+    assert merged(tmp_path, "lamp(m);", "plain: true") == 4
+
+
+def test_what_a_handler_sees_is_written_before_a_helper(tmp_path: Path) -> None:
+    handler = "bf_interrupt void isr(void) { if (dev->x) lamp(1); }\n"
+    assert merged(tmp_path, "lamp(m);", "memory: true", handler) == 4

@@ -7,8 +7,8 @@ gives access regions: accesses of one kind of which all may be one, as far as th
 A read joins a region at its first read, a write at its last one. What is in between must not care:
 
 * a read moves up over anything but a change of its field, of its address, a barrier or an unknown call;
-* a write moves down over nothing that could see it missing: accesses to its field, side effects of its device, calls
-  that touch devices, barriers, loops; and it must be executed exactly when the last one is;
+* a write moves down over nothing that could see it missing: accesses to its field, side effects of its device,
+  barriers, loops, and calls that do one of these; and it must be executed exactly when the last one is;
 * a write with a side effect stays alone, and so does a second read of a field whose reads have one.
 
 Fields of silicon are *ordered*. Besides, no store of such a field stands for another, and no access of one crosses
@@ -51,6 +51,7 @@ class Summary:
     writes: frozenset[FieldId] = frozenset()
     unknown: str = ""
     stores: bool = False  # to memory that others may know of
+    acts: bool = False  # it waits, or has effects beyond its fields: what was written before it is to be there
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def find_conflicts(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, together: Toget
 
 def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
     """Callee summaries: the fixed point over the call graph, recursion included."""
+    acting = {name for name, f in cdfg.functions.items() if _acts(f, cdfg, dialect)}
     summaries = {name: Summary() for name in cdfg.functions}
     changed = True
     while changed:
@@ -114,7 +116,7 @@ def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
             writes = {a.field for a in f.accesses if a.kind == "w"}
             for a in f.accesses:
                 writes |= dialect.field(a.field).effects(a.kind)
-            stores = f.stores
+            stores, acts = f.stores, name in acting
             unknown = next((n.text for n in f.nodes if n.kind == "barrier"), "")
             for callee in f.callees:
                 inner = summaries.get(callee)
@@ -122,10 +124,23 @@ def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
                 reads |= inner.reads if inner else set()
                 writes |= inner.writes if inner else set()
                 stores = stores or (inner is not None and inner.stores)
-            new = Summary(frozenset(reads), frozenset(writes), unknown, stores)
+                acts = acts or (inner is not None and inner.acts)
+            new = Summary(frozenset(reads), frozenset(writes), unknown, stores, acts)
             changed = changed or new != summaries[name]
             summaries[name] = new
     return summaries
+
+
+def _acts(f: Function, cdfg: Cdfg, dialect: Dialect) -> bool:
+    """Whether a function has loops, calls itself, or makes an access that is more than one of its field."""
+    todo, seen = list(f.callees), set[str]()
+    while todo:
+        name = todo.pop()
+        if name in cdfg.functions and name not in seen:
+            seen.add(name)
+            todo += cdfg.functions[name].callees
+    more = any(a.whole or dialect.field(a.field).effects(a.kind) for a in f.accesses)
+    return more or f.name in seen or has_cycle(set(f.nodes))
 
 
 def _unknown_call(callee: str) -> str:
@@ -292,7 +307,9 @@ class Graph:
         if node.kind != "call":
             return ""
         summary = self.summaries[node.text]
-        return f"call to {node.text}(), which uses the device" if summary.reads or summary.writes else ""
+        used = summary.reads | summary.writes
+        close = summary.acts or self.dialect.field(w.field).order == "ordered" or w in self.seen or w.field in used
+        return f"call to {node.text}(), which uses the device" if used and close else ""
 
     def blocks_any(self, node: Node, a: Access) -> str:
         if node.kind == "barrier":

@@ -42,6 +42,7 @@ class Slot:
     action: str = ""  # what a read does besides, in the words of SVD
     stride: int = 0  # bits from one element of an array to the next, where all lie in one register
     count: int = 1  # elements of such an array
+    quiet: bool = False  # a write changes nothing but the bits, whatever writes of this field do in other registers
 
     @property
     def mask(self) -> int:

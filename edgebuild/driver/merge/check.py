@@ -112,8 +112,12 @@ def _assert_harmless(
         assert b and a.chain.device and b != a.chain.device, "moved over an access of a whole register"
     if node.kind == "call":
         assert "*" not in a.variables or not _stores(cdfg, node.text), "the address may change by a call"
-        for x in _inside(cdfg, node.text):
-            assert not write, "a write moved over a call that uses devices"
+        inside = _inside(cdfg, node.text)
+        assert not (write and inside and _waits(cdfg, node.text)), "a write moved over a call that may wait"
+        for x in inside:
+            assert not (write and x.field == a.field), "a write moved over a call that uses its field"
+            assert not (write and (x.whole or dialect.field(x.field).effects(x.kind))), "over a call with side effects"
+            assert not (write and dialect.field(a.field).order == "ordered"), "over a call that uses devices"
             effects = dialect.field(a.field).effects("r")
             orders = {dialect.field(a.field).order, dialect.field(x.field).order}
             assert orders != {"ordered"}, "an access of silicon moved over a call that uses it"
@@ -153,6 +157,22 @@ def _stores(cdfg: Cdfg, name: str) -> bool:
             seen.add(callee)
             todo += [n.text for n in cdfg.functions[callee].nodes if n.kind == "call"]
     return any(n.kind == "assign" and n.text == "*" for f in seen for n in cdfg.functions[f].nodes)
+
+
+def _waits(cdfg: Cdfg, name: str) -> bool:
+    """Whether a call of a function may come back to where it was: by a loop, or by calling itself."""
+    todo, seen = [name], {name}
+    while todo:
+        callee = todo.pop()
+        for node in cdfg.functions[callee].nodes:
+            if node in _reached(node, node):
+                return True
+            if node.kind == "call" and (node.text == callee or name == node.text):
+                return True
+            if node.kind == "call" and node.text not in seen:
+                seen.add(node.text)
+                todo.append(node.text)
+    return False
 
 
 def _inside(cdfg: Cdfg, name: str) -> list[Access]:

@@ -110,7 +110,9 @@ class Hardware:
     # ---- accesses of fields
 
     def effects(self, slot: Slot, kind: str) -> frozenset[FieldId]:
-        return self.dialect.field(slot.field).effects(kind) if slot.field else frozenset()
+        """Fields that an access changes. A field of a group may have effects in one register of silicon only."""
+        found = self.dialect.field(slot.field).effects(kind) if slot.field else frozenset()
+        return found - {slot.field} if kind == "w" and slot.quiet and slot.field else found
 
     def ordered(self, slot: Slot) -> bool:
         return bool(slot.field) and self.dialect.field(slot.field).order == "ordered"  # type: ignore[arg-type]

@@ -265,10 +265,12 @@ class _Fixer:
         register = registers[name]
         elements = {s.found.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
         mine = spots[0].found.field.name
+        said = self._overlay(spots[0].block, info, spots[0].found.field)
         slots = [
             replace(
                 self._agreed(s, leaf),
                 name=leaf.name,
+                quiet=s.back == "keep" and not said.wse and not (leaf.info and (leaf.info.wse or leaf.info.modified)),
                 field=leaf.field,
                 stride=packed,
                 count=len(spots) if packed else 1,
