@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import add, le
 
 from .paths import Arc, Constraint, Route, shortest
 from .problem import ALL, SOURCE, SUMS, Cluster, Form, Layer, Network, Ranges, held, split
@@ -72,6 +73,8 @@ class Limits:
 
 
 Forms = tuple[tuple[int, Form], ...]
+Bytes = tuple[int, ...]  # by device
+Option = tuple[str, tuple[Form, ...], Form, tuple[Form, ...]]
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Search:
     sums_to: str = "SAPF"
     recompute: int = RUN
     _costs: dict[tuple[int, Form, Form, int], Cost] = field(default_factory=dict)
+    _held: dict[tuple[int, Form, int], Bytes] = field(default_factory=dict)
 
     # ---- forms
 
@@ -208,12 +212,17 @@ class Search:
 
     # ---- steps
 
-    def options(self, number: int) -> Iterator[tuple[str, tuple[Form, ...], Form, tuple[Form, ...]]]:
+    def options(self, number: int) -> tuple[Option, ...]:
         """Method, forms of the inputs, form that the layer makes, and forms in which that may be kept."""
-        allowed = METHODS if self.methods is None else self.methods[number]
-        return (option for option in self._options(self.network.layers[number]) if option[0] in allowed)
+        return self._every_option[number]
 
-    def _options(self, layer: Layer) -> Iterator[tuple[str, tuple[Form, ...], Form, tuple[Form, ...]]]:
+    @cached_property
+    def _every_option(self) -> tuple[tuple[Option, ...], ...]:
+        allowed = self.methods or (METHODS,) * len(self.network.layers)
+        pairs = zip(self.network.layers, allowed, strict=True)
+        return tuple(tuple(o for o in self._options(layer) if o[0] in ways) for layer, ways in pairs)
+
+    def _options(self, layer: Layer) -> Iterator[Option]:
         inputs, out = layer.inputs, layer.output
         yield "whole", (SOURCE,) * len(inputs), SOURCE, (SOURCE,)
         yield "copies", (ALL,) * len(inputs), ALL, (ALL,)
@@ -256,23 +265,48 @@ class Search:
             found.append(not self.limits.thesis_arena and sum(tensors[t].bytes for t in sizes) > room)
         return found
 
-    def fits(self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form) -> bool:
-        """Whether the RAM of each device holds all tensors of a step: as kept and as read, and the result."""
+    def fits(
+        self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form, held_by: Bytes
+    ) -> bool:
+        """Whether the RAM of each device holds all tensors of a step: as kept and as read, and the result.
+
+        `held_by`: what the live tensors take of each device.
+        """
         if self.limits.thesis_arena:
             return self._thesis_arena(layer, makes) <= min(self.limits.ram)
-        for device, room in enumerate(self.limits.ram):
-            if room == float("inf"):
-                continue
-            total = self._held(layer.output, makes, device, layer.partial)
-            for tensor in {*live, *reads}:
-                forms = {live.get(tensor), reads.get(tensor)} - {None}
-                total += max(self._held(tensor, form, device) for form in forms if form is not None)
-            if total > room:
-                return False
-        return True
+        if not self._ram_is_short:
+            return True
+        total = tuple(map(add, held_by, self._holds(layer.output, makes, layer.partial)))
+        for tensor, form in reads.items():
+            kept = live.get(tensor)
+            if kept != form:
+                read, before = self._holds(tensor, form), self._none if kept is None else self._holds(tensor, kept)
+                total = tuple(t + max(r - b, 0) for t, r, b in zip(total, read, before, strict=True))
+        return all(map(le, total, self.limits.ram))
 
-    def _held(self, tensor: int, form: Form, device: int, partial: int = 4) -> int:
-        return held(self.network.tensors[tensor], form, device, self.cluster.source, partial)
+    @cached_property
+    def _none(self) -> Bytes:
+        return (0,) * len(self.cluster.devices)
+
+    def _all_held(self, live: Mapping[int, Form]) -> Bytes:
+        """Bytes that tensors in these forms take of each device."""
+        if not self._ram_is_short:
+            return self._none
+        return tuple(map(sum, zip(self._none, *(self._holds(t, f) for t, f in live.items()), strict=True)))
+
+    @cached_property
+    def _ram_is_short(self) -> bool:
+        return min(self.limits.ram, default=float("inf")) < float("inf")
+
+    def _holds(self, tensor: int, form: Form, partial: int = 4) -> Bytes:
+        """Bytes of a tensor in this form on each device."""
+        key = (tensor, form, partial)
+        found = self._held.get(key)
+        if found is None:
+            shape, source = self.network.tensors[tensor], self.cluster.source
+            found = tuple(held(shape, form, k, source, partial) for k in range(len(self.cluster.devices)))
+            self._held[key] = found
+        return found
 
     def _thesis_arena(self, layer: Layer, makes: Form) -> float:
         """Eq. 5.13: input and output of a layer with weights, divided where rows are split, whole otherwise."""
@@ -326,10 +360,10 @@ class Search:
         """All ways to run a layer; the forms that they lead to get numbers in `after`."""
         layer = self.network.layers[number]
         remaining = {t: f for t, f in live.items() if self.readers[t][-1] > number}
+        held_by, rolled = self._all_held(live), any(form.ring for form in live.values())
         for method, wanted, makes, kept in self.options(number):
             asked = dict(zip(layer.inputs, wanted, strict=True))
             before = tuple(Conversion(t, live[t], want) for t, want in asked.items() if not has(live[t], want))
-            rolled = any(form.ring for form in live.values())
             if rolled and (before or method == "fan-in"):  # nothing is sent between steps that run row by row together
                 continue
             reads = {t: live[t] if live[t].ring else want for t, want in asked.items()}
@@ -340,12 +374,12 @@ class Search:
             compute = self.compute_us(layer, method, makes)
             for form in (*kept, *self.rings(number, makes)):
                 total = spent + (self.cost(layer.output, SUMS, form, layer.partial) if makes == SUMS else Cost())
-                if not self.fits(layer, live, reads, form if form.ring else makes):
+                if not self.fits(layer, live, reads, form if form.ring else makes, held_by):
                     continue
                 choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
                 for stays in self._stays(held_on if form.ring else remaining, reads):
                     following = {**stays, layer.output: form} if self.readers[layer.output] else stays
-                    key: Forms = tuple(sorted(following.items(), key=lambda item: item[0]))
+                    key: Forms = tuple(sorted(following.items()))
                     head = after.setdefault(key, len(after))
                     yield Arc(tail, head, self.value(total, compute), whole, copied, choice)
 

@@ -95,7 +95,7 @@ def shortest(
     for c in constraints:
         limits[c.a, c.b] = min(c.limit, limits.get((c.a, c.b), INFINITY))
     kept = [Constraint(a, b, limit) for (a, b), limit in limits.items() if limit < INFINITY]
-    bounds, best = _bounds(layers, kept)
+    bounds, best = _bounds(layers, kept, below)
     if not bounds:
         return None
     upper = min(below, best.cost if best is not None else INFINITY)
@@ -162,8 +162,13 @@ def _promising(labels: dict[int, _Labels]) -> tuple[dict[int, _Labels], bool]:
     return {node: found for node, found in kept.items() if len(found.cost)}, False
 
 
-def _bounds(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> tuple[list[_Bound], Route | None]:
-    """Bounds by multipliers, improved one constraint at a time, and the best path within all limits that turned up."""
+def _bounds(
+    layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint], below: float
+) -> tuple[list[_Bound], Route | None]:
+    """Bounds by multipliers, improved one constraint at a time, and the best path within all limits that turned up.
+
+    No bounds where no path costs at most `below`.
+    """
     best: Route | None = None
 
     def look(weights: Sequence[float]) -> tuple[_Bound, Route] | None:
@@ -177,7 +182,7 @@ def _bounds(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) 
         return _Bound(tuple(weights), to_go, value), path
 
     found = look([0.0] * len(constraints))
-    if found is None:
+    if found is None or found[0].value > below * (1 + 1e-9) + SLACK:
         return [], None
     bounds, weights = [found[0]], [0.0] * len(constraints)
     for _ in range(CYCLES if best is None else 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 Ranges = tuple[tuple[int, int], ...]  # half open, one a device
@@ -150,6 +151,13 @@ class Form:
     letter: str
     ranges: Ranges = ()
     ring: int = 0
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.letter, self.ranges, self.ring))
+
+    def __hash__(self) -> int:  # a search looks forms up far more often than it makes them
+        return self._hash
 
     @property
     def plain(self) -> Form:
