@@ -20,10 +20,10 @@ SCALES = (2.0**-12, 2.0**-11, 2.0**-15, 3.1e-4, 2.4e-5, 7e-3, 1.7e-6, 0.5)
 EVERY = np.arange(-(2**15), 2**15).astype(np.int16)
 
 
-def curve(function: str, scale: float, count: int) -> Graph:
+def curve(function: str, scale: float, count: int, clamp: tuple[float | None, float | None] = (None, None)) -> Graph:
     x = Tensor("x", (1, count), "int16", Quant((float(np.float32(scale)),), (0,)))
     y = Tensor("y", (1, count), "int16", Quant((2.0**-15,), (0,)))
-    op = Op("pointwise", "curve", ("x",), ("y",), attributes(function))
+    op = Op("pointwise", "curve", ("x",), ("y",), {**attributes(function), "clamp": clamp})
     return Graph("", (), {"x": x, "y": y}, ("x",), ("y",), "tflite").with_ops([op])
 
 
@@ -41,3 +41,21 @@ def test_every_value(target: str, tmp_path: Path) -> None:
         assert kernel_of(graph.ops[0], graph, form).template.endswith("curve.c.j2")
         for (x,), (y,) in zip(vectors, rows, strict=True):
             assert np.array_equal(y, SPECS["pointwise"].reference(graph.ops[0], graph, x))
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["mps2-an385", "mps2-an386", "mps3-an547"])
+def test_an_activation_that_follows(target: str, tmp_path: Path) -> None:
+    """RELU and RELU_N1_TO_1 are part of the same op then, so no kernel may leave them out."""
+    clamps = ((0.0, None), (-0.25, 0.5), (0.0, 6.0))
+    graphs = [curve(f, 2.0**-12, 33, clamp) for f in ("sigmoid", "tanh") for clamp in clamps]
+    values = np.linspace(-(2**15), 2**15 - 1, 33).astype(np.int16).reshape(1, 33)
+    form = form_of(load_target(target))
+    found = run_on(load_target(target), graphs, [[[values]]] * len(graphs), tmp_path)
+    for graph, ((y,),) in zip(graphs, found, strict=True):
+        low, high = graph.ops[0].attrs["clamp"]
+        plain = SPECS["pointwise"].reference(curve(graph.ops[0].attrs["function"], 2.0**-12, 33).ops[0], graph, values)
+        steps = (2**15 * low, 2**15 * high if high is not None else 2**15 - 1)
+        assert np.array_equal(y, np.clip(plain, *np.clip(steps, -(2**15), 2**15 - 1))), kernel_of(
+            graph.ops[0], graph, form
+        )

@@ -221,8 +221,10 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
     once = ["EB_ONCE"] if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else []
     head = " ".join([*once, f"static {_returns(use)} {name}("])
-    text, used = _printed(plan, use.op, use.kernel, _wrapped(head, words, ")"))
-    return text, used.union(once)
+    signature = _wrapped(head, words, ")")
+    text, used = _printed(plan, use.op, use.kernel, signature)
+    before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
+    return f"{before}{signature}\n{{\n    EB_STEP();\n{after}", used.union(once)
 
 
 def _returns(use: Use) -> str:

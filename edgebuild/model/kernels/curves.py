@@ -14,10 +14,11 @@ from functools import cache
 import numpy as np
 
 from ..ir import Array
-from ..ops import quantised, sigmoid16
+from ..ops import quantised, sigmoid16, spatial
 from ..ops.base import Constant, Kernel, scale_of
 from .row import Layer
 
+INT16 = (-(2**15), 2**15 - 1)
 BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
 
 
@@ -28,6 +29,8 @@ def lined(template: str, variant: str, cost: float) -> Callable[[Layer], Kernel 
         op, graph = layer.op, layer.graph
         y, function = graph.result(op), op.attrs["function"]
         if y.dtype != "int16" or function not in BITS or graph.arithmetic != "tflite" or layer.plain.shape["loops"]:
+            return None
+        if spatial.bounds(op, y) != INT16:  # another activation follows
             return None
         multiplier, shift = sigmoid16.scaling(scale_of(graph.operands(op)[0]), quantised.CURVES[function][1])
         known = _lines(function, multiplier, shift)

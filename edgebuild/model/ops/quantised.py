@@ -193,11 +193,15 @@ def _curve(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
 
 
 def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
-    function, (x,) = op.attrs["function"], graph.operands(op)
+    function, (x,), y = op.attrs["function"], graph.operands(op), graph.result(op)
     multiplier, shift = sigmoid16.scaling(scale_of(x), CURVES[function][1])
     argument = f"({at} * x_mul + ((1 << x_shift) >> 1)) >> x_shift" if shift else f"{at} * x_mul"
     numbers: dict[str, int | float] = {"x_mul": multiplier, **({"x_shift": shift} if shift else {})}
-    return f"(int16_t){{eb_table_{function}}}(table, {argument})", numbers, [sigmoid16.CONSTANT]
+    value = f"{{eb_table_{function}}}(table, {argument})"
+    low, high = spatial.bounds(op, y)
+    if (low, high) != (-(2**15), 2**15 - 1):
+        value, numbers = f"{{eb_clamp}}({value}, low, high)", numbers | {"low": low, "high": high}
+    return f"(int16_t){value}", numbers, [sigmoid16.CONSTANT]
 
 
 CURVES = {"sigmoid": (sigmoid16.sigmoid, (0,)), "tanh": (sigmoid16.tanh, (0, 1))}

@@ -66,7 +66,9 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
-/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
+ * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
+ * (-fdelete-null-pointer-checks), and the calls of what seems to write nothing are dropped. */
 #define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
 
 /* The schedule. */
@@ -138,6 +140,7 @@ static void eb_dot1_signed(
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low4, int32_t high4, int8_t *scratch)
 {
+    EB_STEP();
     /* Two pixels at a time: the bytes under their windows, a word of each in turn. */
     int32_t *const columns = (int32_t *)(void *)scratch;
     const int32_t *const end = columns + 12;
@@ -181,6 +184,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
 EB_NO_SCHEDULE static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low4, int32_t high4, int8_t *scratch)
 {
+    EB_STEP();
     /* Pixel by pixel, straight from int8: a list says where the pixel under each tap of the window lies. */
     const int8_t *taps[9];
     for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
@@ -223,6 +227,7 @@ EB_NO_SCHEDULE static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const
 /* pool: 4x4x4 -> 2x2x4, step 2, result lives to step 3 */
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high)
 {
+    EB_STEP();
     for (int32_t oy = 0; oy < 2; ++oy) {
         const int32_t y0 = oy * 2;
         const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
@@ -247,6 +252,7 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 3, result lives to step 4 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
+    EB_STEP();
     int8_t last[4];
     eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
     memcpy(y, last, (uint32_t)3);
@@ -255,6 +261,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
+    EB_STEP();
     int8_t largest = x[0];
     for (int32_t c = 1; c < 3; ++c) {
         largest = x[c] > largest ? x[c] : largest;

@@ -58,7 +58,9 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static void tiny_rows_0(void);
 
-/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
+ * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
+ * (-fdelete-null-pointer-checks), and the calls of what seems to write nothing are dropped. */
 #define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
 
 /* The schedule. */
@@ -161,6 +163,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
                                     int32_t x_zero, int32_t y_zero, int32_t low, int32_t high)
 {
+    EB_STEP();
     const int32_t y0 = row - 1;
     const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
     for (int32_t ox = 0; ox < 8; ++ox) {
@@ -186,6 +189,7 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
                                     int32_t x_zero, int32_t y_zero, int32_t low, int32_t high)
 {
+    EB_STEP();
     const int32_t y0 = row * 2;
     const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
     for (int32_t ox = 0; ox < 4; ++ox) {
@@ -208,6 +212,7 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
 /* pool: 4x4x4 -> 2x2x4, step 1, result lives to step 2 */
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high)
 {
+    EB_STEP();
     for (int32_t oy = 0; oy < 2; ++oy) {
         const int32_t y0 = oy * 2;
         const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
@@ -234,6 +239,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          const int32_t *multiplier, const int8_t *shift, int32_t x_zero, int32_t y_zero,
                          int32_t low, int32_t high)
 {
+    EB_STEP();
     for (int32_t k = 0; k < 3; ++k) {
         const int8_t *weight = w + k * 16;
         int32_t sum = bias[k];
@@ -247,6 +253,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
 /* classes: 3 -> 3, step 3, result lives to step 3 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
+    EB_STEP();
     int8_t largest = x[0];
     for (int32_t c = 1; c < 3; ++c) {
         largest = x[c] > largest ? x[c] : largest;

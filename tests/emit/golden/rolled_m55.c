@@ -71,7 +71,9 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static void tiny_rows_0(void);
 
-/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
+ * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
+ * (-fdelete-null-pointer-checks), and the calls of what seems to write nothing are dropped. */
 #define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
 
 /* The schedule. */
@@ -177,6 +179,7 @@ static void eb_mve1_signed(
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low, int32_t high, int8_t *scratch)
 {
+    EB_STEP();
     /* scratch: what lies under the windows of 2 outputs side by side, column by column, so that a window is one piece. */
     static const uint8_t offsets[16] = { 0, 1, 6, 7, 12, 13, 18, 19, 24, 25, 30, 31, 36, 37, 42, 43 };
     for (int32_t ox = 0; ox < 8; ox += 2) {
@@ -220,6 +223,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
 {
+    EB_STEP();
     /* Pixel by pixel, straight from int8: a list says where the pixel under each tap of the window lies. */
     const int8_t *taps[9];
     for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
@@ -260,6 +264,7 @@ EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, i
 /* pool: 4x4x4 -> 2x2x4, step 1, result lives to step 2 */
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high)
 {
+    EB_STEP();
     /* 16 channels at a time. */
     for (int32_t oy = 0; oy < 2; ++oy) {
         const int32_t y0 = oy * 2;
@@ -286,6 +291,7 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 2, result lives to step 3 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
+    EB_STEP();
     const int8_t *in = x;
     int8_t rest[1][4];
     eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
@@ -296,6 +302,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 /* classes: 3 -> 3, step 3, result lives to step 3 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
+    EB_STEP();
     int8_t largest = x[0];
     for (int32_t c = 1; c < 3; ++c) {
         largest = x[c] > largest ? x[c] : largest;

@@ -71,7 +71,9 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          int32_t high);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
-/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
+ * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
+ * (-fdelete-null-pointer-checks), and the calls of what seems to write nothing are dropped. */
 #define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
 
 /* The schedule. */
@@ -148,6 +150,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
                                 const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
                                 int32_t x_zero, int32_t low, int32_t high, int8_t *scratch)
 {
+    EB_STEP();
     /* Blocks of 2 pixels by 2 channels; the last pixels of a row are computed again where it does not divide. */
     for (int32_t row = 0; row < 8; ++row, y += 32) {
         const int32_t columns = 8;
@@ -206,6 +209,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                                 const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
                                 int32_t x_zero, int8_t *scratch)
 {
+    EB_STEP();
     /* A plane of one channel, 9 x 9, with its padding around it; its weights stay in registers. */
     int8_t *const plane = scratch;
     for (int32_t i = 0; i < 81; ++i) {
@@ -247,6 +251,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
 /* pool: 4x4x4 -> 2x2x4, step 2, result lives to step 3 */
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high)
 {
+    EB_STEP();
     for (int32_t oy = 0; oy < 2; ++oy) {
         const int32_t y0 = oy * 2;
         const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
@@ -274,6 +279,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          const int32_t *multiplier, const int32_t *rounding, const int8_t *shift, int32_t low,
                          int32_t high)
 {
+    EB_STEP();
     /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed again where it does not divide. */
     const int32_t columns = 1;
     const int8_t *const line = x;
@@ -300,6 +306,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
+    EB_STEP();
     int8_t largest = x[0];
     for (int32_t c = 1; c < 3; ++c) {
         largest = x[c] > largest ? x[c] : largest;

@@ -71,7 +71,9 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static int32_t tiny_rows_0(const int8_t *pushed, int32_t count);
 
-/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
+ * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
+ * (-fdelete-null-pointer-checks), and the calls of what seems to write nothing are dropped. */
 #define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
 
 /* The schedule. */
@@ -191,6 +193,7 @@ static void eb_dot1_signed(
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
 {
+    EB_STEP();
     /* One pixel at a time: the bytes under its window side by side. */
     int32_t *const columns = (int32_t *)(void *)scratch;
     const int32_t zeros = (int32_t)(((uint32_t)x_zero & 0xFFu) * 0x01010101u);
@@ -228,6 +231,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
 {
+    EB_STEP();
     /* Pixel by pixel, straight from int8: a list says where the pixel under each tap of the window lies. */
     const int8_t *taps[9];
     for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
@@ -268,6 +272,7 @@ EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, i
 /* pool: 4x4x4 -> 2x2x4, step 0, result lives to step 1 */
 static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t low, int32_t high)
 {
+    EB_STEP();
     const int32_t y0 = row * 2;
     const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
     for (int32_t ox = 0; ox < 2; ++ox) {
@@ -290,6 +295,7 @@ static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t
 /* dense: 16 -> 3, step 1, result lives to step 2 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
+    EB_STEP();
     int8_t last[4];
     eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
     memcpy(y, last, (uint32_t)3);
@@ -298,6 +304,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 /* classes: 3 -> 3, step 2, result lives to step 2 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
+    EB_STEP();
     int8_t largest = x[0];
     for (int32_t c = 1; c < 3; ++c) {
         largest = x[c] > largest ? x[c] : largest;

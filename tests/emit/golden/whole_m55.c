@@ -64,7 +64,9 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
-/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's. */
+/* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
+ * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
+ * (-fdelete-null-pointer-checks), and the calls of what seems to write nothing are dropped. */
 #define EB_STEP() atomic_signal_fence(memory_order_seq_cst)
 
 /* The schedule. */
@@ -134,6 +136,7 @@ static void eb_mve1_signed(
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low, int32_t high, int8_t *scratch)
 {
+    EB_STEP();
     /* scratch: what lies under the windows of 8 outputs side by side, column by column, so that a window is one piece. */
     static const uint8_t offsets[16] = { 0, 1, 6, 7, 12, 13, 18, 19, 24, 25, 30, 31, 36, 37, 42, 43 };
     for (int32_t row = 0; row < 8; ++row) {
@@ -244,6 +247,7 @@ __attribute__((naked, noinline, used)) static void eb_depthwise_3x3_s2_c4_output
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low, int32_t high, int8_t *scratch)
 {
+    EB_STEP();
     /* Four channels at a time through `columns`: each channel's columns one after the other with the padding around
      * them, of each the 3 rows under the window. A new row takes the place of the one that left, and the weights
      * are turned by as much. w: for each four channels start values, multipliers, shifts and weights by columns. */
@@ -292,6 +296,7 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int
 /* pool: 4x4x4 -> 2x2x4, step 2, result lives to step 3 */
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high)
 {
+    EB_STEP();
     /* 16 channels at a time. */
     for (int32_t oy = 0; oy < 2; ++oy) {
         const int32_t y0 = oy * 2;
@@ -318,6 +323,7 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 /* dense: 16 -> 3, step 3, result lives to step 4 */
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
+    EB_STEP();
     const int8_t *in = x;
     int8_t rest[1][4];
     eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
@@ -328,6 +334,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
 /* classes: 3 -> 3, step 4, result lives to step 4 */
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
 {
+    EB_STEP();
     int8_t largest = x[0];
     for (int32_t c = 1; c < 3; ++c) {
         largest = x[c] > largest ? x[c] : largest;
