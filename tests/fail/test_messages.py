@@ -69,5 +69,11 @@ def test_ways_that_are_told_fit(tmp_path: Path) -> None:
                 for hint in (h for h in refused.diagnostics[0].hints if h.startswith("try: ")):
                     sizes = [int(n) for n in re.findall(r"\((\d+) B\)", hint)]
                     assert sizes and max(sizes) <= ram, hint
-                    told += 1
+                    for way in re.findall(r"(--\S+ \w+(?: --\S+ \w+)*) \(", hint):
+                        words = way.split()
+                        pairs = zip(words[::2], words[1::2], strict=True)
+                        added = {name[2:].replace("-", "_"): value for name, value in pairs}
+                        options = {"tile": "off", "ram": ram, **added}
+                        compile_model(model_request(model, "n", "microbit", options))
+                        told += 1
     assert told

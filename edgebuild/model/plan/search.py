@@ -198,7 +198,8 @@ class Planner:
         try:
             steps, placed, places = _place(cutter, steps, self.memories, self.request)
         except DoesNotFit as reason:
-            raise _does_not_fit(reason, cutter, steps, self.cutter) from None
+            rows = "--stream-input rows --tile auto" if self.request.tile == "off" else "--stream-input rows"
+            raise _does_not_fit(reason, cutter, steps, self.cutter, rows) from None
         profile = cutter.profile(steps)
         peak = max(profile, default=0)
         if any(s.rolled for s in steps):
@@ -363,8 +364,13 @@ def _streamed_peak(cutter: Cutter) -> int | None:
         return None
 
 
-def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter) -> EdgebuildError:
-    """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways."""
+def _does_not_fit(
+    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter, rows: str
+) -> EdgebuildError:
+    """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways.
+
+    `rows`: the options that bring the input in rows, beside those of this request.
+    """
     graph, profile = cutter.graph, cutter.profile(steps)
     highest = max(range(len(steps)), key=lambda i: profile[i], default=None)
     op = steps[highest].ops[-1] if highest is not None else None  # inputs that are outputs need no step
@@ -375,7 +381,7 @@ def _does_not_fit(reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], 
     hints = [f"live at this step: {shown}"] if shown else []
     ways = {
         "--tile auto": max(others.profile(others.cut()), default=reason.needed),
-        "--stream-input rows": _streamed_peak(others),
+        rows: _streamed_peak(others),
     }
     known = {f"{way} ({size} B)": size for way, size in ways.items() if size is not None}
     fitting = [text for text, size in known.items() if size <= reason.capacity]
