@@ -119,7 +119,9 @@ def _write(entry: Path, name: str, artifacts: Sequence[Artifact]) -> None:
             for a in artifacts:
                 (aside / a.name).write_bytes(a.data)
             (aside / LIST).write_bytes(_list(name, {a.name: a.data for a in artifacts}))
-            if entry.exists():  # half of one: it was not read
+            if entry.is_symlink() or entry.is_file():  # nothing of ours, and in the way
+                entry.unlink()
+            elif entry.exists():  # half of one: it was not read
                 shutil.rmtree(entry)
             aside.rename(entry)
     except OSError:

@@ -65,6 +65,20 @@ def test_half_an_entry_is_none(made: list[ModelRequest]) -> None:
     assert len(made) == 2
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_what_stands_in_the_place_of_an_entry_goes(link: bool, made: list[ModelRequest], tmp_path: Path) -> None:
+    compiled(made, DIGITS)
+    (entry,) = cache.entries()
+    other = entry.rename(tmp_path / "other")
+    if link:
+        (other / "digits.c").write_text("changed")
+        entry.symlink_to(other)
+    else:
+        entry.write_text("a file")
+    wanted = compiled(made, DIGITS)
+    assert len(made) == 2 and compiled(made, DIGITS) == wanted and len(made) == 2
+
+
 def test_what_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of a time limit depend on the machine; with the cache off nothing is written."""
     compiled(made, DIGITS, time_limit=5)
