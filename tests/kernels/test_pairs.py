@@ -80,6 +80,17 @@ class Layers(File):
         shape = (1, *output_size(size, taps, stride, options.padding), k)
         self.sum("CONV_2D", (1, *size, c), weights(rng, (k, *taps, c)), shape, options)
 
+    def depthwise(self) -> None:
+        rng = self.rng
+        taps, stride, c = [int(v) for v in rng.integers(1, 4, 2)], int(rng.integers(1, 3)), int(rng.integers(1, 12))
+        size = [t + int(v) for t, v in zip(taps, rng.integers(1, 8, 2), strict=True)]
+        options: Any = schema.DepthwiseConv2DOptionsT()
+        options.padding, options.depthMultiplier = int(rng.choice([SAME, VALID])), 1
+        options.strideH = options.strideW = stride
+        options.dilationHFactor = options.dilationWFactor = 1
+        shape = (1, *output_size(size, taps, [stride, stride], options.padding), c)
+        self.sum("DEPTHWISE_CONV_2D", (1, *size, c), weights(rng, (1, *taps, c)), shape, options)
+
     def dense(self, multiple: int = 1) -> None:
         c, k = multiple * int(self.rng.integers(1, 90)), int(self.rng.integers(8, 30))
         self.dense_of(weights(self.rng, (k, c)))
@@ -91,17 +102,18 @@ class Layers(File):
 
     def sum(self, name: str, size: tuple[int, ...], data: Array, shape: tuple[int, ...], options: Any) -> None:
         """An operator with an input of its own; results spread over int8."""
-        rng, n, k = self.rng, len(self.outputs), len(data)
+        rng, n, axis = self.rng, len(self.outputs), 3 if name == "DEPTHWISE_CONV_2D" else 0
+        k = data.shape[axis]
         options.fusedActivationFunction = int(rng.choice(ACTIVATIONS))
         scales = tuple(float(v) for v in (rng.uniform(0.1, 1, k) * 2.0**-7).astype(np.float32))
         scales = scales[:1] if name == "FULLY_CONNECTED" else scales
         zeros = (0,) * len(scales)
         x = self.tensor(f"x{n}", size, "int8", self.quant(0.05))
-        w = self.tensor(f"w{n}", data.shape, "int8", Quant(scales, zeros, 0), data)
+        w = self.tensor(f"w{n}", data.shape, "int8", Quant(scales, zeros, axis), data)
         products = tuple(float(np.float32(self.tensors[x].quantization.scale[0] * s)) for s in scales)
         bias = rng.integers(-4000, 4000, k).astype(np.int32)
         b = self.tensor(f"b{n}", bias.shape, "int32", Quant(products, zeros, 0), bias)
-        reach = np.abs(data.astype(float)).mean() * 70 * np.sqrt(data[0].size) / 60 + 1
+        reach = np.abs(data.astype(float)).mean() * 70 * np.sqrt(data.size // k) / 60 + 1
         y = self.tensor(f"y{n}", shape, "int8", self.quant(max(products) * reach))
         self.operator(name, [x, w, b], [y], options)
         self.inputs.append(x)
@@ -142,6 +154,17 @@ def test_layers_of_any_shape(
     text = compared(file, target, tmp_path / "model.tflite")
     assert text.count("eb_pairs_") >= layers // 3 and text.count("eb_fours_") >= layers // 4
     assert len(set(re.findall(r"eb_pairs_\w+?_(\dx\d)_", text))) == (3 if target == "riscv-virt" else 2)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385"])
+def test_results_with_and_without_relu(target: str, tmp_path: Path) -> None:
+    """Depthwise layers of any zero points and activations: results are rounded in one step or two."""
+    file = Layers(50)
+    for _ in range(20):
+        file.depthwise()
+    text = compared(file, target, tmp_path / "model.tflite")
+    assert text.count("eb_rescale_away(") > 5 and text.count("eb_rescale(") > 5
 
 
 @pytest.mark.needs(*NEEDS)
