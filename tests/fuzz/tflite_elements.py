@@ -46,6 +46,7 @@ FIXED = {  # quantisations that TFLM wants of results
     "LOGISTIC": {"int8": Quant((1 / 256,), (-128,)), "int16": Quant((1 / 32768,), (0,))},
     "TANH": {"int8": Quant((1 / 128,), (0,)), "int16": Quant((1 / 32768,), (0,))},
     "SOFTMAX": {"int8": Quant((1 / 256,), (-128,)), "int16": Quant((1 / 32768,), (0,))},
+    "LOG_SOFTMAX": {"int8": Quant((1 / 16,), (127,))},
 }
 
 
@@ -138,6 +139,10 @@ def softmax(w: Parts, x: Value, *_: Value) -> Value:
     options = schema.SoftmaxOptionsT()
     options.beta = w.s.pick(1.0, 1.0, 0.5, 2.5)
     return w.emit("SOFTMAX", [x], x.shape, FIXED["SOFTMAX"].get(w.kind), options, exact=False)
+
+
+def log_softmax(w: Parts, x: Value, *_: Value) -> Value:
+    return w.emit("LOG_SOFTMAX", [x], x.shape, FIXED["LOG_SOFTMAX"].get(w.kind), options_of("LOG_SOFTMAX"), exact=False)
 
 
 # ---- two operands
@@ -366,6 +371,7 @@ ELEMENTWISE = {
     "REDUCE_PROD": Row(product, (FLOAT,)),
     "SELECT": Row(select),
     "SOFTMAX": Row(softmax),
+    "LOG_SOFTMAX": Row(log_softmax, BOTH),
     "PRELU": Row(prelu, BOTH),
     "CAST": Row(cast),
     "DEQUANTIZE": Row(real_function, (INT8, INT16)),
