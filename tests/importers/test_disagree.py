@@ -47,3 +47,15 @@ def test_keepdims_that_tools_read_in_two_ways(kind: str, keep: int, tmp_path: Pa
     onnx.save(made, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match=f"keepdims {keep}"):
         read_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("said", [[5, 5], [1, 1], [3, 1]])
+def test_a_window_of_another_size_than_the_weights(kind: str, said: list[int], tmp_path: Path) -> None:
+    """The checker sees it only where the shape of the result is told."""
+    made = model(kind, [np.ones((6, 6, 3, 3), np.float32)], (1, 6, 8, 8), kernel_shape=said)
+    del made.graph.output[0].type.tensor_type.shape.dim[:]
+    made.graph.output[0].type.tensor_type.shape.dim.extend([onnx.TensorShapeProto.Dimension() for _ in range(4)])
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="kernel_shape"):
+        read_model(tmp_path / "m.onnx")

@@ -75,11 +75,19 @@ def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tupl
     return tuple(listed) if dims == 2 else tuple(n for end in listed for n in (default, end))
 
 
+def _dims(node: Any, window: Sequence[int]) -> int:
+    """Of the node's window, which weights have, too, where there are any."""
+    said = tuple(node.attr("kernel_shape", window))
+    if said != tuple(window):
+        raise node.error(f"kernel_shape {list(said)} for weights of {list(window)}", "give both the same size")
+    if len(window) not in (1, 2):
+        raise node.error(f"{len(window)}-D window", "1-D and 2-D windows are supported")
+    return len(window)
+
+
 def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
     """Stride, dilation and padding of a windowed ONNX node as attributes (auto_pad resolved)."""
-    dims = len(window)
-    if dims not in (1, 2):
-        raise node.error(f"{dims}-D window", "1-D and 2-D windows are supported")
+    dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
     auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(0), (1, *window)[-2:]
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -95,9 +103,7 @@ def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
 
 def onnx_spread(node: Any, window: Sequence[int]) -> dict[str, Any]:
     """Stride, dilation, padding and output size of a ConvTranspose node, by its specification."""
-    dims = len(window)
-    if dims not in (1, 2):
-        raise node.error(f"{dims}-D window", "1-D and 2-D windows are supported")
+    dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
     pads, more = _plane(node, "pads", 0, dims, 2), _plane(node, "output_padding", 0, dims)
     auto, window, size, pad, out = node.attr("auto_pad", "NOTSET"), (1, *window)[-2:], node.image_size(0), [], []
