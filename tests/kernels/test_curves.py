@@ -59,3 +59,23 @@ def test_an_activation_that_follows(target: str, tmp_path: Path) -> None:
         assert np.array_equal(y, np.clip(plain, *np.clip(steps, -(2**15), 2**15 - 1))), kernel_of(
             graph.ops[0], graph, form
         )
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["mps2-an386", "mps3-an547"])
+def test_curves_of_one_network(target: str, tmp_path: Path) -> None:
+    """Assembly has their numbers inside, so they share a function only where all of them are the same."""
+    scales, functions, count = (2.0**-11, 2.0**-15, 2.0**-15, 2.0**-15), ("tanh", "sigmoid", "tanh"), 41
+    names = ("x", "a", "b", "y")
+    tensors = {n: Tensor(n, (1, count), "int16", Quant((s,), (0,))) for n, s in zip(names, scales, strict=True)}
+    made = [
+        Op("pointwise", f + o, (i,), (o,), attributes(f)) for f, i, o in zip(functions, names, names[1:], strict=False)
+    ]
+    graph = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(made)
+    values = np.linspace(-(2**15), 2**15 - 1, count).astype(np.int16).reshape(1, count)
+    want = values
+    for op in made:
+        want = SPECS["pointwise"].reference(op, graph, want)
+    for optimize in ("speed", "size"):
+        ((found,),) = run_on(load_target(target), [graph], [[[values]]], tmp_path, optimize=optimize)
+        assert np.array_equal(found[0], want)

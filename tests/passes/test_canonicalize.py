@@ -12,7 +12,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.importers import read_model
 from edgebuild.model.importers.tflite import read_tflite
-from edgebuild.model.ir import Graph, Quant, dump
+from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.fuzz.recipe import choice
 from tests.graphs import (
@@ -148,3 +148,20 @@ def test_real_arithmetic_between_integers_stays_real(name: str, tmp_path: Path) 
     (((want,),),) = interpreted([file], [[[given]]], tmp_path)
     graph = canonicalize(read_tflite(file, "real.tflite"))
     np.testing.assert_array_equal(ops.run(graph, given)[graph.outputs[0]], want)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_values_at_their_own_places_behind_a_view(whole: bool) -> None:
+    """A take has a table for each dimension that it has, so it does not move over a change of rank."""
+    shapes = {"x": (1, 2, 4), "a": (1, 2, 4, 1), "b": (1, 2, 4, 1), "y": (8,)}
+    tensors = {name: Tensor(name, shape, "int8", Quant((0.5,), (0,))) for name, shape in shapes.items()}
+    index = (None, None, None, None) if whole else (None, (1, 0), None, None)
+    made = [
+        Op("reshape", "view", ("x",), ("a",), {"shape": shapes["a"]}),
+        Op("take", "take", ("a",), ("b",), {"index": index}),
+        Op("reshape", "flat", ("b",), ("y",), {"shape": shapes["y"]}),
+    ]
+    graph = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(made)
+    canonical, values = canonicalize(graph), np.arange(8, dtype=np.int8).reshape(1, 2, 4)
+    assert ("take" in [op.kind for op in canonical.ops]) is not whole
+    assert np.array_equal(ops.run(canonical, values)["y"], ops.run(graph, values)["y"])

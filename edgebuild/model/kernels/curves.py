@@ -38,8 +38,8 @@ def lined(template: str, variant: str, cost: float) -> Callable[[Layer], Kernel 
             return None
         first, table, clamped = known
         shape = {
-            "N": layer.plain.shape["N"], "bits": BITS[function][0], "shift": shift, "clamped": clamped,
-            "zero": -first, "parts": len(table[0]),
+            "N": layer.plain.shape["N"], "bits": str(BITS[function][0]), "shift": str(shift or ""), "clamped": clamped,
+            "zero": -first, "parts": len(table[0]),  # text: assembly has no parameters, so no two layers share it
         }  # fmt: skip
         lines = Constant("lines", table.ravel(), f"{function}: where the lines start, and their slopes")
         scalars: dict[str, int | float] = {"x_mul": multiplier, "half": (1 << shift) >> 1}

@@ -16,12 +16,12 @@ MOVES = ("transpose", "reshape")
 
 
 def drop_identity(op: Op, graph: Graph) -> Edit | None:
-    """A transpose, reshape or cast that changes nothing; outputs of the graph keep their name."""
-    if op.kind not in (*MOVES, "cast") or graph.tensors[op.inputs[0]].constant:
+    """A transpose, reshape, take or cast that changes nothing; outputs of the graph keep their name."""
+    if op.kind not in (*MOVES, "take", "cast") or graph.tensors[op.inputs[0]].constant:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     turns = op.kind == "transpose" and op.attrs["perm"] != tuple(range(len(x.shape)))
-    if turns or (x.shape, x.quant, x.dtype) != (y.shape, y.quant, y.dtype):
+    if turns or any(op.attrs.get("index", ())) or (x.shape, x.quant, x.dtype) != (y.shape, y.quant, y.dtype):
         return None
     if y.name not in graph.outputs:
         return Edit((op,), rename={y.name: x.name})
@@ -92,6 +92,8 @@ def sink_transpose(op: Op, graph: Graph) -> Edit | None:
 
 
 def _elementwise(op: Op, graph: Graph) -> bool:
+    if "index" in op.attrs:  # tables for the dimensions that it has now
+        return False
     relation = ops.nest(op, graph)
     operands = [(i, graph.tensors[n]) for i, n in enumerate(op.inputs)]
     return all(elementwise(relation, i) for i, t in operands if not t.constant and t.shape)
