@@ -111,7 +111,7 @@ def _room(whole: Plan, step: int, model: PowerModel) -> float:
     """Bytes for a buffer while a step runs, in a memory where the core does not wait for it: tightly coupled if there
     is one, else as much as stays in the cache."""
     coupled = {m.name for m in whole.target.memories if m.tightly_coupled}
-    memories = {m.name: m.capacity for m in arena_memories(whole.target, whole.request)}
+    memories = {m.name: m.capacity for m in arena_memories(whole.graph, whole.target, whole.request)}
     waits = require_timing(model).sram_line_cycles > 0
     near = [name for name in memories if name in coupled or not waits] or list(memories)
     taken = Counter(dict.fromkeys(near, 0))

@@ -12,8 +12,9 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import compile_model
+from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Quant
+from edgebuild.model.plan.search import arena_memories
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import File
 
@@ -149,3 +150,15 @@ def test_streaming_convolution(tmp_path: Path) -> None:
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 12
+
+
+def test_states_take_memory_from_the_arena(tmp_path: Path) -> None:
+    """They lie in .bss, beside the arena and the stack."""
+    (tmp_path / "m.tflite").write_bytes(streaming())
+    target, request = load_target("microbit"), model_request(tmp_path / "m.tflite", "m", "microbit", {})
+    graph = prepare(tmp_path / "m.tflite")
+    assert target.firmware and graph.states
+    (memory,) = arena_memories(graph, target, request)
+    report = json.loads(next(a.data for a in compile_model(request) if a.name == "m_report.json"))
+    assert report["state_bytes"] > 0
+    assert memory.capacity == target.memories[1].size - target.firmware.stack - report["state_bytes"]

@@ -9,7 +9,7 @@ from .. import ops
 from ..energy.compare import budget_row, iso_latency, section
 from ..ir import Graph, Tensor
 from ..plan.rolling import rows_of
-from ..plan.search import Plan
+from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
 from .levels_report import hierarchy
 from .names import access_functions
@@ -53,7 +53,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "buffers": _buffers(plan),
         },
         "tiling": [_tiling(plan, i) for i, section in enumerate(plan.steps) if section.run] + _fused(plan),
-        "state_bytes": sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states),
+        "state_bytes": state_bytes(graph),
         "needs_libm": False,
         "arena": plan.request.arena,
         "stream_rows": rows_of(graph, graph.inputs[0]) if plan.rolling.streamed else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -123,7 +124,7 @@ class Planner:
 
     @cached_property
     def memories(self) -> tuple[Memory, ...]:
-        return arena_memories(self.target, self.request)
+        return arena_memories(self.graph, self.target, self.request)
 
     @cached_property
     def room(self) -> int:
@@ -315,12 +316,18 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
     return graph.inputs[0]
 
 
-def arena_memories(target: Target, request: ModelRequest) -> tuple[Memory, ...]:
-    """Where activations may go, best first, less the stack; `--ram` limits what the first may give."""
+def state_bytes(graph: Graph) -> int:
+    """Of what lasts from one inference to the next."""
+    return sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states)
+
+
+def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[Memory, ...]:
+    """Where activations may go, best first, less stack and states; `--ram` limits what the first may give."""
     stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
-    home = next((m.name for m in target.memories if "stack" in m.roles), "")
+    taken = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
+    taken[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
     memories = [
-        Memory(m.name, m.size - (stack if m.name == home else 0), CACHE_LINE if m.cached and moves else 1)
+        Memory(m.name, max(1, m.size - taken[m.name]), CACHE_LINE if m.cached and moves else 1)
         for m in target.memories
         if "arena" in m.roles and (request.map == "off" or m.level != 1)
     ]
