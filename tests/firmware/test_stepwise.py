@@ -149,6 +149,37 @@ def test_a_value_in_another_scale_is_not_compared(tmp_path: Path) -> None:
         assert value_of(other, expected.tensors[0], {}) is None
 
 
+def halfway() -> onnx.ModelProto:
+    """erf(sign(x)), 20.5 steps of its scale as nearly as float32 can tell."""
+    net = Quantised()
+    value = net.op("Erf", net.op("Sign", net.input("x", (1, 6))))
+    return net.done(net.q(value, 0.84270079 / 20.5))
+
+
+@pytest.mark.parametrize(("found", "right"), [(20, True), (21, True), (19, False), (22, False)])
+def test_the_last_bit_of_a_real_function_decides(found: int, right: bool, tmp_path: Path) -> None:
+    """Either of the two nearest steps is right, and no other is."""
+    graph, vectors, expected = case(halfway(), tmp_path / "net.onnx", count=1)
+    up = vectors[0][0].reshape(graph.tensors[graph.outputs[0]].shape) > 0
+    assert up.any() and not up.all()
+    seen = [{graph.outputs[0]: np.where(up, found + 3, 3 - found).astype(np.int8)}]
+    judged = stepwise(graph, vectors, expected, seen)
+    assert judged is not None
+    assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
+
+
+def test_no_other_bit_decides(tmp_path: Path) -> None:
+    """Other values than the right ones change nothing in a network of integers."""
+    graph, vectors, expected = case(steep(), tmp_path / "net.onnx", count=1)
+    own = stepwise(graph, vectors, expected)
+    assert own is not None
+    for step in (1, -1):
+        seen = [{name: own.tensors[0][name] + step for name in own.tensors[0]}]
+        judged = stepwise(graph, vectors, expected, seen)
+        assert judged is not None
+        assert all(np.array_equal(judged.tensors[0][t.name], own.tensors[0][t.name]) for t in graph.tensors.values())
+
+
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("kind", ["avg_pool2d", "dense"])
 def test_a_wrong_kernel_differs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

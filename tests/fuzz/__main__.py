@@ -19,6 +19,7 @@ from .units import OTHERS, TARGETS, Result, Unit, networks, others, run
 
 ROOT = Path(__file__).parents[2]
 TOLD = 2000  # characters of a failure's text
+BROKEN = 3  # pools that end one after another without a result: what then follows would end alike
 
 
 def arguments() -> argparse.Namespace:
@@ -35,7 +36,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, help="begin nothing new after this time; --resume goes on")
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run found to be right")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for fuzz.json and fuzz/ (build)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.output = options.output.resolve()  # compilers run in folders of their own
+    return options
 
 
 def main() -> int:
@@ -66,21 +69,38 @@ def main() -> int:
 
 
 def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, start: float) -> Iterator[Result]:
-    """The results of all units, as they come, in `jobs` processes."""
+    """The results of all units, as they come, in `jobs` processes.
+
+    One that ends its process breaks the pool of all. Those that ran then run again one by one, which tells whose
+    fault it is. Raises RuntimeError if `BROKEN` processes in a row end in that way.
+    """
     jobs, waiting, running = options.jobs or os.cpu_count() or 1, iter(missing), dict[Future[Result], Unit]()
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"))
+    pool, suspects, broken = ProcessPoolExecutor(jobs, get_context("spawn")), list[Unit](), 0
     try:
         while True:
             late = options.seconds is not None and time.monotonic() - start > options.seconds
-            while len(running) < jobs and not late and (unit := next(waiting, None)) is not None:
+            while len(running) < (1 if suspects else jobs) and not late:
+                unit = suspects[0] if suspects else next(waiting, None)
+                if unit is None:
+                    break
                 running[pool.submit(run, unit, options.output / "fuzz", journal.common(), options.programs)] = unit
             if not running:
                 return
             done = wait(running, return_when=FIRST_COMPLETED).done
             if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
-                done, pool = set(running), ProcessPoolExecutor(jobs, get_context("spawn"))
+                alone = len(running) == 1
+                broken, pool = broken + alone, ProcessPoolExecutor(jobs, get_context("spawn"))
+                if broken == BROKEN:
+                    raise RuntimeError(f"{BROKEN} processes in a row ended by themselves")
+                if not alone:
+                    suspects, running = [*suspects, *running.values()], {}
+                    continue
+            else:
+                broken = 0
             for future in done:
-                yield _result(future, running.pop(future))
+                unit = running.pop(future)
+                suspects = [u for u in suspects if u != unit]
+                yield _result(future, unit)
     finally:
         for process in list((pool._processes or {}).values()):
             process.terminate()

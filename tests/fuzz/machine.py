@@ -39,13 +39,15 @@ SHARED = Shared()
 PLAN_SECONDS, RUN_SECONDS = 120, 60
 
 
-@dataclass(frozen=True)
 class Failure(Exception):
-    """`kind`: traceback, timeout, does_not_compile, crash, wrong, unexplained. `where` tells equal causes apart."""
+    """`kind`: traceback, timeout, does_not_compile, crash, wrong, unexplained. `where` tells equal causes apart.
 
-    kind: str
-    where: str
-    text: str
+    No frozen dataclass: whoever passes an exception on assigns its traceback, as pools of processes do.
+    """
+
+    def __init__(self, kind: str, where: str, text: str) -> None:
+        super().__init__(kind, where, text)
+        self.kind, self.where, self.text = kind, where, text
 
     @property
     def cause(self) -> str:

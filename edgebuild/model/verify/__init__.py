@@ -15,6 +15,7 @@ from ...base.errors import fail, from_os
 from ...base.target import Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..importers import Shapes
+from ..ir import Graph
 from . import flash as flashes
 from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .cycles import cycles
@@ -66,14 +67,13 @@ def verify(
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
-        modelled: dict[str, Any] = {}
-        if by_cycles:
-            modelled = _modelled(folder / "minimal.elf", target, flash_of)
+        modelled = _modelled(folder / "minimal.elf", target, flash_of) if by_cycles else {}
         counted = {"layers": layers(model_path, artifacts, report, builder)} if by_layer else {}
     compared = _compare(outcome, expected, report)
     if not compared["equal"] and expected.slack and not report.get("state_bytes"):
-        exact = stepwise(prepare(model_path, *reading), vectors, expected)
-        compared = _compare(outcome, exact, report) if exact is not None else compared
+        graph = prepare(model_path, *reading)
+        if exact := stepwise(graph, vectors, expected, _seen(graph, outcome, expected, report)):
+            compared = _compare(outcome, exact, report)
     return {
         "model": model_path.name,
         "target": target.name,
@@ -175,6 +175,15 @@ def _compare(outcome: Outcome, expected: Reference, report: dict[str, Any]) -> d
         "differences": differences,
         "differs": differs,
     }
+
+
+def _seen(graph: Graph, outcome: Outcome, expected: Reference, report: dict[str, Any]) -> list[dict[str, Array]]:
+    """Per vector, what the firmware gave: outputs, and intermediate results that still stand in the arena."""
+    standing = _pairs(outcome, expected, report)
+    return [
+        {**{name: pairs[v][0] for name, pairs in standing.items()}, **dict(zip(graph.outputs, row, strict=False))}
+        for v, row in enumerate(outcome.outputs)
+    ]
 
 
 def _pairs(outcome: Outcome, expected: Reference, report: dict[str, Any]) -> dict[str, list[tuple[Array, Array]]]:

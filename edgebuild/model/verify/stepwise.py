@@ -4,11 +4,14 @@ onnxruntime computes QDQ models in float and rounds at the end of each op, so on
 Behind many of them, or behind a softmax, one step has become several, and no fixed allowance tells right from wrong.
 Hence in two parts: every op by itself, fed with the oracle's own values, is within the allowance; and the firmware
 computes exactly what all the ops together do.
+
+A C library and numpy differ in the last bit of a real function. Where that bit decides how a real number is rounded to
+an integer, both integers are right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,24 +21,64 @@ from ..ops.fixedpoint import limits
 from .oracles import OFF_STEP, Array, Reference
 
 RELATIVE = 1e-4  # of floats, to the largest value
+LAST_BITS = 1e-6  # of a real number, in which libraries may differ: 8 units in the last place of float32
 Oracle = tuple[dict[str, Array], dict[str, Array]]  # `tensors` and `reals` of a vector
 
 
-def stepwise(graph: Graph, inputs: Sequence[Sequence[Array]], expected: Reference) -> Reference | None:
+def stepwise(
+    graph: Graph,
+    inputs: Sequence[Sequence[Array]],
+    expected: Reference,
+    seen: Sequence[Mapping[str, Array]] = (),
+) -> Reference | None:
     """Outputs that the firmware must give exactly; None if an op by itself is further from `expected` than it allows.
 
-    `graph`: canonical; `inputs`: per vector, one array per input.
+    `graph`: canonical; `inputs`: per vector, one array per input. `seen`: per vector, what the firmware gave, by tensor
+    name; where the last bits of real numbers decide, the nearest right value to it is told.
     """
     rows, tensors = [], []
     reals = expected.reals or [{}] * len(expected.tensors)
-    for vector, oracle in zip(inputs, zip(expected.tensors, reals, strict=True), strict=True):
+    given = seen or [{}] * len(inputs)
+    for vector, oracle, found in zip(inputs, zip(expected.tensors, reals, strict=True), given, strict=True):
         shaped = [x.reshape(graph.tensors[name].shape) for name, x in zip(graph.inputs, vector, strict=True)]
         if not _ops_are_near(graph, dict(zip(graph.inputs, shaped, strict=True)), oracle, expected.slack):
             return None
         own = ops.run(graph, *shaped)
+        if found:
+            own = _nearest(graph, shaped, own, found)
         rows.append([own[name] for name in graph.outputs])
         tensors.append(dict(own))
     return Reference(rows, tensors, slack=0)
+
+
+def _nearest(
+    graph: Graph, inputs: Sequence[Array], own: dict[str, Array], found: Mapping[str, Array]
+) -> dict[str, Array]:
+    """`own` values, moved towards those that were found as far as the last bits of real numbers can move them."""
+    ways = [own, *(_rounded(graph, inputs, 1 + sign * LAST_BITS) for sign in (-1, 1))]
+    nearest = dict(own)
+    for name, value in found.items():
+        values = [way[name] for way in ways] if name in own else []
+        if values and values[0].size == value.size and any(not np.array_equal(values[0], v) for v in values[1:]):
+            low, high = np.minimum.reduce(values), np.maximum.reduce(values)
+            nearest[name] = np.clip(value.reshape(low.shape), low, high).astype(low.dtype)
+    return nearest
+
+
+def _rounded(graph: Graph, inputs: Sequence[Array], factor: float) -> dict[str, Array]:
+    """Every tensor's value if computed real numbers are multiplied by `factor` before they become integers."""
+    values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
+    values |= dict(zip(graph.inputs, inputs, strict=True))
+    for op in graph.ops:
+        operands = [values[name] for name in op.inputs]
+        if graph.result(op).quant is not None:
+            operands = [
+                (x * np.float32(factor)).astype(x.dtype) if t.dtype == "float32" and t.name in graph.producers else x
+                for t, x in zip(graph.operands(op), operands, strict=True)
+            ]
+        y = ops.SPECS[op.kind].reference(op, graph, *operands)
+        values[op.outputs[0]] = y.reshape(graph.result(op).shape)
+    return values
 
 
 def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack: int) -> bool:
