@@ -47,6 +47,11 @@ def minus(text: str, term: object) -> str:
     return plus(text, -term) if type(term) is int else f"{text} - {term}"
 
 
+def size(number: object) -> object:
+    """C for a number of bytes: parameters have a sign, which compilers warn of."""
+    return number if type(number) is int else f"(uint32_t){number}"
+
+
 def terms(steps: Iterable[int], names: str | Sequence[str]) -> str:
     """C for the sum of indexes times their steps. The indexes have these names, or this one with numbers behind it."""
     named = [(f"{names}{n}" if isinstance(names, str) else names[n], step) for n, step in enumerate(steps)]
@@ -114,7 +119,7 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=("jinja2.ext.do",),
     )
-    for function in (times, plus, minus, terms, pixel, at_row, noted, turns, over, phase):
+    for function in (times, plus, minus, size, terms, pixel, at_row, noted, turns, over, phase):
         made.filters[function.__name__] = function
     return made
 

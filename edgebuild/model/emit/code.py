@@ -112,7 +112,7 @@ def source(p: Program) -> str:
         fed=[step for step in p.steps if isinstance(step, FedStep)],
         ahead=ahead,
         before=before,
-        guards=guards(plan),
+        guard=guard(plan),
         above=[helper.text for helper in p.helpers if not helper.head],
         below=[helper for helper in p.helpers if helper.head],
         constants=p.constants,
@@ -135,12 +135,13 @@ def _engines(plan: Plan) -> list[tuple[str, str]]:
     return sorted({(str(k.shape["function"]), str(k.shape["pattern"])) for m in moved for k in m.kernels})
 
 
-def guards(plan: Plan) -> list[tuple[str, str]]:
-    """Conditions of the preprocessor that the compiler's core must meet, and what to say if one does not hold."""
+def guard(plan: Plan) -> tuple[str, str] | None:
+    """The condition under which the compiler's core is another one, in the preprocessor's words, and what to say."""
     core = form_of(plan.target, plan.request).core
     flags = " ".join(flag for flag in plan.target.toolchain.cflags if flag.startswith("-m"))
     text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
-    return [(condition, text) for word, condition in CONDITIONS.items() if word in core]
+    wanted = dict.fromkeys(condition for word, condition in CONDITIONS.items() if word in core)
+    return (" || ".join(wanted), text) if wanted else None
 
 
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -19,12 +19,12 @@ from .row import Layer, Row
 ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS)
 # By word of a core: what its compiler defines. Kernels for the core do without nothing of it.
 CONDITIONS = {
-    "dsp": "defined(__ARM_FEATURE_DSP)",
-    "mve": "defined(__ARM_FEATURE_MVE)",
-    "armv6-m": "defined(__arm__)",
-    "armv7-m": "defined(__ARM_FEATURE_SAT)",
-    "armv8-m.main": "defined(__ARM_FEATURE_SAT)",
-    "rv32": "defined(__riscv) && __riscv_xlen == 32",
+    "dsp": "!defined(__ARM_FEATURE_DSP)",
+    "mve": "!defined(__ARM_FEATURE_MVE)",
+    "armv6-m": "!defined(__arm__)",
+    "armv7-m": "!defined(__ARM_FEATURE_SAT)",
+    "armv8-m.main": "!defined(__ARM_FEATURE_SAT)",
+    "rv32": "!defined(__riscv) || __riscv_xlen != 32",
 }
 # Files of C functions that kernels share; those of later files may use those of earlier ones.
 HELPERS = (

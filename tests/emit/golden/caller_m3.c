@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__ARM_FEATURE_SAT))
+#if !defined(__ARM_FEATURE_SAT)
 #error "tiny.c is for mps2-an385; compile it with -mcpu=cortex-m3 -mthumb, or generate it for this core"
 #endif
 
@@ -32,7 +32,6 @@
 extern const uint8_t tiny_weights[]; /* 1368 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 #define AT(type, offset) ((type *)(void *)((int8_t *)arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {

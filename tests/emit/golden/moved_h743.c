@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__ARM_FEATURE_DSP))
+#if !defined(__ARM_FEATURE_DSP)
 #error "tiny.c is for stm32h743; compile it with -mcpu=cortex-m7 -mthumb -mfloat-abi=hard -mfpu=fpv5-d16, or generate it for this core"
 #endif
 
@@ -38,7 +38,6 @@ extern int8_t tiny_arena[1448];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 extern int8_t tiny_arena_axi[128];
 #define AT_AXI(type, offset) ((type *)(void *)(tiny_arena_axi + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 1. */
 enum {
@@ -310,7 +309,6 @@ static void tiny_tiles_4(void)
     tiny_wait(0x10);
 }
 
-
 /* What the kernels share stands at the end. */
 static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high);
 static inline int32_t eb_first_tap(int32_t at, int32_t dilation);
@@ -342,9 +340,8 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
         const int32_t top = row - 1;
         const int32_t fy0 = eb_first_tap(top, 1), fy1 = eb_past_tap(top, 1, 3, 8);
         for (int32_t ox = 0; ox < 8; ox += 2) {
-            const int32_t next = 1;
             for (int32_t pixel = 0; pixel < 2; ++pixel) {
-                const int32_t left = (ox + pixel * next) - 1;
+                const int32_t left = ox + pixel - 1;
                 int32_t *const to = columns + pixel;
                 const int32_t inner = left >= 0 && left <= 4;
                 if (!inner || fy1 - fy0 < 3) {
@@ -367,14 +364,15 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
                     to[fy * 4 + 2] = (int32_t)eb_load(in + 4);
                 }
             }
-            eb_dot2n_relu_clamped(columns, w, y, (y + next * 4), end, 1, y_zero, low4, high4);
+            eb_dot2n_relu_clamped(columns, w, y, y + 4, end, 1, y_zero, low4, high4);
             y += 8;
         }
     }
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-EB_NO_SCHEDULE static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
+EB_NO_SCHEDULE
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low4, int32_t high4, int8_t *scratch)
 {
     EB_STEP();
@@ -448,7 +446,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
     EB_STEP();
     int8_t last[4];
     eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
-    memcpy(y, last, (uint32_t)3);
+    memcpy(y, last, 3);
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */

@@ -11,12 +11,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-
 extern const uint8_t tiny_weights[]; /* 1232 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[224];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {

@@ -11,10 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__ARM_FEATURE_DSP))
-#error "tiny.c is for mps3-an547; compile it with -mcpu=cortex-m55 -mthumb -mfloat-abi=hard, or generate it for this core"
-#endif
-#if !(defined(__ARM_FEATURE_MVE))
+#if !defined(__ARM_FEATURE_DSP) || !defined(__ARM_FEATURE_MVE)
 #error "tiny.c is for mps3-an547; compile it with -mcpu=cortex-m55 -mthumb -mfloat-abi=hard, or generate it for this core"
 #endif
 
@@ -40,7 +37,6 @@ extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[248];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
@@ -220,7 +216,8 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 0, result lives to step 1 */
-EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
+EB_NO_SCHEDULE
+static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
 {
     EB_STEP();
@@ -295,8 +292,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
     const int8_t *in = x;
     int8_t rest[1][4];
     eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
-    memcpy(y, rest[0], (uint32_t)3);
-
+    memcpy(y, rest[0], 3);
 }
 
 /* classes: 3 -> 3, step 3, result lives to step 3 */

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__riscv) && __riscv_xlen == 32)
+#if !defined(__riscv) || __riscv_xlen != 32
 #error "tiny.c is for riscv-virt; compile it with -march=rv32imc -mabi=ilp32 -misa-spec=2.2 -msmall-data-limit=0, or generate it for this core"
 #endif
 
@@ -25,7 +25,6 @@ extern const uint8_t tiny_weights[]; /* 1276 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[420];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__ARM_FEATURE_DSP))
+#if !defined(__ARM_FEATURE_DSP)
 #error "tiny.c is for mps2-an386; compile it with -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16, or generate it for this core"
 #endif
 
@@ -40,7 +40,6 @@ extern const uint8_t tiny_weights[]; /* 1388 bytes, from tiny_weights.bin */
 #endif
 extern int8_t tiny_arena[216];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
@@ -228,7 +227,8 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 0, ring of 2 rows */
-EB_NO_SCHEDULE static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
+EB_NO_SCHEDULE
+static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
 {
     EB_STEP();
@@ -298,7 +298,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
     EB_STEP();
     int8_t last[4];
     eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
-    memcpy(y, last, (uint32_t)3);
+    memcpy(y, last, 3);
 }
 
 /* classes: 3 -> 3, step 2, result lives to step 2 */

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__arm__))
+#if !defined(__arm__)
 #error "tiny.c is for microbit; compile it with -mcpu=cortex-m0 -mthumb, or generate it for this core"
 #endif
 
@@ -33,7 +33,6 @@ extern const uint8_t tiny_weights[]; /* 1368 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[532];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {

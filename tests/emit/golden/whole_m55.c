@@ -11,10 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#if !(defined(__ARM_FEATURE_DSP))
-#error "tiny.c is for mps3-an547; compile it with -mcpu=cortex-m55 -mthumb -mfloat-abi=hard, or generate it for this core"
-#endif
-#if !(defined(__ARM_FEATURE_MVE))
+#if !defined(__ARM_FEATURE_DSP) || !defined(__ARM_FEATURE_MVE)
 #error "tiny.c is for mps3-an547; compile it with -mcpu=cortex-m55 -mthumb -mfloat-abi=hard, or generate it for this core"
 #endif
 
@@ -34,7 +31,6 @@ extern const uint8_t tiny_weights[]; /* 1292 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[492];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
-
 
 /* Where each tensor lies in the arena. The peak is at step 1. */
 enum {
@@ -327,8 +323,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y
     const int8_t *in = x;
     int8_t rest[1][4];
     eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
-    memcpy(y, rest[0], (uint32_t)3);
-
+    memcpy(y, rest[0], 3);
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */
