@@ -267,6 +267,11 @@ def instance_norm(w: Any, x: Any, *_: Any) -> Any:
     return w.node("InstanceNormalization", [x, w.normal(c), w.normal(c)])
 
 
+def local_response(w: Any, x: Any, *_: Any) -> Any:
+    w.image(x)
+    return w.node("LRN", [x], size=w.s.between(1, 6), alpha=w.s.pick(0.5, 0.1), beta=w.s.pick(0.75, 0.5), bias=1.0)
+
+
 def layer_norm(w: Any, x: Any, *_: Any) -> Any:
     if x.shape[-1] < 3:
         raise DoesNotFit
@@ -365,6 +370,7 @@ ROWS: dict[str, Make] = {
     "MatMul": batch_product,
     "Einsum": einsum,
     "CumSum": running_sum,
+    "LRN": local_response,
     "DynamicQuantizeLinear": dynamic,
     "Where": comparison(""),
 }

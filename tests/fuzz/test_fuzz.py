@@ -23,7 +23,7 @@ from tests.fuzz.tflite_writer import TfliteWriter
 from tests.fuzz.units import Result, networks
 from tests.graphs.tflite_models import schema
 
-MOST_NETWORKS = 800  # that are drawn until every operator was among them
+MOST_NETWORKS = 2000  # that are drawn until every operator was among them
 BUILTIN = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 FIRST, HOST, TARGETS = 21, 3, (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4))
 

@@ -185,15 +185,31 @@ def binary(name: str) -> Make:
 
 
 def divided(name: str) -> Make:
-    """Real numbers by others that are not near 0."""
+    """Numbers by others that are not near 0."""
 
     def make(w: Parts, x: Value, *_: Value) -> Value:
+        if not w.real:
+            return _quotient(w, x)
         x = w.exactly(x) if name != "DIV" else x
         shape = w.s.pick(x.shape, (1,) * len(x.shape), (*(1,) * (len(x.shape) - 1), x.shape[-1]))
         data = w.s.rng.choice([-3.0, -0.75, 0.5, 2.5], shape).astype(np.float32)
         return w.emit(name, [x, Value(w.constant(data), shape, None)], x.shape, None, options_of(name))
 
     return make
+
+
+def _quotient(w: Parts, x: Value) -> Value:
+    """int8 by a constant or an input without zeros: halves of TFLM's results may be shifted by a word at most."""
+    assert x.quant is not None
+    shape = w.s.pick(x.shape, (1,) * len(x.shape), (*(1,) * (len(x.shape) - 1), x.shape[-1]))
+    own = w.quant(w.scale())
+    assert own is not None
+    steps = w.s.rng.integers(-128, 128, shape).astype(np.int8)
+    steps[steps == own.zero_point[0]] ^= 1
+    options = options_of("DIV")
+    options.fusedActivationFunction = w.s.pick(*ACTIVATIONS)
+    y = w.quant(x.quant.scale[0] / own.scale[0] * 2.0 ** -w.s.between(6, 12) * w.s.rng.uniform(1, 2))
+    return w.emit("DIV", [x, Value(w.constant(steps, own), shape, own)], x.shape, y, options)
 
 
 def prelu(w: Parts, x: Value, *_: Value) -> Value:
@@ -356,7 +372,8 @@ ELEMENTWISE = {
     **{name: Row(unary(name)) for name in ("LEAKY_RELU", "RELU", "RELU6", "LOGISTIC", "TANH", "ABS", *REAL)},
     **{name: Row(unary(name), (FLOAT,)) for name in ("SQRT", "LOG", "EXP", "SIN", "COS")},
     **{name: Row(binary(name)) for name in ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")},
-    **{name: Row(divided(name), (FLOAT,)) for name in ("DIV", "FLOOR_DIV", "FLOOR_MOD")},
+    **{name: Row(divided(name), (FLOAT,)) for name in ("FLOOR_DIV", "FLOOR_MOD")},
+    "DIV": Row(divided("DIV"), BOTH),
     **{name: Row(comparison(name), BOTH) for name in COMPARISONS},
     **{name: Row(logical(name), BOTH) for name in ("LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT")},
     **{name: Row(reduction(name), BOTH) for name in ("REDUCE_MAX", "REDUCE_MIN")},

@@ -5,6 +5,7 @@ A row takes the writer and one or two values, and tells its result in the type o
 
 from .tflite_elements import ELEMENTWISE
 from .tflite_moves import MOVES
+from .tflite_norms import NORMS
 from .tflite_sums import SUMS
 
-ROWS = {**ELEMENTWISE, **MOVES, **SUMS}
+ROWS = {**ELEMENTWISE, **MOVES, **NORMS, **SUMS}

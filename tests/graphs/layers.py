@@ -23,7 +23,7 @@ def total(s: Source) -> Graph:
 
 
 def bilinear(s: Source) -> Graph:
-    s = replace(_tflite(s), real=False)
+    s = replace(_tflite(s), real=False, integer=s.pick("int8", "int16"))
     shape, corners = (1, *s.shape(3, 3)), s.pick(False, True)
     half = not corners and s.pick(False, True)
     rows, columns = (table(n, s.between(1, 9), corners, half) for n in shape[1:3])

@@ -183,6 +183,11 @@ def log_softmax(s: Source) -> Graph:
     return single(s, "log_softmax", [x], None if s.real else Quant((1 / 16,), (127,)))
 
 
+def unit_rows(s: Source) -> Graph:
+    x = s.tensor("x", (*s.shape(0, 2, most=3), s.pick(s.between(1, 20), s.between(200, 1100))), s.quant())
+    return single(s, "unit_rows", [x], Quant((1 / 128,), (0,)))
+
+
 def concat(s: Source) -> Graph:
     shape = s.shape(1, 4)
     axis, quant = s.between(0, len(shape) - 1), s.quant()
@@ -356,6 +361,7 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "svdf_state": svdf_state,
     "transpose": transpose,
     "transpose_conv2d": transpose_conv2d,
+    "unit_rows": unit_rows,
 }
 WIDE = (
     "add", "avg_pool2d", "batch_matmul", "clamp", "concat", "conv2d", "dense", "depthwise_conv2d", "dequantize",
@@ -376,6 +382,8 @@ def forms(kind: str) -> tuple[tuple[Any, ...], ...]:
     wide = (("tflite", False, "int16"),) if kind == "softmax" else wide
     if kind == "log_softmax":
         return FORMS[::2]
+    if kind == "unit_rows":
+        return FORMS[:1]
     return (*(FORMS[:2] if kind in INTEGER_ONLY else FORMS), *wide)
 
 

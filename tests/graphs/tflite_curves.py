@@ -47,5 +47,30 @@ def real_log_softmax(f: Draft) -> bytes:
     return f.done("LOG_SOFTMAX", [f.input(shape, None, "float32")], shape, None, options, "float32")
 
 
+def unit_rows(f: Draft) -> bytes:
+    """Long rows, and rows of few steps, in which the fixed point has its ends."""
+    shape = (1, f.s.between(1, 4), f.s.pick(f.s.between(1, 12), f.s.between(300, 1200)))
+    return f.done("L2_NORMALIZATION", [f.input(shape, f.quant())], shape, Quant((1 / 128,), (0,)), norm_options())
+
+
+def real_unit_rows(f: Draft) -> bytes:
+    shape = f.shape()
+    return f.done("L2_NORMALIZATION", [f.input(shape, None, "float32")], shape, None, norm_options(), "float32")
+
+
+def norm_options() -> schema.L2NormOptionsT:
+    options = schema.L2NormOptionsT()
+    options.fusedActivationFunction = 0
+    return options
+
+
+def running_sum(f: Draft) -> bytes:
+    shape, options = f.shape(), schema.CumsumOptionsT()
+    options.exclusive, options.reverse = f.s.pick(False, True), f.s.pick(False, True)
+    axis = f.tensor("axis", (1,), "int32", None, np.array([f.s.between(-len(shape), len(shape) - 1)], np.int32))
+    return f.done("CUMSUM", [f.input(shape, None, "float32"), axis], shape, None, options, "float32")
+
+
+OPERATORS |= {"L2_NORMALIZATION": unit_rows, "L2_NORMALIZATION float": real_unit_rows, "CUMSUM float": running_sum}
 OPERATORS |= {"LOG_SOFTMAX": log_softmax, "LOG_SOFTMAX float": real_log_softmax}
 OPERATORS |= {f"{name} int16": curve(name) for name in ("LOGISTIC", "TANH")} | {"DIV": quotient}

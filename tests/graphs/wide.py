@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgebuild.model.ir import Graph, Tensor
+from edgebuild.model.ir import Graph, Quant, Tensor
 from edgebuild.model.ops import pointwise as pointwise_op
 from edgebuild.model.ops import quantised, reduce
 from edgebuild.model.ops.functions import FUNCTIONS
@@ -103,10 +103,11 @@ def arg(s: Source) -> Graph:
 
 
 def topk(s: Source) -> Graph:
-    x = Tensor("x", s.shape(1, 4), s.pick("float32", "int32"))
+    dtype = s.pick("float32", "int32", "int8", "int16")
+    x = Tensor("x", s.shape(1, 4), dtype, Quant((0.5,), (0,)) if dtype in ("int8", "int16") else None)
     axis, indices = s.between(0, len(x.shape) - 1), s.pick(True, False)
     attrs = {"axis": axis, "k": s.between(1, x.shape[axis]), "largest": s.pick(True, False), "indices": indices}
-    return single(s, "topk", [x], None, "int64" if indices else x.dtype, **attrs)
+    return single(s, "topk", [x], None if indices else x.quant, "int64" if indices else x.dtype, **attrs)
 
 
 def blend(s: Source) -> Graph:

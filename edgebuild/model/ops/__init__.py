@@ -38,6 +38,7 @@ from . import (
     transpose,
     transpose_conv2d,
     trees,
+    unit_rows,
 )
 from .base import Spec
 
@@ -87,6 +88,7 @@ SPECS: dict[str, Spec] = {
         transpose.SPEC,
         transpose_conv2d.SPEC,
         trees.SPEC,
+        unit_rows.SPEC,
     )
 }
 TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()}

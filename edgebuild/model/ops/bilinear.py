@@ -1,6 +1,7 @@
-"""RESIZE_BILINEAR of int8: rows and columns at once, places and weights in steps of 1/1024, as TFLM has them.
+"""RESIZE_BILINEAR of int8 and int16: rows and columns at once, places and weights in steps of 1/1024.
 
-kernels/internal/reference/resize_bilinear.h. `rows` and `columns` are tables of (before, after, weight of after).
+kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger); TFLM calls it for int8 alone. `rows` and `columns`
+are tables of (before, after, weight of after).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..ir import Array, Graph, Op
 from .base import Constant, Form, Kernel, Spec
 
 ONE = 1 << 10
+INTEGERS = ("int8", "int16")
 Table = tuple[tuple[int, int, int], ...]
 
 
@@ -46,23 +48,24 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
     rows = [wide[:, at] for at in (top, bottom)]
     parts = [r[:, :, left] * (ONE - across) + r[:, :, right] * across for r in rows]
     total = parts[0] * (ONE - down) + parts[1] * down
-    return np.trunc((total + np.where(total > 0, 1 << 19, -(1 << 19))) / (1 << 20)).astype(np.int8)
+    return np.trunc((total + np.where(total > 0, 1 << 19, -(1 << 19))) / (1 << 20)).astype(x.dtype)
 
 
 def alike(op: Op, graph: Graph) -> str | None:
-    """Images are N x H x W x C in int8; the result has the input's scale."""
+    """Images are N x H x W x C in int8 or int16; the result has the input's scale."""
     x, y = graph.operands(op)[0], graph.result(op)
-    bad = x.dtype != "int8" or len(x.shape) != 4 or x.quant != y.quant
+    bad = x.dtype not in INTEGERS or len(x.shape) != 4 or x.quant != y.quant
     return f"{x.dtype} of shape {x.shape}, {x.quant} to {y.quant}" if bad else None
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,), y = graph.operands(op), graph.result(op)
-    shape: dict[str, Any] = dict(zip(("N", "H", "W", "C", "OH", "OW"), (*x.shape, *y.shape[1:3]), strict=True))
+    shape: dict[str, Any] = {"wide": x.dtype == "int16"}
+    shape |= dict(zip(("N", "H", "W", "C", "OH", "OW"), (*x.shape, *y.shape[1:3]), strict=True))
     rows, columns = (np.array(op.attrs[name], np.int16).ravel() for name in ("rows", "columns"))
     constants = (Constant("rows", rows, "before, after, weight of after"), Constant("columns", columns))
     stem = f"bilinear_{y.shape[1]}x{y.shape[2]}"
     return Kernel("bilinear.c.j2", stem, shape, constants, estimate=20.0 * y.elements)
 
 
-SPEC = Spec(kind="bilinear", nest=nest, reference=reference, kernel=kernel, limits=(alike,))
+SPEC = Spec(kind="bilinear", nest=nest, reference=reference, kernel=kernel, integers=INTEGERS, limits=(alike,))

@@ -146,7 +146,7 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products),
-    tflite={"FULLY_CONNECTED": from_tflite},
+    tflite={"FULLY_CONNECTED": from_tflite, "CUMSUM": cumsum.from_tflite},
     onnx={"CumSum": cumsum.from_onnx, "Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     sums=layer,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",

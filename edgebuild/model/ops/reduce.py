@@ -70,15 +70,19 @@ def _log_sum_exp(node: Any) -> None:
 
 def lp_normalisation(node: Any) -> None:
     """x / |x| along one axis; 0 where the norm is 0."""
-    x = node.tensor(0)
-    axes, power = (axis_of(node, node.attr("axis", -1), len(x.shape)),), node.attr("p", 2)
-    sizes = node.inner("pointwise", node.inputs[:1], **pointwise.attributes("abs" if power == 1 else "square"))
-    total = node.inner("reduce_sum", [sizes], axes=axes)
-    if power == 2:
-        total = node.inner("pointwise", [total], **pointwise.attributes("sqrt"))
-    least = node.array(np.float32(np.finfo(np.float32).tiny))
-    total = node.inner("pointwise", [total, least], **pointwise.attributes("maximum"))
-    norm = node.reshaped(total, kept_shape(x, axes, True))
+    axes, power = (axis_of(node, node.attr("axis", -1), len(node.tensor(0).shape)),), node.attr("p", 2)
+    before, after = ("abs", "") if power == 1 else ("square", "sqrt")
+    emit_normalised(node, axes, before, after, float(np.finfo(np.float32).tiny))
+
+
+def emit_normalised(node: Any, axes: tuple[int, ...], before: str, after: str, least: float) -> None:
+    """x, divided by a norm over the axes, or by `least` if that is more: after(sum of before(x))."""
+    total = node.inner("pointwise", node.inputs[:1], **pointwise.attributes(before))
+    total = node.inner("reduce_sum", [total], axes=axes)
+    if after:
+        total = node.inner("pointwise", [total], **pointwise.attributes(after))
+    total = node.inner("pointwise", [total, node.array(np.float32(least))], **pointwise.attributes("maximum"))
+    norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
     node.emit("pointwise", [node.inputs[0], norm], **pointwise.attributes("quotient"))
 
 
@@ -179,6 +183,22 @@ def onnx_topk(node: Any) -> None:
             node.emit("topk", node.inputs[:1], output=output, **common, indices=indices, to=to)
 
 
+def tflite_topk(node: Any) -> None:
+    x, k = node.tensor(0), int(np.ravel(node.constant(1, "k").data)[0])
+    if not x.shape or not 1 <= k <= x.shape[-1]:
+        raise node.error(f"k {k} of a tensor of shape {x.shape}", "k must be from 1 to the size of the last dimension")
+    for output, indices in enumerate((False, True)):
+        to = node.written[output].dtype
+        attrs = {"axis": len(x.shape) - 1, "k": k, "largest": True, "indices": indices, "to": to}
+        node.emit("topk", node.inputs[:1], output=output, **attrs)
+
+
+def same_scale(op: Op, graph: Graph) -> str | None:
+    """The largest or smallest elements have the operand's scale."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    return None if op.attrs["indices"] or x.quant == y.quant else f"scales {x.quant} and {y.quant}"
+
+
 def _spec(kind: str, tflite: dict[str, Any], onnx: dict[str, Any]) -> Spec:
     return Spec(
         kind=kind,
@@ -234,8 +254,11 @@ SPECS = (
         nest=line_nest,
         reference=topk_reference,
         kernel=line_kernel,
+        tflite={"TOPK_V2": tflite_topk},
         onnx={"TopK": onnx_topk},
         float_only=True,
+        integers=("int8", "int16"),
         plain=True,
+        limits=(same_scale,),
     ),
 )

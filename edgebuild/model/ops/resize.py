@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op, Tensor
-from . import bilinear, loops
+from . import bilinear, local_response, loops
 from .base import Constant, Form, Kernel, Spec, is_float
 from .moves import axis_of, moving
 from .take import OUTSIDE
@@ -284,8 +284,8 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"RESIZE_BILINEAR": from_tflite},
-    onnx={"Resize": from_onnx, "Upsample": from_onnx},
+    tflite={"RESIZE_BILINEAR": from_tflite, "LOCAL_RESPONSE_NORMALIZATION": local_response.from_tflite},
+    onnx={"Resize": from_onnx, "Upsample": from_onnx, "LRN": local_response.from_onnx},
     float_only=True,
     limits=(real,),
 )

@@ -1,0 +1,83 @@
+"""L2_NORMALIZATION: rows of the last dimension, divided by their Euclidean lengths.
+
+The int8 form is TFLM's (kernels/internal/reference/integer_ops/l2normalization.h): one factor in fixed point a row, the
+inverse root of the sum of squares by five Newton steps. Of real numbers it is made of other ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir import Array, Graph, Op
+from . import fixedpoint, reduce, softmax
+from .base import Form, Kernel, Spec, is_float, zero_of
+
+LEAST = 1e-6  # length of a row of real numbers by which it is divided, in TFLM
+OUTPUT = (1 / 128, 0)  # scale and zero point of the result
+BITS = 7  # of the fraction of the result
+MOST = 33000  # squares of at most 255 that an int32 holds
+HALF_ROOT = 1518500250  # sqrt(1/2) in Q0.31
+
+
+def from_tflite(node: Any) -> None:
+    if node.options("L2NormOptions").FusedActivationFunction():
+        raise node.error("an activation function is fused", "supported: none")
+    if is_float(node.tensor(0)):
+        return reduce.emit_normalised(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
+    node.emit("unit_rows", node.inputs[:1])
+
+
+def inverse_root(total: int) -> tuple[int, int]:
+    """1 / sqrt(total), as a Q0.31 factor and the bits by which the product is shifted right."""
+    if total <= 1:
+        return fixedpoint.INT32_MAX, 0
+    shift = 11
+    while total >= 1 << 29:
+        total, shift = total // 4, shift + 1
+    pairs = (32 - total.bit_length() - 1) // 2 - 1
+    shift, value = shift - pairs, total << (2 * pairs) >> 1  # Q3.28, from 1/4 to 1
+    multiply, x = fixedpoint.multiply, 1 << 28
+    half = int(fixedpoint.rounding_right_shift(np.int64(value), 1))
+    for _ in range(5):
+        cube = fixedpoint.saturate(multiply(multiply(x, x), x) << 6)
+        x = fixedpoint.saturate((multiply((1 << 28) + (1 << 27), x) - multiply(half, cube)) << 3)
+    x = multiply(x, HALF_ROOT)
+    return (x << -shift, 0) if shift < 0 else (x, shift)
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    rows = x.reshape(-1, x.shape[-1]).astype(np.int64) - zero_of(graph.operands(op)[0])
+    factors = [inverse_root(int(total)) for total in (rows * rows).sum(axis=1)]
+    steps = [
+        fixedpoint.requantize(row, m, BITS - right, graph.arithmetic)
+        for row, (m, right) in zip(rows, factors, strict=True)
+    ]
+    return np.clip(np.stack(steps), -128, 127).astype(np.int8).reshape(x.shape)
+
+
+def known_form(op: Op, graph: Graph) -> str | None:
+    """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    if graph.arithmetic != "tflite" or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+        return f"{x.dtype} to {y.dtype}"
+    fits = y.quant.zero_point[0] == OUTPUT[1] and abs(y.quant.scale[0] / OUTPUT[0] - 1) < 1e-3
+    return None if fits and y.shape[-1] <= MOST else f"output is {y.quant}, rows of {y.shape[-1]}"
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    (x,) = graph.operands(op)
+    size = x.shape[-1]
+    shape: dict[str, Any] = {"N": x.elements // size, "C": size, "bits": BITS}
+    return Kernel("unit_rows.c.j2", f"unit_rows_{size}", shape, (), {"x_zero": zero_of(x)}, estimate=20.0 * x.elements)
+
+
+SPEC = Spec(
+    kind="unit_rows",
+    nest=softmax.nest,
+    reference=reference,
+    kernel=kernel,
+    tflite={"L2_NORMALIZATION": from_tflite},
+    limits=(known_form,),
+)
