@@ -1,0 +1,157 @@
+"""`./sconsw bench-peers`: is the cycle model right? CMSIS-NN's own layers, modelled, beside what a board took.
+
+The library is built as its authors build it (-Ofast) and runs the layers of MLPerf Tiny's four models. The board is an
+STM32L4R5 at 120 MHz under microTVM, whose figures hold microTVM's own cost as well. So ratios between two models are
+judged, not cycles. Prints a table, writes build/bench/peers.json; needs CMSIS-NN and the models in `../shared`, and
+measures nothing without them. The status is 1 where a ratio is further from the board's than LIMIT.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from itertools import permutations
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from edgebuild.base.artifacts import publish
+from edgebuild.base.firmware import firmware_support
+from edgebuild.base.installation import hal_dir
+from edgebuild.base.target import Target, load_target
+from edgebuild.model.compile import prepare
+from edgebuild.model.ir import Graph, Op
+from edgebuild.model.verify import flash as flashes
+from edgebuild.model.verify.build import NAME, Builder
+from edgebuild.model.verify.cycles import cycles
+from edgebuild.model.verify.run import run_program
+from tests.bench import ROOT
+from tests.zoo.builders import mobilenet_v1
+
+TARGET = "mps2-an386"
+LIBRARY = ROOT.parent / "shared" / "peers" / "CMSIS-NN"
+GROUPS = ("FullyConnectedFunctions", "PoolingFunctions", "BasicMathFunctions", "SoftmaxFunctions")
+FAST = "-Ofast"  # default of the library's CMakeLists.txt, says its README
+SCRATCH = 64 << 10  # more than any layer asks for; the program fails where it is not
+LIMIT = 1.15  # how far a ratio of two models may lie from the board's
+# The STM32L4R5 has the flash interface of the STM32L476, and five wait states at 120 MHz (RM0432, section 3.3).
+FLASH = replace(flashes.flash_of("stm32l476"), wait_states=5)
+# Cycles per multiply-accumulate: tiny_results_v1.0 of MLCommons, closed division, OctoML's microTVM with CMSIS-NN on a
+# NUCLEO-L4R5ZI: median throughput, 120 MHz, and the MACs of the reference models.
+BOARD = {"kws": 4.51, "resnet": 3.74, "vww": 4.83, "ad": 3.91}
+
+
+def available() -> bool:
+    """The library and the models are there."""
+    return LIBRARY.is_dir() and all(file.is_file() for file in given().values())
+
+
+def given() -> dict[str, Path]:
+    """Files of MLPerf Tiny by model; there is none of vww."""
+    return {name: ROOT.parent / f"shared/models/mlperf_{name}.tflite" for name in BOARD if name != "vww"}
+
+
+def graphs(folder: Path) -> dict[str, Graph]:
+    """The models that the board ran, by name. Only shapes count, so vww is the zoo's float model."""
+    files = given()
+    files["vww"] = folder / "vww.onnx"
+    files["vww"].write_bytes(mobilenet_v1().SerializeToString())
+    return {name: prepare(files[name]) for name in BOARD}
+
+
+def call(graph: Graph, op: Op) -> str:
+    """The call of a function of peers/cmsis_nn.c that does what an op does; empty where it has nothing to do."""
+    x, y = (graph.tensors[name].shape for name in (op.inputs[0], op.outputs[0]))
+    stride, pad = op.attrs.get("stride", ()), op.attrs.get("pad", ())[:2]
+    if op.kind in ("conv2d", "depthwise_conv2d"):
+        _, *window, _ = graph.tensors[op.inputs[1]].shape
+        shape = (*x[1:], *(y[1:] if op.kind == "conv2d" else y[1:3]), *window)
+        return f"{op.kind.split('_')[0].removesuffix('2d')}{(*shape, *stride, *pad)};"
+    calls = {
+        "dense": lambda: f"dense({x[-1]}, {y[-1]});",
+        "add": lambda: f"add({prod(y)});",
+        "softmax": lambda: f"softmax({y[-1]});",
+        "avg_pool2d": lambda: f"average{(*x[1:], *y[1:3], *op.attrs['window'])};",
+        "mean": lambda: f"average{(*x[1:], 1, 1, *x[1:3])};",
+        "reshape": str,
+        "transpose": str,  # of an input that ONNX has planar
+    }
+    return calls[op.kind]()
+
+
+def description(graph: Graph) -> tuple[str, int, int]:
+    """Text of layers.h; bytes of the largest weights and of the largest activation."""
+    constant = [t.elements for t in graph.tensors.values() if t.constant]
+    others = [t for t in graph.tensors.values() if not t.constant]
+    weights, activation = max(constant), max(t.elements for t in others)
+    numbers = {"WEIGHTS": weights, "ACTIVATION": activation, "SCRATCH": SCRATCH}
+    numbers["CHANNELS"] = max(t.shape[-1] for t in others)
+    calls = [call(graph, op) for op in graph.ops]
+    lines = [*(f"#define {key} {value}" for key, value in numbers.items()), f"#define LAYERS {' '.join(calls)}", ""]
+    return "\n".join(lines), weights, activation
+
+
+def macs(graph: Graph) -> int:
+    """Of the layers with weights, as MLPerf Tiny's reference counts them."""
+    total = 0
+    for op in graph.ops:
+        if op.kind in ("conv2d", "depthwise_conv2d", "dense"):
+            weights, y = graph.tensors[op.inputs[1]], graph.tensors[op.outputs[0]]
+            total += weights.elements * prod(y.shape[1:-1])
+    return total
+
+
+def measure(graph: Graph, target: Target, folder: Path) -> dict[str, float]:
+    """Cycles per multiply-accumulate, in memory without wait states and from the board's flash."""
+    text, weights, activation = description(graph)
+    random = np.random.default_rng(0)
+    for name, size in (("weights.bin", weights), ("values.bin", 3 * activation)):
+        (folder / name).write_bytes(random.integers(0, 256, size, np.uint8).tobytes())
+    (folder / "layers.h").write_text(text, encoding="utf-8")
+    (folder / "cmsis_nn.san.o").unlink(missing_ok=True)  # the other objects are the same for all models
+    own = [file for group in GROUPS for file in sorted((LIBRARY / "Source" / group).glob("*_s8.c"))]
+    builder = Builder(target, folder, needs_libm=False, extra=(FAST,), cmsis_nn=LIBRARY)
+    elf = builder.program("peer", [ROOT / "tests/peers/cmsis_nn.c", *own, hal_dir() / "src/semihost.c"])
+    run_program(elf, target)  # fails where a layer does
+    count, _ = cycles(elf, target)
+    waited = flashes.waited(elf, target, FLASH)
+    return {"no wait states": count / macs(graph), "flash": (count + waited) / macs(graph)}
+
+
+def furthest(rows: dict[str, dict[str, float]], column: str) -> tuple[float, str]:
+    """The ratio of two models that is furthest from the board's: how many times it is the board's, and which it is."""
+    share = {name: row[column] / BOARD[name] for name, row in rows.items()}
+    return max((share[a] / share[b], f"{a} to {b}") for a, b in permutations(share, 2))
+
+
+def measured() -> dict[str, dict[str, float]]:
+    """Rows of the table by model."""
+    target = load_target(TARGET)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        publish(firmware_support(target), folder)
+        (folder / f"{NAME}_memory.ld").touch()  # the builder's linker wants one
+        return {model: measure(graph, target, folder) for model, graph in graphs(folder).items()}
+
+
+def main() -> int:
+    if not available():
+        print(f"CMSIS-NN and the models are not in {LIBRARY.parents[1]}: nothing to measure")
+        return 0
+    rows = measured()
+    print("| cycles per MAC | no wait states | flash of the board | board |\n|---|---|---|---|")
+    for model, row in rows.items():
+        print(f"| {model} | {' | '.join(f'{figure:.2f}' for figure in (*row.values(), BOARD[model]))} |")
+    found = {column: furthest(rows, column) for column in ("no wait states", "flash")}
+    for column, (times, pair) in found.items():
+        print(f"{column}: the ratio furthest from the board's is {pair}, {times:.2f} times")
+    out = ROOT / "build" / "bench" / "peers.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"rows": rows, "board": BOARD, "furthest": found}, indent=1) + "\n")
+    return int(found["flash"][0] > LIMIT)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
