@@ -95,6 +95,7 @@ def test_generated_text_is_not_taken_apart(room: str) -> None:
     for file in sources(PACKAGE / room, suffix=".py"):
         names = (a.name for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Import) for a in n.names)
         assert "re" not in names or name(file).endswith("clock/configs.py"), name(file)
+        assert '"#line' not in file.read_text(), f"{name(file)}: lines of the source are values, `LineMark`"
 
 
 @pytest.mark.parametrize("target", ["host", "mps2-an386"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.target import hal_dir
 from edgebuild.driver.emit import export, report
@@ -14,9 +12,9 @@ from edgebuild.driver.stages import Driver
 
 def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
     hal = Hal(driver.layout)
-    body = rewrite(driver.source.unit, driver.dialect, driver.cdfg, driver.merged, hal)
+    body = rewrite(driver.source, driver.dialect, driver.cdfg, driver.merged, hal)
     said = report.as_dict(name, driver)
-    text = f'{LICENCE}#include "{name}_hal.h"\n' + _relative(body, driver.source.texts)
+    text = f'{LICENCE}#include "{name}_hal.h"\n{body}'
     files = {
         ".cpp" if driver.source.unit.cpp else ".c": text,
         "_hal.h": _hal_header(name, hal),
@@ -28,18 +26,6 @@ def produce(name: str, driver: Driver) -> tuple[Artifact, ...]:
         "_report.txt": report.as_text(said, driver),
     }
     return tuple(Artifact(name + suffix, text.encode()) for suffix, text in files.items())
-
-
-def _relative(text: str, paths: tuple[str, ...]) -> str:
-    """`#line` with the files' bare names: the same bytes wherever the sources lie."""
-    known = set(paths)
-
-    def shortened(line: str) -> str:
-        word, _, path = line.partition('"')
-        path = path.removesuffix('"')
-        return f'{word}"{Path(path).name}"' if word.startswith("#line ") and path in known else line
-
-    return "\n".join(map(shortened, text.split("\n")))
 
 
 def _hal_header(name: str, hal: Hal) -> str:

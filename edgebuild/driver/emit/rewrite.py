@@ -18,6 +18,7 @@ from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.sources import LineMark, Source
 
 Render = Callable[[], str]
 
@@ -82,9 +83,11 @@ class Text:
         return "".join(out)
 
 
-def rewrite(unit: clang.Unit, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: Hal) -> str:
+def rewrite(source: Source, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: Hal) -> str:
     """The unit's text with HAL calls; the functions that it calls are collected in `hal`."""
-    text = Text(unit.text)
+    unit, text = source.unit, Text(source.unit.text)
+    for start, end, line in source.lines:
+        text.add(start, end, lambda line=line: line.bare)  # type: ignore[misc]
     for group in dialect.groups.values():
         start, end = group.extent
         semicolon = unit.text.find(b";", end)
@@ -157,7 +160,7 @@ class _Rewriter:
         rest, end, after = inside.partition("\n")
         if end and not rest.strip():
             inside, line = after, line + 1
-        lines = [*(f"    {d};" for d in self.declarations), f'#line {line} "{at.file}"', ""]
+        lines = [*(f"    {d};" for d in self.declarations), LineMark(line, at.file).bare, ""]
         return "\n" + "\n".join(lines) + inside
 
     def _new(self, type_: str) -> str:

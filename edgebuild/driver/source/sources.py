@@ -6,8 +6,9 @@ One text has one set of positions, so that everything after this works on byte o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,13 +26,60 @@ MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_write\b", re.M)
 
 
 @dataclass(frozen=True)
+class LineMark:
+    """`#line`: the number and the file of the line behind it. Generated code names the file without its folder."""
+
+    number: int
+    file: str
+
+    def __str__(self) -> str:
+        return f'#line {self.number} "{self.file}"'
+
+    @property
+    def bare(self) -> str:
+        """The same bytes wherever the file lies."""
+        return str(LineMark(self.number, Path(self.file).name))
+
+
+@dataclass(frozen=True)
+class Lined:
+    """Pieces of files, one after the other, with `#line` between them."""
+
+    pieces: tuple[bytes | LineMark, ...]
+
+    @cached_property
+    def data(self) -> bytes:
+        return b"".join(p if isinstance(p, bytes) else str(p).encode() for p in self.pieces)
+
+    @cached_property
+    def lines(self) -> tuple[tuple[int, int, LineMark], ...]:
+        """Where each `#line` begins and ends."""
+        found, at = list[tuple[int, int, LineMark]](), 0
+        for piece in self.pieces:
+            end = at + len(piece if isinstance(piece, bytes) else str(piece).encode())
+            if isinstance(piece, LineMark):
+                found.append((at, end, piece))
+            at = end
+        return tuple(found)
+
+    def part(self, start: int, end: int) -> list[bytes | LineMark]:
+        """The pieces between two places, neither of which is inside of a `#line`."""
+        out, at = list[bytes | LineMark](), start
+        for first, past, line in self.lines:
+            if start <= first and past <= end:
+                out += [self.data[at:first], line]
+                at = past
+        return [*out, self.data[at:end]]
+
+
+@dataclass(frozen=True)
 class Source:
     """The first stage: a parsed unit and what it declares. `files`: all that was read, the sources first."""
 
     unit: clang.Unit
     dialect: Dialect
     files: tuple[str, ...]
-    texts: tuple[str, ...]  # the sources' and inlined headers' paths as they stand in `#line`
+    lines: tuple[tuple[int, int, LineMark], ...]  # each `#line` of the unit's text: where it begins and ends
 
 
 def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] = ()) -> Source:
@@ -41,20 +89,20 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     """
     cpp = _is_cpp(sources)
     reader = _Reader([Path(b) for a, b in pairwise(options) if a == "-I"])
-    text = "".join(reader.read(path, at=None) for path in sources).encode()
+    text = Lined(tuple(piece for path in sources for piece in reader.read(path)))
     folders = list(dict.fromkeys(str(p.parent) for p in sources))
     flags = (*(word for f in folders for word in ("-I", f)), *options)
     name = str(sources[0])
-    unit = clang.parse(name, text, triple, flags, cpp)
+    unit = clang.parse(name, text.data, triple, flags, cpp)
     dialect = read_dialect(unit)
-    if MACROS.search(text):
-        expanded = _expanded(unit, dialect)
-        if expanded != text:
-            lined = _with_lines(unit, clang.parse(name, expanded, triple, flags, cpp))
-            unit = clang.parse(name, lined, triple, flags, cpp)
+    if MACROS.search(text.data):
+        expanded = _expanded(unit, dialect, text)
+        if expanded.data != text.data:
+            text = _with_lines(unit, clang.parse(name, expanded.data, triple, flags, cpp), expanded)
+            unit = clang.parse(name, text.data, triple, flags, cpp)
             dialect = read_dialect(unit)
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
-    return Source(unit, dialect, tuple(files), tuple(map(str, reader.files)))
+    return Source(unit, dialect, tuple(files), text.lines)
 
 
 def _is_cpp(sources: Sequence[Path]) -> bool:
@@ -75,30 +123,39 @@ class _Reader:
         self.files: list[Path] = []
         self.once: set[Path] = set()
 
-    def read(self, path: Path, at: str | None) -> str:
+    def read(self, path: Path) -> Iterable[bytes | LineMark]:
         """The file's text with `#line` in front; headers that have to do with groups are in it."""
         text = _load(path)
         if path not in self.files:
             self.files.append(path)
         if ONCE.search(text):
             if path in self.once:
-                return ""
+                return
             self.once.add(path)
             text = ONCE.sub("", text)
-
         text = _long_words(text)
-
-        def inline(match: re.Match[str]) -> str:
-            places = [path.parent, *self.folders] if '"' in match[0] else self.folders
-            header = next((p / match[1] for p in places if (p / match[1]).is_file()), path.parent / match[1])
+        yield LineMark(1, str(path))
+        yield b"\n"
+        at = 0
+        for match in INCLUDE.finditer(text):
+            header = self._header(path, match)
+            if header is None:
+                continue
+            yield text[at : match.start()].encode()
+            at = match.end()
             if Path(match[1]).name == clang.SUPPORT:
-                return ""  # stands in front of everything already
-            if not _has_groups(header, set()):
-                return match[0]
-            line = text.count("\n", 0, match.start()) + 1
-            return self.read(header, at=match[0]) + f'\n#line {line} "{path}"\n'
+                continue  # stands in front of everything already
+            yield from self.read(header)
+            yield b"\n"
+            yield LineMark(text.count("\n", 0, match.start()) + 1, str(path))
+            yield b"\n"
+        yield text[at:].encode() + (b"\n" if not text.endswith("\n") else b"")
 
-        return f'#line 1 "{path}"\n' + INCLUDE.sub(inline, text) + ("\n" if not text.endswith("\n") else "")
+    def _header(self, path: Path, match: re.Match[str]) -> Path | None:
+        """The file that an `#include` names, if it takes the place of the line."""
+        places = [path.parent, *self.folders] if '"' in match[0] else self.folders
+        header = next((p / match[1] for p in places if (p / match[1]).is_file()), path.parent / match[1])
+        return header if Path(match[1]).name == clang.SUPPORT or _has_groups(header, set()) else None
 
 
 GROUP = re.compile(r"\bbfGroup\s+\w+\s*\{[^}]*\}")
@@ -130,23 +187,22 @@ def _load(path: Path) -> str:
         raise fail("is not UTF-8 text", file=str(path)) from error
 
 
-def _expanded(unit: clang.Unit, dialect: Dialect) -> bytes:
+def _expanded(unit: clang.Unit, dialect: Dialect, text: Lined) -> Lined:
     """The text with each function printed without macros in which an access comes out of one."""
-    pieces, at = [], 0
+    pieces, at = list[bytes | LineMark](), 0
     for f in unit.functions:
         if not _access_in_macro(f, dialect):
             continue
         start, end = clang.span(f)
         first, last = clang.place(f.extent.start), clang.place(f.extent.end)
-        pieces.append(unit.text[at:start])
-        pieces.append(
-            f'\n#line {first.line} "{first.file}"\n{clang.pretty(f)}\n#line {last.line} "{first.file}"\n'.encode()
-        )
+        printed = f"\n{clang.pretty(f)}\n".encode()
+        pieces += [*text.part(at, start), b"\n", LineMark(first.line, first.file), printed]
+        pieces += [LineMark(last.line, first.file), b"\n"]
         at = end
-    return b"".join([*pieces, unit.text[at:]])
+    return Lined((*pieces, *text.part(at, len(text.data))))
 
 
-def _with_lines(unit: clang.Unit, printed: clang.Unit) -> bytes:
+def _with_lines(unit: clang.Unit, printed: clang.Unit, text: Lined) -> Lined:
     """The printed text with `#line` in front of each statement that is no longer on the line of the source."""
     places: dict[int, clang.Place] = {}
     for f, g in zip(unit.functions, printed.functions, strict=False):
@@ -159,11 +215,11 @@ def _with_lines(unit: clang.Unit, printed: clang.Unit) -> bytes:
             here, there = clang.place(x.extent.start), clang.place(y.extent.start)
             if not printed.text[start:at].strip() and (here.file, here.line) != (there.file, there.line):
                 places.setdefault(start, here)
-    pieces, last = [], 0
+    pieces, last = list[bytes | LineMark](), 0
     for start, here in sorted(places.items()):
-        pieces += [printed.text[last:start], f'#line {here.line} "{here.file}"\n'.encode()]
+        pieces += [*text.part(last, start), LineMark(here.line, here.file), b"\n"]
         last = start
-    return b"".join([*pieces, printed.text[last:]])
+    return Lined((*pieces, *text.part(last, len(text.data))))
 
 
 def _statements(f: Cursor) -> list[Cursor]:
