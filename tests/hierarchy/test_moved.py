@@ -14,14 +14,16 @@ import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import Target, hal_dir, load_target
-from edgebuild.model.emit import emit
+from edgebuild.model.emit import code, emit
+from edgebuild.model.emit import moved as moved_code
+from edgebuild.model.emit.moved import under_way
 from edgebuild.model.emit.storage import arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
 from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
 from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.moves import MovedLayer
+from edgebuild.model.plan.moved.moves import Call, Copy, MovedLayer, Turn
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
 from tests.ops.host import FLAGS, MAIN, call, checked
@@ -141,3 +143,23 @@ def test_networks_in_random_tiles(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:
     check(examples(single_ops(kind), 50), tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two slots nearly every op has to wait until one is free."""
+    for module in (moved_code, code):
+        monkeypatch.setattr(module, "SLOTS", 2)
+    plans = check(examples(single_ops("conv2d"), 6), tmp_path)
+    layers = [m for p in plans for m in p.moved.values() if isinstance(m, MovedLayer)]
+    assert any(under_way(m.copies, m.turns) > 2 for m in layers)
+
+
+def test_copies_under_way() -> None:
+    """Those before the first that nobody waited for do not count; a wait ends all copies of its channel."""
+    copies = [Copy(channel, True, "x", 0, 0, 0, 1) for channel in (0, 2, 2, 1, 0, 1)]
+    call = Call(0, (0,), {})
+    turns = [Turn(3, (0, 2), (call,), 3), Turn(4, (), (call,), 5), Turn(6, (1, 0), (call,), 6)]
+    assert under_way(copies, turns) == 3
+    assert under_way(copies, [Turn(3, (2,), (call,), 4)]) == 4
+    assert under_way([], [Turn(0, (), (call,), 0)]) == 0

@@ -17,7 +17,7 @@ from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
 from .clocked import budget_views, header_view, switch_points
 from .fed import FedStep, early_constants
-from .moved import MovedStep
+from .moved import SLOTS, MovedStep
 from .names import (
     access_functions,
     at_macro,
@@ -123,6 +123,7 @@ def source(p: Program) -> str:
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
         switch_points=switches,
+        most_slots=SLOTS,
         returns_to=after,
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),

@@ -112,17 +112,46 @@ const int8_t *tiny_output(void)
     return AT_AXI(int8_t, TINY_SOFTMAX_4);
 }
 
-/* Ops whose tiles a DMA unit moves. A turn starts the copies of its table up to `fetched`, waits for the channels of a mask,
- * calls a kernel on what stands in the first memory level, and starts the copies up to `stored`. */
+/* Ops whose tiles a DMA unit moves. A turn starts the next `fetched` copies, waits for the channels of a mask, calls a
+ * kernel on what stands in the first memory level, and starts the next `stored` copies. */
 typedef struct {
-    int32_t channel;
+    uint32_t fetched, stored, waits, base, first, parts; /* numbers: where its operands lie, its first part of `parts` */
+} tiny_turn;
+
+typedef struct {
+    int16_t channel, fetches;
     eb_copy copy; /* to, from; bytes, rows, planes; step of rows to and from, of planes to and from */
+} tiny_form;
+
+typedef struct {
+    uint32_t form, offset; /* bytes behind the place in the farther memory that the form has */
 } tiny_copy;
 
-static void tiny_start(const tiny_copy *copies, uint32_t first, uint32_t end)
+/* The tables of an op. A copy is read until it is done, so it stands in one of the `slots` until then. */
+typedef struct {
+    const tiny_form *forms;
+    const tiny_copy *copies;
+    eb_copy *slots;
+    uint32_t slot_count, started;
+} tiny_tables;
+
+static void tiny_start(tiny_tables *tables, uint32_t count)
 {
-    for (uint32_t i = first; i < end; ++i) {
-        eb_dma_start(copies[i].channel, &copies[i].copy);
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t number = tables->started++;
+        const tiny_copy *const copy = tables->copies + number;
+        const tiny_form *const form = tables->forms + copy->form;
+        eb_copy *const slot = tables->slots + number % tables->slot_count;
+        slot->to = (uint8_t *)form->copy.to + (form->fetches ? 0 : copy->offset);
+        slot->from = (const uint8_t *)form->copy.from + (form->fetches ? copy->offset : 0);
+        slot->bytes = form->copy.bytes;
+        slot->rows = form->copy.rows;
+        slot->planes = form->copy.planes;
+        slot->to_row = form->copy.to_row;
+        slot->from_row = form->copy.from_row;
+        slot->to_plane = form->copy.to_plane;
+        slot->from_plane = form->copy.from_plane;
+        eb_dma_start(form->channel, slot);
     }
 }
 
@@ -135,176 +164,220 @@ static void tiny_wait(uint64_t channels)
     }
 }
 
-/* Step 0: conv2d conv: whole, 1 calls. */
+/* Step 0: conv2d conv: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
+ * they add to that. */
+static const uint32_t tiny_bases_0[1][3] = {
+    {0, 1000, 128},
+};
+
+typedef struct {
+    uint32_t kernel;
+    uint32_t at[3];
+} tiny_part_0;
+
+static const tiny_part_0 tiny_parts_0[1] = {
+    {0, {0, 0, 0}},
+};
+
 static void tiny_tiles_0(void)
 {
+    static const tiny_form forms[2] = {
+        {0, 1, {AT(uint8_t, 0), AT_AXI(uint8_t, TINY_IN), 128, 1, 1, 0, 0, 0, 0}}, /* image */
+        {2, 1, {AT(uint8_t, 128), WEIGHTS(uint8_t, 16), 144, 1, 1, 0, 0, 0, 0}}, /* constants */
+    };
     static const tiny_copy copies[2] = {
-        {0, {AT(uint8_t, 0), AT_AXI(uint8_t, TINY_IN), 128, 1, 1, 0, 0, 0, 0}},
-        {2, {AT(uint8_t, 128), WEIGHTS(uint8_t, 16), 144, 1, 1, 0, 0, 0, 0}},
+        {0, 0}, {1, 0},
     };
-    /* fetched, stored; channels to wait for; kernel; where operands, result and constants lie */
-    typedef struct {
-        uint16_t fetched, stored;
-        uint32_t waits;
-        uint32_t kernel;
-        uint32_t at[3];
-    } turn_of_tiles;
-    static const turn_of_tiles turns[1] = {
-        {2, 2, 0x5, 0, {0, 1000, 128}},
+    static const tiny_turn kinds[1] = {
+        {2, 0, 0x5, 0, 0, 1},
     };
-    uint32_t started = 0;
-    for (const turn_of_tiles *turn = turns; turn != turns + 1; ++turn) {
-        tiny_start(copies, started, turn->fetched);
+    static const uint8_t turns[1] = {
+        0,
+    };
+    eb_copy slots[2];
+    tiny_tables tables = {forms, copies, slots, 2, 0};
+    for (uint32_t i = 0; i < 1; ++i) {
+        const tiny_turn *const turn = kinds + turns[i];
+        tiny_start(&tables, turn->fetched);
         tiny_wait(turn->waits);
+        const tiny_part_0 *const part = tiny_parts_0 + turn->first;
+        const uint32_t *const base = tiny_bases_0[turn->base];
         EB_STEP();
         conv2d_3x3_s1_c2_k4(
-            AT(int8_t, turn->at[0]),
-            AT(int8_t, turn->at[1]),
-            AT(int32_t, turn->at[2]),
+            AT(int8_t, base[0] + part->at[0]),
+            AT(int8_t, base[1] + part->at[1]),
+            AT(int32_t, base[2] + part->at[2]),
             /* x_zero */ -3,
             /* y_zero */ -3,
             /* low4 */ -33686019,
             /* high4 */ 2139062143,
             AT(int8_t, 272));
         EB_STEP();
-        tiny_start(copies, turn->fetched, turn->stored);
-        started = turn->stored;
+        tiny_start(&tables, turn->stored);
     }
     tiny_wait(0x5);
 }
 
-/* Step 1: depthwise_conv2d depthwise: whole, 1 calls. */
+/* Step 1: depthwise_conv2d depthwise: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
+ * they add to that. */
+static const uint32_t tiny_bases_1[1][3] = {
+    {1000, 1376, 1256},
+};
+
+typedef struct {
+    uint32_t kernel;
+    uint32_t at[3];
+} tiny_part_1;
+
+static const tiny_part_1 tiny_parts_1[1] = {
+    {0, {0, 0, 0}},
+};
+
 static void tiny_tiles_1(void)
 {
-    static const tiny_copy copies[1] = {
-        {0},
+    static const tiny_turn kinds[1] = {
+        {0, 0, 0x0, 0, 0, 1},
     };
-    /* fetched, stored; channels to wait for; kernel; where operands, result and constants lie */
-    typedef struct {
-        uint16_t fetched, stored;
-        uint32_t waits;
-        uint32_t kernel;
-        uint32_t at[3];
-    } turn_of_tiles;
-    static const turn_of_tiles turns[1] = {
-        {0, 0, 0x0, 0, {1000, 1376, 1256}},
+    static const uint8_t turns[1] = {
+        0,
     };
-    uint32_t started = 0;
-    for (const turn_of_tiles *turn = turns; turn != turns + 1; ++turn) {
-        tiny_start(copies, started, turn->fetched);
-        tiny_wait(turn->waits);
+    for (uint32_t i = 0; i < 1; ++i) {
+        const tiny_turn *const turn = kinds + turns[i];
+        const tiny_part_1 *const part = tiny_parts_1 + turn->first;
+        const uint32_t *const base = tiny_bases_1[turn->base];
         EB_STEP();
         depthwise_3x3_s2_c4(
-            AT(int8_t, turn->at[0]),
-            AT(int8_t, turn->at[1]),
-            AT(int32_t, turn->at[2]),
+            AT(int8_t, base[0] + part->at[0]),
+            AT(int8_t, base[1] + part->at[1]),
+            AT(int32_t, base[2] + part->at[2]),
             /* x_zero */ -3,
             /* y_zero */ -3,
             /* low4 */ -33686019,
             /* high4 */ 2139062143,
             AT(int8_t, 1440));
         EB_STEP();
-        tiny_start(copies, turn->fetched, turn->stored);
-        started = turn->stored;
     }
-    tiny_wait(0x0);
 }
 
-/* Step 2: max_pool2d pool: whole, 1 calls. */
+/* Step 2: max_pool2d pool: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
+ * they add to that. */
+static const uint32_t tiny_bases_2[1][2] = {
+    {1376, 1112},
+};
+
+typedef struct {
+    uint32_t kernel;
+    uint32_t at[2];
+} tiny_part_2;
+
+static const tiny_part_2 tiny_parts_2[1] = {
+    {0, {0, 0}},
+};
+
 static void tiny_tiles_2(void)
 {
-    static const tiny_copy copies[1] = {
-        {0},
+    static const tiny_turn kinds[1] = {
+        {0, 0, 0x0, 0, 0, 1},
     };
-    /* fetched, stored; channels to wait for; kernel; where operands, result and constants lie */
-    typedef struct {
-        uint16_t fetched, stored;
-        uint32_t waits;
-        uint32_t kernel;
-        uint32_t at[2];
-    } turn_of_tiles;
-    static const turn_of_tiles turns[1] = {
-        {0, 0, 0x0, 0, {1376, 1112}},
+    static const uint8_t turns[1] = {
+        0,
     };
-    uint32_t started = 0;
-    for (const turn_of_tiles *turn = turns; turn != turns + 1; ++turn) {
-        tiny_start(copies, started, turn->fetched);
-        tiny_wait(turn->waits);
+    for (uint32_t i = 0; i < 1; ++i) {
+        const tiny_turn *const turn = kinds + turns[i];
+        const tiny_part_2 *const part = tiny_parts_2 + turn->first;
+        const uint32_t *const base = tiny_bases_2[turn->base];
         EB_STEP();
         max_pool_2x2_c4(
-            AT(int8_t, turn->at[0]),
-            AT(int8_t, turn->at[1]),
+            AT(int8_t, base[0] + part->at[0]),
+            AT(int8_t, base[1] + part->at[1]),
             /* low */ -128,
             /* high */ 127);
         EB_STEP();
-        tiny_start(copies, turn->fetched, turn->stored);
-        started = turn->stored;
     }
-    tiny_wait(0x0);
 }
 
-/* Step 3: dense dense: whole, 1 calls. */
+/* Step 3: dense dense: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
+ * they add to that. */
+static const uint32_t tiny_bases_3[1][3] = {
+    {1112, 1128, 1000},
+};
+
+typedef struct {
+    uint32_t kernel;
+    uint32_t at[3];
+} tiny_part_3;
+
+static const tiny_part_3 tiny_parts_3[1] = {
+    {0, {0, 0, 0}},
+};
+
 static void tiny_tiles_3(void)
 {
-    static const tiny_copy copies[1] = {
-        {0},
+    static const tiny_turn kinds[1] = {
+        {0, 0, 0x0, 0, 0, 1},
     };
-    /* fetched, stored; channels to wait for; kernel; where operands, result and constants lie */
-    typedef struct {
-        uint16_t fetched, stored;
-        uint32_t waits;
-        uint32_t kernel;
-        uint32_t at[3];
-    } turn_of_tiles;
-    static const turn_of_tiles turns[1] = {
-        {0, 0, 0x0, 0, {1112, 1128, 1000}},
+    static const uint8_t turns[1] = {
+        0,
     };
-    uint32_t started = 0;
-    for (const turn_of_tiles *turn = turns; turn != turns + 1; ++turn) {
-        tiny_start(copies, started, turn->fetched);
-        tiny_wait(turn->waits);
+    for (uint32_t i = 0; i < 1; ++i) {
+        const tiny_turn *const turn = kinds + turns[i];
+        const tiny_part_3 *const part = tiny_parts_3 + turn->first;
+        const uint32_t *const base = tiny_bases_3[turn->base];
         EB_STEP();
         dense_c16_k3(
-            AT(int8_t, turn->at[0]),
-            AT(int8_t, turn->at[1]),
-            AT(int32_t, turn->at[2]),
+            AT(int8_t, base[0] + part->at[0]),
+            AT(int8_t, base[1] + part->at[1]),
+            AT(int32_t, base[2] + part->at[2]),
             /* y_zero */ -3);
         EB_STEP();
-        tiny_start(copies, turn->fetched, turn->stored);
-        started = turn->stored;
     }
-    tiny_wait(0x0);
 }
 
-/* Step 4: softmax classes: whole, 1 calls. */
+/* Step 4: softmax classes: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
+ * they add to that. */
+static const uint32_t tiny_bases_4[1][3] = {
+    {1128, 1000, 0},
+};
+
+typedef struct {
+    uint32_t kernel;
+    uint32_t at[3];
+} tiny_part_4;
+
+static const tiny_part_4 tiny_parts_4[1] = {
+    {0, {0, 0, 0}},
+};
+
 static void tiny_tiles_4(void)
 {
+    static const tiny_form forms[1] = {
+        {4, 0, {AT_AXI(uint8_t, TINY_SOFTMAX_4), AT(uint8_t, 1000), 3, 1, 1, 0, 0, 0, 0}}, /* classes */
+    };
     static const tiny_copy copies[1] = {
-        {4, {AT_AXI(uint8_t, TINY_SOFTMAX_4), AT(uint8_t, 1000), 3, 1, 1, 0, 0, 0, 0}},
+        {0, 0},
     };
-    /* fetched, stored; channels to wait for; kernel; where operands, result and constants lie */
-    typedef struct {
-        uint16_t fetched, stored;
-        uint32_t waits;
-        uint32_t kernel;
-        uint32_t at[3];
-    } turn_of_tiles;
-    static const turn_of_tiles turns[1] = {
-        {0, 1, 0x0, 0, {1128, 1000, 0}},
+    static const tiny_turn kinds[1] = {
+        {0, 1, 0x0, 0, 0, 1},
     };
-    uint32_t started = 0;
-    for (const turn_of_tiles *turn = turns; turn != turns + 1; ++turn) {
-        tiny_start(copies, started, turn->fetched);
+    static const uint8_t turns[1] = {
+        0,
+    };
+    eb_copy slots[1];
+    tiny_tables tables = {forms, copies, slots, 1, 0};
+    for (uint32_t i = 0; i < 1; ++i) {
+        const tiny_turn *const turn = kinds + turns[i];
+        tiny_start(&tables, turn->fetched);
         tiny_wait(turn->waits);
+        const tiny_part_4 *const part = tiny_parts_4 + turn->first;
+        const uint32_t *const base = tiny_bases_4[turn->base];
         EB_STEP();
         softmax_3(
-            AT(int8_t, turn->at[0]),
-            AT(int8_t, turn->at[1]),
-            AT(int32_t, turn->at[2]),
+            AT(int8_t, base[0] + part->at[0]),
+            AT(int8_t, base[1] + part->at[1]),
+            AT(int32_t, base[2] + part->at[2]),
             /* table_size */ 249);
         EB_STEP();
-        tiny_start(copies, turn->fetched, turn->stored);
-        started = turn->stored;
+        tiny_start(&tables, turn->stored);
     }
     tiny_wait(0x10);
 }
