@@ -56,3 +56,10 @@ def test_limits_of_memories_that_are_not_there(capsys: pytest.CaptureFixture[str
     options = ["--target", "host", "--map", "layer", "--limit", "L9=4K", "-o", "out"]
     assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
     assert "no memory 'L9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["layer", "auto"])
+def test_limits_below_the_stack(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--target", "stm32h743", "--map", way, "--limit", "DTCM=2K", "-o", "out"]
+    assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
+    assert "DTCM has 2048 B, and the stack in it takes 4096 B" in capsys.readouterr().err

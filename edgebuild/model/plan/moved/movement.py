@@ -32,6 +32,9 @@ def check_request(target: Target, request: ModelRequest) -> None:
     if other or request.arena == "caller" or request.stream_input is not None:
         raise fail("--map goes with --tile off and --arena static, not with --stream-input or --objective energy")
     near, store = target.levels[0], target.memory("weights")
+    if (room := rooms(target, None).get(near.name, 0)) < 0:
+        text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
+        raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
     if store.level != 2 and channel_between(target, near, store) is None:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
