@@ -377,19 +377,6 @@ def test_constants_that_a_body_with_a_loop_would_compute(tmp_path: Path) -> None
     assert verified(tmp_path / "m.onnx")["equal"]
 
 
-def test_a_branch_that_reads_what_is_computed_is_refused_by_name(tmp_path: Path) -> None:
-    """The condition is a constant, so the node looks as if it could be computed beforehand."""
-    branches = [
-        helper.make_graph([helper.make_node(name, ["m"], ["z"])], name, [], [onnx.ValueInfoProto(name="z")])
-        for name in ("Relu", "Neg")
-    ]
-    choice = helper.make_node("If", ["yes"], ["y"], then_branch=branches[0], else_branch=branches[1])
-    nodes = [helper.make_node("Abs", ["x"], ["m"]), choice]
-    onnx.save(made(nodes, (2, 3), yes=np.array(True)), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match="operator If is not supported"):
-        verified(tmp_path / "m.onnx")
-
-
 def test_an_equation_that_is_refused(tmp_path: Path) -> None:
     onnx.save(product("bii->bi", (2, 3, 3)), tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match="diagonals"):

@@ -24,7 +24,7 @@ from ...base.errors import EdgebuildError, fail, visible
 from .. import ops
 from ..ir import Array, Graph, Quant, Tensor, after_move, real_values
 from ..ops import ONNX_READERS
-from . import onnx_ml
+from . import onnx_control, onnx_ml
 from .builder import LARGEST, Builder, Node, checked_size, needed
 from .onnx_forms import OWN_DOMAINS, usual
 
@@ -214,7 +214,7 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
     builder.tensors |= {t.name: t for t in inputs}
 
     outputs = [v.name for v in model.graph.output]
-    wanted = needed([(node.input, node.output) for node in model.graph.node], outputs)
+    wanted = needed([(onnx_control.reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [OnnxNode(builder, proto, opset) for proto, used in zip(model.graph.node, wanted, strict=True) if used]
     builder.read(nodes, _known, _read_node)
     return builder.finish([t.name for t in inputs], outputs)
@@ -299,12 +299,22 @@ def _read_node(node: Node) -> None:
         _read_shape(node)
     elif node.origin == "Constant" or (node.origin != "DequantizeLinear" and _all_constant(node)):
         _fold(node)
+    elif node.origin in onnx_control.CONTROL:
+        onnx_control.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:
         SPECIAL[node.origin](node)
     elif node.origin in ONNX_READERS:
         ONNX_READERS[node.origin](node)
     else:
         raise node.error(f"operator {node.origin} is not supported", REMEDIES.get(node.origin, UNKNOWN))
+
+
+def _read_body(node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], prefix: str) -> list[str]:
+    """Read a copy of a body whose inputs are these tensors; the names of its outputs."""
+    copy, outputs = onnx_control.copied(body, given, prefix)
+    node.builder.tensors |= {t.name: t for t in (_constant(p, node.builder.graph.file) for p in copy.initializer)}
+    node.builder.read([OnnxNode(node.builder, p, node.opset) for p in copy.node], _known, _read_node)
+    return outputs
 
 
 def _read_shape(node: OnnxNode) -> None:
@@ -449,9 +459,8 @@ SPECIAL = {
     "QuantizeLinear": _read_quantize,
     "BatchNormalization": _read_batch_norm,
 }
-ONNX_SURFACE = tuple(SPECIAL)  # operators that importing turns into others
+ONNX_SURFACE = (*SPECIAL, *onnx_control.CONTROL)  # operators that importing turns into others
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
-REMEDIES |= dict.fromkeys(("Loop", "If", "Scan"), "control flow is not supported; export the body, called step by step")
 MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"
 UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"

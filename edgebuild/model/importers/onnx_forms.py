@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import DYNAMIC, GATES, unrolled
+from .onnx_control import reads
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 MICROSOFT = "com.microsoft"
@@ -89,7 +90,7 @@ def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
     for node in reversed(graph.node):
         if needed.intersection(node.output):
             kept.append(node)
-            needed.update(node.input)
+            needed.update(reads(node))
     del graph.node[:], graph.output[:]
     graph.node.extend(reversed(kept))
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
