@@ -10,12 +10,13 @@ from edgebuild.cli.common import add_model_arguments, model_request_of
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False, nargs="?")
+    parser.add_argument("--cycles", action="store_true", help="compare modelled cycles, not instructions: slower")
     parser.add_argument("--clear", action="store_true", help="forget all that was measured")
 
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.model import choices
-    from edgebuild.model.tune import tune
+    from edgebuild.model.tune import CYCLES, INSTRUCTIONS, tune
 
     if args.clear:
         print(f"forgot the choices for {choices.clear()} kinds of processors")
@@ -23,5 +24,5 @@ def run(args: argparse.Namespace) -> int:
     if args.model is None or args.target is None:
         print("usage: edgebuild tune MODEL --target TARGET, or edgebuild tune --clear", file=sys.stderr)
         return 2
-    tune(model_request_of(args, "model"))
+    tune(model_request_of(args, "model"), by=CYCLES if args.cycles else INSTRUCTIONS)
     return 0

@@ -108,10 +108,13 @@ def _verdict(r: dict[str, Any]) -> str:
     for key in (*sizes, "instructions", "cycles", "macs"):
         if r.get(key) is not None:
             lines.append(f"  {key.replace('_', ' '):13} {r[key]:>12,}")
+    counted = ("instructions", "cycles") if "cycles" in r else ("instructions",)
     if "layers" in r:
-        lines.append(f"  {'step':>4} {'calls':>6} {'MACs':>11} {'instructions':>13} {'per MAC':>8}")
+        names = "".join(f" {name:>13} {'per MAC':>8}" for name in counted)
+        lines.append(f"  {'step':>4} {'calls':>6} {'MACs':>11}{names}")
     for i, layer in enumerate(r.get("layers", ())):
-        each = f"{layer['instructions'] / layer['macs']:.2f}" if layer["macs"] else ""
-        numbers = f"{layer['calls']:>6} {layer['macs']:>11,} {layer['instructions']:>13,} {each:>8}"
-        lines.append(f"  {i:>4} {numbers}  {', '.join(dict.fromkeys(layer['kinds']))}")
+        figures = (f"{layer[name] / layer['macs']:.2f}" if layer["macs"] else "" for name in counted)
+        numbers = "".join(f" {layer[name]:>13,} {each:>8}" for name, each in zip(counted, figures, strict=True))
+        counts = f"{layer['calls']:>6} {layer['macs']:>11,}{numbers}"
+        lines.append(f"  {i:>4} {counts}  {', '.join(dict.fromkeys(layer['kinds']))}")
     return "\n".join(lines) + "\n"

@@ -17,12 +17,13 @@ from .compile import compile_model, plan_model
 from .kernels import kernel_of, layer_name
 from .verify import verify
 
-WORTH = 0.01  # of all instructions: what a layer has to take for its variants to be tried
+INSTRUCTIONS, CYCLES = "instructions", "cycles"  # what is measured, as `verify` names it
+WORTH = 0.01  # of all that is measured: what a layer has to take for its variants to be tried
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A layer's variants, the one that the estimates chose first, and the instructions that each took."""
+    """A layer's variants, the one that the estimates chose first, and what each took: instructions or cycles."""
 
     layer: str
     variants: tuple[str, ...]
@@ -33,31 +34,32 @@ class Trial:
         return min(self.taken, key=lambda v: (self.taken[v], self.variants.index(v)), default=self.variants[0])
 
 
-def tune(request: ModelRequest, say: Callable[[str], None] = print) -> dict[str, str]:
+def tune(request: ModelRequest, say: Callable[[str], None] = print, by: str = INSTRUCTIONS) -> dict[str, str]:
     """Measure, store the choices that differ from the estimates', and return them.
 
-    Raises EdgebuildError if the target has no simulator or the cache is off.
+    `by`: what is measured, INSTRUCTIONS or CYCLES. Raises EdgebuildError if the target has no simulator, or no table of
+    cycles where they are wanted, or if the cache is off.
     """
     if folder() is None:
         raise fail("the cache is off, and there the choices are kept", hints=["set EDGEBUILD_CACHE to a folder"])
     request = replace(request, choices=())
-    counted, total = _count(request)
+    counted, total = _count(request, by)
     trials = [t for t in _trials(request) if counted.get(t.layer, 0) >= WORTH * total]
     for turn in range(max((len(t.variants) for t in trials), default=0)):
         wanted = {t.layer: t.variants[min(turn, len(t.variants) - 1)] for t in trials}
         try:
-            counted, _ = _count(_choosing(request, wanted))
+            counted, _ = _count(_choosing(request, wanted), by)
         except EdgebuildError:
             continue  # a variant wants more scratch than there is room for
         for t in trials:
             if t.layer in counted:  # with another scratch it may have become part of a rolled run
                 t.taken[wanted[t.layer]] = counted[t.layer]
     found = {t.layer: t.best for t in trials if t.best != t.variants[0]}
-    _, better = _count(_choosing(request, found))
+    _, better = _count(_choosing(request, found), by)
     for t in trials:
         shown = ", ".join(f"{v}{' *' if v == t.best else ''} {t.taken[v]:,}" for v in t.variants if v in t.taken)
         say(f"{t.layer}: {shown}")
-    say(f"{total:,} instructions by the estimates' choice, {better:,} by the measured one")
+    say(f"{total:,} {by} by the estimates' choice, {better:,} by the measured one")
     if found and better < total:
         choices.store(request, found)
         return found
@@ -81,11 +83,14 @@ def _trials(request: ModelRequest) -> list[Trial]:
     return list(found.values())
 
 
-def _count(request: ModelRequest) -> tuple[dict[str, int], int]:
-    """Instructions of each layer that runs whole, equal ones together, and of all steps."""
+def _count(request: ModelRequest, by: str) -> tuple[dict[str, int], int]:
+    """Instructions or cycles of each layer that runs whole, equal ones together, and of all steps."""
     target = load_target(request.target)
     decided = plan_model(request, target)
-    result = verify(request.source, target, compile_model(request), by_layer=True, library=request.called_library)
+    artifacts, by_cycles = compile_model(request), by == CYCLES
+    result = verify(
+        request.source, target, artifacts, by_layer=True, by_cycles=by_cycles, library=request.called_library
+    )
     if not result["equal"]:
         raise fail(f"differs from the reference by up to {result['max_abs_diff']}", file=str(request.source))
     found: dict[str, int] = {}
@@ -93,5 +98,5 @@ def _count(request: ModelRequest) -> tuple[dict[str, int], int]:
         if section.rolled is None:
             (op,), (form,) = section.ops, section.forms
             name = layer_name(kernel_of(op, decided.graph, form), op, decided.graph)
-            found[name] = found.get(name, 0) + step["instructions"]
-    return found, sum(step["instructions"] for step in result["layers"])
+            found[name] = found.get(name, 0) + step[by]
+    return found, sum(step[by] for step in result["layers"])

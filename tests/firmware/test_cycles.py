@@ -12,7 +12,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.cycles import Core, Instruction, block_cycles, model_of, read_trace
+from edgebuild.model.verify.cycles import Core, Instruction, block_cycles, model_of, read_steps, read_trace
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 
@@ -67,11 +67,35 @@ def test_trace_is_read_from_main_to_its_end() -> None:
     assert pairs == {(0x10, 0x18): 1} and blocks[0x10].end == 0x16
 
 
+def test_a_trace_is_read_by_steps() -> None:
+    """An interrupt and the counting itself belong to no step; a function that a step calls belongs to it."""
+    enter, leave, ticks = "__cyg_profile_func_enter", "__cyg_profile_func_exit", "SysTick_Handler"
+    places = {
+        0: "main",
+        2: "model_invoke",
+        4: "layer",
+        6: "inner",
+        8: enter,
+        10: leave,
+        12: "eb_counter_read",
+        14: ticks,
+    }
+    ran = [0, 2, 8, 2, 4, 8, 12, 8, 4, 6, 14, 6, 8, 6, 10, 4, 10, 12, 10, 4, 2, 4, 8, 4, 10, 4, 2, 10, 2, 0]
+    trace = [f"Trace 0: 0x7f [0/{at:08x}/1/2] {places[at]}\n".encode() for at in ran]
+    for at in places:
+        trace.insert(trace.index(f"Trace 0: 0x7f [0/{at:08x}/1/2] {places[at]}\n".encode()),
+                     f"0x{at:08x}:  4770       bx       lr\n".encode())  # fmt: skip
+    blocks, steps = read_steps(trace, {at: (2, Instruction("bx", "lr")) for at in places})
+    assert set(blocks) == set(places)
+    assert steps == [{(4, 6): 1, (6, 6): 1}, {}]
+
+
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 def test_a_model_is_counted() -> None:
     target = load_target("mps2-an386")
     artifacts = compile_model(ModelRequest(DIGITS, "model", target.name))
-    found = verify(DIGITS, target, artifacts, by_cycles=True)
+    found = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True)
+    assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=0.02)
     assert found["equal"] and found["cycles_model"].startswith("cortex-m4: ")
     assert found["instructions"] < found["cycles"] < 2 * found["instructions"]
 

@@ -14,7 +14,8 @@ from edgebuild.base.target import load_target
 from edgebuild.model import choices
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of, layer_name
-from edgebuild.model.tune import tune
+from edgebuild.model.tune import CYCLES, tune
+from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -66,6 +67,16 @@ def test_what_is_kept_is_faster() -> None:
     by_estimate, measured = (int(w.replace(",", "")) for w in told[-1].split() if w[0].isdigit())
     assert len(told) > 1 and measured <= by_estimate
     assert choices.read(request()) == found and bool(found) == (measured < by_estimate)
+
+
+@pytest.mark.needs("qemu-system-arm", "arm-none-eabi-gcc")
+def test_cycles_are_measured_instead() -> None:
+    told: list[str] = []
+    tune(request("mps2-an386"), told.append, CYCLES)
+    by_estimate, measured = (int(w.replace(",", "")) for w in told[-1].split() if w[0].isdigit())
+    counted = verify(DIGITS, load_target("mps2-an386"), compile_model(request("mps2-an386")), by_cycles=True)
+    assert by_estimate == pytest.approx(counted["cycles"], rel=0.02) and " cycles " in told[-1]
+    assert bool(choices.read(request("mps2-an386"))) == (measured < by_estimate)
 
 
 def test_without_a_cache_there_is_nothing_to_tune(monkeypatch: pytest.MonkeyPatch) -> None:

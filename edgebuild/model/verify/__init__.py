@@ -68,7 +68,7 @@ def verify(
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
         modelled = _modelled(folder / "minimal.elf", target, flash_of) if by_cycles else {}
-        counted = {"layers": layers(model_path, artifacts, report, builder)} if by_layer else {}
+        counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles)} if by_layer else {}
     compared = _compare(outcome, expected, report)
     if not compared["equal"] and expected.slack and not report.get("state_bytes"):
         graph = prepare(model_path, *reading)

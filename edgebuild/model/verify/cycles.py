@@ -12,15 +12,17 @@ import re
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.facts import read_facts
 from ...base.target import Target, hal_dir
 
+Found = TypeVar("Found")
 LIMIT_S = 1200.0  # of a traced run, which takes some fifty times as long as a plain one
 STOP = b"eb_exit"  # where the test program ends
 TRACE = ("-d", "exec,nochain,in_asm", "-D", "/dev/stdout")
@@ -141,6 +143,31 @@ def cycles(elf: Path, target: Target) -> tuple[int, str]:
     Raises EdgebuildError for a core without a table, MissingTool without the simulator.
     """
     core = model_of(target)
+    blocks, pairs = _traced(elf, target, read_trace)
+    return _cost(core, blocks, pairs), f"{core.core}: {core.source}"
+
+
+def cycles_by_step(elf: Path, target: Target) -> list[int]:
+    """Modelled cycles of each step that the program of harness/layers.c runs; flash is not part of them.
+
+    Raises EdgebuildError for a core without a table, MissingTool without the simulator.
+    """
+    core = model_of(target)
+    blocks, steps = _traced(elf, target, read_steps)
+    return [_cost(core, blocks, pairs) for pairs in steps]
+
+
+def _cost(core: Core, blocks: Mapping[int, Block], pairs: Pairs) -> int:
+    total = 0
+    for (here, there), count in pairs.items():
+        block = blocks[here]
+        free = block.end == there or block.code[-1].stem in core.free_branches
+        total += count * (block_cycles(core, block.code) + (0 if free else core.taken))
+    return total
+
+
+def _traced(elf: Path, target: Target, read: Callable[[Iterable[bytes], Listing], Found]) -> Found:
+    """Result of `read` for the simulator's trace of a program. Raises EdgebuildError where the program hangs."""
     assert target.runner is not None
     command = [word.replace("{elf}", elf.name) for word in target.runner.command if word not in ("-icount", "shift=0")]
     try:
@@ -149,7 +176,7 @@ def cycles(elf: Path, target: Target) -> tuple[int, str]:
             assert process.stdout is not None
             limit = threading.Timer(LIMIT_S, process.kill)  # a simulator that hangs says nothing and does not end
             limit.start()
-            blocks, pairs = read_trace(process.stdout, listing(elf, target))
+            found = read(process.stdout, listing(elf, target))
             in_time = limit.is_alive()
             limit.cancel()
             process.kill()
@@ -158,12 +185,7 @@ def cycles(elf: Path, target: Target) -> tuple[int, str]:
         raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hint)) from None
     if not in_time:
         raise fail(f"'{command[0]}' did not end within {LIMIT_S:g} seconds", hints=[" ".join(command)])
-    total = 0
-    for (here, there), count in pairs.items():
-        block = blocks[here]
-        free = block.end == there or block.code[-1].stem in core.free_branches
-        total += count * (block_cycles(core, block.code) + (0 if free else core.taken))
-    return total, f"{core.core}: {core.source}"
+    return found
 
 
 @dataclass(frozen=True)
@@ -180,6 +202,11 @@ VECTORS = (
     "armv8.1-m.main"  # the architecture whose names objdump is asked for; without, it takes vectors for coprocessors
 )
 Listing = Mapping[int, tuple[int, Instruction]]  # by address: bytes, and what stands there
+Pairs = Counter[tuple[int, int]]  # how often the block at an address was followed by that at another
+ENTER, LEAVE = b"__cyg_profile_func_enter", b"__cyg_profile_func_exit"
+CALLS = {ENTER: 1, LEAVE: -1}
+COUNTING = {*CALLS, b"eb_counter_read", b"SysTick_Handler"}  # functions that the program has only to count
+STEP = 2  # depth of a step, as harness/layers.c counts it
 
 
 def listing(elf: Path, target: Target) -> Listing:
@@ -197,14 +224,45 @@ def listing(elf: Path, target: Target) -> Listing:
     return {int(m[1], 16): (len(m[2].replace(" ", "")) // 2, Instruction(m[3], (m[4] or "").strip())) for m in matches}
 
 
-def read_trace(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block], Counter[tuple[int, int]]]:
+def read_trace(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block], Pairs]:
     """The blocks by address, and how often each was followed by which, from the entry of `main` on to its end.
 
     `known`: the instructions of the program. QEMU's own listing says only where a block begins and ends.
     """
     blocks: dict[int, Block] = {}
-    pairs: Counter[tuple[int, int]] = Counter()
-    first, end, before, inside = -1, 0, -1, False
+    pairs: Pairs = Counter()
+    before = -1
+    for address, _ in _executed(stream, known, blocks):
+        if before >= 0:
+            pairs[before, address] += 1
+        before = address
+    return blocks, pairs
+
+
+def read_steps(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block], list[Pairs]]:
+    """Blocks, and pairs of each step: of what ran between two calls of harness/layers.c, as a step comes and goes."""
+    blocks: dict[int, Block] = {}
+    steps: list[Pairs] = []
+    depth, before, calling = 0, -1, b""
+    for address, line in _executed(stream, known, blocks):
+        name = line.rsplit(None, 1)[-1]
+        if name in COUNTING:
+            if name in CALLS and not calling:
+                calling, before = name, -1
+                depth += CALLS[name]
+                if depth == STEP and name == ENTER:
+                    steps.append(Counter())
+            continue
+        calling = b""
+        if before >= 0:
+            steps[-1][before, address] += 1
+        before = address if depth >= STEP else -1
+    return blocks, steps
+
+
+def _executed(stream: Iterable[bytes], known: Listing, blocks: dict[int, Block]) -> Iterator[tuple[int, bytes]]:
+    """Address and line of each block that ran, from the entry of `main` on; `blocks` is filled on the way."""
+    first, end, inside = -1, 0, False
     addresses: dict[bytes, int] = {}
     for line in stream:
         if line.startswith(b"Trace"):
@@ -213,7 +271,6 @@ def read_trace(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block
                 first = -1
             if not inside:
                 inside = line.rstrip().endswith(b" main")
-                before = -1
                 if not inside:
                     continue
             if line.rstrip().endswith(STOP):
@@ -221,15 +278,12 @@ def read_trace(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block
             address = addresses.get(line)
             if address is None:
                 address = addresses[line] = int(line.split(b"/")[1], 16)
-            if before >= 0:
-                pairs[before, address] += 1
-            before = address
+            yield address, line
         elif line.startswith(b"0x"):
             match = LINE.match(line)
             if match:
                 at, size = int(match[1], 16), len(match[2].replace(b" ", b"")) // 2
                 first, end = at if first < 0 else first, at + size
-    return blocks, pairs
 
 
 def _between(known: Listing, first: int, end: int) -> Iterator[Instruction]:

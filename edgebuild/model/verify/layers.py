@@ -12,6 +12,7 @@ from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import hal_dir
 from .build import MODEL_SOURCES, Builder, write_sources
+from .cycles import cycles_by_step
 from .oracles import random_inputs
 from .run import run_program
 
@@ -21,13 +22,13 @@ HOOKS = ("-finstrument-functions", "-finstrument-functions-exclude-function-list
 
 
 def layers(
-    model_path: Path, artifacts: Sequence[Artifact], report: dict[str, Any], builder: Builder
+    model_path: Path, artifacts: Sequence[Artifact], report: dict[str, Any], builder: Builder, by_cycles: bool = False
 ) -> list[dict[str, Any]]:
     """`ops` (names), `kinds`, `calls`, `macs` and `instructions` of every step, in the order of the schedule.
 
     The test program is made by `builder`, in its folder. A tick of the counter is up to 64 instructions on Cortex-M,
-    so steps of fewer than a few thousand are known roughly. Raises EdgebuildError for a target whose instructions
-    cannot be counted.
+    so steps of fewer than a few thousand are known roughly. `by_cycles`: modelled `cycles` as well, without those for
+    which the core waits for flash. Raises EdgebuildError for a target whose instructions cannot be counted.
     """
     target, folder = builder.target, builder.folder
     if target.firmware is None or target.runner is None:
@@ -47,9 +48,11 @@ def layers(
     run_program(elf, target)
     *ticks, empty, empties = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").astype(float).tolist()
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
+    modelled = [{"cycles": n} for n in cycles_by_step(elf, target)[: len(steps)]] if by_cycles else [{} for _ in steps]
     found = []
-    for step, taken in zip(steps, ticks, strict=True):
+    for step, taken, cycles in zip(steps, ticks, modelled, strict=True):
         inner = step["calls"] if step["calls"] > 1 else 0  # of a rolled run: functions called by the step's own
         counted = (taken - empty - inner * (empties - empty) / EMPTY) * scale
-        found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | {"instructions": round(counted)})
+        figures = {"instructions": round(counted), **cycles}
+        found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
     return found
