@@ -10,6 +10,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
 from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+from tests.fuzz.networks import WRITERS, drawn
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 
@@ -40,6 +41,15 @@ def test_devices_without_flash_for_the_weights(tmp_path: Path, capsys: pytest.Ca
 def test_a_device_without_ram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(cluster(tmp_path, ["target: host, flash: 1M, ram: 40"] * 2), capsys)
     assert "of RAM for the plan of least traffic, has 40 B" in text
+
+
+def test_tensors_that_do_not_fit_as_they_lie_name_the_device(tmp_path: Path) -> None:
+    """The plan counts the tensors of a step. Those of this random network take 20 B more as they lie in the arena."""
+    file, small = tmp_path / "net.tflite", "target: host, flash: 312, ram: 1292, share: "
+    file.write_bytes(WRITERS["tflite"].write(drawn("tflite", 1001)))
+    devices = cluster(tmp_path, [small + "2", small + "5"], medium="kind: bus, bits_per_s: 1e6, message_us: 20")
+    with pytest.raises(EdgebuildError, match=r"cluster\.yaml: node .*: error: device 'd0': does not fit"):
+        build_cluster(ClusterRequest(file, devices, "net", objective="latency"))
 
 
 def test_a_source_that_is_no_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

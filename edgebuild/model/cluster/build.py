@@ -239,7 +239,8 @@ class _Builder:
         try:
             return plan(graph, target, replace(own, ram=room))
         except EdgebuildError as error:
-            raise _Over({k: (0, min(made.arena_bytes - room, device.ram // 64) + 1)}, error) from None
+            more = {k: (0, min(made.arena_bytes - room, device.ram // 64) + 1)}
+            raise _Over(more, _of(device.name, error, self.request.cluster)) from None
 
     def part(self, k: int, made: Plan, sha256: str) -> Part:
         artifacts, link = emit(made, sha256), made.graph.link
@@ -271,6 +272,12 @@ def code_of(part: Part) -> int:
         return 0
     messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
     return round(MARGIN * (code(part.plan) + messages))
+
+
+def _of(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:
+    """The error of a device's own network, with its name: nodes alone do not tell which device lacks memory."""
+    first = error.diagnostics[0]
+    return fail(f"device '{device}': {first.text}", file=str(file), node=first.node, kind=first.kind, hints=first.hints)
 
 
 def _order(made: Plan) -> list[Op]:
