@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebuild.base.errors import from_os
+from edgebuild.base.errors import fail, from_os
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ def publish(artifacts: Iterable[Artifact], folder: Path) -> list[str]:
             temporary, path = waiting[-1]
             os.replace(temporary, path)
             waiting.pop()
+    except FileExistsError as error:
+        raise fail(f"cannot write it: {path.parent} is not a folder", file=str(path)) from error
     except OSError as error:
         raise from_os(error, "cannot write it", str(path)) from error
     finally:

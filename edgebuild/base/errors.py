@@ -120,5 +120,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean 'x'?' for the nearest known word, or an empty string."""
     import difflib  # late: most runs find nothing wrong
 
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    names = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    return f"; did you mean '{names[near[0]]}'?" if near else ""

@@ -207,7 +207,10 @@ def load_clock_tree(name_or_path: str) -> ClockTree:
     if not file.is_file():
         known = clock_names()
         near = did_you_mean(name_or_path, known)
-        raise fail(f"unknown clock tree '{name_or_path}'{near}", hints=["known: " + ", ".join(known)])
+        raise fail(
+            f"unknown clock tree '{name_or_path}'{near}",
+            hints=["known: " + ", ".join(known), "targets name it: `clocks:`"],
+        )
     tree = read_facts(ClockTree, file)
     _check(tree, str(file))
     return tree

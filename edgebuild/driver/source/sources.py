@@ -109,7 +109,7 @@ def _is_cpp(sources: Sequence[Path]) -> bool:
     """Whether the sources are C++. Raises EdgebuildError where they are of two languages, or of another one."""
     for path in sources:
         if path.suffix not in (".c", *CPP_SUFFIXES):
-            text = f"'{path.suffix}' is not a driver source; C files end in .c, and C++ in .cpp, .cc or .cxx"
+            text = f"'{path.name}' is not a driver source; C files end in .c, and C++ in .cpp, .cc or .cxx"
             raise fail(text, file=str(path))
     found = {path.suffix in CPP_SUFFIXES for path in sources}
     if len(found) > 1:

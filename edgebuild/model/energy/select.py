@@ -81,7 +81,7 @@ def best_single(problem: Problem) -> Selection:
 
 def _impossible(problem: Problem, fastest_us: float) -> EdgebuildError:
     return fail(
-        f"the fastest plan takes {fastest_us / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g}",
+        f"the fastest plan takes {fastest_us / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g} ms",
         hints=[f"give at least {np.ceil(fastest_us / 10) / 100:g} ms"],
     )
 

@@ -104,7 +104,8 @@ def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[
     values = {value.name: value for value in graph.input}
     for name, shape in shapes.items():
         if name not in values:
-            raise fail(f"option 'shape': the model has no input '{name}'", file=file, hints=sorted(values))
+            text = f"option 'shape': the model has no input '{name}'{did_you_mean(name, sorted(values))}"
+            raise fail(text, file=file, hints=["inputs: " + ", ".join(sorted(values))])
         own = values[name].type.tensor_type.shape
         fits = len(own.dim) == len(shape) and all(
             not d.HasField("dim_value") or d.dim_value == n for d, n in zip(own.dim, shape, strict=True)

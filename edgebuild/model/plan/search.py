@@ -308,7 +308,8 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
         hint = "--stream-input needs one input whose second dimension are the rows; NCHW files: transpose the input"
         raise fail(text, file=graph.file, hints=[hint])
     if request.arena == "caller" or request.tile in ("off", *METHODS):
-        raise fail("--stream-input needs --arena static and tiling", file=graph.file)
+        hint = "leave out --arena, and --tile or give --tile rolling or auto"
+        raise fail("--stream-input needs --arena static and tiling", file=graph.file, hints=[hint])
     found = storages(graph)
     if any(found.get(name) == found[graph.inputs[0]] for name in graph.outputs):
         text = "cannot stream: an output is the input itself, so it has to be there whole"
@@ -396,7 +397,7 @@ def _does_not_fit(
         hints.append(f"try: {', or '.join(fitting)}")
     else:
         over = reason.needed - reason.capacity
-        hints.append(f"over by {over} B, and so with {' and '.join(known)}; use a target with more RAM")
+        hints.append(f"over by {over} B; {' and '.join(known)} do not fit either; use a target with more RAM")
     if op is None:
         return fail(text, file=graph.file, hints=hints)
     return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)

@@ -39,7 +39,8 @@ def limited(target: Target, limits: Iterable[tuple[str, int]]) -> Target:
     sizes, known = dict(limits), [m.name for m in target.memories]
     for name in sizes:
         if name not in known:
-            raise fail(f"option 'limit': no memory '{name}'{did_you_mean(name, known)}", file=target.files[0])
+            text = f"option 'limit': no memory '{name}'{did_you_mean(name, known)}"
+            raise fail(text, file=target.files[0], hints=["known: " + ", ".join(known)])
     memories = [replace(m, size=min(m.size, sizes.get(m.name, m.size))) for m in target.memories]
     return replace(target, memories=tuple(memories))
 
