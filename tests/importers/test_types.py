@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.importers.tflite import read_tflite
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.fuzz import tflite_writer
 from tests.fuzz.networks import drawn
+from tests.fuzz.recipe import choice
 from tests.graphs import described, examples, random_inputs, tflite_files
-from tests.graphs.tflite_models import TYPES
+from tests.graphs.tflite_models import TYPES, Draft
 from tests.ops.test_tflm import interpreted
 
 FLOAT16 = 1
@@ -114,3 +116,14 @@ def test_float16_weights_are_their_values(tmp_path: Path) -> None:
         for name, y in zip(graph.outputs, rows[0], strict=True):
             np.testing.assert_allclose(values[name].ravel(), y.ravel(), rtol=1e-4, atol=1e-5 * size)
     assert constants > NETWORKS
+
+
+def test_complex_numbers_are_refused_with_their_operator() -> None:
+    f = Draft(choice(0))
+    x, size, y = f.input((1, 8), None, "float32"), f.list_of([1, 8]), f.tensor("y", (1, 5), "float32")
+    f.tensors[y].type = schema.TensorType.COMPLEX64
+    f.operator("RFFT2D", [x, size], [y])
+    with pytest.raises(EdgebuildError, match="tensor 'y' is complex") as refusal:
+        read_tflite(f.pack([x], [y]), "spectrum.tflite")
+    (diagnostic,) = refusal.value.diagnostics
+    assert (diagnostic.node, diagnostic.kind) == ("y", "RFFT2D") and "spectra" in diagnostic.hints[0]

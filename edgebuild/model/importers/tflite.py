@@ -32,6 +32,8 @@ TYPES = {
     9: "int8",
     13: "resource",
 }
+NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 12: "uint64", 15: "uint32", 16: "uint16", 17: "int4"}
+SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
@@ -289,14 +291,24 @@ def _tensors(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tenso
         shape = tuple(_ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
         dtype = TYPES.get(t.Type())
         if dtype is None or t.Sparsity() is not None:
-            what = "sparse" if t.Sparsity() is not None else f"of type {t.Type()}"
-            raise fail(f"tensor '{name}' is {what}, which is not supported", file=file)
+            what = "sparse" if t.Sparsity() is not None else NAMES.get(t.Type(), f"of type {t.Type()}")
+            hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
+            hint += SPECTRA if what == "complex" else ""
+            kind = _writer(model, subgraph, index)
+            text, node = f"tensor '{name}' is {what}, which is not supported", name.split(";")[0] if kind else ""
+            raise fail(text, file=file, node=node, kind=kind, hints=[hint])
         if any(n < 1 for n in shape):
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
         quant, data = _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size)
         tensors.append(_usual(checked_size(Tensor(name, shape, dtype, quant, data), file)))
     return tensors
+
+
+def _writer(model: Any, subgraph: Any, number: int) -> str:
+    """The operator that writes a tensor, or none."""
+    operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
+    return next((_operator_name(model, op) for op in operators if number in _ints(op.OutputsAsNumpy())), "")
 
 
 def _usual(t: Tensor) -> Tensor:
