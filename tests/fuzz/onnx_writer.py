@@ -15,7 +15,7 @@ from edgebuild.model.ir import Array
 from tests.graphs import powers_of_two, quantised
 
 from .onnx_rows import KEEP, OPSET, ROWS, by_schema
-from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice
+from .recipe import BATCHES, Choice, DoesNotFit, Recipe, Sizes, choice, common_divisors
 
 LARGEST = 60_000  # elements of a tensor
 
@@ -135,6 +135,13 @@ class OnnxWriter:
     def normal(self, *shape: int, size: float = 1.0) -> str:
         return self.constant((size * self.s.rng.standard_normal(shape)).astype(np.float32))
 
+    def weights(self, *shape: int, size: float = 1.0) -> str:
+        """Normal ones; now and then training left output channels (the first dimension) without any."""
+        data = (size * self.s.rng.standard_normal(shape)).astype(np.float32)
+        if not self.s.between(0, 3):
+            data[self.s.rng.random(len(data)) < self.s.pick(0.2, 0.5, 0.9)] = 0
+        return self.constant(data)
+
     def image(self, x: Value) -> tuple[int, int, int]:
         if len(x.shape) != 4:
             raise DoesNotFit
@@ -195,9 +202,11 @@ class OnnxWriter:
         if pointwise:
             attributes = {"kernel_shape": [1, 1]}
         fy, fx = attributes["kernel_shape"]
+        groups = self.s.pick(*common_divisors(c, k)) if self.s.between(0, 3) == 0 else 1
+        c = c // groups
         size = (2 / (c * int(fy) * int(fx))) ** 0.5
         bias = [self.normal(k)] if self.s.between(0, 3) else []
-        return self.node("Conv", [x, self.normal(k, c, int(fy), int(fx), size=size), *bias], **attributes)
+        return self.node("Conv", [x, self.weights(k, c, int(fy), int(fx), size=size), *bias], group=groups, **attributes)
 
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)
@@ -222,7 +231,7 @@ class OnnxWriter:
         attributes = self.window(x, same, dilated=True)
         fy, fx = (int(n) for n in attributes["kernel_shape"])
         bias = [self.normal(k)] if self.s.between(0, 3) else []
-        weights = self.normal(k, 1, fy, fx, size=(2 / (fy * fx)) ** 0.5)
+        weights = self.weights(k, 1, fy, fx, size=(2 / (fy * fx)) ** 0.5)
         return self.node("Conv", [x, weights, *bias], group=c, **attributes)
 
     def depthwise_same(self, x: Value) -> Value:
@@ -350,7 +359,7 @@ class OnnxWriter:
         n, k = x.shape[1], self.sizes.of("channels", self.s.pick(1, 2, 3, 5, 8, 10, 17))
         size = n**-0.5
         if self.s.pick(True, False):
-            return self.node("Gemm", [x, self.normal(k, n, size=size), self.normal(k)], transB=1)
+            return self.node("Gemm", [x, self.weights(k, n, size=size), self.normal(k)], transB=1)
         x = self.node("MatMul", [x, self.normal(n, k, size=size)])
         return self.node("Add", [x, self.normal(k)]) if self.s.pick(True, False) else x
 

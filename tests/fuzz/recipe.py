@@ -102,6 +102,10 @@ class Choice(Source):
         return int(self.rng.integers(low, high + 1))
 
 
+def common_divisors(a: int, b: int) -> tuple[int, ...]:
+    return tuple(n for n in range(1, min(a, b) + 1) if a % n == b % n == 0)
+
+
 def choice(seed: int, arithmetic: str = "tflite", real: bool = False, integer: str = "int8") -> Choice:
     draw: Any = None
     return Choice(draw, np.random.default_rng(seed), arithmetic, real, integer)

@@ -10,7 +10,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File
 
-from .recipe import BATCHES, DoesNotFit, Recipe, choice
+from .recipe import BATCHES, DoesNotFit, Recipe, choice, common_divisors
 from .tflite_parts import Parts, Value
 from .tflite_rows import ROWS
 
@@ -107,6 +107,9 @@ class TfliteWriter(Parts):
         options = schema.Conv2DOptionsT()
         (fy, fx), (h, w) = self.window(x, options, same, dilated=True)
         c, k = x.shape[3], self.sizes.of("channels", self.s.pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33))
+        if self.s.between(0, 3) == 0 and self.recipe.form != "tflite_uint8":
+            groups = self.s.pick(*common_divisors(c, k))
+            c = c // groups
         return self.sum("CONV_2D", x, (k, fy, fx, c), 0, fy * fx * c, (x.shape[0], h, w, k), options)
 
     def conv_same(self, x: Value) -> Value:

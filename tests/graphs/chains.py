@@ -56,6 +56,14 @@ class Chain:
         w = self.s.weights(f"w{len(self.ops)}", (out, taps, taps, x.shape[3]), 0)
         return self.sum("conv2d", x, w, taps * taps * x.shape[3], **self.window(taps, stride), dilation=(1, 1))
 
+    def grouped(self, x: Tensor) -> Tensor:
+        """A convolution of groups of channels, as many as divide them."""
+        groups = self.s.pick(*(n for n in range(1, x.shape[3] + 1) if x.shape[3] % n == 0))
+        each = x.shape[3] // groups
+        w = self.s.weights(f"w{len(self.ops)}", (groups * self.s.between(1, 4), 3, 3, each), 0)
+        more = {**self.window(3, self.s.pick(1, 1, 2)), "dilation": (1, 1), "groups": groups}
+        return self.sum("conv2d", x, w, 9 * each, **more)
+
     def depthwise(self, x: Tensor) -> Tensor:
         w = self.s.weights(f"w{len(self.ops)}", (1, 3, 3, x.shape[3]), 3)
         return self.sum("depthwise_conv2d", x, w, 9, **self.window(3, self.s.pick(1, 1, 2)), dilation=(1, 1))

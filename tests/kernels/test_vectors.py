@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations, product
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ class Net:
         if kind == "clamp":
             return self.add(kind, [x], self.quant(x.quant.scale[0] * self.rng.uniform(0.3, 3)), clamp=self.clamp())
         if kind == "mean":
-            axes = self.pick((1, 2), (1,), (2, 3), (3,))
+            axes = self.pick((1, 2), (1,), (2, 3), (3,), (2,))
             return self.add(kind, [x], self.quant(x.quant.scale[0] / 2), axes=axes)
         taps, attrs = self.window(x)
         taps = tuple(min(n, x.shape[1 + i]) for i, n in enumerate(taps))
@@ -173,6 +174,21 @@ def test_others(target: str, tmp_path: Path) -> None:
     graphs = [random_net(seed, OTHERS, 1) for seed in range(100)]
     assert variants(graphs)["mve"] > 30
     check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_means_of_any_dimensions(tmp_path: Path) -> None:
+    """Dimensions of one element make no loop, and what lies side by side is then another dimension."""
+    graphs = []
+    for seed, extents in enumerate(product((1, 2, 5), repeat=3)):
+        for count in (1, 2, 3):
+            for axes in combinations((1, 2, 3), count):
+                net = Net(np.random.default_rng(seed), "onnx")
+                x = net.keep(Tensor("x", (1, *extents), "int8", net.quant(0.02)))
+                y = net.add("mean", [x], net.quant(0.01), axes=axes)
+                graphs.append(Graph("mean", tuple(net.ops), net.tensors, (x.name,), (y.name,), net.arithmetic))
+    assert variants(graphs)["mve"] > 40
+    check(TARGET, graphs, tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)

@@ -16,6 +16,7 @@ from edgebuild.model.compile import compile_model, inspect
 from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.passes.constants import intervals, remove_constants
+from tests.fuzz.recipe import choice
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.graphs.chains import FORMS, Chain
 from tests.graphs.source import sources
@@ -31,7 +32,7 @@ def sandwiches(draw: st.DrawFn) -> Graph:
     chain = Chain(s)
     x = chain.conv(chain.input((1, s.between(3, 6), s.between(3, 6), s.between(1, 4))))
     for _ in range(s.between(0, 4)):
-        word = s.pick("depthwise", "pool", "pad", "clamp", "beside", "reshape")
+        word = s.pick("depthwise", "grouped", "pool", "pad", "clamp", "beside", "reshape")
         if word == "beside":
             other = chain.depthwise(x)
             if other.shape == x.shape:
@@ -85,6 +86,23 @@ def test_outputs_stay_bit_for_bit() -> None:
                 np.testing.assert_array_equal(after[name], before[name], err_msg=dump(graph) + dump(small))
     assert removed > GRAPHS, "the random graphs have constant channels"
     assert kept > GRAPHS // 20, "and some have none that may go"
+
+
+def test_an_output_channel_that_chooses_its_group_stays() -> None:
+    """Without the channels of one group, those of the others would read the wrong ones."""
+    for seed in range(20):
+        chain = Chain(choice(seed))
+        x = chain.input((1, 4, 4, 4))
+        w = chain.s.weights("w", (8, 1, 1, 2), 0)
+        assert w.data is not None
+        w.data[seed % 2 * 4 :][:4] = 0
+        each = {"stride": (1, 1), "pad": (0,) * 4, "dilation": (1, 1)}
+        y = chain.conv(chain.sum("conv2d", x, w, 2, **each, groups=2))
+        graph = canonicalize(chain.s.graph(chain.ops, list(chain.tensors.values()), [y.name]))
+        small = remove_constants(graph)
+        for vector in random_inputs(graph, VECTORS, seed):
+            before, after = ops.run(graph, *vector), ops.run(small, *vector)
+            np.testing.assert_array_equal(after[y.name], before[y.name], err_msg=dump(graph) + dump(small))
 
 
 def test_intervals_hold_every_value() -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from .. import ops
-from ..axes import Dim, Grouped, Nest, Offset, Same, Spread, Window
+from ..axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
 from ..ir import Array, Graph, Op, Quant, Removed, Tensor, verify
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
@@ -102,6 +102,8 @@ def _tie(op: Op, graph: Graph, known: Mapping[str, Mapping[int, int]], ties: Tie
         ties.tie_repeated(op.inputs[0], y.name)
         return
     last = relation.out[-1] if relation.out else ""
+    if not separable(relation, last):  # an index may choose what is read: in a group of channels it does
+        ties.pin(y.name)
     covered = np.zeros(ties.sizes[y.name], bool)
     for position, (t, dims) in enumerate(zip(graph.operands(op), relation.operands, strict=True)):
         for d, dim in enumerate(dims):

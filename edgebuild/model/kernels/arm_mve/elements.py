@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from ...ops.base import Kernel
+from ...ops.loops import Loop
 from ..row import Layer
 
 
@@ -25,11 +27,12 @@ def rescaled(layer: Layer) -> Kernel | None:
 
 
 def mean(layer: Layer) -> Kernel | None:
-    """Where the last dimension is kept: its elements are neighbours."""
+    """Where the innermost loop over what is kept goes over neighbours."""
     k, x = layer.plain, layer.graph.operands(layer.op)[0]
-    if k.template != "mean.c.j2" or not k.shape["linear"] or len(x.shape) - 1 in layer.op.attrs["axes"]:
+    if k.template != "mean.c.j2" or not k.shape["linear"]:
         return None
-    if not k.shape["kept"]:
+    kept = cast("tuple[Loop, ...]", k.shape["kept"])
+    if not kept or kept[-1][1] != 1:  # a last dimension of one element makes no loop
         return None
     return replace(k, template="arm_mve/mean.c.j2", variant="mve", estimate=1.4 * x.elements)
 
