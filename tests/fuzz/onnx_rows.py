@@ -269,7 +269,7 @@ def instance_norm(w: Any, x: Any, *_: Any) -> Any:
 
 def local_response(w: Any, x: Any, *_: Any) -> Any:
     w.image(x)
-    return w.node("LRN", [x], size=w.s.between(1, 6), alpha=w.s.pick(0.5, 0.1), beta=w.s.pick(0.75, 0.5), bias=1.0)
+    return w.node("LRN", [x], size=w.s.pick(1, 3, 5), alpha=w.s.pick(0.5, 0.1), beta=w.s.pick(0.75, 0.5), bias=1.0)
 
 
 def layer_norm(w: Any, x: Any, *_: Any) -> Any:

@@ -206,7 +206,8 @@ class OnnxWriter:
         c = c // groups
         size = (2 / (c * int(fy) * int(fx))) ** 0.5
         bias = [self.normal(k)] if self.s.between(0, 3) else []
-        return self.node("Conv", [x, self.weights(k, c, int(fy), int(fx), size=size), *bias], group=groups, **attributes)
+        weights = self.weights(k, c, int(fy), int(fx), size=size)
+        return self.node("Conv", [x, weights, *bias], group=groups, **attributes)
 
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)

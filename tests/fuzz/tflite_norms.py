@@ -53,6 +53,7 @@ def best(w: Parts, x: Value, *_: Value) -> Value:
         return w.emit("REDUCE_MAX", [x, w.list_of([len(shape) - 1])], shape, x.quant, options, exact=x.exact)
     one, where = w.constant(np.array(1, np.int32)), w.file.tensor(f"t{len(w.file.tensors)}", shape, "int32")
     value = Value(w.file.tensor(f"t{len(w.file.tensors)}", shape, w.kind, x.quant), shape, x.quant, x.exact)
+    w.aside.add(where)
     w.file.operator("TOPK_V2", [x.index, one], [value.index, where], schema.TopKV2OptionsT())
     return value
 

@@ -36,6 +36,7 @@ class Parts:
 
     def __init__(self, recipe: Recipe, twin: bool = False) -> None:
         self.file, self.recipe, self.twin = File(), recipe, twin
+        self.aside = set[int]()  # results that the twin has not
         self.kind = INTEGERS.get(recipe.form, "float32")
         self.inputs: list[int] = []
         self.firsts: dict[str, tuple[Array, Quant | None]] = {}  # of variables: their first values

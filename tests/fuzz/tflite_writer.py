@@ -55,7 +55,7 @@ class TfliteWriter(Parts):
         written = [i for op in self.file.operators for i in op.outputs]
         named = {self.values[n].index for n in self.recipe.outputs if n in self.values}
         handles = {i for i, t in enumerate(self.file.tensors) if t.type == TYPES["resource"]}
-        outputs = [i for i in written if (i not in read or i in named) and i not in handles]
+        outputs = [i for i in written if (i not in read or i in named) and i not in handles | self.aside]
         self.s = choice(self.recipe.seed)
         outputs = [self._real(i) if self.s.between(0, 4) == 0 else i for i in outputs]
         for number, index in enumerate(outputs):  # under one name in the twin, too
