@@ -66,10 +66,10 @@ class Engine:
     `array` says how many of an axis are computed at once. `cycles` is for rows of output that all see FY rows of input
     under their windows: border rows, whose windows reach into the padding, are counted by themselves.
 
-    `requantise`: sums become results by an arithmetic shift to the right, the same for all channels, in one of the ways
-    of `rounding`, or by a multiplication for each channel, as TFLite does it. `memories` are those of activations and
-    of weights; without them layers can be mapped to the engine, and no program uses it. `port`: below the hal folder,
-    the functions of eb_engine.h for this engine; empty: the application brings them.
+    `requantise`: how sums become results. It is an arithmetic shift to the right in one of the ways of `rounding`, the
+    same for all channels, or TFLite's multiplication for each channel. `memories` are those of activations and of
+    weights; without them layers can be mapped to the engine, and no program uses it. `port`: below the hal folder, the
+    functions of eb_engine.h for this engine; empty: the application brings them.
     """
 
     name: str

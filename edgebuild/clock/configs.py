@@ -1,7 +1,7 @@
 """Legal clock configurations of a clock tree: which settings there are, and why a wanted one is not among them.
 
 Of all PLL settings that give the same SYSCLK the one with the lowest VCO is taken, since current and lock time rise
-with it, and of these the one whose reference comes nearest to the preferred one.
+with it. Of these it is the one whose reference comes nearest to the preferred one.
 """
 
 from __future__ import annotations

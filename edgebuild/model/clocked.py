@@ -1,7 +1,7 @@
 """Least energy under a time budget: a plan whose steps each have a clock configuration and a granularity.
 
 The plan comes first, as for any objective. What its steps can cost, in every configuration and decoupled or not, makes
-a selection problem; the granularities that the selection wants need buffers, so with those the model is planned again.
+a selection problem. The granularities that the selection wants need buffers, so with those the model is planned again.
 A buffer that does not fit, or moves anything into another memory so that costs change, is not offered to the selection.
 All times and energies are modelled (energy/cost.py says how, and what is assumed).
 """

@@ -1,8 +1,8 @@
 """Group simplification: what is never accessed dynamically is flattened into its parent (Stahl, section 6.4.3).
 
-A group stays a type of its own, with one layout for all instances, if a pointer to it exists or an array of it is
-indexed by something that is not constant. All others dissolve: `pads[3].out` becomes the leaf `pads_3_out`. In the
-same way an array of fields that is only indexed by constants becomes single fields.
+A group stays a type of its own if a pointer to it exists, or if an array of it has an index that is not constant. It
+then has one layout for all instances. All others dissolve: `pads[3].out` becomes the leaf `pads_3_out`. In the same way
+an array of fields that is only indexed by constants becomes single fields.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The cost of a layout is a sum over its registers, so the best one is the cheapest choice of *columns*, which are
 possible registers, in which every leaf occurs. The linear relaxation over all columns gives the bound. Only columns
 that lower it are made. With the leaves' dual prices at hand, an integer program finds the register that is cheapest
-below the prices of its leaves (Gilmore and Gomory, "A linear programming approach to the cutting-stock problem", 1961).
-When there is none, the prices prove the bound. Where the best choice among the columns stays above it, more are made,
-the one of least reduced cost first, until what is left is too dear to be of help.
+below the prices of its leaves. Gilmore and Gomory describe it in "A linear programming approach to the cutting-stock
+problem", 1961. When there is none, the prices prove the bound. The best choice among the columns may stay above it.
+Then more are made, the one of least reduced cost first, until what is left is too dear to be of help.
 
 All limits are numbers of steps, so the result is a function of the problem.
 """

@@ -39,8 +39,9 @@ class Panel:
 
 
 def clock_picture(schedule: ClockSchedule) -> str:
-    """Time to the right, to the scale of the budget; above the clock, below the supply's power; a colour for each
-    configuration, dark while the clock is switched, grey when idle. A bar's area in the lower panel is its energy."""
+    """Time runs to the right, to the scale of the budget. The clock is above, the supply's power below. Each
+    configuration has a colour, dark while the clock is switched, grey when idle. A bar's area in the lower panel is its
+    energy."""
     parts = list(stretches(schedule))
     budget = schedule.problem.budget_us
     across, high = (WIDTH - LEFT - RIGHT) / budget, (HEIGHT - TOP - BELOW - GAP) / 2

@@ -158,8 +158,8 @@ class Use:
 def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
     """Work of a step: one kernel, or those of a run that goes row by row, one after the other for each row.
 
-    Constants are fetched once if those of the whole step stay in the cache, else as often as they are read; what is
-    read several times in a row only once if that piece of them stays there.
+    Constants are fetched once if those of the whole step stay in the cache, else as often as they are read. A piece
+    that is read several times in a row is fetched once if it stays there.
     """
     cached = CACHE_SHARE * timing.cache_bytes
     stay = sum(u.constants for u in uses) <= cached

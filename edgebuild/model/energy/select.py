@@ -170,7 +170,7 @@ class _Cases:
 def _relax(a: _Arrays, cases: _Cases, power: Floats, price: Floats, weigh_energy: bool = True) -> tuple[Floats, Floats]:
     """Least cost-to-go of all cases with time priced: energy + (price - power) * time.
 
-    Returns the values and the times of the plans that attain them, both [layer, case, configuration before it]; in
+    Returns the values and the times of the plans that attain them, both [layer, case, configuration before it]. In
     layer 0 the third index is the configuration of the layer itself, since nothing is switched before it.
     """
     weight = (price - power)[:, None]

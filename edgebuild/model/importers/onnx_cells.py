@@ -3,9 +3,9 @@
 DynamicQuantizeLSTM of com.microsoft is an LSTM whose products are DynamicQuantizeLinear and MatMulInteger, as
 onnxruntime computes it: the whole sequence is quantised at once, and each state by itself.
 
-The formulas and the order of the gates are those of the ONNX operators' documentation: iofc, zrh. A step's nodes are
-shared by no other, so a network that is called step by step has the cell once, and one that is called with a sequence
-has it as often as the sequence is long.
+The formulas and the order of the gates are those of the ONNX operators' documentation: iofc, zrh. A step shares its
+nodes with no other. So a network that is called step by step has the cell once. One that is called with a sequence has
+it as often as the sequence is long.
 """
 
 from __future__ import annotations

@@ -111,10 +111,10 @@ class Traffic:
 class Kernel:
     """How an op is printed as C.
 
-    `shape` holds the compile-time numbers; kernels of equal template and shape are one C function.
-    The function takes the activations (x, or x0, x1, ...), the output y, in row form the number
-    `row`, the constants, the scalars, and the scratch buffer if there is one, in this order.
-    In row form a `placed` kernel gets the address of the operand's row, and no `row` unless it is `counted`.
+    `shape` holds the compile-time numbers; kernels of equal template and shape are one C function. The function takes,
+    in this order, the activations (x, or x0, x1, ...), the output y, and in row form the number `row`. Behind them
+    stand the constants, the scalars, and the scratch buffer if there is one. In row form a `placed` kernel gets the
+    address of the operand's row, and no `row` unless it is `counted`.
     """
 
     template: str  # a file of ops/ or kernels/

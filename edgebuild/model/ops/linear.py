@@ -2,8 +2,8 @@
 
     y = clamp(((f0 x0 >> down0) + (f1 x1 >> down1) + offset) >> shift)
 
-The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most, so that whether a
-form is equal to the arithmetic can be found by trying them all; only forms that are equal everywhere are used.
+The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most. Trying them all
+tells whether a form is equal to the arithmetic. Only forms that are equal everywhere are used.
 """
 
 from __future__ import annotations

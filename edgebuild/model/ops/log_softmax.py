@@ -54,8 +54,8 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 def log_from_one(raw: int) -> int:
     """log(x) in Q5.26 for x >= 1 in Q12.19 (log_x_for_x_greater_than_or_equal_to_1_impl of TFLite's common.h).
 
-    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4) by one of two ways to choose n, of which the other is
-    half a power away. log(r) is a quotient of polynomials.
+    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4). There are two ways to choose n, half a power apart; one
+    of them does it. log(r) is a quotient of polynomials.
     """
     multiply = fixedpoint.multiply
     other = multiply(raw, SQRT_HALF)

@@ -1,8 +1,8 @@
 """UNIDIRECTIONAL_SEQUENCE_LSTM of one sample: all steps of a long short-term memory, with a state that lasts.
 
 The result has T + 2 rows of U: the output before the first step, those of all steps, and the cell after the last. Of
-quantised networks these are int16, as the cell is (Q0.15 gates from Q3.12 sums, kernels/lstm_eval.h of TFLM); int8
-outputs are in it as they are and are cast behind it. Gates stand in the order forget, input, candidate, output.
+quantised networks these are int16, as the cell is: Q0.15 gates from Q3.12 sums (kernels/lstm_eval.h of TFLM). It holds
+int8 outputs as they are; they are cast behind it. Gates stand in the order forget, input, candidate, output.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quantised forms of the elementwise functions.
 
 One int8 operand: a table of the 256 results. In "tflite" arithmetic these are TFLM's, whose kernels take fixed-point
-steps for some functions (TABLES) and floats for the rest; in "onnx" arithmetic the real function is rounded once, as
+steps for some functions (TABLES) and floats for the rest. In "onnx" arithmetic the real function is rounded once, as
 dequantise, function, quantise would. Two operands: forms of TFLM; those of ONNX are in through_reals.py. Values that
 share one quantisation are compared and selected as they are.
 """

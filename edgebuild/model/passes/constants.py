@@ -205,8 +205,8 @@ def _contribution(op: Op, graph: Graph, values: Mapping[int, int], weights: Arra
 def _settled(graph: Graph, known: Mapping[str, dict[int, int]]) -> Graph:
     """The graph whose sums come to their constant results without weights, from the smallest bias that gives them.
 
-    Channels that cannot be removed then need no products of their operands, and a bias near the end of int32, as
-    training leaves it in channels that are never active, does not keep kernels from their faster forms.
+    Channels that cannot be removed then need no products of their operands. Training leaves a bias near the end of
+    int32 in channels that are never active; it no longer keeps kernels from their faster forms.
     """
     new, tensors = list[Op](), list[Tensor]()
     for op in graph.ops:

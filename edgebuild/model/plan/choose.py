@@ -1,8 +1,8 @@
 """Which of the ways to run a network is taken.
 
 * `--objective ram`: of every op by itself, rolling, strips, and each method of cutting ops, what takes least.
-* `--tile auto`: the least memory for which at most KNEE of the instructions of every op whole are executed more, as
-  long as a byte of it costs no more than FLASH_FOR_RAM bytes of flash.
+* `--tile auto`: the least memory that costs at most KNEE more instructions than every op whole. A byte less of it may
+  cost no more than FLASH_FOR_RAM bytes of flash.
 * `--ram BYTES`, or a model that does not fit as it is: the fastest that fits.
 * `--tile off`, `rolling`, `fdt`, `ffmt`: that way alone.
 

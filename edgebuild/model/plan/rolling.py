@@ -44,7 +44,7 @@ class Rolled:
     """A run of ops that is executed row by row.
 
     `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors that need no ring of their own. Their one
-    reader takes each row up element by element as soon as it is made, so row r is made where row r of the reader's
+    reader takes each row up element by element as soon as it is made. So row r is made where row r of the reader's
     result will stand. `spans`: for every ring, the first and the last op during whose calls it may hold rows that are
     still wanted. For an op that reduces, the span goes from its first call to its last. Rings whose spans do not meet
     may lie in the same place.
@@ -267,8 +267,8 @@ class Trace:
     def _inside(self, start: int, rings: Mapping[str, int]) -> dict[str, str]:
         """Inner tensors of one row that can be made in the place of their reader's result, and that place.
 
-        It is free: the reader makes row r at once, and the row that stood there before is older than
-        any that is still wanted, or the ring of the result would have to be larger.
+        It is free: the reader makes row r at once. The row that stood there before is older than any that is still
+        wanted, or the ring of the result would have to be larger.
         """
         found: dict[str, str] = {}
         for op in reversed(self.run[start:]):

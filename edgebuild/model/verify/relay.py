@@ -1,8 +1,8 @@
 """The medium of a simulated cluster: it has two pipes to every device, hands on frames and keeps the time.
 
-Time stands still while a device computes. It goes on to the next timeout, or the arrival of a late frame, when all
-devices wait; so a run is a function of the programs and the faults, however fast the machine is. The pipes' requests
-are those of hal/src/link_relay.c, the frames those of hal/src/cluster.c.
+Time stands still while a device computes. When all devices wait, it goes on to the next timeout or the arrival of a
+late frame. So a run is a function of the programs and the faults, however fast the machine is. The pipes' requests are
+those of hal/src/link_relay.c, the frames those of hal/src/cluster.c.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The part of `replay` for cached memories: what the core sees, and what is there.
 
-The worst cache is assumed: it has all lines, so the core never sees what a DMA unit wrote until the lines are
-invalidated; and it writes nothing back until it is told to, but might do so at any time.
+The worst cache is assumed. It has all lines, so the core never sees what a DMA unit wrote until the lines are
+invalidated. It writes nothing back until it is told to, but might do so at any time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The part of `replay` for ops whose tiles are copied: starts and waits, and bytes that are under way.
 
 From the start of a copy to the wait for it, its destination holds nothing and may not be touched, and its source may
-not be written. What calls read is derived from the op's index relation and compared byte by byte with what the copies
-brought; the tables of copies and turns are only what is run.
+not be written. What calls read is derived from the op's index relation, and compared byte by byte with what the copies
+brought. The tables of copies and turns are only what is run.
 """
 
 from __future__ import annotations

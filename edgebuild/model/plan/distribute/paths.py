@@ -1,8 +1,8 @@
 """Shortest paths in a layered graph under constraints: exact, by labels and Lagrangian bounds.
 
 Each arc has a cost and adds to two sums; constraints are linear in these sums, and every path must keep them. A label
-is a path to a node, with what it uses of each constraint. A label that another betters in all is dropped, and so is
-one whose cost so far and bound of the rest exceed the best path known (Handler and Zang 1980 for the bound).
+is a path to a node, with what it uses of each constraint. A label that another betters in all is dropped. So is one
+whose cost so far and bound of the rest exceed the best path known (Handler and Zang 1980 for the bound).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Route:
 
 @dataclass(frozen=True)
 class _Labels:
-    """Paths to a node. Of each: its cost, what it uses of each constraint, a bound of what follows, and its last arc
-    (its place in the layer) with the place of the label before it at the tail of that arc."""
+    """Paths to a node. Each has its cost, what it uses of each constraint, and a bound of what follows. Its last arc is
+    a place in the layer; beside it stands the place of the label before it at the tail of that arc."""
 
     cost: Floats
     used: Floats  # labels x constraints

@@ -121,9 +121,9 @@ def _moves(flow: Flow, state: _State, goal: int, limit: int) -> tuple[list[tuple
 def _run(flow: Flow, state: _State, task: int, after: int, goal: int, limit: int) -> tuple[int, ...]:
     """A set to commit to that starts with `task`, which leaves `after` bytes live; () if none is found.
 
-    It goes on with a task that became ready on the way if that is the only one, or does not raise
-    the bytes. Parts of such a set that are closed under predecessors are, but for tasks that do
-    not raise the bytes, the sets passed on the way; so it is enough to end as low as any of those.
+    It goes on with a task that became ready on the way if that is the only one, or does not raise the bytes. Parts of
+    such a set that are closed under predecessors are the sets passed on the way, but for tasks that do not raise the
+    bytes. So it is enough to end as low as any of those.
     """
     order, done, live = [task], state.done | 1 << task, after
     lowest = min(state.live, live)

@@ -8,8 +8,8 @@ series-parallel task graphs to minimize peak memory", who prove that the result 
 
 Their model gives every edge its own memory. Here parallel parts may share a storage: all branches of a fork read one
 tensor, and the slices of a concatenation go to one. Its bytes then depend on how far the other parts have come. Such a
-storage is left out while its parts are merged; besides, each part is tried as the last to read, with all others taken
-to their lowest valley before. The result is good, but not claimed to be best. A part that is neither a series nor a
+storage is left out while its parts are merged. Each part is also tried as the last to read, with all others taken to
+their lowest valley before. The result is good, but not claimed to be best. A part that is neither a series nor a
 parallel composition keeps the order of the task graph.
 """
 

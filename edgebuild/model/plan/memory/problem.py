@@ -138,11 +138,10 @@ class TaskGraph:
     that stands before it, and a write after every read that stands before it. Writes of one
     storage with no read between them (slices of a concatenation) may change places.
 
-    A storage is live from its first write (`inputs`: from the start) to its last use; `outputs`,
-    and inputs that no task uses, are live to the end. While a task runs, all that it reads and
-    writes is live. A storage is counted once, however many tasks read it. An in-place pair
-    saves the smaller of its two sizes while the task runs, if the written storage has this one
-    writer and is not an input, and the read one dies here; a storage is in one pair at most.
+    A storage is live from its first write (`inputs`: from the start) to its last use; `outputs`, and inputs that no
+    task uses, are live to the end. While a task runs, all that it reads and writes is live. A storage is counted once,
+    however many tasks read it. An in-place pair saves the smaller of its two sizes while the task runs, if the read
+    storage dies here. The written one has this one writer and is not an input. A storage is in one pair at most.
     Raises ValueError for a graph that makes no sense.
     """
 
