@@ -18,7 +18,7 @@ from onnx import TensorProto
 
 from edgebuild.model.ops import ONNX_READERS
 
-from .recipe import DoesNotFit
+from .recipe import DoesNotFit, common_divisors
 
 OPSET = 20
 Make = Callable[..., Any]
@@ -252,7 +252,7 @@ def conv_transpose(w: Any, x: Any, *_: Any) -> Any:
     c, *_ = w.image(x)
     taps = [w.sizes.of(f"window {d}", w.s.between(1, 4)) for d in range(2)]
     strides = [w.sizes.of(f"stride {d}", w.s.between(1, 3)) for d in range(2)]
-    group = w.s.pick(1, 1, c)
+    group = w.s.pick(1, 1, *common_divisors(c, c))
     pads = [w.s.between(0, (k - 1) // 2) for k in taps]
     weights = w.normal(c, w.sizes.of("channels", w.s.between(1, 4)), *taps, size=(2 / (c * prod(taps))) ** 0.5)
     output = [w.s.pick(0, 0, min(1, s - 1)) for s in strides]
@@ -331,7 +331,8 @@ def recurrent(name: str, gates: int) -> Make:
         size = (n // t) ** -0.5
         weights = [w.normal(ways, gates * hidden, n // t, size=size), w.normal(ways, gates * hidden, hidden, size=0.4)]
         bias = [w.normal(ways, 2 * gates * hidden, size=0.3)] if w.s.pick(True, False) else []
-        made = w.several(name, [line, *weights, *bias], 1, free=True, hidden_size=hidden, direction=way)[0]
+        more = {"linear_before_reset": w.s.pick(0, 1)} if name == "GRU" else {}
+        made = w.several(name, [line, *weights, *bias], 1, free=True, hidden_size=hidden, direction=way, **more)[0]
         return w.node("Reshape", [made, ints(w, [1, t * ways, hidden])])
 
     return make

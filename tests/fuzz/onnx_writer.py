@@ -240,13 +240,16 @@ class OnnxWriter:
 
     def pool(self, x: Value, same: bool = False) -> Value:
         kind = self.s.pick("MaxPool", "AveragePool")
-        attributes: dict[str, object] = dict(self.window(x, same, dilated=False))
-        del attributes["dilations"]
+        attributes: dict[str, object] = dict(self.window(x, same, dilated=kind == "MaxPool"))
+        if kind == "AveragePool":
+            del attributes["dilations"]
+        if "pads" in attributes and not same and self.s.between(0, 3) == 0:
+            attributes["ceil_mode"] = 1
         taps, pads = attributes["kernel_shape"], attributes.get("pads", [0] * 4)
         assert isinstance(taps, list) and isinstance(pads, list)
         if any(p >= k for p, k in zip(pads, taps * 2, strict=True)):
             raise DoesNotFit  # onnxruntime wants padding smaller than the window
-        if kind == "AveragePool":
+        if kind == "AveragePool" and "ceil_mode" not in attributes:
             attributes["count_include_pad"] = self.s.pick(0, 0, 1)
         return self.node(kind, [x], **attributes)
 
@@ -360,7 +363,8 @@ class OnnxWriter:
         n, k = x.shape[1], self.sizes.of("channels", self.s.pick(1, 2, 3, 5, 8, 10, 17))
         size = n**-0.5
         if self.s.pick(True, False):
-            return self.node("Gemm", [x, self.weights(k, n, size=size), self.normal(k)], transB=1)
+            factors = self.s.pick({}, {}, {"alpha": 0.5, "beta": 2.0})
+            return self.node("Gemm", [x, self.weights(k, n, size=size), self.normal(k)], transB=1, **factors)
         x = self.node("MatMul", [x, self.normal(n, k, size=size)])
         return self.node("Add", [x, self.normal(k)]) if self.s.pick(True, False) else x
 

@@ -195,7 +195,7 @@ class Parts:
         wide = self.kind == "int16"
         reach = 2 ** self.s.between(0, 20 if wide else 13)
         bias = self.s.rng.integers(-reach, reach + 1, shape[-1]).astype(np.int64 if wide else np.int32)
-        self._without_effect(np.moveaxis(data, axis, 0), bias)
+        self._unusual(np.moveaxis(data, axis, 0), bias)
         weights, own = self._weights(name, data, Quant(scales, (0,) * count, axis if count > 1 else None))
         scales, count = own.scale, len(own.scale)  # type: ignore[union-attr]
         products = Quant(tuple(float(np.float32(x.quant.scale[0] * v)) for v in scales), (0,) * count, 0)
@@ -204,14 +204,19 @@ class Parts:
         quant = self.quant(max(products.scale) / factor, positive=options.fusedActivationFunction in POSITIVE)
         return self.emit(name, self._ordered(name, operands, shape), shape, quant, options)
 
-    def _without_effect(self, by_channel: Array, bias: Array) -> None:
-        """Now and then training left channels without weights, some of them at an end of their range."""
-        if self.s.between(0, 3):
-            return
-        dead = self.s.rng.random(len(by_channel)) < self.s.pick(0.2, 0.5, 0.9)
-        by_channel[dead] = 0
-        if self.s.pick(True, False):
-            bias[dead] = self.s.rng.choice([-(2**28), 2**28, 0], dead.sum())
+    def _unusual(self, by_channel: Array, bias: Array) -> None:
+        """Now and then training left channels without weights, some of them at an end of their range.
+
+        Some converters write -128, and a channel whose weights have one sign reaches the largest sums.
+        """
+        if self.s.between(0, 3) == 0:
+            dead = self.s.rng.random(len(by_channel)) < self.s.pick(0.2, 0.5, 0.9)
+            by_channel[dead] = 0
+            if self.s.pick(True, False):
+                bias[dead] = self.s.rng.choice([-(2**28), 2**28, 0], dead.sum())
+        if self.s.between(0, 7) == 0:
+            far = self.s.rng.random(by_channel.shape) < self.s.pick(0.1, 1)
+            by_channel[far] = self.s.pick(-128, 127)
 
     def _weights(self, name: str, data: Array, quant: Quant | None) -> tuple[int, Quant | None]:
         """A constant; now and then that of an earlier layer of the same kind and shape."""
