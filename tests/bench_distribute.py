@@ -5,7 +5,8 @@ communication is that of the layers from 17 on), with fully connected layers bes
 plan on six devices, in float at the memory of the thesis' two steps, in int8 at given weights a device, and of the
 baselines. `brute`: random chains against all plans. `exact`: processor time of a proof. `together`: models on several
 devices of the build machine (1 to 8) and in QEMU (2 and 4), against one; the relay's bytes less the plan's. `times`:
-predicted and simulated, in QEMU. `speeds`: predicted, on one device, two and four. `faults`: disturbed inferences.
+predicted and simulated, in QEMU. `speeds`: predicted, on one device, two and four. `memory`: a large
+model on four devices. `faults`: disturbed inferences.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from edgebuild.model.plan.distribute.problem import Medium
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
 from tests.zoo.builders import ZOO, quantized
+from tests.zoo.mobilenet_v2 import LARGE
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "tests" / "distribute" / "shapes"
@@ -172,6 +174,19 @@ def speeds(model: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def memory(folder: Path) -> dict[str, Any]:
+    """MobileNetV2 0.35-144 on four devices of 500,000 B of flash and RAM, code included; the source has the input."""
+    model, file = folder / "mobilenet.onnx", folder / "cluster.yaml"
+    model.write_bytes(quantized(LARGE["mobilenet_v2_035_144"](0), 0).SerializeToString(deterministic=True))
+    sizes = [(410_000, 90_000), *[(472_000, 28_000)] * 3]
+    rows = [f"- {{name: d{k}, target: mps2-an386, flash: {f}, ram: {r}}}" for k, (f, r) in enumerate(sizes)]
+    tail = ["source: d0", "medium: {kind: switch, bits_per_s: 3e6}", "flash_holds: products", ""]
+    file.write_text("\n".join(["devices:", *rows, *tail]))
+    report = build_cluster(ClusterRequest(model, file, "net")).report
+    most = max(d["weights_bytes"] + d["code_bytes"] + d["arena_bytes"] for d in report["devices"])
+    return {"model": "mobilenet_v2_035_144", "most_bytes": most, "traffic": report["wire"]["payload_bytes"] / 1e6}
+
+
 TIMED = (
     ("mps2-an386 microbit riscv-virt", "kind: star, bits_per_s: 3e6, message_us: 20", "owp"),
     ("mps2-an386 mps2-an386", "kind: switch, bits_per_s: 20e6, message_us: 5", "fdto"),
@@ -215,6 +230,9 @@ def main() -> None:
     found["brute"] = brute(500)
     found["exact"] = exact()
     print(found["brute"], found["exact"])
+    with tempfile.TemporaryDirectory() as name:
+        found["memory"] = memory(Path(name))
+    print(found["memory"], flush=True)
     found["speeds"] = []
     for model in sorted((ROOT.parent / "shared" / "models").glob("mlperf_*.tflite")):
         found["speeds"] += (rows := speeds(model))
