@@ -103,8 +103,11 @@ def test_float16_weights_are_their_values(tmp_path: Path) -> None:
         stored, count = in_half(data, stored=True)
         if b"VAR_HANDLE" in data or model_of(data).subgraphs[1:]:
             continue
+        graph = canonicalize(read_tflite(stored, "half.tflite"))
+        if graph.states:  # inputs of the graph, which the interpreter keeps to itself
+            continue
         files.append(rounded)
-        graphs.append(canonicalize(read_tflite(stored, "half.tflite")))
+        graphs.append(graph)
         constants += count
     inputs = [[[np.abs(x) if x.dtype == np.int32 else x / 3 for x in v] for v in random_inputs(g, 1, s)]
               for s, g in enumerate(graphs)]  # fmt: skip
