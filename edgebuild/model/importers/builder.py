@@ -56,6 +56,9 @@ class Builder:
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
         own: list[str] = []
+        for name in inputs:
+            if name in self.tensors and self.tensors[name].constant:
+                raise fail(f"input '{name}' is a constant", file=self.graph.file)
         inputs = [*inputs, *(read for read, _, _ in self.states)]
         for name in (*outputs, *(written for _, written, _ in self.states)):
             if name not in self.tensors:
@@ -201,6 +204,9 @@ class Node:
 
     def _add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
         op = Op(kind, self.name, tuple(n for n in inputs if n), (result.name,), attrs, self.origin)
+        first = self.builder.tensors[inputs[0]] if inputs else result
+        if ops.SPECS[kind].view and not first.constant and first.dtype != result.dtype:
+            raise self.error(f"'{first.name}' is {first.dtype} and '{result.name}' {result.dtype}")
         self.builder.tensors[result.name] = checked_size(result, self.builder.graph.file)
         self.builder.ops.append(op)
         problem = check_limits(ops.SPECS[kind], op, self.builder.graph)

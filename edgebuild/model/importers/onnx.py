@@ -26,7 +26,8 @@ from ..ir import Array, Graph, Quant, Tensor, after_move, real_values
 from ..ops import ONNX_READERS
 from . import onnx_control, onnx_ml
 from .builder import LARGEST, Builder, Node, checked_size, needed
-from .onnx_forms import OWN_DOMAINS, usual
+from .onnx_forms import usual
+from .onnx_types import OWN_DOMAINS, check_types
 
 OPSETS = range(7, 100)
 UNROLLED = ("Range",)  # of constants only, and computed as a whole: as a body it is a Loop
@@ -196,6 +197,7 @@ def read_onnx(
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise fail(f"not a valid ONNX model: {first}", file=file, hints=hints) from None
     try:
+        check_types(model, file)
         return _read(usual(model, file, shapes, outputs), file)
     except (ArithmeticError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as problem:
         text = f"not a valid ONNX model: {type(problem).__name__}: {problem}"

@@ -189,6 +189,9 @@ def unrolled(
         raise whole.error("its input has no known shape of three dimensions", "export the model with static shapes")
     if attributes.get("input_forget", 0) or attributes.get("clip", 0):
         raise whole.error("input_forget or clip", "these attributes must have their defaults")
+    r, said = whole.stored(2), attributes.get("hidden_size")
+    if said is not None and r is not None and said != r.shape[1 if node.op_type == DYNAMIC else -1]:
+        raise whole.error(f"hidden_size {said} with recurrent weights of shape {r.shape}", "they must agree")
     batches_first = bool(attributes.get("layout", 0))
     whole.shape = (shape[1], shape[0], shape[2]) if batches_first else shape
     if whole.shape[0] > LONGEST:

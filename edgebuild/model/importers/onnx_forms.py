@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,16 @@ from onnx import helper, numpy_helper
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import DYNAMIC, GATES, unrolled
 from .onnx_control import reads
+from .onnx_types import MICROSOFT, OWN_DOMAINS
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
-MICROSOFT = "com.microsoft"
-OWN_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
 class Quantised:
     """A QOperator: its operator on real numbers, where (value, scale, zero point) begin, where (scale, zero) of the
-    result do, and the position of an int32 bias; attributes that are its own only."""
+    result do, and the position of an int32 bias; attributes that are its own only. `real`: the result is so where its
+    zero point is left out."""
 
     operator: str
     operands: tuple[int, ...] = (0,)
@@ -34,6 +35,7 @@ class Quantised:
     bias: int | None = None
     drop: tuple[str, ...] = ("channels_last",)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    real: bool = False
 
 
 QUANTISED = {
@@ -41,7 +43,7 @@ QUANTISED = {
     "QLinearMatMul": Quantised("MatMul", (0, 3), 6),
     "QLinearAdd": Quantised("Add", (0, 3), 6),
     "QLinearMul": Quantised("Mul", (0, 3), 6),
-    "QGemm": Quantised("Gemm", (0, 3), 7, 6),
+    "QGemm": Quantised("Gemm", (0, 3), 7, 6, real=True),
     "QLinearGlobalAveragePool": Quantised("GlobalAveragePool"),
     "QLinearAveragePool": Quantised("AveragePool"),
     "QLinearSigmoid": Quantised("Sigmoid"),
@@ -212,16 +214,20 @@ def real_form(
         node.domain = ""
     if node.op_type in GATES and node.domain in ((MICROSOFT,) if node.op_type == DYNAMIC else OWN_DOMAINS):
         yield from unrolled(node, graph, file, shapes.get(node.input[0]))
-    elif node.op_type in INTEGER and _known_zeros(node, graph):
+    elif node.op_type in INTEGER and node.domain in OWN_DOMAINS and _known_zeros(node, graph):
         yield from _integer(node, graph)
     elif node.op_type in FLOAT_PRODUCTS and node.domain == MICROSOFT:
-        yield from _float_product(node)
-    elif node.op_type == "QLinearConcat":
+        yield from _float_product(node, graph, file)
+    elif node.op_type == "QLinearConcat" and node.domain == MICROSOFT:
         yield from _concat(node)
-    elif node.op_type in QUANTISED:
+    elif node.op_type in QUANTISED and node.domain in _domains(node.op_type):
         yield from _quantised(node, QUANTISED[node.op_type], graph, file)
     else:
         yield node
+
+
+def _domains(operator: str) -> tuple[str, ...]:
+    return OWN_DOMAINS if onnx.defs.has(operator) else (MICROSOFT,)
 
 
 def _at(node: onnx.NodeProto, position: int) -> str:
@@ -258,8 +264,10 @@ def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, fi
     if form.bias is not None and _at(node, form.bias):
         yield (bias := _bias(node, form, graph, file))
         operands.append(bias.output[0])
-    real = f"{node.output[0]}@real"
+    real = node.output[0] if form.real and not _at(node, form.result + 1) else f"{node.output[0]}@real"
     yield helper.make_node(form.operator, operands, [real], _name(node), **attributes)
+    if real == node.output[0]:
+        return
     inputs = [real, *(name for name in (_at(node, form.result), _at(node, form.result + 1)) if name)]
     yield helper.make_node("QuantizeLinear", inputs, list(node.output), _name(node))
 
@@ -270,6 +278,9 @@ def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: s
     names = [_at(node, at + 1) for at in form.operands]
     if not all(name in known for name in names):
         raise fail("its scales are computed by the graph", file=file, node=_name(node), kind=node.op_type)
+    own = known.get(_at(node, form.bias or 0))
+    if form.operator == "Conv" and own is not None and len(own.dims) != 1:
+        raise fail(f"bias of {len(own.dims)} dimensions", file=file, node=_name(node), kind=node.op_type)
     scales = [numpy_helper.to_array(known[name]).astype(np.float32) for name in names]
     product = np.ravel(scales[0] * scales[1]).astype(np.float32)
     product = product[0] if product.size == 1 else product
@@ -281,10 +292,14 @@ def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: s
     return helper.make_node("DequantizeLinear", inputs, output, _name(node), axis=0)
 
 
-def _float_product(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+def _float_product(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
     """MatMulInteger, its sums times both scales, and the bias."""
     y, name = node.output[0], _name(node)
     scale_at, zero_at, w_scale, w_zero, bias = FLOAT_PRODUCTS[node.op_type]
+    sizes = {t.name: tuple(t.dims) for t in graph.initializer}
+    weights, added = sizes.get(node.input[1], ()), sizes.get(_at(node, bias))
+    if weights and added is not None and prod(added) != weights[-1]:
+        raise fail(f"bias of shape {added} for {weights[-1]} outputs", file=file, node=name, kind=node.op_type)
     if scale_at is None or zero_at is None:
         x, scale, zero = (f"{y}@{part}" for part in ("steps", "scale", "zero"))
         yield helper.make_node("DynamicQuantizeLinear", node.input[:1], [x, scale, zero], name)

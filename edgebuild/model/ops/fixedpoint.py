@@ -118,7 +118,7 @@ def clamp_bounds(quant: Quant, low: float | None, high: float | None, dtype: str
     scale, zero = np.float32(quant.scale[0]), quant.zero_point[0]
 
     def quantized(bound: float) -> int:
-        ratio = float(np.float32(bound) / scale)
+        ratio = float(np.clip(np.float64(np.float32(bound)) / scale, -(2.0**40), 2.0**40).astype(np.float32))
         return zero + int(np.sign(ratio) * floor(abs(ratio) + 0.5))
 
     lowest = least if low is None else max(least, quantized(low))
