@@ -91,12 +91,12 @@ class Net:
         values = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self.nodes, "main_graph", self.inputs, values, self.constants)
         opsets = [helper.make_opsetid("", self.opset)]
-        if any(node.domain == ML for node in self.nodes):
-            opsets.append(helper.make_opsetid(ML, 3))
+        versions = {ML: 3, "com.microsoft": 1}
+        opsets += [helper.make_opsetid(d, versions[d]) for d in sorted({node.domain for node in self.nodes} - {""})]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         found = shape_inference.infer_shapes(made)
-        unknown = [value for value in found.graph.output if not value.type.HasField("tensor_type")]
-        if unknown:  # onnx knows no types of ai.onnx.ml, onnxruntime does
+        unknown = [value for value in found.graph.output if not value.type.tensor_type.HasField("shape")]
+        if unknown:  # onnx knows no types of these domains, onnxruntime does
             session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
             kinds = {o.name: (KINDS[o.type], o.shape) for o in session.get_outputs()}
             for value in unknown:

@@ -103,9 +103,22 @@ def far_zero_points(zero: int) -> onnx.ModelProto:
     return net.done(each, matrix, net.q(net.op("Add", each, matrix), 2.0**-12))
 
 
+def scaled_product(turned: int) -> onnx.ModelProto:
+    """A QGemm whose alpha is a part of its bias's scale."""
+    net = Quantised()
+    x, scale, zero = net.input("x", (4, 8)), net.stored(0.03), net.stored(3, np.int8)
+    w = net.stored(net.rng.integers(-127, 128, (6, 8) if turned else (8, 6)), np.int8)
+    bias = net.stored(net.rng.integers(-9000, 9000, 6), np.int32)
+    y = net.stored(0.1), net.stored(-5, np.int8)
+    operands = net.op("QuantizeLinear", x, scale, zero), scale, zero, w, net.stored(0.02), net.stored(0, np.int8), bias
+    (product,) = net.ops("QGemm", *operands, *y, count=1, domain="com.microsoft", alpha=0.25, transB=turned)
+    return net.done(net.op("DequantizeLinear", product, *y))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
     **{f"zero point {zero}": lambda zero=zero: far_zero_points(zero) for zero in (-32768, 32767, -20000)},
+    **{f"product, turned {turned}": lambda turned=turned: scaled_product(turned) for turned in (0, 1)},
     "constant first": constant_first,
     "gather, constant": lambda: gather(False),
     "gather, computed": lambda: gather(True),

@@ -273,7 +273,7 @@ def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, fi
 
 
 def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> onnx.NodeProto:
-    """The int32 bias as real numbers: its scale is that of the products."""
+    """The int32 bias as real numbers: its scale is that of the products, which QGemm's alpha is a part of."""
     known = {t.name: t for t in graph.initializer}
     names = [_at(node, at + 1) for at in form.operands]
     if not all(name in known for name in names):
@@ -282,7 +282,8 @@ def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: s
     if form.operator == "Conv" and own is not None and len(own.dims) != 1:
         raise fail(f"bias of {len(own.dims)} dimensions", file=file, node=_name(node), kind=node.op_type)
     scales = [numpy_helper.to_array(known[name]).astype(np.float32) for name in names]
-    product = np.ravel(scales[0] * scales[1]).astype(np.float32)
+    factor = _attributes(node, form.drop).get("alpha", 1.0)
+    product = np.ravel(scales[0] * scales[1] * np.float32(factor)).astype(np.float32)
     product = product[0] if product.size == 1 else product
     scale = numpy_helper.from_array(np.asarray(product), f"{node.output[0]}@bias_scale")
     zero = numpy_helper.from_array(np.zeros(product.shape, np.int32), f"{node.output[0]}@bias_zero")
