@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).parents[1]
 os.environ["EDGEBUILD_STRICT"] = "1"  # a plan that fails is a mistake to mend, not to go around
@@ -17,6 +18,9 @@ for name in ("CI", "BUILD_NUMBER"):  # with these pytest prints differences whol
     os.environ.pop(name, None)
 hypothesis.settings.register_profile("same", derandomize=True)  # what fails once fails again; the fuzzers draw anew
 hypothesis.settings.load_profile("same")
+# hypothesis also draws constants that it reads in the modules that happen to be loaded: what a process ran before, and
+# every change of ours, would change what is drawn
+setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010
 LIMIT_S = 600  # of a program that `run` runs: what takes this long hangs
 
 

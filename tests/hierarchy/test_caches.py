@@ -35,7 +35,7 @@ def behind_a_cache(target: Target, room: int = 64 << 10) -> Target:
 
 def some_in_place(graph: Graph, name: str, seed: int) -> Plan:
     """In a first level so small that the core reaches some operands where they lie, behind its cache."""
-    target = behind_a_cache(with_cores(seed), (1 << 9, 1 << 11, 1 << 16)[seed % 3])
+    target = behind_a_cache(with_cores(seed), (1 << 11, 1 << 9, 1 << 16, 1 << 9)[seed % 4])
     request = ModelRequest(Path("random"), name, "host", tile="off", map="layer" if seed % 2 else "auto")
     return with_moves(plan(graph, target, request)) if seed % 2 else auto_plan(graph, target, request)
 
