@@ -141,6 +141,42 @@ def test_registers_that_share_a_group_are_proved(tmp_path: Path) -> None:
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
 
 
+IDLE = """bfGroup C { bit EN; bit GO; uint4 D; }; bfGroup P { bfGroup C CR; bfGroup C OTHER; };
+make_device(P, p, 0x40000000);
+void stop(void) { p->CR.GO = 0; }
+void all(int v) { p->CR.EN = 1; p->CR.GO = 0; p->CR.D = v; p->OTHER.GO = 0; p->OTHER.D = v; }
+void either(int v) { if (v) p->CR.GO = 0; else p->CR.GO = 1; }
+void any(int v) { p->CR.GO = v; p->OTHER.GO = v; }
+void group(void) { p->CR = (bfGroup C){ .EN = 1, .GO = 0 }; }"""
+
+
+@pytest.mark.parametrize("order", ["", "plain: true", "memory: true"])
+def test_writes_of_values_that_do_nothing_are_proved(order: str, tmp_path: Path) -> None:
+    """Their store may be there, with its neighbours as they are, once and in its own register."""
+    rest = f"access: rw, {order}" if order else "access: rw"
+    overlay = "\n".join(
+        [
+            "fields:",
+            *(f"  C.{r}.{f}: {{{rest}}}" for r in ("CR", "OTHER") for f in ("EN", "D")),
+            '  "C.*.GO": {back: "0"}',
+        ]
+    )
+    registers = "CR@0: EN:0:1 GO:1:1 D:4:4\nOTHER@4: EN:0:1 GO:1:1 D:4:4"
+    made = compiled(Case(0, "idle", IDLE, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    if order == "memory: true":  # there a store of what is there, or one soon written over, is no difference
+        return
+    for what, wrong in faulty(made):
+        assert any(v.what == "refuted" for v in verdicts(wrong)), what
+    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    stop = "{ HAL_WRITE_P_CR_GO(p, 0); }"
+    assert stop in body
+    for more in ("HAL_WRITE_P_CR_GO(p, 0); HAL_WRITE_P_CR_GO(p, 0);", "HAL_WRITE_P_OTHER_GO(p, 0);"):
+        changed = body.replace(stop, f"{{ {more} }}").encode()
+        new = tuple(Artifact(a.name, changed) if a.name == "case.c" else a for a in made[1])
+        assert [v.function for v in verdicts((made[0], new)) if v.what == "refuted"] == ["stop"]
+
+
 def test_the_command_proves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.bf.c").write_text(
         "bfGroup G { bit a; bit b; };\nmake_device(G, g, 0x40000000);\nvoid t(void) { g->a = 1; g->b = 0; }\n"

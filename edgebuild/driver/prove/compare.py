@@ -86,6 +86,7 @@ def _events(solver: z3.Solver, a: Way, b: Way) -> None:
     One bus access stores some ordered fields: the next ones of the source, and others as they are. How many of the
     source's are meant is open where a field is stored as it was; the first difference of the longest match is told.
     """
+    source, generated = _without_idle_parts(a.events), tuple(e for e in b.events if e.kind != "idle")
     tried: set[tuple[int, int]] = set()
     first: list[Different] = []
     todo = [(0, 0)]
@@ -94,13 +95,45 @@ def _events(solver: z3.Solver, a: Way, b: Way) -> None:
         if (i, j) in tried:
             continue
         tried.add((i, j))
-        if i == len(a.events) and j == len(b.events):
+        if i == len(source) and j == len(generated):
             return
+        if i < len(source) and source[i].kind == "idle":
+            todo += [(i + 1, j + n) for n in _idle(solver, source[i], generated[j:])]
+            if j == len(generated) or generated[j].kind != "store":
+                continue
         try:
-            todo += _next_events(solver, a.events[i:], b.events[j:], (i, j))
+            todo += _next_events(solver, source[i:], generated[j:], (i, j))
         except Different as difference:
             first.append(difference)
     raise first[0]
+
+
+def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """One idle event for each access of the source that does nothing else."""
+    busy = {e.batch for e in events if e.kind != "idle"}
+    found: list[Event] = []
+    for e in events:
+        if e.kind != "idle":
+            found.append(e)
+        elif e.batch not in busy:
+            busy.add(e.batch)
+            found.append(e)
+    return tuple(found)
+
+
+def _idle(solver: z3.Solver, idle: Event, theirs: tuple[Event, ...]) -> list[int]:
+    """How many generated events stand for a write that does nothing: none, or a store of its register as it is."""
+    if not theirs or theirs[0].kind != "store":
+        return [0]
+    batch, rest = _batch(theirs)
+    here = z3.Extract(idle.values[0].size() - 1, INDEX, idle.values[0])
+    as_it_is = len(batch) == rest and all(
+        e.key in idle.beside
+        and _holds(solver, z3.Extract(e.values[0].size() - 1, INDEX, e.values[0]) == here)
+        and _holds(solver, e.values[1] == e.before)
+        for e in batch
+    )
+    return [0, rest] if as_it_is else [0]
 
 
 def _next_events(
@@ -109,9 +142,10 @@ def _next_events(
     """Where both sides may go on after the next event of the generated code; the best last."""
     if theirs and theirs[0].kind == "store":
         batch, rest = _batch(theirs)
-        found = _stores(solver, mine, batch, alone=len(batch) == rest)
+        real = [n for n, e in enumerate(mine) if e.kind != "idle"]
+        found = _stores(solver, tuple(mine[n] for n in real), batch, alone=len(batch) == rest)
         # what one access writes with a side effect stands behind its stores
-        return [(at[0] + n, at[1] + len(batch)) for n in found]
+        return [(at[0] + (real[n - 1] + 1 if n else 0), at[1] + len(batch)) for n in found]
     if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
         raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
     x, y = mine[0], theirs[0]
@@ -165,7 +199,7 @@ def _spot(e: Event) -> tuple[Key, int]:
 def _said(events: tuple[Event, ...]) -> str:
     if not events:
         return "does nothing more"
-    words = {"r": "reads", "w": "writes", "store": "stores", "call": "calls"}
+    words = {"r": "reads", "w": "writes", "store": "stores", "call": "calls", "idle": "writes nothing to"}
     return f"{words[events[0].kind]} '{events[0].key[1]}'"
 
 

@@ -52,7 +52,10 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Event:
-    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call"."""
+    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", or "idle".
+
+    "idle" is a write of a value that does nothing: its store may be there, as it is by hand, or not.
+    """
 
     kind: str
     key: Key
@@ -61,6 +64,7 @@ class Event:
     device: tuple[int, int] | None  # addresses that it is about; None: any
     batch: int = 0  # number of the access
     before: Any = None
+    beside: frozenset[Key] = frozenset()  # of an idle write: the fields of its register
 
 
 @dataclass
@@ -101,8 +105,8 @@ class Hardware:
 
     @property
     def count(self) -> int:
-        """Events so far; stores of one bus access count as one, since sides may differ in their number."""
-        return sum(e.kind != "store" for e in self.events)
+        """Events so far, without those whose number may differ between the sides."""
+        return sum(e.kind not in ("store", "idle") for e in self.events)
 
     def count_of(self, kind: str) -> int:
         return sum(e.kind == kind for e in self.events)
@@ -148,11 +152,13 @@ class Hardware:
 
     def write(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
         neutral = neutral_of(slot)
-        if neutral is not None and z3.is_true(z3.simplify(value == neutral)):
-            return  # a value that does nothing
         array = self.array(key, slot.width)
         effects = self.effects(slot, "w")
-        if effects and neutral is not None and self._follows(value == neutral):
+        if neutral is not None and (
+            z3.is_true(z3.simplify(value == neutral)) or (effects and self._follows(value == neutral))
+        ):
+            beside = self._beside(key)
+            self.events.append(Event("idle", key, (place, value), {}, device, self.batch, beside=beside))
             return
         if effects:
             self.events.append(Event("w", key, (place, value), dict(self.state), device, self.batch))
@@ -163,6 +169,11 @@ class Hardware:
         if not (slot.modified or slot.field in effects or again):
             self.state[key] = z3.Store(array, place, value)
         self.forget(effects)
+
+    def _beside(self, key: Key) -> frozenset[Key]:
+        """All fields of the registers that hold a field."""
+        registers = self.layout.groups[key[0]].registers
+        return frozenset((key[0], s.name) for r in registers if any(t.name == key[1] for t in r.slots) for s in r.slots)
 
     def _follows(self, condition: Any) -> bool:
         """Whether a condition follows from the bounds of indices. Then it is still to be proved for each way."""
