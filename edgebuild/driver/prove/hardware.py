@@ -92,14 +92,14 @@ class Hardware:
 
     def touch_all(self) -> None:
         """Make all arrays, so that both sides have the same."""
-        for group, _, slot in self.slots():
-            self.array((group.group, slot.name), slot.width)
+        for group, register, slot in self.slots():
+            self.array((group.group, leaf_of(register, slot)), slot.width)
 
     def forget(self, fields: frozenset[FieldId] | None) -> None:
         """New values for the fields, or for all: they are the same on both sides if the events were."""
-        for group, _, slot in self.slots():
+        for group, register, slot in self.slots():
             if fields is None or slot.field in fields:
-                key = (group.group, slot.name)
+                key = (group.group, leaf_of(register, slot))
                 sort = z3.BitVecSort(ADDRESS + INDEX), z3.BitVecSort(slot.width)
                 self.state[key] = z3.Array(f"{'.'.join(key)}!{self.count}", *sort)
 
@@ -173,7 +173,8 @@ class Hardware:
     def _beside(self, key: Key) -> frozenset[Key]:
         """All fields of the registers that hold a field."""
         registers = self.layout.groups[key[0]].registers
-        return frozenset((key[0], s.name) for r in registers if any(t.name == key[1] for t in r.slots) for s in r.slots)
+        leaves = ([leaf_of(r, s) for s in r.slots] for r in registers)
+        return frozenset((key[0], leaf) for found in leaves if key[1] in found for leaf in found)
 
     def _follows(self, condition: Any) -> bool:
         """Whether a condition follows from the bounds of indices. Then it is still to be proved for each way."""
@@ -235,7 +236,7 @@ class Hardware:
                     low = slot.lsb + i * slot.stride - 8 * first
                     if low < 8 * size and low + slot.width > 0:
                         at_index = z3.BitVecVal(i, INDEX) if slot.count > 1 else index
-                        yield (at.group, slot.name), slot, z3.Concat(at.base, at_index), low
+                        yield (at.group, leaf_of(r, slot)), slot, z3.Concat(at.base, at_index), low
 
     @staticmethod
     def _index(r: Register, at: Pointer) -> tuple[Any, int]:
@@ -255,6 +256,11 @@ def _said_by(view: str, group: str, r: Register) -> int:
     rest = view.partition(f"_{group}_")[2]
     names = [r.name, *(s.name for s in r.slots if s.field)]
     return max((len(n) for n in names if rest == n or rest.startswith(f"{n}_")), default=0)
+
+
+def leaf_of(register: Register, slot: Slot) -> str:
+    """A name that no other field of the group has: silicon's own fields often have one name in some registers."""
+    return slot.name if slot.field else f"{register.name}.{slot.name}"
 
 
 def neutral_of(slot: Slot) -> int | None:

@@ -10,7 +10,7 @@ from clang.cindex import Cursor, CursorKind, Type
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.layout.registers import Register, Slot
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, neutral_of
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, leaf_of, neutral_of
 from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.values import (
     Held,
@@ -61,7 +61,7 @@ class Source(Program):
                     continue
                 at, group, words = Pointer(z3.simplify(at.value + sub.offset + flat * sub.stride)), sub.group, []
                 continue
-            found = {s.name: (r, s) for r in self.layout.groups[group].registers for s in r.slots}
+            found = {s.name: (r, s) for r in self.layout.groups[group].registers for s in r.slots if s.field}
             if name not in found:
                 name, flat = "_".join([name, *constants]), z3.BitVecVal(0, INDEX)
             register, slot = found[name]
@@ -205,9 +205,9 @@ class Source(Program):
         assert register
         named = {key for key, *_ in stores}
         for other in register.slots if others is None else ():
-            if (key[0], other.name) not in named:
+            if (key[0], leaf_of(register, other)) not in named:
                 value = z3.BitVecVal(_at_rest(register, other), other.width)
-                stores.append(((key[0], other.name), other, place, value))
+                stores.append(((key[0], leaf_of(register, other)), other, place, value))
         for key, slot, place, value in sorted(stores, key=self._turn):
             if "w" in slot.access:
                 self.hardware.write(key, slot, place, value, self._device(chains[0]))
