@@ -98,3 +98,14 @@ def test_silicon_keeps_its_order_across_helpers(tmp_path: Path) -> None:
 def test_what_a_handler_sees_is_written_before_a_helper(tmp_path: Path) -> None:
     handler = "bf_interrupt void isr(void) { if (dev->x) lamp(1); }\n"
     assert merged(tmp_path, "lamp(m);", "memory: true", handler) == 4
+
+
+def test_a_write_of_a_field_whose_reads_have_effects(tmp_path: Path) -> None:
+    """Only reads of it may not move over a helper."""
+    source = """bfGroup G { uint1 seen; uint32 rse(seen) data; uint32 other; }; make_device(G, g, 0x40000000);
+    static void helper(unsigned x) { g->other = x; }
+    void t(unsigned x) { g->data = x; helper(x); g->data = 2; }\n"""
+    (tmp_path / "t.bf.c").write_text(source)
+    artifacts, _ = compile_driver(DriverRequest((tmp_path / "t.bf.c",), "n", "pulpino"))
+    report = json.loads(next(a.data for a in artifacts if a.name == "n_report.json"))
+    assert {f["name"]: f["accesses_after"] for f in report["functions"]} == {"helper": 1, "t": 1}

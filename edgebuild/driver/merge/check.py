@@ -118,7 +118,7 @@ def _assert_harmless(
             assert not (write and x.field == a.field), "a write moved over a call that uses its field"
             assert not (write and (x.whole or dialect.field(x.field).effects(x.kind))), "over a call with side effects"
             assert not (write and dialect.field(a.field).order == "ordered"), "over a call that uses devices"
-            effects = dialect.field(a.field).effects("r")
+            effects = dialect.field(a.field).effects(a.kind)
             orders = {dialect.field(a.field).order, dialect.field(x.field).order}
             assert orders != {"ordered"}, "an access of silicon moved over a call that uses it"
             assert not effects, "a read with a side effect moved over a call that uses devices"
