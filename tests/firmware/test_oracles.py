@@ -78,6 +78,17 @@ def test_a_model_that_tflite_micro_refuses_is_a_diagnostic(tmp_path: Path) -> No
         reference(tmp_path / "m.tflite", [[np.zeros(4, np.int8)]], report)
 
 
+def test_an_operator_that_tflite_micro_has_not_is_named(tmp_path: Path) -> None:
+    file = File()
+    x, y = (file.tensor(name, (1, 4), "float32") for name in "xy")
+    file.operator("LOCAL_RESPONSE_NORMALIZATION", [x], [y])
+    (tmp_path / "m.tflite").write_bytes(file.pack([x], [y]))
+    report = {"model": {"format": "tflite"}, "inputs": [{"dtype": "float32"}]}
+    with pytest.raises(EdgebuildError) as refused:
+        reference(tmp_path / "m.tflite", [[np.zeros((1, 4), np.float32)]], report)
+    assert "LOCAL_RESPONSE_NORMALIZATION" in str(refused.value) and "line" not in str(refused.value)
+
+
 def test_tflite_of_int16_with_a_real_output_is_compared_as_integers(tmp_path: Path) -> None:
     file, q = File(), Quant((0.1,), (0,))
     x, m = (file.tensor(name, (1, 4), "int16", q) for name in "xm")

@@ -118,10 +118,8 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
         try:
             run_tool(command, folder, "")
         except EdgebuildError as error:
-            lines = error.diagnostics[0].hints[:-1]
-            raise fail(
-                "the TFLite Micro interpreter cannot run this model", file=str(model), hints=lines[-5:]
-            ) from None
+            own = [h for h in error.diagnostics[0].hints[:-1] if h.strip() and not h.startswith((" ", "Traceback"))]
+            raise fail("the TFLite Micro interpreter cannot run this model", file=str(model), hints=own[-5:]) from None
         with np.load(folder / "out.npz") as file:
             results = {key: file[key] for key in file.files}
     outputs: list[list[Array]] = []
