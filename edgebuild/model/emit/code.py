@@ -23,6 +23,7 @@ from .names import (
     at_macro,
     comment,
     first_memory,
+    label,
     literal,
     offset_names,
     scratch_constant,
@@ -153,7 +154,10 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
             kept = f", ring of {b.rows}" if b.rows else ""
             when = f"steps {b.first} to {b.last}"
             if b.calls is not None and b.first == b.last:
-                when = f"step {b.first}, calls {b.calls[0]} to {b.calls[1]}"
+                ops, (first, last) = plan.steps[b.first].ops, b.calls
+                part = last + 1 < len(ops) or first
+                where = ", {} to {}".format(*(label(plan, ops[i].outputs[0]) for i in b.calls)) if part else ""
+                when = f"step {b.first}{where}"
             note = f"{shape_text(plan.graph.tensors[b.tensor])}{kept}, {when}: {comment(b.tensor)}"
             note += f", over {comment(b.overlaps)}" if b.overlaps else ""
             rows.append({"name": names[b.tensor], "offset": b.place.offset, "bytes": b.bytes, "note": note})

@@ -12,7 +12,7 @@ from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .loops import Arg, Call
 from .names import at_macro, comment, offset_names
-from .order import Line
+from .order import Order
 from .storage import Weights
 
 
@@ -33,8 +33,7 @@ class FedStep:
 
     step: int
     comment: str
-    order: tuple[Line, ...]
-    notes: tuple[str, ...]
+    order: Order
     constants: tuple[str, ...]  # copies
     first: tuple[str, ...]  # starts of first rows
     cases: tuple[Case, ...]
@@ -42,16 +41,9 @@ class FedStep:
     waits: tuple[int, ...]  # channels to wait for at the end
     together: int  # rows that cores make at once
 
-    @property
-    def order_bytes(self) -> int:
-        return sum(line.bytes for line in self.order)
 
-
-def fed_step(
-    plan: Plan, step: int, run: FedRun, order: tuple[Line, ...], notes: tuple[str, ...], calls: Sequence[Call],
-    weights: Weights
-) -> FedStep:  # fmt: skip
-    """`calls`: of the run's ops, in order; `order` and `notes`: its table, and that in words."""
+def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[Call], weights: Weights) -> FedStep:
+    """`calls`: of the run's ops, in order."""
     numbers = {s.storage: i for i, s in enumerate(run.streams)}
     drained = {s.storage: s for s in run.drained}
     cases = []
@@ -87,7 +79,7 @@ def fed_step(
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
     waits = tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies)))
     starts = tuple(_row(plan, s, numbers, "0") for s in run.fed)
-    return FedStep(step, text, order, notes, tuple(copies), starts, tuple(cases), len(run.streams), waits, run.together)
+    return FedStep(step, text, order, tuple(copies), starts, tuple(cases), len(run.streams), waits, run.together)
 
 
 def near_address(plan: Plan, run: FedRun, t: Tensor, behind: str = "") -> Arg:

@@ -6,11 +6,14 @@ import numpy as np
 
 from ...base.errors import visible
 from ..ir import Tensor
+from ..ops.base import FourBytes
 from ..plan.search import Plan
 
 
 def literal(value: int | float) -> str:
     """A C literal of type int32_t or float."""
+    if isinstance(value, FourBytes):
+        return f"(int32_t)0x{value & 0xFFFFFFFF:08x}u"
     if not isinstance(value, float):
         return str(value) if value > -(2**31) else "(-2147483647 - 1)"
     text = np.format_float_scientific(np.float32(value), unique=True, trim="0", exp_digits=1)
@@ -27,6 +30,18 @@ def identifier(text: str) -> str:
     """The nearest C identifier."""
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in text).split()
     return "_".join(words) or "tensor"
+
+
+def wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
+    """`head` and the words between commas, broken into lines that align behind the head."""
+    lines, line = [], head
+    for i, word in enumerate(words):
+        piece = word + ("," if i + 1 < len(words) else tail)
+        if len(line) + len(piece) > width and line.strip() and line != head:
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += piece + " "
+    return "\n".join([*lines, line.rstrip()])
 
 
 def shape_text(t: Tensor) -> str:
@@ -55,6 +70,11 @@ def offset_names(plan: Plan) -> dict[str, str]:
         if b.view_of:
             names[b.tensor] = names[b.view_of]
     return names
+
+
+def label(plan: Plan, tensor: str) -> str:
+    """The short name of a tensor, in comments on the schedule."""
+    return offset_names(plan)[tensor].removeprefix(f"{plan.name.upper()}_").lower()
 
 
 def scratch_constant(plan: Plan, result: Tensor) -> str:

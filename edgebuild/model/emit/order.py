@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from .names import wrapped
+
 MOST = 255  # a byte; repeats of a line, and its length
 
 
@@ -19,6 +21,29 @@ class Line:
     @property
     def bytes(self) -> int:
         return 2 + len(self.numbers)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The table of a rolled run. `labels`: by number what has its next row made; `names`: the constants for them."""
+
+    lines: tuple[Line, ...]
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(line.bytes for line in self.lines)
+
+    @property
+    def printed(self) -> list[str]:
+        """The table as C: before each line, in a comment, the rows that it makes the first time that it is run."""
+        found = []
+        for line, words in zip(self.lines, in_words(self.lines, self.labels), strict=True):
+            found += wrapped("/* ", words, " */", 112).splitlines()
+            head = f"{line.count}, {len(line.numbers)}, "
+            found += wrapped(head, [self.names[n] for n in line.numbers], ",", 112).splitlines()
+        return found
 
 
 def lines(order: Sequence[int], longest: int = 64) -> list[Line]:

@@ -11,7 +11,7 @@ from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..kernels.flash import printed
-from ..ops.base import C_TYPES, Constant, Kernel
+from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.moved.feeding import FedRun
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
@@ -20,8 +20,8 @@ from ..plan.storage import view_starts
 from .fed import FedStep, at_level, fed_step, near_address
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
-from .names import at_macro, comment, literal, offset_names, scratch_constant, shape_text
-from .order import Line, in_words, lines
+from .names import at_macro, comment, label, literal, offset_names, scratch_constant, shape_text, wrapped
+from .order import Order, lines
 from .share import Letter, shared
 from .storage import Weights, pack
 
@@ -54,17 +54,16 @@ class Function:
 
 @dataclass(frozen=True)
 class Roll:
-    """A rolled run: the order of calls as numbers of its ops, and their calls."""
+    """A rolled run: the order of its ops, and their calls."""
 
     step: int
-    order: tuple[Line, ...]
-    notes: tuple[str, ...]  # the lines of the order in words
+    order: Order
     calls: tuple[Call, ...]
     take: str = ""  # where a row that the application brings goes; empty if it brings none
 
     @property
-    def order_bytes(self) -> int:
-        return sum(line.bytes for line in self.order)
+    def names(self) -> tuple[str, ...]:
+        return self.order.names[: len(self.calls) + bool(self.take)]
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
 
 def _prototype(plan: Plan, use: Use, name: str) -> str:
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
-    return _wrapped(f"static {_returns(use)} {name}(", words, ");")
+    return wrapped(f"static {_returns(use)} {name}(", words, ");")
 
 
 def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
@@ -221,7 +220,7 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     words = [kind + parameter for kind, parameter in _parameters(plan, use)]
     once = ["EB_ONCE"] if any(isinstance(v, Letter) for v in use.kernel.shape.values()) else []
     head = " ".join([*once, f"static {_returns(use)} {name}("])
-    signature = _wrapped(head, words, ")")
+    signature = wrapped(head, words, ")")
     text, used = _printed(plan, use.op, use.kernel, signature)
     before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
     return f"{before}{signature}\n{{\n    EB_STEP();\n{after}", used.union(once)
@@ -236,18 +235,6 @@ def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, f
     read, y = _activations(plan, op), plan.graph.result(op)
     item = C_TYPES[(*read, *plan.graph.operands(op), y)[0].dtype]
     return printed(kernel, signature, item, C_TYPES[y.dtype], "float" if y.dtype == "float32" else "int32_t")
-
-
-def _wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
-    """`head` and the words between commas, broken into lines that align behind the head."""
-    lines, line = [], head
-    for i, word in enumerate(words):
-        piece = word + ("," if i + 1 < len(words) else tail)
-        if len(line) + len(piece) > width and line.strip() and line != head:
-            lines.append(line.rstrip())
-            line = " " * len(head)
-        line += piece + " "
-    return "\n".join([*lines, line.rstrip()])
 
 
 def _user(plan: Plan, use: Use) -> str:
@@ -271,7 +258,9 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         for c in kernel.constants
     ]
     scalars = [
-        Arg(f"/* {n} */ {literal(v)}") if isinstance(v, float) or v <= -(2**31) else Arg(f"/* {n} */ {{}}", v)
+        Arg(f"/* {n} */ {literal(v)}")
+        if isinstance(v, float | FourBytes) or v <= -(2**31)
+        else Arg(f"/* {n} */ {{}}", v)
         for n, v in kernel.scalars.items()
     ]
     groups = [places, *([c] for c in constants), scalars]
@@ -320,23 +309,24 @@ def _row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> st
 
 
 def _fed(plan: Plan, step: int, run: FedRun, calls: list[Call], weights: Weights) -> FedStep:
-    order = tuple(lines(run.events))
-    names, prefix = offset_names(plan), f"{plan.name.upper()}_"
-    labels = [names[op.outputs[0]].removeprefix(prefix).lower() for op in run.ops]
-    labels += [f"take {names[s.storage].removeprefix(prefix).lower()}" for s in run.fed]
-    notes = tuple(_wrapped(" * ", words, "", 112).replace("\n", "\n * ") for words in in_words(order, labels))
-    return fed_step(plan, step, run, order, notes, calls, weights)
+    made = [label(plan, op.outputs[0]) for op in run.ops]
+    brought = [label(plan, s.storage) for s in run.fed]
+    names = [*map(_row_constant, made), *(f"{_row_constant(name)}_FOR_{step}" for name in brought)]
+    labels = (*made, *(f"bring {name}" for name in brought))
+    return fed_step(plan, step, run, Order(tuple(lines(run.events)), labels, tuple(names)), calls, weights)
 
 
 def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
-    order = tuple(lines([event.op for event in rolled.events]))
-    prefix = f"{plan.name.upper()}_"
-    labels = [offset_names(plan)[op.outputs[0]].removeprefix(prefix).lower() for op in rolled.ops]
-    notes = tuple(
-        _wrapped(" * ", words, "", 112).replace("\n", "\n * ") for words in in_words(order, [*labels, "take"])
-    )
+    labels = [label(plan, op.outputs[0]) for op in rolled.ops]
+    names = (*map(_row_constant, labels), "PUSHED_ROW")
+    order = Order(tuple(lines([event.op for event in rolled.events])), (*labels, "the input"), names)
     streamed = plan.rolling.streamed
     if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
-        return Roll(step, order, notes, calls)
+        return Roll(step, order, calls)
     t = plan.graph.tensors[streamed]
-    return Roll(step, order, notes, calls, str(address(plan, t, _row_offset(plan, rolled, t))))
+    return Roll(step, order, calls, str(address(plan, t, _row_offset(plan, rolled, t))))
+
+
+def _row_constant(name: str) -> str:
+    """The constant by which a table calls for the next row of an op."""
+    return f"{name.upper()}_ROW"

@@ -34,6 +34,10 @@ class Constant:
     note: str = ""  # what it holds, for the comment
 
 
+class FourBytes(int):
+    """A scalar of 32 bits, with a sign, that holds four bytes: its C is hexadecimal."""
+
+
 PORTABLE = "portable"
 
 

@@ -79,14 +79,14 @@ void tiny_invoke(void)
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
         WEIGHTS(int32_t, TINY_CONV2D_0_W),
-        /* x_zero */ -3, /* y_zero */ -3, /* low4 */ -33686019, /* high4 */ 2139062143,
+        /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_CONV2D_0_SCRATCH));
     EB_STEP();
     /* 1  depthwise_conv2d depthwise; 324 B live */
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
         WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
-        /* x_zero */ -3, /* y_zero */ -3, /* low4 */ -33686019, /* high4 */ 2139062143,
+        /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
     EB_STEP();
     /* 2  max_pool2d pool; 80 B live */

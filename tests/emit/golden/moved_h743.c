@@ -209,8 +209,8 @@ static void tiny_tiles_0(void)
             AT(int32_t, base[2] + part->at[2]),
             /* x_zero */ -3,
             /* y_zero */ -3,
-            /* low4 */ -33686019,
-            /* high4 */ 2139062143,
+            /* low4 */ (int32_t)0xfdfdfdfdu,
+            /* high4 */ (int32_t)0x7f7f7f7fu,
             AT(int8_t, 272));
         EB_STEP();
         tiny_start(&tables, turn->stored);
@@ -252,8 +252,8 @@ static void tiny_tiles_1(void)
             AT(int32_t, base[2] + part->at[2]),
             /* x_zero */ -3,
             /* y_zero */ -3,
-            /* low4 */ -33686019,
-            /* high4 */ 2139062143,
+            /* low4 */ (int32_t)0xfdfdfdfdu,
+            /* high4 */ (int32_t)0x7f7f7f7fu,
             AT(int8_t, 1440));
         EB_STEP();
     }

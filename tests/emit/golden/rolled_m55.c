@@ -40,7 +40,7 @@ extern int8_t tiny_arena[248];
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_CONV2D_0 = 128, /* 8x8x4, ring of 3, step 0, calls 0 to 1: conv */
+    TINY_CONV2D_0 = 128, /* 8x8x4, ring of 3, step 0: conv */
     TINY_IN = 0, /* 8x8x2, steps 0 to 0: image */
     TINY_DEPTHWISE_CONV2D_1 = 0, /* 4x4x4, steps 0 to 1: depthwise, over image */
     TINY_MAX_POOL2D_2 = 64, /* 2x2x4, steps 1 to 2: pool */
@@ -107,43 +107,46 @@ const int8_t *tiny_output(void)
     return AT(int8_t, TINY_SOFTMAX_4);
 }
 
-/* Step 0 runs row by row. Each line: how often it is repeated, how many numbers follow, and those. A number is
- * the call whose next row is wanted. In words, line by line, with the rows of the first time:
- * conv2d_0 0
- * 3 times: conv2d_0 1-2, depthwise_conv2d_1 0
- * conv2d_0 7, depthwise_conv2d_1 3
- */
+/* What calls make in step 0: the next row of an op. */
+enum {
+    CONV2D_0_ROW,
+    DEPTHWISE_CONV2D_1_ROW,
+};
+
+/* Each line: how often it is repeated, how many calls follow, and those. The comments say which rows they make the
+ * first time. */
 static const uint8_t tiny_order_0[12] = {
-    1, 1,
-        0,
-    3, 3,
-        0, 0, 1,
-    1, 2,
-        0, 1,
+    /* conv2d_0 0 */
+    1, 1, CONV2D_0_ROW,
+    /* 3 times: conv2d_0 1-2, depthwise_conv2d_1 0 */
+    3, 3, CONV2D_0_ROW, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
+    /* conv2d_0 7, depthwise_conv2d_1 3 */
+    1, 2, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
 };
 
 static void tiny_rows_0(void)
 {
     int32_t rows[2] = {0}; /* made so far by each call */
-    for (const uint8_t *line = tiny_order_0; line != tiny_order_0 + 12; line += 2 + line[1]) {
+    const uint8_t *const end = tiny_order_0 + sizeof tiny_order_0;
+    for (const uint8_t *line = tiny_order_0; line != end; line += 2 + line[1]) {
         const uint32_t length = line[1];
         for (uint32_t i = 0; i < line[0] * length; ++i) {
             const uint8_t call = line[2 + i % length];
             const int32_t row = rows[call]++;
             EB_STEP();
             switch (call) {
-            case 0: /* conv2d conv */
+            case CONV2D_0_ROW: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
                     AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row % 3 * 32, row,
                     WEIGHTS(int32_t, TINY_CONV2D_0_W),
                     /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127,
                     AT(int8_t, TINY_CONV2D_0_SCRATCH));
                 break;
-            default: /* depthwise_conv2d depthwise */
+            default: /* DEPTHWISE_CONV2D_1_ROW: depthwise_conv2d depthwise */
                 depthwise_3x3_s2_c4_row(
                     AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1) + row * 16, row,
                     WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
-                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ -33686019, /* high4 */ 2139062143,
+                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
                     AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
                 break;
             }

@@ -43,9 +43,9 @@ extern int8_t tiny_arena[216];
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_CONV2D_0 = 0, /* 8x8x4, ring of 3, step 0, calls 0 to 3: conv */
-    TINY_DEPTHWISE_CONV2D_1 = 144, /* 4x4x4, ring of 2, step 0, calls 0 to 3: depthwise */
-    TINY_IN = 96, /* 8x8x2, ring of 3, step 0, calls 0 to 3: image */
+    TINY_CONV2D_0 = 0, /* 8x8x4, ring of 3, step 0: conv */
+    TINY_DEPTHWISE_CONV2D_1 = 144, /* 4x4x4, ring of 2, step 0: depthwise */
+    TINY_IN = 96, /* 8x8x2, ring of 3, step 0: image */
     TINY_MAX_POOL2D_2 = 200, /* 2x2x4, steps 0 to 1: pool */
     TINY_DENSE_3 = 0, /* 3, steps 1 to 2: dense */
     TINY_SOFTMAX_4 = 4, /* 3, steps 2 to 2: classes */
@@ -103,20 +103,25 @@ const int8_t *tiny_output(void)
     return AT(int8_t, TINY_SOFTMAX_4);
 }
 
-/* Step 0 runs row by row. Each line: how often it is repeated, how many numbers follow, and those. A number is
- * the call whose next row is wanted. In words, line by line, with the rows of the first time:
- * take 0-1, conv2d_0 0
- * 2 times: take 2, conv2d_0 1, take 3, conv2d_0 2, depthwise_conv2d_1 0
- * max_pool2d_2 0, take 6, conv2d_0 5, take 7, conv2d_0 6, depthwise_conv2d_1 2, conv2d_0 7,
- *    depthwise_conv2d_1 3, max_pool2d_2 1
- */
+/* What calls make in step 0: the next row of an op, or of the input. */
+enum {
+    CONV2D_0_ROW,
+    DEPTHWISE_CONV2D_1_ROW,
+    MAX_POOL2D_2_ROW,
+    PUSHED_ROW,
+};
+
+/* Each line: how often it is repeated, how many calls follow, and those. The comments say which rows they make the
+ * first time. */
 static const uint8_t tiny_order_0[23] = {
-    1, 3,
-        3, 3, 0,
-    2, 5,
-        3, 0, 3, 0, 1,
-    1, 9,
-        2, 3, 0, 3, 0, 1, 0, 1, 2,
+    /* the input 0-1, conv2d_0 0 */
+    1, 3, PUSHED_ROW, PUSHED_ROW, CONV2D_0_ROW,
+    /* 2 times: the input 2, conv2d_0 1, the input 3, conv2d_0 2, depthwise_conv2d_1 0 */
+    2, 5, PUSHED_ROW, CONV2D_0_ROW, PUSHED_ROW, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
+    /* max_pool2d_2 0, the input 6, conv2d_0 5, the input 7, conv2d_0 6, depthwise_conv2d_1 2, conv2d_0 7,
+       depthwise_conv2d_1 3, max_pool2d_2 1 */
+    1, 9, MAX_POOL2D_2_ROW, PUSHED_ROW, CONV2D_0_ROW, PUSHED_ROW, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
+          CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW, MAX_POOL2D_2_ROW,
 };
 
 /* Goes on where it stopped for want of a row; nonzero when the step is complete. */
@@ -124,37 +129,37 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
 {
     static STATE uint32_t at, done; /* the line, and the calls made of it */
     static STATE int32_t rows[4]; /* made so far by each call, and pushed */
-    while (at < 23) {
+    while (at < sizeof tiny_order_0) {
         const uint8_t *const line = tiny_order_0 + at;
         const uint32_t length = line[1];
         for (; done < line[0] * length; ++done) {
             const uint8_t call = line[2 + done % length];
-            if (call == 3 && count-- == 0) {
+            if (call == PUSHED_ROW && count-- == 0) {
                 return 0;
             }
             const int32_t row = rows[call]++;
             EB_STEP();
             switch (call) {
-            case 0: /* conv2d conv */
+            case CONV2D_0_ROW: /* conv2d conv */
                 conv2d_3x3_s1_c2_k4_row(
                     AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row % 3 * 32, row,
                     WEIGHTS(int32_t, TINY_CONV2D_0_W),
-                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ -33686019, /* high4 */ 2139062143,
+                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
                     AT(int8_t, TINY_CONV2D_0_SCRATCH));
                 break;
-            case 1: /* depthwise_conv2d depthwise */
+            case DEPTHWISE_CONV2D_1_ROW: /* depthwise_conv2d depthwise */
                 depthwise_3x3_s2_c4_row(
                     AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1) + row % 2 * 16, row,
                     WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
-                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ -33686019, /* high4 */ 2139062143,
+                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
                     AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
                 break;
-            case 2: /* max_pool2d pool */
+            case MAX_POOL2D_2_ROW: /* max_pool2d pool */
                 max_pool_2x2_c4_row(
                     AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2) + row * 8, row,
                     /* low */ -128, /* high */ 127);
                 break;
-            default: /* a row of the input */
+            default: /* PUSHED_ROW: a row of the input */
                 memcpy(AT(int8_t, TINY_IN) + row % 3 * 16, pushed, 16);
                 pushed += 16;
                 break;

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...ir import Array
-from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
+from ...ops.base import PIXELS, Constant, Form, FourBytes, Kernel, Sums, Traffic
 from ...ops.sums import shape_of, words
 
 
@@ -70,7 +70,7 @@ def bounds(s: Sums) -> dict[str, int | float]:
     if not s.finish.endswith("_clamped"):
         return {}
     low, high = ((bound & 0xFF) * 0x01010101 for bound in (s.low, s.high))
-    return {"low4": low - (low >> 31 << 32), "high4": high - (high >> 31 << 32)}
+    return {"low4": FourBytes(low - (low >> 31 << 32)), "high4": FourBytes(high - (high >> 31 << 32))}
 
 
 def per_output(s: Sums) -> float:
