@@ -1,6 +1,8 @@
-"""Rows of the fuzzer's TFLite operators: norms, running sums, the best of a row."""
+"""Rows of the fuzzer's TFLite operators: norms, running sums, the best of a row, and what is rare."""
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
@@ -9,7 +11,7 @@ from edgebuild.model.ir import Quant
 from tests.graphs.tflite_models import VALID
 
 from .recipe import DoesNotFit
-from .tflite_elements import BOTH, FLOAT, Row, options_of
+from .tflite_elements import BOTH, FLOAT, Row, options_of, place
 from .tflite_parts import Parts, Value
 
 
@@ -58,7 +60,60 @@ def best(w: Parts, x: Value, *_: Value) -> Value:
     return value
 
 
+def summed(w: Parts, x: Value, *others: Value) -> Value:
+    """Two to four values of one shape."""
+    same = [y for y in others if y.shape == x.shape]
+    parts = [x, *same, *(w.s.pick(w.fresh, w.filled)(x.shape) for _ in range(w.s.between(1, 2)))]
+    return w.emit("ADD_N", parts, x.shape, None, options_of("ADD_N"), exact=False)
+
+
+def zeros(w: Parts, x: Value, *_: Value) -> Value:
+    """The larger of a value and zeros."""
+    return w.emit("MAXIMUM", [x, w.emit("ZEROS_LIKE", [x], x.shape, x.quant)], x.shape, x.quant, options_of("MAXIMUM"))
+
+
+def together(w: Parts, x: Value, *_: Value) -> Value:
+    """The shape of a value and of one with more columns, to which it is broadcast; for TFLM a constant."""
+    if w.batch > 1:
+        raise DoesNotFit  # a list of sizes has no batch
+    wider = [n if d == 0 or n > 1 else w.s.between(1, 4) for d, n in enumerate(x.shape)]
+    other = w.s.pick(wider, wider[1:]) if len(wider) > 1 else wider
+    if w.twin:
+        return w.emit("BROADCAST_TO", [x, w.list_of(wider)], wider, x.quant)
+    shapes = [w.list_of(x.shape), w.list_of(other)]
+    shape = w.emit("BROADCAST_ARGS", shapes, (len(wider),), None, None, "int32", exact=True)
+    return w.emit("BROADCAST_TO", [x, shape], wider, x.quant)
+
+
+def clipped(w: Parts, x: Value, *_: Value) -> Value:
+    """Values between 0 and 1; for TFLM the smaller of them and 1, rectified."""
+    if not w.twin:
+        return w.emit("RELU_0_TO_1", [x], x.shape, None)
+    return w.emit("RELU", [w.emit("MINIMUM", [x, w.number(1, x)], x.shape, None, options_of("MINIMUM"))], x.shape, None)
+
+
+def lengths(w: Parts, x: Value, *_: Value) -> Value:
+    options = schema.Pool2DOptionsT()
+    taps, (h, v) = w.window(x, options, False, dilated=False)
+    options.filterHeight, options.filterWidth = taps
+    return w.emit("L2_POOL_2D", [x], (x.shape[0], h, v, x.shape[3]), None, options, exact=False)
+
+
+def embedding(w: Parts, x: Value, *_: Value) -> Value:
+    """Computed rows of a table."""
+    index, count = place(w, "ARG_MAX", x)
+    flat = w.emit("RESHAPE", [index, w.list_of([prod(index.shape)])], (prod(index.shape),), None, None, "int32", True)
+    table = w.filled((count, w.s.between(1, 6)))
+    return w.emit("EMBEDDING_LOOKUP", [flat, table], (prod(index.shape), table.shape[1]), table.quant)
+
+
 NORMS = {
+    "ADD_N": Row(summed, (FLOAT,)),
+    "ZEROS_LIKE": Row(zeros, BOTH),
+    "BROADCAST_ARGS": Row(together, BOTH),
+    "RELU_0_TO_1": Row(clipped, (FLOAT,)),
+    "L2_POOL_2D": Row(lengths, (FLOAT,)),
+    "EMBEDDING_LOOKUP": Row(embedding, BOTH),
     "L2_NORMALIZATION": Row(unit_rows, BOTH),
     "CUMSUM": Row(running_sum, (FLOAT,)),
     "LOCAL_RESPONSE_NORMALIZATION": Row(local_response, (FLOAT,)),

@@ -1,4 +1,6 @@
-"""Random .tflite files of one operator: int16 sigmoid and tanh by TFLM's table of lines, quotients, log-softmax."""
+"""Random .tflite files of one operator: int16 sigmoid and tanh by TFLM's table of lines, quotients, log-softmax,
+norms, and what is rare.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 
 from edgebuild.model.ir import Quant
 
-from .tflite_models import OPERATORS, Draft
+from .tflite_models import INDEX_ROWS, OPERATORS, SAME, TYPES, VALID, Draft, output_size
 
 
 def curve(name: str) -> Callable[[Draft], bytes]:
@@ -71,6 +73,63 @@ def running_sum(f: Draft) -> bytes:
     return f.done("CUMSUM", [f.input(shape, None, "float32"), axis], shape, None, options, "float32")
 
 
+def summed(f: Draft) -> bytes:
+    shape, dtype = f.shape(), "float32"
+    operands = [f.input(shape, None, dtype) for _ in range(f.s.between(2, 4))]
+    return f.done("ADD_N", operands, shape, None, schema.AddNOptionsT(), dtype)
+
+
+def zeros(f: Draft) -> bytes:
+    """Beside the operand, which nothing else would read."""
+    shape, dtype = f.shape(), f.s.pick("float32", "int8")
+    q = f.quant() if dtype == "int8" else None
+    x, none, y = f.input(shape, q, dtype), f.tensor("none", shape, dtype, q), f.tensor("y", shape, dtype, q)
+    f.operator("ZEROS_LIKE", [x], [none], schema.ZerosLikeOptionsT())
+    f.operator("MAXIMUM", [x, none], [y], schema.MaximumMinimumOptionsT())
+    return f.pack([x], [y])
+
+
+def together(f: Draft) -> bytes:
+    """The shape of two together, as numbers that are added to others."""
+    wide = tuple(f.s.between(1, 4) for _ in range(f.s.between(1, 4)))
+    own, other = (tuple(f.s.pick(1, n) for n in wide) for _ in range(2))
+    other = tuple(max(n, m) if f.s.pick(True, False) else m for n, m in zip(wide, other, strict=True))
+    shape = tuple(np.broadcast_shapes(own, other))
+    x, count = f.input((len(shape),), None, "float32"), f.tensor("shape", (len(shape),), "int32")
+    real, y = (f.tensor(name, (len(shape),), "float32") for name in "ry")
+    cast, add = schema.CastOptionsT(), schema.AddOptionsT()
+    cast.inDataType, cast.outDataType = TYPES["int32"], TYPES["float32"]
+    f.operator("BROADCAST_ARGS", [f.list_of(own), f.list_of(other)], [count])
+    f.operator("CAST", [count], [real], cast)
+    f.operator("ADD", [x, real], [y], add)
+    return f.pack([x], [y])
+
+
+def lengths(f: Draft) -> bytes:
+    shape, options = (1, *f.s.shape(3, 3, 7)), schema.Pool2DOptionsT()
+    window, stride = ([f.s.between(1, n) for n in shape[1:3]] for _ in range(2))
+    options.filterHeight, options.filterWidth, options.strideH, options.strideW = *window, *stride
+    options.padding, options.fusedActivationFunction = f.s.pick(SAME, VALID), f.s.pick(0, 0, 1, 3)
+    size = output_size(shape[1:3], window, stride, options.padding)
+    return f.done("L2_POOL_2D", [f.input(shape, None, "float32")], (1, *size, shape[3]), None, options, "float32")
+
+
+def embedding(f: Draft) -> bytes:
+    """Rows of a table in float32, or in int8 that become real numbers."""
+    count, columns = f.s.between(1, 6), f.s.between(1, 5)
+    if f.s.pick(True, False):
+        data = f.s.rng.standard_normal((INDEX_ROWS, columns)).astype(np.float32)
+        table = f.tensor("table", data.shape, "float32", None, data)
+    else:
+        data = f.s.rng.integers(-127, 128, (INDEX_ROWS, columns)).astype(np.int8)
+        table = f.tensor("table", data.shape, "int8", Quant((f.quant().scale[0],), (0,)), data)
+    return f.done(
+        "EMBEDDING_LOOKUP", [f.input((count,), None, "int32"), table], (count, columns), None, None, "float32"
+    )
+
+
+OPERATORS |= {"EMBEDDING_LOOKUP": embedding}
+OPERATORS |= {"ADD_N float": summed, "ZEROS_LIKE": zeros, "BROADCAST_ARGS": together, "L2_POOL_2D float": lengths}
 OPERATORS |= {"L2_NORMALIZATION": unit_rows, "L2_NORMALIZATION float": real_unit_rows, "CUMSUM float": running_sum}
 OPERATORS |= {"LOG_SOFTMAX": log_softmax, "LOG_SOFTMAX float": real_log_softmax}
 OPERATORS |= {f"{name} int16": curve(name) for name in ("LOGISTIC", "TANH")} | {"DIV": quotient}

@@ -31,7 +31,7 @@ from tests.ops.test_tflm import interpreted
 
 # Operators that the converter writes and TFLM has not; what they are made of is compared in other tests.
 UNKNOWN_TO_TFLM = {"GELU", "POW", "REDUCE_ANY", "REDUCE_PROD", "RELU_N1_TO_1", "SELECT", "SIGN", "TILE"}
-UNKNOWN_TO_TFLM |= {"LOCAL_RESPONSE_NORMALIZATION", "TOPK_V2"}
+UNKNOWN_TO_TFLM |= {"LOCAL_RESPONSE_NORMALIZATION", "TOPK_V2", "RELU_0_TO_1"}
 NETWORKS = 120
 SURFACE = {np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int32, np.int64, np.bool_)}
 

@@ -1,6 +1,7 @@
 """TFLite files. The flatbuffer has no verifier in Python, so any access to it may fail on a bad file.
 
-Quantised uint8 becomes int8: 128 is subtracted from values and zero points alike. Constants in float16 become float32.
+Quantised uint8 becomes int8: 128 is subtracted from values and zero points alike. Constants in float16 become float32,
+those in int4 int8.
 """
 
 from __future__ import annotations
@@ -32,7 +33,17 @@ TYPES = {
     9: "int8",
     13: "resource",
 }
-NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 12: "uint64", 15: "uint32", 16: "uint16", 17: "int4"}
+NAMES = {
+    5: "text",
+    8: "complex",
+    10: "float64",
+    11: "complex",
+    12: "uint64",
+    15: "uint32",
+    16: "uint16",
+    17: "computed int4",
+}
+INT4 = 17
 SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
@@ -289,7 +300,8 @@ def _tensors(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tenso
         name = name if name not in taken else f"{name}#{index}"
         taken.add(name)
         shape = tuple(_ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
-        dtype = TYPES.get(t.Type())
+        halves = t.Type() == INT4 and bool(model.Buffers(t.Buffer()).DataLength())
+        dtype = "int8" if halves else TYPES.get(t.Type())
         if dtype is None or t.Sparsity() is not None:
             what = "sparse" if t.Sparsity() is not None else NAMES.get(t.Type(), f"of type {t.Type()}")
             hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
@@ -300,7 +312,7 @@ def _tensors(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tenso
         if any(n < 1 for n in shape):
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
-        quant, data = _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size)
+        quant, data = _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size, halves)
         tensors.append(_usual(checked_size(Tensor(name, shape, dtype, quant, data), file)))
     return tensors
 
@@ -322,13 +334,18 @@ def _usual(t: Tensor) -> Tensor:
     return t
 
 
-def _data(model: Any, t: Any, shape: tuple[int, ...], dtype: str, file_size: int) -> Any:
+def _data(model: Any, t: Any, shape: tuple[int, ...], dtype: str, file_size: int, halves: bool = False) -> Any:
+    """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
     buffer = model.Buffers(t.Buffer())
     if not buffer.DataLength():
         return None
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    count = int(np.prod(shape, dtype=np.int64))
+    size = -(-count // 2) if halves else count * np.dtype(dtype).itemsize
     if buffer.DataLength() != size or size > file_size:
         raise ValueError("buffer and shape disagree")
+    if halves:
+        both = buffer.DataAsNumpy().view(np.int8)
+        return np.stack([both << 4 >> 4, both >> 4], axis=-1).ravel()[:count].reshape(shape)
     return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(dtype).newbyteorder("<")).reshape(shape)
 
 

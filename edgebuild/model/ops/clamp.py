@@ -89,7 +89,12 @@ SPEC = Spec(
     nest=convert.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"RELU": from_tflite(0.0, None), "RELU6": relu6_from_tflite, "RELU_N1_TO_1": from_tflite(-1.0, 1.0)},
+    tflite={
+        "RELU": from_tflite(0.0, None),
+        "RELU6": relu6_from_tflite,
+        "RELU_0_TO_1": from_tflite(0.0, 1.0),
+        "RELU_N1_TO_1": from_tflite(-1.0, 1.0),
+    },
     onnx={"Relu": from_onnx_relu, "Clip": from_onnx_clip},
     rows=convert.rows,
     clamps=True,

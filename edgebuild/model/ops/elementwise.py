@@ -27,6 +27,15 @@ def from_onnx(kind: str) -> Any:
     return read
 
 
+def from_tflite_many(node: Any) -> None:
+    """ADD_N. Converters leave it in real numbers."""
+    x = node.tensor(0)
+    if x.quant is not None:
+        raise node.error(f"a sum of {len(node.inputs)} operands of {x.dtype}", "supported: float32; write it as ADD")
+    kind, attrs = ("add", {}) if is_float(x) else ("pointwise", {"function": "sum"})
+    node.chained(node.inputs, kind, True, clamp=(None, None), **attrs)
+
+
 def _emit(node: Any, kind: str, clamp: Any) -> None:
     x = node.tensor(0)
     if is_float(x) or x.quant is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..axes import Dim, Nest, Same, Whole
-from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir import ITEM_BYTES, Array, Graph, Op, real_values
 from .base import Constant, Form, Kernel, Spec
 from .moves import axis_of, taken_along
 
@@ -33,6 +33,14 @@ def _read(node: Any, axis: int, batch: int) -> None:
 def from_tflite(node: Any) -> None:
     options = node.options("GatherOptions")
     _read(node, options.Axis(), options.BatchDims())
+
+
+def from_tflite_embedding(node: Any) -> None:
+    """Rows of a table, which is the second operand; one of int8 with real results is read as real numbers."""
+    table, index = node.tensor(1), node.inputs[0]
+    real = table.data is not None and table.quant is not None and node.output_dtype() == "float32"
+    node.inputs = [node.array(real_values(table)) if real else node.inputs[1], index]
+    _read(node, 0, 0)
 
 
 def from_onnx(node: Any) -> None:
@@ -166,7 +174,7 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"GATHER": from_tflite},
+    tflite={"GATHER": from_tflite, "EMBEDDING_LOOKUP": from_tflite_embedding},
     onnx={"Gather": from_onnx},
     rows=rows,
     exact=True,

@@ -204,15 +204,19 @@ def tflite_reverse(node: Any) -> None:
 
 
 def tflite_fill(node: Any) -> None:
-    """FILL, ZEROS_LIKE and the like come to a constant."""
     value = node.constant(1, "value")
-    node.builder.tensors[node.outputs[0]] = Tensor(
-        node.outputs[0],
-        node.output_shape(),
-        value.dtype,
-        value.quant,
-        np.full(node.output_shape(), np.ravel(value.data)[0], value.dtype),
-    )
+    _filled(node, value, node.output_shape(), np.ravel(value.data)[0])
+
+
+def tflite_zeros(node: Any) -> None:
+    """TFLM stores zeros, whatever the zero point."""
+    _filled(node, node.written[0], node.tensor(0).shape, 0)
+
+
+def _filled(node: Any, like: Tensor, shape: tuple[int, ...], value: Any) -> None:
+    """The node comes to a constant."""
+    name, data = node.outputs[0], np.full(shape, value, like.dtype)
+    node.builder.tensors[name] = Tensor(name, shape, like.dtype, like.quant, data)
 
 
 # Blocks of space and depth -------------------------------------------------------------------
@@ -358,6 +362,7 @@ SPEC: Spec = TAKE.reading(
         "TILE": tile,
         "REVERSE_V2": tflite_reverse,
         "FILL": tflite_fill,
+        "ZEROS_LIKE": tflite_zeros,
         "DEPTH_TO_SPACE": tflite_depth_to_space,
         "SPACE_TO_DEPTH": tflite_space_to_depth,
         "MIRROR_PAD": tflite_mirror_pad,

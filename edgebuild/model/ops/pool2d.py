@@ -11,7 +11,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import fixedpoint, intervals, linear, spatial
+from . import fixedpoint, intervals, linear, pointwise, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
@@ -22,6 +22,16 @@ def from_tflite(kind: str) -> Any:
         node.emit(kind, node.inputs, window=window, **spatial.tflite_window(node, options, window))
 
     return read
+
+
+def from_tflite_lengths(node: Any) -> None:
+    """L2_POOL_2D: the root of the average of squares."""
+    options = node.options("Pool2DOptions")
+    window = (options.FilterHeight(), options.FilterWidth())
+    attrs = spatial.tflite_window(node, options, window)
+    squares = node.inner("pointwise", node.inputs, **pointwise.attributes("square"))
+    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": pointwise.OPEN})
+    node.emit("pointwise", [average], **{**pointwise.attributes("sqrt"), "clamp": attrs["clamp"]})
 
 
 def from_onnx(kind: str) -> Any:
@@ -240,7 +250,7 @@ AVERAGE = Spec(
     nest=nest,
     reference=avg_reference,
     kernel=kernel,
-    tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d")},
+    tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d"), "L2_POOL_2D": from_tflite_lengths},
     onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
     rows=average_rows,
     part=spatial.part,

@@ -34,6 +34,13 @@ def from_tflite_shape(node: Any) -> None:
     node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=shape)
 
 
+def from_tflite_broadcast(node: Any) -> None:
+    """The shape of two together."""
+    shapes = [tuple(np.ravel(node.constant(i, "shape").data)) for i in range(2)]
+    together = np.array(np.broadcast_shapes(*shapes), node.output_dtype())
+    node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=together)
+
+
 def from_onnx_reshape(node: Any) -> None:
     x = node.tensor(0)
     wanted = [int(n) for n in np.ravel(node.constant(1, "shape").data)]
@@ -117,6 +124,7 @@ SPEC = Spec(
         "SQUEEZE": from_tflite_ones,
         "EXPAND_DIMS": from_tflite_ones,
         "SHAPE": from_tflite_shape,
+        "BROADCAST_ARGS": from_tflite_broadcast,
     },
     onnx={
         "Reshape": from_onnx_reshape,
