@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ...base.templates import times
+from .names import wrapped
 
 LONGEST = 24  # calls in the body of a loop
 LEAST = 3  # calls that a loop must save
+WIDTH = 100  # characters of arguments in a line
 
 Step = TypeVar("Step")
 
@@ -57,8 +59,8 @@ class Call:
     @property
     def lines(self) -> list[str]:
         """The arguments as they are printed."""
-        texts = [", ".join(map(str, group)) for group in self.groups]
-        return [text + ("," if i + 1 < len(texts) else "") for i, text in enumerate(texts)]
+        texts = [wrapped("", [str(arg) for arg in group], "", WIDTH) for group in self.groups]
+        return ",\n".join(texts).splitlines()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ..ops.base import C_TYPES, Kernel
 from ..plan.moved.moves import Call, Copy, MovedLayer, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
-from .names import at_macro, comment, literal, offset_names
+from .names import at_macro, comment, offset_names, scalar
 from .storage import Weights
 
 SLOTS = 32  # copies under way that a table's player keeps at most, on the stack
@@ -152,7 +152,7 @@ def _case(
     words = [
         f"{macro}({kind}, base[{i}] + part->at[{i}])" for i, (macro, kind) in enumerate(zip(macros, types, strict=True))
     ]
-    words += [f"/* {n} */ {literal(v)}" for n, v in kernel.scalars.items()]
+    words += [f"/* {n} */ {scalar(v)}" for n, v in kernel.scalars.items()]
     macro, place = _near(plan, moved, moved.scratch)
     scratch = f"{place} + core * {moved.scratch_each}" if several else str(place)
     words += [f"{macro}(int8_t, {scratch})"] if kernel.scratch else []

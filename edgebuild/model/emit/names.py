@@ -9,6 +9,8 @@ from ..ir import Tensor
 from ..ops.base import FourBytes
 from ..plan.search import Plan
 
+FLT_MAX = float(np.finfo(np.float32).max)
+
 
 def literal(value: int | float) -> str:
     """A C literal of type int32_t or float."""
@@ -18,6 +20,13 @@ def literal(value: int | float) -> str:
         return str(value) if value > -(2**31) else "(-2147483647 - 1)"
     text = np.format_float_scientific(np.float32(value), unique=True, trim="0", exp_digits=1)
     return f"{text}f"
+
+
+def scalar(value: int | float) -> str:
+    """A scalar argument in C, which has a name for the largest float."""
+    if isinstance(value, float) and abs(value) == FLT_MAX:
+        return "FLT_MAX" if value > 0 else "-FLT_MAX"
+    return literal(value)
 
 
 def comment(text: str) -> str:

@@ -20,7 +20,7 @@ from ..plan.storage import view_starts
 from .fed import FedStep, at_level, fed_step, near_address
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
-from .names import at_macro, comment, label, literal, offset_names, scratch_constant, shape_text, wrapped
+from .names import at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
 from .order import Order, lines
 from .share import Letter, shared
 from .storage import Weights, pack
@@ -128,7 +128,7 @@ def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[st
     found = []
     for use in uses:
         for c in use.kernel.constants:
-            shape = "x".join(map(str, c.data.shape))
+            shape = "x".join(map(str, c.data.shape)) or "1"
             note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}, {comment(use.op.name)}"
             if (name := _constant_name(plan, use, c)) in used:
                 found.append(Named(name, weights.offset(c), note))
@@ -223,7 +223,8 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     signature = wrapped(head, words, ")")
     text, used = _printed(plan, use.op, use.kernel, signature)
     before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
-    return f"{before}{signature}\n{{\n    EB_STEP();\n{after}", used.union(once)
+    limits = {"FLT_MAX" for v in use.kernel.scalars.values() if "FLT_MAX" in scalar(v)}
+    return f"{before}{signature}\n{{\n    EB_STEP();\n{after}", used.union(once, limits)
 
 
 def _returns(use: Use) -> str:
@@ -258,7 +259,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         for c in kernel.constants
     ]
     scalars = [
-        Arg(f"/* {n} */ {literal(v)}")
+        Arg(f"/* {n} */ {scalar(v)}")
         if isinstance(v, float | FourBytes) or v <= -(2**31)
         else Arg(f"/* {n} */ {{}}", v)
         for n, v in kernel.scalars.items()

@@ -63,7 +63,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {"wide": x.dtype == "int16"}
     shape |= dict(zip(("N", "H", "W", "C", "OH", "OW"), (*x.shape, *y.shape[1:3]), strict=True))
     rows, columns = (np.array(op.attrs[name], np.int16).ravel() for name in ("rows", "columns"))
-    constants = (Constant("rows", rows, "before, after, weight of after"), Constant("columns", columns))
+    constants = (
+        Constant("rows", rows, "before, after, weight of after"),
+        Constant("columns", columns, "before, after, weight of after"),
+    )
     stem = f"bilinear_{y.shape[1]}x{y.shape[2]}"
     return Kernel("bilinear.c.j2", stem, shape, constants, estimate=20.0 * y.elements)
 

@@ -69,7 +69,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     activations = sum(not t.constant for t in parts)
     computed, constant = iter(["x"] if activations == 1 else [f"x{i}" for i in range(activations)]), count()
     shape["operands"] = tuple(f"c{next(constant)}" if t.constant else next(computed) for t in parts)
-    constants = [Constant(n, t.data) for n, t in zip(shape["operands"], parts, strict=True) if t.data is not None]
+    constants = [
+        Constant(n, t.data, "operand") for n, t in zip(shape["operands"], parts, strict=True) if t.data is not None
+    ]
     return Kernel("concat.c.j2", f"concat_{len(parts)}", shape, tuple(constants), placed=form.rolled)
 
 

@@ -22,7 +22,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     shape: dict[str, Any] = {"N": x.elements}
-    constants = (Constant("x", x.data),) if x.data is not None else ()
+    constants = (Constant("x", x.data, "operand"),) if x.data is not None else ()
     return Kernel("copy.c.j2", f"copy_{x.elements}", shape, constants)
 
 

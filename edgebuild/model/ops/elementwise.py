@@ -118,7 +118,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         shape |= {"scale": "eb_scale", "clamp": "eb_clamp"}  # C functions
         shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
     stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"
-    constants = (Constant("x1", b.data),) if b.data is not None else ()
+    constants = (Constant("x1", b.data, "operand"),) if b.data is not None else ()
     variant, each = ("linear", 13) if found is not None else ("portable", 60)
     cost = 20.0 + each * int(shape["N"])
     return Kernel(

@@ -122,7 +122,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     numbers = {name: value for name, t in zip(names, operands, strict=True) if (value := literal_value(t)) is not None}
     at = [_element(names[i], numbers, i, turns, flat) for i in range(len(operands))]
     constants = [
-        Constant(n, t.data) for n, t in zip(names, operands, strict=True) if t.data is not None and n not in numbers
+        Constant(n, t.data, "operand")
+        for n, t in zip(names, operands, strict=True)
+        if t.data is not None and n not in numbers
     ]
     if is_quantised(op, graph):
         expression, more, tables = quantised.expression(op, graph, at)

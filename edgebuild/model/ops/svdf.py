@@ -94,7 +94,9 @@ def state_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         m, (low, high) = factor(x, w, y), fixedpoint.limits(y.dtype)
         scalars = {"x_zero": zero_of(x), "multiplier": m.mantissa, "shift": m.shift, "low": low, "high": high}
     shape |= {"float": is_float(y)}
-    return Kernel("svdf.c.j2", f"svdf_state_{w.shape[0]}x{w.shape[1]}", shape, (Constant("w", w.data),), scalars)
+    return Kernel(
+        "svdf.c.j2", f"svdf_state_{w.shape[0]}x{w.shape[1]}", shape, (Constant("w", w.data, "weights"),), scalars
+    )
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:

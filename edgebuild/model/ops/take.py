@@ -159,7 +159,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "run": run,
         "bytes": run * ITEM_BYTES[x.dtype],
     }
-    constants = [Constant("x", x.data)] if x.data is not None else []
+    constants = [Constant("x", x.data, "operand")] if x.data is not None else []
     constants += [a.table for a in axes if a.table is not None]
     scalars: dict[str, int | float] = {"value": fill(op, graph)} if holes else {}
     count = y.elements // (y.shape[1] if form.rolled else 1)

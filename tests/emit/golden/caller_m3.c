@@ -54,13 +54,13 @@ enum {
     TINY_DEPTHWISE_CONV2D_1_W = 196, /* 4x9 int8: by channel, depthwise */
     TINY_DEPTHWISE_CONV2D_1_START = 232, /* 4 int32: bias with the zero point folded in, depthwise */
     TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 248, /* 4 int32: Q0.31, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 264, /* 4 int32, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 280, /* 4 int8, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 264, /* 4 int32: half of what is shifted out, and the zero point, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 280, /* 4 int8: to the right, depthwise */
     TINY_DENSE_3_W = 284, /* 3x16x1 int8: by blocks of channels, dense */
     TINY_DENSE_3_START = 332, /* 3 int32: bias with the zero point folded in, dense */
     TINY_DENSE_3_MULTIPLIER = 344, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_ROUNDING = 356, /* 3 int32, dense */
-    TINY_DENSE_3_SHIFT = 368, /* 3 int8, dense */
+    TINY_DENSE_3_ROUNDING = 356, /* 3 int32: half of what is shifted out, and the zero point, dense */
+    TINY_DENSE_3_SHIFT = 368, /* 3 int8: to the right, dense */
     TINY_SOFTMAX_4_TABLE = 372, /* 249 int32: exp(-d * scale), Q0.31, classes */
 };
 
@@ -191,16 +191,20 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
             for (int32_t fx = 0; fx < 3; ++fx) {
                 const int32_t ix0 = left0 + fx;
                 const int32_t iy0 = top0 + fy;
-                const int8_t *const in0 = (uint32_t)iy0 < (uint32_t)8 && (uint32_t)ix0 < (uint32_t)8 ? x + (iy0 * 8 + ix0) * 2 : padding;
+                const int8_t *const in0 =
+                    (uint32_t)iy0 < (uint32_t)8 && (uint32_t)ix0 < (uint32_t)8 ? x + (iy0 * 8 + ix0) * 2 : padding;
                 const int32_t ix1 = left1 + fx;
                 const int32_t iy1 = top1 + fy;
-                const int8_t *const in1 = (uint32_t)iy1 < (uint32_t)8 && (uint32_t)ix1 < (uint32_t)8 ? x + (iy1 * 8 + ix1) * 2 : padding;
+                const int8_t *const in1 =
+                    (uint32_t)iy1 < (uint32_t)8 && (uint32_t)ix1 < (uint32_t)8 ? x + (iy1 * 8 + ix1) * 2 : padding;
                 const int32_t ix2 = left2 + fx;
                 const int32_t iy2 = top2 + fy;
-                const int8_t *const in2 = (uint32_t)iy2 < (uint32_t)8 && (uint32_t)ix2 < (uint32_t)8 ? x + (iy2 * 8 + ix2) * 2 : padding;
+                const int8_t *const in2 =
+                    (uint32_t)iy2 < (uint32_t)8 && (uint32_t)ix2 < (uint32_t)8 ? x + (iy2 * 8 + ix2) * 2 : padding;
                 const int32_t ix3 = left3 + fx;
                 const int32_t iy3 = top3 + fy;
-                const int8_t *const in3 = (uint32_t)iy3 < (uint32_t)8 && (uint32_t)ix3 < (uint32_t)8 ? x + (iy3 * 8 + ix3) * 2 : padding;
+                const int8_t *const in3 =
+                    (uint32_t)iy3 < (uint32_t)8 && (uint32_t)ix3 < (uint32_t)8 ? x + (iy3 * 8 + ix3) * 2 : padding;
                 for (int32_t i = 0; i < 2; i += 2, place += 2) {
                     {
                         int32_t *const to = columns + place[0];
@@ -444,7 +448,8 @@ static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding
     return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
 }
 
-/* The same rounded twice, halves away from zero in the second step, which is over `shift` bits. */
+/* x * multiplier / 2^31 / 2^shift, rounded at both divisions, in the second one halves away from zero, plus a zero point
+ * that is part of `rounding`. */
 static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
     const int32_t y = eb_rescale(x, multiplier, 1, 1);

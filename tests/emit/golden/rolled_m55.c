@@ -164,7 +164,7 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
-static inline void eb_copy(int8_t *to, const int8_t *from, int32_t n);
+static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
 static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
 static void eb_mve2_relu_clamped(
@@ -185,7 +185,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
         int8_t *to = scratch;
         int32_t ix = ox - 1, n = 4;
         if (ox > 0) { /* the first columns are the last ones of before */
-            eb_copy(scratch, scratch + 12, 12);
+            eb_copy_bytes(scratch, scratch + 12, 12);
             to += 12;
             ix += 2;
             n -= 2;
@@ -491,7 +491,7 @@ __attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
 }
 
 /* n bytes, also to where they overlap if `to` is before `from`. */
-static inline void eb_copy(int8_t *to, const int8_t *from, int32_t n)
+static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n)
 {
     __asm__ volatile("wlstp.8 lr, %2, 2f\n\t"
                      "1:\n\t"

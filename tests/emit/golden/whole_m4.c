@@ -672,7 +672,8 @@ __attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
         "pop    {r3-r11, pc}\n\t");
 }
 
-/* One pixel of int8 in x, by the same stream of weights as eb_dot2. Loads of x may be unaligned.
+/* One pixel of int8 in x, by `blocks` groups of four channels. Loads of x may be unaligned.
+ * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used)) static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,

@@ -252,7 +252,10 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int
         { 2, 0, 1, 5, 3, 4, 8, 6, 7, 0, 0, 0, 0, 0, 0, 0 },
         { 1, 2, 0, 4, 5, 3, 7, 8, 6, 0, 0, 0, 0, 0, 0, 0 },
     };
-    static const uint16_t places[40] = { 0, 4, 8, 12, 16, 20, 24, 28, 0, 3, 6, 9, 12, 15, 18, 21, 27, 30, 33, 36, 39, 42, 45, 48, 54, 57, 60, 63, 66, 69, 72, 75, 81, 84, 87, 90, 93, 96, 99, 102 };
+    static const uint16_t places[40] = {
+        0, 4, 8, 12, 16, 20, 24, 28, 0, 3, 6, 9, 12, 15, 18, 21, 27, 30, 33, 36,
+        39, 42, 45, 48, 54, 57, 60, 63, 66, 69, 72, 75, 81, 84, 87, 90, 93, 96, 99, 102,
+    };
     int8_t *const columns = scratch;
     int16_t *const ends = (int16_t *)(void *)(scratch + 124); /* zero point and bounds as vectors */
     for (int32_t i = 0; i < 8; ++i) {

@@ -43,18 +43,18 @@ enum {
     TINY_CONV2D_0_W = 16, /* 1x18x4 int8: by blocks of channels, conv */
     TINY_CONV2D_0_START = 88, /* 4 int32: bias with the zero point folded in, conv */
     TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31, conv */
-    TINY_CONV2D_0_ROUNDING = 120, /* 4 int32, conv */
-    TINY_CONV2D_0_SHIFT = 136, /* 4 int8, conv */
+    TINY_CONV2D_0_ROUNDING = 120, /* 4 int32: half of what is shifted out, and the zero point, conv */
+    TINY_CONV2D_0_SHIFT = 136, /* 4 int8: to the right, conv */
     TINY_DEPTHWISE_CONV2D_1_W = 140, /* 4x9 int8: by channel, depthwise */
     TINY_DEPTHWISE_CONV2D_1_START = 176, /* 4 int32: bias with the zero point folded in, depthwise */
     TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 120, /* 4 int32, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 136, /* 4 int8, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 120, /* 4 int32: half of what is shifted out, and the zero point, depthwise */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 136, /* 4 int8: to the right, depthwise */
     TINY_DENSE_3_W = 192, /* 3x16x1 int8: by blocks of channels, dense */
     TINY_DENSE_3_START = 240, /* 3 int32: bias with the zero point folded in, dense */
     TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_ROUNDING = 264, /* 3 int32, dense */
-    TINY_DENSE_3_SHIFT = 276, /* 3 int8, dense */
+    TINY_DENSE_3_ROUNDING = 264, /* 3 int32: half of what is shifted out, and the zero point, dense */
+    TINY_DENSE_3_SHIFT = 276, /* 3 int8: to the right, dense */
     TINY_SOFTMAX_4_TABLE = 280, /* 249 int32: exp(-d * scale), Q0.31, classes */
 };
 
@@ -459,7 +459,8 @@ static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding
     return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
 }
 
-/* The same rounded twice, halves away from zero in the second step, which is over `shift` bits. */
+/* x * multiplier / 2^31 / 2^shift, rounded at both divisions, in the second one halves away from zero, plus a zero point
+ * that is part of `rounding`. */
 static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
     const int32_t y = eb_rescale(x, multiplier, 1, 1);

@@ -54,9 +54,12 @@ def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
         return "general", (_multiplier(s), Constant("shift", (-s.right).astype(np.int8), "left if positive"))
     shift = s.right + (how != "signed")
     rounding = (how == "relu") + 2 ** (shift - 1) + s.y_zero * 2**shift
-    constants = (("rounding", rounding.astype(np.int32)), ("shift", shift.astype(np.int8)))
+    constants = (
+        Constant("rounding", rounding.astype(np.int32), "half of what is shifted out, and the zero point"),
+        Constant("shift", shift.astype(np.int8), "to the right"),
+    )
     ends = "signed" if how == "signed" else "relu"
-    return ends, (_multiplier(s), *(Constant(name, data) for name, data in constants))
+    return ends, (_multiplier(s), *constants)
 
 
 def _multiplier(s: Sums) -> Constant:
