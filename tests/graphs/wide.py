@@ -168,6 +168,22 @@ def trees(s: Source) -> Graph:
     return single(s, "trees", [x, *tables], None, "float32", targets=targets)
 
 
+def distances(s: Source) -> Graph:
+    features = s.between(1, 6)
+    vectors = s.rng.normal(size=(s.between(1, 9), features)).astype(np.float32)
+    operands = [
+        Tensor("x", (s.between(1, 3), features), "float32"),
+        Tensor("v", vectors.shape, "float32", None, vectors),
+    ]
+    return single(s, "distances", operands, None, "float32")
+
+
+def coupling(s: Source) -> Graph:
+    classes = s.between(2, 6)
+    x = Tensor("x", (s.between(1, 3), classes * (classes - 1) // 2), "float32")
+    return single(s, "coupling", [x], None, "float32", classes=classes)
+
+
 def _table(s: Source, shape: tuple[int, ...]) -> Tensor:
     return s.pick(s.tensor, s.constant)("table", shape, s.quant())
 
@@ -201,4 +217,11 @@ KINDS |= {
     "integer_sums": integer_sums,
     "topk": topk,
 }
-KINDS |= {"trees": trees, "take": take, "pointwise": pointwise, "copy": copy}
+KINDS |= {
+    "distances": distances,
+    "coupling": coupling,
+    "trees": trees,
+    "take": take,
+    "pointwise": pointwise,
+    "copy": copy,
+}

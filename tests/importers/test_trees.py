@@ -18,6 +18,7 @@ from tests.importers.test_dynamic import agrees
 from tests.importers.test_onnx import onnxruntime_outputs
 
 FEATURES, ROWS = 5, 3
+CATEGORIES = ("BRANCH_EQ", "BRANCH_NEQ")
 Nodes = dict[str, list[Any]]
 
 
@@ -30,7 +31,8 @@ def grown(rng: np.random.Generator, mode: str, trees: int) -> tuple[Nodes, list[
         depth = int(rng.integers(1, 4))
         for number in range(2 ** (depth + 1) - 1):
             leaf = number >= 2**depth - 1
-            row = (tree, number, int(rng.integers(FEATURES)), float(np.float32(rng.normal())),
+            value = float(rng.integers(-1, 2)) if mode in CATEGORIES else float(np.float32(rng.normal()))
+            row = (tree, number, int(rng.integers(FEATURES)), value,
                    "LEAF" if leaf else mode, *((0, 0) if leaf else (2 * number + 1, 2 * number + 2)),
                    int(rng.integers(2)))  # fmt: skip
             for name, value in zip(nodes, row, strict=True):
@@ -78,7 +80,8 @@ def ensemble(seed: int = 0, mode: int = 0, **more: Any) -> onnx.ModelProto:
     attributes: dict[str, Any] = {f"nodes_{name}": ids for name, ids in nodes.items()}
     attributes |= {"nodes_featureids": rng.integers(0, FEATURES, count).tolist(), "n_targets": 3, "tree_roots": roots}
     attributes |= {"nodes_missing_value_tracks_true": rng.integers(0, 2, count).tolist(), "leaf_targetids": targets}
-    stored = {"nodes_splits": rng.normal(size=count).astype(np.float32), "nodes_modes": np.full(count, mode, np.uint8)}
+    splits = rng.integers(-1, 2, count) if mode > 3 else rng.normal(size=count)
+    stored = {"nodes_splits": splits.astype(np.float32), "nodes_modes": np.full(count, mode, np.uint8)}
     stored |= {"leaf_weights": rng.normal(size=len(targets)).astype(np.float32)}
     attributes |= {name: onnx.numpy_helper.from_array(data, name) for name, data in stored.items()}
     node = helper.make_node("TreeEnsemble", ["x"], ["scores"], "forest", domain="ai.onnx.ml", **attributes, **more)
@@ -88,7 +91,7 @@ def ensemble(seed: int = 0, mode: int = 0, **more: Any) -> onnx.ModelProto:
     return helper.make_model(helper.make_graph([node], "forest", [x], [y]), opset_imports=opsets, ir_version=10)
 
 
-@pytest.mark.parametrize("mode", range(4))
+@pytest.mark.parametrize("mode", range(6))
 @pytest.mark.parametrize("more", [{}, {"aggregate_function": 0}], ids=str)
 def test_version_5_equals_onnxruntime(mode: int, more: dict[str, Any], tmp_path: Path) -> None:
     for seed in range(4):
@@ -98,6 +101,7 @@ def test_version_5_equals_onnxruntime(mode: int, more: dict[str, Any], tmp_path:
         rng = np.random.default_rng(seed)
         bounds = onnx.numpy_helper.to_array(next(a.t for a in made.graph.node[0].attribute if a.name == "nodes_splits"))
         x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+        x = np.rint(x) if mode > 3 else x
         x[0, :3], x[1, 2], x[2, :] = bounds[:3], np.nan, rng.choice(bounds, FEATURES)
         want = onnxruntime_outputs(made, [x])[0]
         np.testing.assert_allclose(ops.run(graph, x)[graph.outputs[0]], want, rtol=1e-5, atol=1e-6)
@@ -105,7 +109,7 @@ def test_version_5_equals_onnxruntime(mode: int, more: dict[str, Any], tmp_path:
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [({"aggregate_function": 3}, "aggregate_function"), ({"mode": 4}, "modes"), ({"post_transform": 1}, "NONE")],
+    [({"aggregate_function": 3}, "aggregate_function"), ({"mode": 6}, "modes"), ({"post_transform": 1}, "NONE")],
 )
 def test_version_5_refuses(more: dict[str, int], said: str, tmp_path: Path) -> None:
     onnx.save(ensemble(**more), tmp_path / "m.onnx")
@@ -115,7 +119,7 @@ def test_version_5_refuses(more: dict[str, int], said: str, tmp_path: Path) -> N
 
 CASES: dict[str, dict[str, Any]] = {
     **{mode: {"operator": "TreeEnsembleRegressor", "mode": mode}
-       for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE")},
+       for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE", *CATEGORIES)},
     "average": {"operator": "TreeEnsembleRegressor", "aggregate_function": "AVERAGE", "base_values": [0.5, -1.0]},
     "three classes": {"operator": "TreeEnsembleClassifier", "classes": 3},
     "softmax": {"operator": "TreeEnsembleClassifier", "classes": 3, "post_transform": "SOFTMAX",
@@ -136,6 +140,7 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
         rng = np.random.default_rng(seed)
         bounds = next(a.floats for a in made.graph.node[0].attribute if a.name == "nodes_values")
         x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+        x = np.rint(x) if CASES[name].get("mode") in CATEGORIES else x
         x[0, :3], x[1, 2], x[2, :] = bounds[:3], np.nan, rng.choice(bounds, FEATURES)
         values = ops.run(graph, x)
         for output, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):

@@ -12,6 +12,7 @@ from ..ir import Array
 from ..ops import ONNX_READERS
 from ..ops.pointwise import attributes
 from ..ops.reduction import kept_shape
+from .onnx_svm import SVM_READERS
 from .onnx_trees import TREE_READERS
 
 DOMAIN = "ai.onnx.ml"
@@ -169,6 +170,7 @@ ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "LinearRegressor": linear_regressor,
     "Normalizer": normalizer,
     "Scaler": scaler,
+    **SVM_READERS,
     **TREE_READERS,
 }
 HINTS = {"ZipMap": "export with options={'zipmap': False}, or end the model before it with --outputs"}

@@ -25,6 +25,7 @@ MODES = {
     "BRANCH_GT": (True, False),
     "BRANCH_GTE": (True, True),
 }
+EQUAL = {"BRANCH_EQ": False, "BRANCH_NEQ": True}  # comparisons of categories: whether the ways change places
 
 
 def _numbers(node: Any, name: str, dtype: Any) -> Array:
@@ -48,17 +49,17 @@ def _forest(node: Any, of: str) -> Forest:
     ids = {name: _numbers(node, f"nodes_{name}", np.int64) for name in NODES}
     bounds = _numbers(node, "nodes_values", np.float32)
     modes = [m.decode() if isinstance(m, bytes) else m for m in node.attr("nodes_modes", [])]
-    unknown = sorted({*modes} - {*MODES, "LEAF"})
+    unknown = sorted({*modes} - {*MODES, *EQUAL, "LEAF"})
     if unknown or node.attr("aggregate_function", "SUM") not in AGGREGATES:
         raise node.error(f"{', '.join(unknown) or node.attr('aggregate_function', '')}",
-                         f"supported: {', '.join((*MODES, *AGGREGATES))}")  # fmt: skip
+                         f"supported: {', '.join((*MODES, *EQUAL, *AGGREGATES))}")  # fmt: skip
     place = {key: at for at, key in enumerate(zip(ids["treeids"], ids["nodeids"], strict=True))}
     entries: dict[int, list[tuple[int, float]]] = {}
     rows = zip(*(_numbers(node, f"{of}_{name}", np.int64) for name in ("treeids", "nodeids", "ids")),
                _numbers(node, f"{of}_weights", np.float32), strict=True)  # fmt: skip
     for tree, number, target, weight in rows:
         entries.setdefault(place[tree, number], []).append((int(target), float(weight)))
-    tables = _Tables(bounds)
+    tables = _Tables(bounds, sum(mode in EQUAL for mode in modes))
     target, weight = list[int](), list[float]()
     for at, (tree, mode) in enumerate(zip(ids["treeids"], modes, strict=True)):
         if mode == "LEAF":
@@ -75,11 +76,12 @@ def _forest(node: Any, of: str) -> Forest:
 
 
 class _Tables:
-    """The tables of nodes, filled one node after the other. `bounds`: a number for each."""
+    """The tables of nodes, filled one node after the other. `bounds`: a number for each. `more`: nodes behind them."""
 
-    def __init__(self, bounds: Array) -> None:
-        self.of = {name: np.zeros(bounds.size, np.int64) for name in ("feature", "yes", "no", "missing")}
-        self.threshold = bounds.copy()
+    def __init__(self, bounds: Array, more: int) -> None:
+        self.next, count = bounds.size, bounds.size + more
+        self.of = {name: np.zeros(count, np.int64) for name in ("feature", "yes", "no", "missing")}
+        self.threshold = np.append(bounds, np.zeros(more, np.float32))
 
     def leaf(self, at: int, first: int, past: int) -> None:
         """A node that says entries first to past of target and weight."""
@@ -87,11 +89,20 @@ class _Tables:
 
     def branch(self, at: int, feature: int, mode: str, ways: tuple[int, int], tracks: bool) -> None:
         """`ways`: where to go if the comparison is true, and if not. `tracks`: true for what is not a number."""
+        if mode in EQUAL:
+            return self._equal(at, feature, ways[::-1] if EQUAL[mode] else ways, tracks and not EQUAL[mode])
         swapped, before = MODES[mode]
         self.of["yes"][at], self.of["no"][at] = ways[::-1] if swapped else ways
         self.of["feature"][at], self.of["missing"][at] = feature, tracks != swapped
         if before:
             self.threshold[at] = np.nextafter(self.threshold[at], np.float32(-np.inf))
+
+    def _equal(self, at: int, feature: int, ways: tuple[int, int], tracks: bool) -> None:
+        """Equal is not above the bound, and then above the number before. What is not a number is above both."""
+        second, self.next = self.next, self.next + 1
+        self.threshold[second] = self.threshold[at]
+        self.branch(at, feature, "BRANCH_LEQ", (second, ways[1]), tracks)
+        self.branch(second, feature, "BRANCH_LT", ways[::-1], False)
 
     def forest(self, node: Any, roots: Any, target: Array, weight: Array) -> Forest:
         _known_features(node, self.of["feature"])
@@ -154,7 +165,8 @@ def ensemble(node: Any) -> None:
         hint = "NONE is supported: the standard and onnxruntime number the others differently; add the operator itself"
         raise node.error(f"post_transform {node.attr('post_transform', 0)}", hint)
     count = len(modes)
-    tables = _Tables(np.concatenate([bounds, np.zeros(len(weight), np.float32)]).astype(np.float32))
+    equal = sum(ENSEMBLE_MODES[mode] in EQUAL for mode in modes)
+    tables = _Tables(np.concatenate([bounds, np.zeros(len(weight), np.float32)]).astype(np.float32), equal)
     for at, mode in enumerate(modes):
         ways = [int(ids[f"nodes_{way}nodeids"][at] + count * ids[f"nodes_{way}leafs"][at]) for way in ("true", "false")]
         branch = ids["nodes_featureids"][at], ENSEMBLE_MODES[mode], (ways[0], ways[1])
@@ -167,7 +179,7 @@ def ensemble(node: Any) -> None:
 
 
 POSITIONS = ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
-ENSEMBLE_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT")
+ENSEMBLE_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
 def _stored(node: Any, name: str) -> Array:
