@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from edgebuild.base.errors import fail, from_os
@@ -71,19 +71,18 @@ def publish(artifacts: Iterable[Artifact], folder: Path) -> list[str]:
 
 
 def _temporary(path: Path, data: bytes) -> str:
-    """A file beside `path` that holds the bytes and has the mode of a new file."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    """A new file beside `path` that holds the bytes. `tempfile` brings modules that cost more than the file."""
+    for number in count():
+        name = str(path.parent / f".{path.name[:100]}.{os.getpid()}.{number}")
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+            break
+        except FileExistsError:  # of a process that ended early, or of another thread
+            continue
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(name, 0o666 & ~_umask())
     except BaseException:
         os.unlink(name)
         raise
     return name
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -40,6 +40,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Option:
+    """One option of a request: its kind, and its line of help."""
+
     kind: Kind
     help: str
 

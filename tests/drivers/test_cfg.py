@@ -6,14 +6,18 @@ Each field is accessed once per function, so its name identifies the access in `
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from pathlib import Path
 
 import pytest
 
+from edgebuild.base.request import DriverRequest
 from edgebuild.base.target import hal_dir
 from edgebuild.driver.analysis.cdfg import Function, Node
 from edgebuild.driver.analysis.walk import read_functions
+from edgebuild.driver.pipeline import compile_driver
 from edgebuild.driver.source.sources import read_sources
 from tests.conftest import run
 
@@ -139,3 +143,17 @@ def their_successors(text: str) -> set[tuple[str, str]]:
         if block.label and block.label != "exit":
             found_ |= {(block.label, after) for after in next_labels(block, lambda b: b.next, lambda b: b.label)}
     return found_
+
+
+def test_nothing_of_a_driver_outlives_it(tmp_path: Path) -> None:
+    """Answers about its graph once stayed in the process, with the graph and the parsed source."""
+    (tmp_path / "x.bf.c").write_text("bfGroup G { bit a; bit b; };\nmake_device(G, g, 0x40000000);\n" + TWO)
+    _, driver = compile_driver(DriverRequest((tmp_path / "x.bf.c",), "x", "pulpino"))
+    graph = weakref.ref(driver.cdfg.functions["t"])
+    assert graph() is not None
+    del driver
+    gc.collect()
+    assert graph() is None
+
+
+TWO = "void t(int n) { while (n--) { g->a = 1; g->b = 0; } }\n"

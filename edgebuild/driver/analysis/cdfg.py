@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import lru_cache
 from operator import attrgetter
+from typing import Any, TypeVar, cast
 
 from clang.cindex import Cursor
 
@@ -19,6 +19,7 @@ from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Child, Field, FieldId
 
+Ask = TypeVar("Ask", bound=Callable[..., Any])
 MEMORY = "*"  # stands for all objects that a pointer may reach, among the variables of a key
 
 
@@ -123,10 +124,13 @@ class Node:
     text: str = ""  # the callee, the variable, or why it is a barrier
     succ: list[Node] = field(default_factory=list, repr=False)
     pred: list[Node] = field(default_factory=list, repr=False)
+    answers: dict[Any, Any] = field(default_factory=dict, repr=False)  # `remembered`
 
 
 @dataclass(eq=False)
 class Function:
+    """One function: its graph, its accesses, and the pieces of text that they replace."""
+
     name: str
     where: Place
     body: tuple[int, int]  # bytes of the compound statement
@@ -142,6 +146,7 @@ class Function:
     handler: bool = False  # by its name an interrupt handler
     interrupt: str | None = None  # declared as one; the name of the interrupt, which may be empty
     static: bool = False
+    answers: dict[Any, Any] = field(default_factory=dict, repr=False)  # `remembered`
 
     @property
     def stores(self) -> bool:
@@ -189,45 +194,58 @@ def reach(starts: Iterable[Node], step: Callable[[Node], list[Node]], avoid: Nod
     return seen
 
 
-# The questions below are asked of finished graphs, again and again: once for the layout, once for the merging.
-cache_of_finished_graphs = lru_cache(maxsize=1 << 14)
+def remembered(question: Ask) -> Ask:
+    """Keep the answers with the function or node that is asked, so that they go when it goes.
+
+    Finished graphs are asked again and again: once for the layout, once for the merging.
+    """
+
+    def ask(asked: Function | Node, *rest: Node) -> Any:
+        key = (question, *rest)
+        try:
+            return asked.answers[key]
+        except KeyError:
+            answer = asked.answers[key] = question(asked, *rest)
+            return answer
+
+    return cast(Ask, ask)
 
 
 forward: Callable[[Node], list[Node]] = attrgetter("succ")
 backward: Callable[[Node], list[Node]] = attrgetter("pred")
 
 
-@cache_of_finished_graphs
+@remembered
 def reachable(f: Function) -> set[Node]:
     return reach([f.entry], forward)
 
 
-@cache_of_finished_graphs
+@remembered
 def _before(f: Function, a: Node) -> set[Node]:
     """The nodes that are reached without `a`."""
     return reach([f.entry], forward, a)
 
 
-@cache_of_finished_graphs
+@remembered
 def dominates(f: Function, a: Node, b: Node) -> bool:
     """Every path from the entry to `b` goes through `a`."""
     return a is not b and b not in _before(f, a) and b in reachable(f)
 
 
-@cache_of_finished_graphs
+@remembered
 def postdominates(f: Function, b: Node, a: Node) -> bool:
     """Every path from `a` to the exit goes through `b`. Endless loops count as paths that never get there."""
     around = reach(a.succ, forward, b)
     return f.exit not in around and not has_cycle(around)
 
 
-@cache_of_finished_graphs
+@remembered
 def between(a: Node, b: Node) -> frozenset[Node]:
     """The nodes on paths from `a` to `b`, without both."""
     return frozenset((reach(a.succ, forward, a) & reach(b.pred, backward, a)) - {a, b})
 
 
-@cache_of_finished_graphs
+@remembered
 def _after(a: Node) -> set[Node]:
     return reach(a.succ, forward)
 
@@ -237,7 +255,7 @@ def follows(a: Node, b: Node) -> bool:
     return b in _after(a) or a in _after(b)
 
 
-@cache_of_finished_graphs
+@remembered
 def on_cycle_without(b: Node, a: Node) -> bool:
     """Whether `b` can follow itself without `a` in between."""
     return b in reach(b.succ, forward, a)

@@ -24,6 +24,12 @@ class Chains:
     def read(self, cursor: Cursor) -> Chain | None:
         """The chain that this expression is; None if it is no part of a group."""
         cursor = clang.bare(cursor)
+        reader, chain = getattr(cursor, "_chain", (None, None))
+        if reader is not self:
+            cursor._chain = self, (chain := self._read(cursor))
+        return chain
+
+    def _read(self, cursor: Cursor) -> Chain | None:
         kind = cursor.kind
         if kind == CursorKind.MEMBER_REF_EXPR:
             return self._member(cursor)
@@ -125,7 +131,11 @@ class Chains:
 
 def variable_name(d: Cursor) -> str:
     """A name for a variable, which no other of the unit has."""
-    return f"{d.spelling}@{clang.offset(d.location)}"
+    try:
+        return d._variable
+    except AttributeError:
+        d._variable = f"{d.spelling}@{clang.offset(d.location)}"
+        return d._variable
 
 
 PLACES = (CursorKind.ARRAY_SUBSCRIPT_EXPR,)

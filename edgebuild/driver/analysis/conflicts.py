@@ -75,6 +75,8 @@ class Region:
 
 @dataclass(frozen=True)
 class KeptApart:
+    """An access that did not become one with an earlier one, and the reason."""
+
     where: Place
     why: str
 
@@ -91,9 +93,18 @@ class Conflicts:
 Together = Callable[[Access, Access], bool]
 
 
-def find_conflicts(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, together: Together = lambda a, b: True) -> Conflicts:
-    """Regions of all functions, of accesses for which `together` holds (such as: in one register)."""
-    refs = {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
+def find_conflicts(
+    dialect: Dialect,
+    cdfg: Cdfg,
+    shapes: Shapes,
+    together: Together = lambda a, b: True,
+    first: Conflicts | None = None,
+) -> Conflicts:
+    """Regions of all functions, of accesses for which `together` holds (such as: in one register).
+
+    `first`: what was found of the same functions before.
+    """
+    refs = first.refs if first else {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
     summaries = summarise(cdfg, dialect)
     seen = visible(cdfg)
     kept: list[KeptApart] = []

@@ -22,16 +22,16 @@ COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {
 }
 JUMPERS = {"setjmp", "_setjmp", "sigsetjmp", "longjmp", "__builtin_setjmp", "__builtin_longjmp"}
 K = CursorKind
-CHAINS = (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR)
-
-
-BUSY = (
-    K.CALL_EXPR,
-    K.COMPOUND_ASSIGNMENT_OPERATOR,
-    K.StmtExpr,
-    K.LAMBDA_EXPR,
-    K.CXX_NEW_EXPR,
-    K.CXX_DELETE_EXPR,
+CHAINS = frozenset((K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR))
+BUSY = frozenset(
+    (
+        K.CALL_EXPR,
+        K.COMPOUND_ASSIGNMENT_OPERATOR,
+        K.StmtExpr,
+        K.LAMBDA_EXPR,
+        K.CXX_NEW_EXPR,
+        K.CXX_DELETE_EXPR,
+    )
 )
 
 
@@ -243,15 +243,18 @@ class Evaluator(Whole):
 
     def does(self, right: Cursor) -> str:
         """Whether the right side "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
-        inside = list(right.walk_preorder())
-        changes = any(
-            x.kind in BUSY
-            or (x.kind == K.BINARY_OPERATOR and clang.binary(x) == "=")
-            or (x.kind == K.UNARY_OPERATOR and clang.unary(x).endswith(("++", "--")))
-            for x in inside
-        )
-        reads = any(x.kind in CHAINS and self.chains.read(x) for x in inside)
-        return "changes" if changes else "reads" if reads else ""
+        found = ""
+        for x in clang.preorder(right):
+            kind = x.kind
+            if (
+                kind in BUSY
+                or (kind == K.BINARY_OPERATOR and clang.binary(x) == "=")
+                or (kind == K.UNARY_OPERATOR and clang.unary(x).endswith(("++", "--")))
+            ):
+                return "changes"
+            if kind in CHAINS and not found and self.chains.read(x):
+                found = "reads"
+        return found
 
     def e_compound_assignment_operator(self, c: Cursor, used: bool) -> None:
         left, right = clang.children(c)
@@ -382,7 +385,7 @@ class Evaluator(Whole):
         controller, *rest = [x for x in clang.children(c) if clang.is_expression(x)]
         self.unevaluated(controller)
         for x in rest:
-            if any(self.chains.read(y) for y in x.walk_preorder() if y.kind == K.MEMBER_REF_EXPR):
+            if any(self.chains.read(y) for y in clang.preorder(x) if y.kind == K.MEMBER_REF_EXPR):
                 raise clang.error_at(
                     x,
                     self.unit.text,

@@ -112,7 +112,7 @@ def is_local(d: Cursor) -> bool:
 
 def no_punning(unit: clang.Unit, dialect: Dialect) -> None:
     """No union has a way to a group: its other members would reach registers that nobody knows of."""
-    for union in unit.tu.cursor.walk_preorder() if b"union" in unit.text else ():
+    for union in clang.preorder(unit.tu.cursor) if b"union" in unit.text else ():
         for field in clang.children(union) if union.kind == K.UNION_DECL else ():
             if field.kind == K.FIELD_DECL and group_of(field.type, dialect)[0]:
                 raise clang.error_at(field, unit.text, f"'{field.spelling}': a union cannot hold a group")
@@ -121,7 +121,7 @@ def no_punning(unit: clang.Unit, dialect: Dialect) -> None:
 def read_offsets(unit: clang.Unit, dialect: Dialect) -> tuple[Offset, ...]:
     """Every `offsetof` of a group in the unit."""
     found = []
-    for c in unit.tu.cursor.walk_preorder() if b"offsetof" in unit.text else ():
+    for c in clang.preorder(unit.tu.cursor) if b"offsetof" in unit.text else ():
         if not clang.is_offset(c):
             continue
         members = [x.referenced for x in clang.children(c) if x.kind == K.MEMBER_REF]
@@ -156,6 +156,6 @@ class Limits:
             )
 
     def no_groups_below(self, c: Cursor, what: str) -> None:
-        for x in c.walk_preorder():
+        for x in clang.preorder(c):
             if clang.is_expression(x) and (group_of(x.type, self.dialect)[0] or self.chains.read(x)):
                 raise clang.error_at(x, self.unit.text, f"{what} cannot use a group")

@@ -103,7 +103,7 @@ class Objects(Evaluator):
             raise clang.error_at(c, self.unit.text, text, "  assign it in the body")
 
     def no_fields_below(self, c: Cursor, what: str) -> None:
-        inside = next((x for x in c.walk_preorder() if is_field(x, self.unit, self.dialect)), None)
+        inside = next((x for x in clang.preorder(c) if is_field(x, self.unit, self.dialect)), None)
         if inside is not None:
             raise clang.error_at(inside, self.unit.text, f"{what} cannot use a field", "  read it into a variable")
 
@@ -143,7 +143,7 @@ class Objects(Evaluator):
         """Whatever the place of an assignment in C++ may be: `(a ? b : c) = 1` and `++(++a)` are places, too."""
         super().assigned(left)
         if self.unit.cpp and clang.bare(left).kind != K.DECL_REF_EXPR:
-            for x in left.walk_preorder():
+            for x in clang.preorder(left):
                 if x.kind == K.DECL_REF_EXPR and x.referenced is not None and x.referenced.kind != K.FUNCTION_DECL:
                     self.node("assign", at=x, text=variable_name(x.referenced))
 
@@ -192,7 +192,7 @@ class Objects(Evaluator):
 
     def e_lambda_expr(self, c: Cursor, used: bool) -> None:
         self.no_fields_below(c, "a lambda")
-        for x in c.walk_preorder():
+        for x in clang.preorder(c):
             if x.kind == K.DECL_REF_EXPR and x.referenced is not None:
                 self.addressed.add(variable_name(x.referenced))
         self.node("assign", at=c, text=MEMORY)
@@ -223,7 +223,7 @@ def all_are_read(unit: clang.Unit, dialect: Dialect) -> None:
     """Raise EdgebuildError where a field stands outside of all functions that are read, as in a template."""
     read = [clang.span(f) for f in unit.functions]
     for top in clang.children(unit.tu.cursor):
-        for c in top.walk_preorder() if unit.own(top) else ():
+        for c in clang.preorder(top) if unit.own(top) else ():
             at = clang.span(c)[0]
             if is_field(c, unit, dialect) and not any(start <= at < end for start, end in read):
                 text = "a field is used where the generator cannot follow, as in a template or an initialiser"

@@ -75,6 +75,8 @@ class Ref:
 
 @dataclass(frozen=True)
 class Shapes:
+    """The leaves of all groups."""
+
     groups: dict[str, Shape]  # inner groups first
     arrays: frozenset[FieldId]
     idle: frozenset[str] = frozenset()  # those that only hold others, and that nothing uses

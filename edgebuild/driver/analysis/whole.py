@@ -70,7 +70,7 @@ class Whole(Recorder):
         """The value of each field that the literal names."""
         values: list[Cursor | None] = [None] * len(chains)
         names = [(x.end.name, tuple(s.constant for s in x.steps if not s.member)) for x in chains if x.end]
-        inside = (x for x in literal.walk_preorder() if x.kind == K.INIT_LIST_EXPR)
+        inside = (x for x in clang.preorder(literal) if x.kind == K.INIT_LIST_EXPR)
         initial = next(inside, None)  # `G{}` of C++ has none
         for item in clang.children(initial) if initial is not None else ():
             parts = clang.children(item)

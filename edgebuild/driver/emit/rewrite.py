@@ -25,6 +25,8 @@ Render = Callable[[], str]
 
 @dataclass(eq=False)
 class Edit:
+    """A piece of text, and what stands there instead."""
+
     start: int
     end: int
     render: Render

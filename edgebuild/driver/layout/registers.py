@@ -89,6 +89,8 @@ class Sub:
 
 @dataclass(frozen=True)
 class GroupLayout:
+    """The registers of one group, at offsets from its base."""
+
     group: str
     size: int  # bytes; also the distance of the elements of an array
     registers: tuple[Register, ...]

@@ -100,7 +100,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
     def together(a: Access, b: Access) -> bool:
         return one.ref(a).group == one.ref(b).group and one.register(a) == one.register(b)
 
-    found = find_conflicts(dialect, cdfg, shapes, together)
+    found = find_conflicts(dialect, cdfg, shapes, together, first)
     merged = Merged(found, layout)
     kept = list(found.kept_apart)
     regions: dict[str, tuple[Region, ...]] = {}

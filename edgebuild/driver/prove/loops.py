@@ -98,7 +98,7 @@ def _begin(program: Program, start: Start) -> None:
 
 
 def has_loops(program: Program, name: str) -> bool:
-    return any(c.kind in LOOPS for c in program.functions[name].walk_preorder())
+    return any(c.kind in LOOPS for c in clang.preorder(program.functions[name]))
 
 
 def by_induction(name: str, source: Source, other: Generated) -> tuple[bool, bool]:
@@ -117,11 +117,11 @@ def by_induction(name: str, source: Source, other: Generated) -> tuple[bool, boo
 def _numbers(program: Program, name: str) -> dict[int, int] | None:
     """The loops of a function in their order, by where their bodies begin; None if two cannot be told apart."""
     found: dict[int, int] = {}
-    for c in program.functions[name].walk_preorder():
+    for c in clang.preorder(program.functions[name]):
         if c.kind in LOOPS:
             body = clang.children(c)[0 if c.kind == CursorKind.DO_STMT else -1]
             found[clang.span(body)[0]] = len(found)
-    loops = sum(c.kind in LOOPS for c in program.functions[name].walk_preorder())
+    loops = sum(c.kind in LOOPS for c in clang.preorder(program.functions[name]))
     return found if len(found) == loops else None
 
 

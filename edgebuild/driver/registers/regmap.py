@@ -191,6 +191,8 @@ def marked(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Found:
+    """A field of a description, in its register."""
+
     register: RegisterInfo
     field: FieldInfo
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,8 @@ INHERITED = ("size", "access", "resetValue", "resetMask")
 
 @dataclass(eq=False)
 class Element:
+    """An element of XML, and where it stands."""
+
     tag: str
     attributes: dict[str, str]
     line: int
@@ -322,12 +323,16 @@ def _parse(data: bytes, file: str, lines: list[str]) -> Element:
 WORD = {"r": "read-only", "w": "write-only", "rw": "read-write"}
 
 
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
 def write_svd(map_: RegisterMap, comment: str = "") -> str:
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
-        *([f"<!-- {html.escape(comment, quote=False)} -->"] if comment else []),
+        *([f"<!-- {_escaped(comment)} -->"] if comment else []),
         '<device schemaVersion="1.3" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance">',
-        f"  <name>{html.escape(map_.name, quote=False)}</name>",
+        f"  <name>{_escaped(map_.name)}</name>",
         "  <version>1.0</version>",
         "  <description>Register map</description>",
         "  <addressUnitBits>8</addressUnitBits>",
@@ -336,8 +341,8 @@ def write_svd(map_: RegisterMap, comment: str = "") -> str:
     ]
     for block in map_.blocks:
         size = max((r.offset + r.bits // 8 for r in block.registers), default=4)
-        lines += ["    <peripheral>", f"      <name>{html.escape(block.name, quote=False)}</name>"]
-        lines += [f"      <groupName>{html.escape(block.group, quote=False)}</groupName>"] if block.group else []
+        lines += ["    <peripheral>", f"      <name>{_escaped(block.name)}</name>"]
+        lines += [f"      <groupName>{_escaped(block.group)}</groupName>"] if block.group else []
         lines += [
             f"      <baseAddress>{block.base:#x}</baseAddress>",
             f"      <addressBlock><offset>0</offset><size>{size:#x}</size><usage>registers</usage></addressBlock>",
@@ -358,7 +363,7 @@ def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
             continue
         yield f"{pad}<cluster>"
         yield from _dim(item, pad)
-        yield f"{pad}  <name>{html.escape(item.name, quote=False)}{'_%s' if item.count else ''}</name>"
+        yield f"{pad}  <name>{_escaped(item.name)}{'_%s' if item.count else ''}</name>"
         yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
         yield from _inside(item.registers, pad + "  ")
         yield f"{pad}</cluster>"
@@ -373,7 +378,7 @@ def _dim(item: Array | Cluster, pad: str) -> Iterator[str]:
 def _register(r: RegisterInfo, pad: str, array: Array | None = None) -> Iterator[str]:
     yield f"{pad}<register>"
     yield from _dim(array, pad) if array else ()
-    yield f"{pad}  <name>{html.escape(r.name, quote=False)}{'_%s' if array else ''}</name>"
+    yield f"{pad}  <name>{_escaped(r.name)}{'_%s' if array else ''}</name>"
     if r.alternate:
         yield f"{pad}  <alternateGroup>views</alternateGroup>"
     yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"
@@ -387,7 +392,7 @@ def _register(r: RegisterInfo, pad: str, array: Array | None = None) -> Iterator
                 f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
             )
             yield (
-                f"{pad}    <field><name>{html.escape(f.name, quote=False)}</name><bitOffset>{f.lsb}</bitOffset>"
+                f"{pad}    <field><name>{_escaped(f.name)}</name><bitOffset>{f.lsb}</bitOffset>"
                 f"<bitWidth>{f.width}</bitWidth><access>{WORD[f.access]}</access>{effects}{_values(f)}</field>"
             )
         yield f"{pad}  </fields>"

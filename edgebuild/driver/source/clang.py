@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,6 +181,9 @@ COMPILERS = {"thumb": "arm-none-eabi-g++", "riscv": "riscv64-unknown-elf-g++"}
 @cache
 def standard_headers(triple: str) -> tuple[str, ...]:
     """`-isystem` of the C++ standard library that the target's compiler has, where there is one."""
+    import shutil  # late: C does without
+    import subprocess
+
     compiler = next((shutil.which(c) for start, c in COMPILERS.items() if triple.startswith(start)), None)
     if compiler is None:
         return ()
@@ -296,7 +297,7 @@ def constant(cursor: Cursor) -> int | None:
         value = int(lib.clang_EvalResult_getAsLongLong(result)) if lib.clang_EvalResult_getKind(result) == 1 else None
     finally:
         lib.clang_EvalResult_dispose(result)
-    if getattr(cursor._tu, "has_offsets", False) and any(is_offset(c) for c in cursor.walk_preorder()):
+    if getattr(cursor._tu, "has_offsets", False) and any(is_offset(c) for c in preorder(cursor)):
         return None  # the layout will decide
     return value
 
@@ -362,6 +363,13 @@ def children(cursor: Cursor) -> list[Cursor]:
             child._tu = cursor._tu
         cursor._children = found
         return found
+
+
+def preorder(cursor: Cursor) -> Iterator[Cursor]:
+    """The cursor and all below it, always the same objects."""
+    yield cursor
+    for child in children(cursor):
+        yield from preorder(child)
 
 
 def offset(location: SourceLocation) -> int:

@@ -73,6 +73,8 @@ class Child:
 
 @dataclass(frozen=True)
 class Group:
+    """A `bfGroup` with its members."""
+
     name: str
     members: tuple[Field | Child, ...]
     where: clang.Place
@@ -97,6 +99,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Device:
+    """A `make_device`."""
+
     name: str
     group: str
     address: int

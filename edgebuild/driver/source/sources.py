@@ -224,12 +224,12 @@ def _with_lines(unit: clang.Unit, printed: clang.Unit, text: Lined) -> Lined:
 
 def _statements(f: Cursor) -> list[Cursor]:
     """The statements of a function's blocks, in the order of the text."""
-    blocks = (c for c in f.walk_preorder() if c.kind == CursorKind.COMPOUND_STMT)
+    blocks = (c for c in clang.preorder(f) if c.kind == CursorKind.COMPOUND_STMT)
     return [s for block in blocks for s in clang.children(block)]
 
 
 def _access_in_macro(f: Cursor, dialect: Dialect) -> bool:
-    for c in f.walk_preorder():
+    for c in clang.preorder(f):
         if c.kind in (CursorKind.MEMBER_REF_EXPR, CursorKind.ARRAY_SUBSCRIPT_EXPR):
             decl = c.referenced
             mine = (
@@ -252,5 +252,5 @@ def _has_field(c: Cursor, dialect: Dialect) -> bool:
         x.kind == CursorKind.MEMBER_REF_EXPR
         and x.referenced is not None
         and x.referenced.semantic_parent.spelling in dialect.groups
-        for x in c.walk_preorder()
+        for x in clang.preorder(c)
     )
