@@ -76,7 +76,7 @@ class Hardware:
     loads: dict[Key, int] = field(default_factory=dict)  # how often each volatile field was read
     batch: int = 0
     hints: list[Any] = field(default_factory=list)  # bounds of indices that may hold
-    obligations: list[Any] = field(default_factory=list)  # what was taken for true because of them
+    obligations: list[tuple[Any, str]] = field(default_factory=list)  # what has to hold, and what is wrong if it fails
 
     # ---- state
 
@@ -182,7 +182,7 @@ class Hardware:
         solver.add(*self.hints, z3.Not(condition))
         if not self.hints or solver.check() != z3.unsat:
             return False
-        self.obligations.append(condition)
+        self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))
         return True
 
     def call(self, name: str, values: tuple[Any, ...]) -> int:
@@ -209,6 +209,7 @@ class Hardware:
     def store(self, at: Pointer, size: int, value: Any, view: str = "") -> None:
         self.batch += 1
         window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[1], "w")), w[1].lsb))
+        self._reserved(at, size, value, view)
         for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
             if "w" not in slot.access:
                 continue
@@ -216,8 +217,19 @@ class Hardware:
             new = _taken(value, old, low)
             self.write(key, slot, place, new, None)
 
-    def _window(self, at: Pointer, size: int, view: str) -> Iterator[tuple[Key, Slot, Any, int]]:
-        """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
+    def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
+        """Bits that are of no field are to be stored as 0, or as they are after reset. A load finds 0 there."""
+        registers, bits, taken = self._registers(at, size, view), value.size(), 0
+        for _, slot, _, low in self._window(at, size, view):
+            taken |= (1 << slot.width + low) - 1 & ~((1 << max(low, 0)) - 1)
+        for r, _, first in registers:
+            taken |= r.reset >> 8 * first
+        held = z3.simplify(value & z3.BitVecVal(~taken & ((1 << bits) - 1), bits) == 0)
+        if not z3.is_true(held):
+            self.obligations.append((held, f"a store sets bits of '{registers[0][0].name}' that are of no field"))
+
+    def _registers(self, at: Pointer, size: int, view: str) -> list[tuple[Register, Any, int]]:
+        """(register, its element, first byte of the access in it) of those that an access of some bytes means."""
         group = self.layout.groups.get(at.group)
         if group is None:
             raise Unknown("an access to an address of no group")
@@ -230,8 +242,12 @@ class Hardware:
         if not found:
             raise Different(f"the generated code accesses no register of {at.group}")
         meant = [_said_by(view, at.group, r) for r, *_ in found]
-        for (r, index, first), said in zip(found, meant, strict=True):
-            for slot in r.slots if said == max(meant) else ():
+        return [x for x, said in zip(found, meant, strict=True) if said == max(meant)]
+
+    def _window(self, at: Pointer, size: int, view: str) -> Iterator[tuple[Key, Slot, Any, int]]:
+        """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
+        for r, index, first in self._registers(at, size, view):
+            for slot in r.slots:
                 for i in range(slot.count):
                     low = slot.lsb + i * slot.stride - 8 * first
                     if low < 8 * size and low + slot.width > 0:

@@ -24,7 +24,7 @@ class Way:
     memory: dict[int, Any]
     value: Any
     loads: dict[Key, int]
-    obligations: tuple[Any, ...]
+    obligations: tuple[tuple[Any, str], ...]
     env: dict[str, Any] = field(default_factory=dict)
     taken: tuple[bool, ...] = ()  # the decisions
     at: tuple[int, int] | None = None  # the head of a loop where it is cut; None: it ends
