@@ -62,6 +62,13 @@ class Roll:
     take: str = ""  # where a row that the application brings goes; empty if it brings none
 
     @property
+    def alone(self) -> int:
+        """Rows of the only op; 0 if there are several, or rows to take."""
+        return (
+            0 if self.take or len(self.calls) > 1 else sum(line.count * len(line.numbers) for line in self.order.lines)
+        )
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self.order.names[: len(self.calls) + bool(self.take)]
 
