@@ -18,6 +18,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _standing, verify
 from edgebuild.model.verify.oracles import fit, random_inputs, reference
+from edgebuild.model.verify.rounding import MOST, RELATIVE, limit
 from tests.graphs.tflite_models import File
 
 pytest.importorskip("onnxruntime")
@@ -188,3 +189,31 @@ def test_what_still_stands_is_what_nothing_has_written_over() -> None:
     standing = [b["name"] for b in _standing({"layout": {"buffers": buffers}})]
     assert standing == ["in_place_after", "seen", "view", "elsewhere"]
     assert _standing({"layout": {"buffers": []}}) == []
+
+
+def cancelling(path: Path, slip: float = 0.0) -> tuple[bool, float]:
+    """A sum of 4,096 terms that nearly cancel, of weights off by `slip`: whether equal, and the difference."""
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((4096, 1)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    onnx_file(path, nodes, [1, 4096], [1, 1], {"w": weights + np.float32(slip)})
+    artifacts = compile_model(ModelRequest(path, "model", "host"))
+    onnx_file(path, nodes, [1, 4096], [1, 1], {"w": weights})
+    x = rng.standard_normal((1, 4096)).astype(np.float32)
+    x[0, 0] -= (np.float64(x[0]) @ np.float64(weights[:, 0]) - 0.05) / weights[0, 0]
+    result = verify(path, load_target("host"), artifacts, inputs=x)
+    return result["equal"], result["max_abs_diff"]
+
+
+def test_rounding_of_a_sum_that_cancels_is_no_difference(tmp_path: Path) -> None:
+    equal, difference = cancelling(tmp_path / "net.onnx")
+    assert difference > RELATIVE * 0.05, "no cancellation: the test shows nothing"
+    assert equal
+    equal, difference = cancelling(tmp_path / "net.onnx", 1e-5)
+    assert not equal and difference > MOST * 0.05
+
+
+def test_a_step_of_eight_bits_is_never_rounding() -> None:
+    value = np.array([1.0, -0.5], np.float32)
+    assert limit(value, moved=1.0) < 1 / 255
+    assert limit(np.array([100], np.int8), moved=1.0) == 0

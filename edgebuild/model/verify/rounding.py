@@ -1,0 +1,51 @@
+"""How far real numbers may lie from an oracle's: both add in orders of their own, so both are rounded otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+RELATIVE = 1e-5  # of the largest value of a tensor
+MOST = 1e-3  # of the same: less than a step of eight bits, which a nudge may turn, too
+NUDGES = 4  # times that the inputs are moved
+MARGIN = 8  # sums of n terms are rounded n times, the inputs were moved once
+
+
+def distance(a: Array, b: Array) -> float:
+    """The largest difference of two elements; NaN where one of them is."""
+    return float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0))
+
+
+def limit(theirs: Array, moved: float = 0.0) -> float:
+    """The difference that is rounding: none of integers. `moved`: what `moves` found for this tensor."""
+    if theirs.dtype.kind != "f":
+        return 0.0
+    largest = float(np.max(np.abs(theirs.astype(np.float64)), initial=0.0))
+    return max(RELATIVE * largest, min(moved, MOST * largest))
+
+
+def moves(
+    vectors: list[list[Array]], run: Callable[[list[list[Array]]], Sequence[Mapping[str, Array]]]
+) -> dict[str, float]:
+    """By name of a tensor of real numbers: how far it may move where the inputs move by one step, MARGIN included.
+
+    A sum whose terms cancel is small, and its rounding is not: RELATIVE does not tell that.
+    `run`: gives the tensors of each vector.
+    """
+    rng, base = np.random.default_rng(1), run(vectors)
+    most = {name: 0.0 for name, value in base[0].items() if value.dtype.kind == "f"}
+    for _ in range(NUDGES):
+        near = run([[_nudged(x, rng) for x in row] for row in vectors])
+        for mine, theirs in zip(near, base, strict=True):
+            most = {name: max(m, distance(mine[name], theirs[name])) for name, m in most.items()}
+    return {name: MARGIN * m if np.isfinite(m) else 0.0 for name, m in most.items()}
+
+
+def _nudged(x: Array, rng: np.random.Generator) -> Array:
+    if x.dtype.kind != "f":
+        return x
+    towards = np.where(rng.random(x.shape) < 0.5, -np.inf, np.inf).astype(x.dtype)
+    return np.asarray(np.nextafter(x, towards))
