@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -118,10 +119,11 @@ def build_cluster(request: ClusterRequest) -> Cluster:
     """Everything that the devices get. Raises EdgebuildError where the model, the cluster or a device is wrong.
 
     A plan counts weights and tensors. Where tables of kernels, or copies of parts, make a device's products larger than
-    its memory, the plan is made again with as much less room.
+    its memory, the plan is made again with less room.
     """
     graph = prepare(request.source)
     spare: dict[int, Spare] = {}
+    times = Counter[int]()
     error: EdgebuildError | None = None
     for _ in range(ATTEMPTS):
         try:
@@ -134,9 +136,13 @@ def build_cluster(request: ClusterRequest) -> Cluster:
             return _built(request, graph, chosen, report, spare)
         except _Over as over:
             error = error or over.error
-            for k, (flash, ram) in over.more.items():
-                before = spare.get(k, (0, 0))
+            for k, more in over.more.items():
+                row, device = report["devices"][k], chosen.plan.cluster.devices[k]
+                unused = (device.flash - row["weights_bytes"], device.ram - row["arena_bytes"])
+                before, step = spare.get(k, (0, 0)), 1 << times[k]
+                flash, ram = (max(m * step, u + 1) if m else 0 for m, u in zip(more, unused, strict=True))
                 spare[k] = (before[0] + flash, before[1] + ram)
+                times[k] += 1
     assert error is not None
     raise error
 
