@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from .terms import GAIN, Spare, json_artifact, plan_cluster
 from .together import check_together
 
 ATTEMPTS = 12  # of plans that leave more and more room
+STEPS = 64  # a part of a device's memory by which room is made less
 MARGIN = 1.1  # of code: what is reckoned with over what is estimated
 
 
@@ -123,7 +123,7 @@ def build_cluster(request: ClusterRequest) -> Cluster:
     """
     graph = prepare(request.source)
     spare: dict[int, Spare] = {}
-    times = Counter[int]()
+    taken: dict[int, Spare] = {}  # by the last plan that left a device too little
     error: EdgebuildError | None = None
     for _ in range(ATTEMPTS):
         try:
@@ -138,11 +138,13 @@ def build_cluster(request: ClusterRequest) -> Cluster:
             error = error or over.error
             for k, more in over.more.items():
                 row, device = report["devices"][k], chosen.plan.cluster.devices[k]
-                unused = (device.flash - row["weights_bytes"], device.ram - row["arena_bytes"])
-                before, step = spare.get(k, (0, 0)), 1 << times[k]
-                flash, ram = (max(m * step, u + 1) if m else 0 for m, u in zip(more, unused, strict=True))
-                spare[k] = (before[0] + flash, before[1] + ram)
-                times[k] += 1
+                took = (row["weights_bytes"], row["arena_bytes"])
+                if taken.get(k) == took:  # less room gave the same plan again
+                    rows = zip(more, (device.flash, device.ram), took, strict=True)
+                    flash, ram = (max(m, room - t + t // STEPS + 1) if m else 0 for m, room, t in rows)
+                    more = flash, ram
+                taken[k], before = took, spare.get(k, (0, 0))
+                spare[k] = (before[0] + more[0], before[1] + more[1])
     assert error is not None
     raise error
 
@@ -245,7 +247,7 @@ class _Builder:
         try:
             return plan(graph, target, replace(own, ram=room))
         except EdgebuildError as error:
-            more = {k: (0, min(made.arena_bytes - room, device.ram // 64) + 1)}
+            more = {k: (0, min(made.arena_bytes - room, device.ram // STEPS) + 1)}
             raise _Over(more, _of(device.name, error, self.request.cluster)) from None
 
     def part(self, k: int, made: Plan, sha256: str) -> Part:
