@@ -250,7 +250,7 @@ def _numbered(outputs: Sequence[Array]) -> dict[str, Array]:
     return {str(o): value for o, value in enumerate(outputs)}
 
 
-def _same(mine: Sequence[Array], theirs: Sequence[Array], moved: Mapping[str, float]) -> bool:
+def _same(mine: Sequence[Array], theirs: Sequence[Array], moved: Mapping[str, float] = MappingProxyType({})) -> bool:
     """Integers are equal; floats were added in another order. `moved`: see `rounding.moves`, by number of output."""
     pairs = enumerate(zip(mine, theirs, strict=True))
     return all(distance(a, b) <= limit(b, moved.get(str(o), 0.0)) for o, (a, b) in pairs)
