@@ -50,8 +50,8 @@ def verify(
     `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
     `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
     `by_cycles`: model the cycles of the first invoke (see cycles.py).
-    `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN, if
-    the model was compiled to call it. `reading`: the shapes and outputs with which it was read (see `read_model`).
+    `flash_of`: a target whose flash the core waits for; by default this one's. `library`: the folder of CMSIS-NN where
+    the model calls it. `reading`: the shapes and outputs with which it was read (see `read_model`).
 
     Returns `equal`, `max_abs_diff`, `output` (first vector), `compared` (names of tensors), `differences` (the largest
     of each), `differs` (names that differ by more than the format allows), `inputs_tried`, `instructions` (of the first
@@ -70,13 +70,7 @@ def verify(
         outcome = _run(builder, vectors, report, dma)
         modelled = _modelled(folder / "minimal.elf", target, flash_of) if by_cycles else {}
         counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles)} if by_layer else {}
-    compared = _compare(outcome, expected, report)
-    if not compared["equal"] and expected.slack and not report.get("state_bytes"):
-        graph = prepare(model_path, *reading)
-        if exact := stepwise(graph, vectors, expected, _seen(graph, outcome, expected, report)):
-            expected, compared = exact, _compare(outcome, exact, report)
-    if not compared["equal"]:
-        compared = _compare(outcome, expected, report, _moves(model_path, vectors, report))
+    compared = _judged(model_path, vectors, expected, outcome, report, reading)
     return {
         "model": model_path.name,
         "target": target.name,
@@ -153,6 +147,25 @@ def _figures(sizes: Sizes, report: dict[str, Any], bare: bool) -> dict[str, Any]
         "arena_bytes": sizes.arena,
         "forbidden_symbols": list(sizes.forbidden) if bare else [],
     }
+
+
+def _judged(
+    model: Path,
+    vectors: list[list[Array]],
+    expected: Reference,
+    outcome: Outcome,
+    report: dict[str, Any],
+    reading: tuple[Shapes, tuple[str, ...]],
+) -> dict[str, Any]:
+    """The comparison; where it fails, again op by op for roundings to steps, and with what rounding does to floats."""
+    compared = _compare(outcome, expected, report)
+    if not compared["equal"] and expected.slack and not report.get("state_bytes"):
+        graph = prepare(model, *reading)
+        if exact := stepwise(graph, vectors, expected, _seen(graph, outcome, expected, report)):
+            expected, compared = exact, _compare(outcome, exact, report)
+    if not compared["equal"]:
+        compared = _compare(outcome, expected, report, _moves(model, vectors, report))
+    return compared
 
 
 def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any]) -> dict[str, float]:
