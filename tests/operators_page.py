@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgebuild.model.importers.onnx import SPECIAL
-from edgebuild.model.ops import SPECS
+from edgebuild.model.ops import SPECS, composed
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = """\
@@ -25,7 +25,7 @@ def page() -> str:
             limits = " ".join(" ".join((limit.__doc__ or "").split()) for limit in spec.limits)
             names = (", ".join(sorted(readers)) for readers in (spec.tflite, spec.onnx))
             lines.append(f"| {kind} | {' | '.join(names)} | {limits} |")
-    lines.append(f"| read as others | | {', '.join(sorted(SPECIAL))} | |")
+    lines.append(f"| read as others | | {', '.join(sorted({*SPECIAL, *composed.ONNX}))} | |")
     return "\n".join(lines) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .importers.onnx import ONNX_SURFACE
-from .ops import SPECS
+from .ops import SPECS, composed
 from .ops.base import Spec
 
 FORMATS = ("tflite", "onnx")
@@ -27,7 +27,7 @@ def _lines(name: str) -> list[str]:
             lines.append(f"  {', '.join(names)}")
             lines += [f"    - {' '.join((limit.__doc__ or '').split())}" for limit in spec.limits]
     if not is_tflite:
-        lines.append(f"  {', '.join(sorted(ONNX_SURFACE))}")
+        lines.append(f"  {', '.join(sorted({*ONNX_SURFACE, *composed.ONNX}))}")
         lines.append("  Operators of which all operands are constants are computed beforehand, whatever they are.")
     return lines
 

@@ -306,6 +306,48 @@ def running_sum(w: Any, x: Any, *_: Any) -> Any:
     return w.node("CumSum", [x, w.constant(axis)], exclusive=w.s.pick(0, 1), reverse=w.s.pick(0, 1))
 
 
+def one_hot(w: Any, x: Any, *_: Any) -> Any:
+    """Places of the largest as vectors."""
+    if len(x.shape) < 2:
+        raise DoesNotFit
+    axis = w.s.between(1, len(x.shape) - 1)
+    index = w.node("ArgMax", [w.exactly(x)], axis=axis, keepdims=0)
+    values = w.constant(np.array([-1.0, 2.0], np.float32))
+    return w.node("OneHot", [index, ints(w, w.s.between(1, 6)), values], axis=w.s.pick(-1, 1))
+
+
+def hard_max(w: Any, x: Any, *_: Any) -> Any:
+    if len(x.shape) < 2:
+        raise DoesNotFit
+    return w.node("Hardmax", [w.exactly(x)], axis=w.s.between(1, len(x.shape) - 1))
+
+
+def triangle(w: Any, x: Any, *_: Any) -> Any:
+    if len(x.shape) < 3:
+        raise DoesNotFit
+    return w.node("Trilu", [x, ints(w, w.s.between(-2, 2))], upper=w.s.pick(0, 1))
+
+
+def length_pool(w: Any, x: Any, *_: Any) -> Any:
+    window = [min(w.s.between(1, 3), n) for n in w.image(x)[:2]]
+    return w.node("LpPool", [x], kernel_shape=window, p=w.s.pick(1, 2), strides=[w.s.between(1, 2)] * 2)
+
+
+def reversed_sequence(w: Any, x: Any, *_: Any) -> Any:
+    if len(x.shape) < 2:
+        raise DoesNotFit
+    lengths = ints(w, [w.s.between(1, x.shape[1])] * x.shape[0])
+    return w.node("ReverseSequence", [x, lengths], time_axis=1, batch_axis=0)
+
+
+def scattered(w: Any, x: Any, *_: Any) -> Any:
+    """Some rows in the place of others."""
+    count = w.s.between(1, 3)
+    places = [[w.s.between(0, n - 1) for n in x.shape[:2]] for _ in range(count)]
+    rows = w.constant(w.s.rng.standard_normal((count, *x.shape[2:])).astype(np.float32))
+    return w.node("ScatterND", [x, ints(w, places), rows])
+
+
 def dynamic(w: Any, x: Any, *_: Any) -> Any:
     """Quantised as its own range says, then a product or a window of the bytes, and real numbers again."""
     quantised, scale, zero = w.several("DynamicQuantizeLinear", [w.exactly(x)], 3, free=True)
@@ -372,6 +414,12 @@ ROWS: dict[str, Make] = {
     "Einsum": einsum,
     "CumSum": running_sum,
     "LRN": local_response,
+    "OneHot": one_hot,
+    "Hardmax": hard_max,
+    "Trilu": triangle,
+    "LpPool": length_pool,
+    "ReverseSequence": reversed_sequence,
+    "ScatterND": scattered,
     "DynamicQuantizeLinear": dynamic,
     "Where": comparison(""),
 }

@@ -10,6 +10,7 @@ from . import (
     batch_matmul,
     bilinear,
     clamp,
+    composed,
     concat,
     conv2d,
     convert,
@@ -95,7 +96,7 @@ SPECS: dict[str, Spec] = {
     )
 }
 TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()}
-ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.onnx.items()}
+ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.onnx.items()} | composed.ONNX
 
 
 def nest(op: Op, graph: Graph) -> Nest:

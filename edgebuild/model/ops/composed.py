@@ -1,0 +1,117 @@
+"""ONNX operators that are read as others: masks, places as vectors, and parts that are written into a tensor."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from . import pointwise
+from .moves import axis_of, taken_along
+from .pool2d import from_onnx as pool
+from .reduction import kept_shape
+
+LENGTHS = {1: ("abs", ""), 2: ("square", "sqrt")}  # of LpPool's p: before and after the sum
+
+
+def _chosen(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
+    node.emit("pointwise", [condition, yes, no], **{**pointwise.attributes("where"), "to": dtype})
+
+
+def _places(node: Any, axis: int, rank: int, depth: int, dtype: str) -> str:
+    """0 to depth - 1 along an axis."""
+    shape = [depth if d == axis else 1 for d in range(rank)]
+    return str(node.array(np.arange(depth).astype(dtype).reshape(shape)))
+
+
+def one_hot(node: Any) -> None:
+    """`on` where the place along the new axis is the index, which may count from the end; else `off`."""
+    x, rank = node.tensor(0), len(node.tensor(0).shape) + 1
+    axis = axis_of(node, node.attr("axis", -1), rank)
+    depth = int(np.ravel(node.constant(1, "depth").data)[0])
+    if depth < 1:
+        raise node.error(f"depth {depth}", "at least 1")
+    off, on = np.ravel(node.real(node.constant(2, "values")))
+    index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
+    count = node.array(np.array(depth, x.dtype))
+    below = node.inner("pointwise", [index, node.array(np.array(0, x.dtype))], **pointwise.attributes("less"))
+    wrapped = node.inner("pointwise", [index, count], **pointwise.attributes("sum"))
+    index = node.inner("pointwise", [below, wrapped, index], **{**pointwise.attributes("where"), "to": x.dtype})
+    here = node.inner("pointwise", [index, _places(node, axis, rank, depth, x.dtype)], **pointwise.attributes("equal"))
+    _chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
+
+
+def hard_max(node: Any) -> None:
+    """1 at the first largest element along the axis, else 0."""
+    x = node.tensor(0)
+    axis = axis_of(node, node.attr("axis", -1), len(x.shape))
+    best = node.inner("arg", node.inputs[:1], axis=axis, largest=True, last=False, to="int32")
+    best = node.reshaped(best, kept_shape(x, (axis,), True))
+    places = _places(node, axis, len(x.shape), x.shape[axis], "int32")
+    here = node.inner("pointwise", [best, places], **pointwise.attributes("equal"))
+    node.emit("cast", [here], to=x.dtype)
+
+
+def triangle(node: Any) -> None:
+    """Elements on one side of a diagonal; the others are 0."""
+    x, given = node.tensor(0), len(node.inputs) > 1 and node.inputs[1]
+    k = int(np.ravel(node.constant(1, "k").data)[0]) if given else 0
+    rows, columns = x.shape[-2:]
+    right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
+    mask = right >= 0 if node.attr("upper", 1) else right <= 0
+    _chosen(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
+
+
+def length_pool(node: Any) -> None:
+    """Lengths of windows: the root of an average of squares, times the number of elements."""
+    p, window = node.attr("p", 2), node.attr("kernel_shape", [])
+    if p not in LENGTHS or node.attr("ceil_mode", 0):
+        raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p 1 and 2, ceil_mode 0")
+    before, after = LENGTHS[p]
+    average = node.before("average")
+    average.inputs = [node.inner("pointwise", node.inputs[:1], **pointwise.attributes(before))]
+    average.attributes = {**node.attributes, "count_include_pad": 1}
+    pool("avg_pool2d")(average)
+    total = [average.outputs[0], node.array(np.float32(prod(window)))]
+    if not after:
+        return node.emit("mul", total, clamp=pointwise.OPEN)
+    node.emit("pointwise", [node.inner("mul", total, clamp=pointwise.OPEN)], **pointwise.attributes(after))
+
+
+def reversed_sequences(node: Any) -> None:
+    """The first elements along an axis, as many as each sequence has, the other way round."""
+    x, lengths = node.tensor(0), {int(n) for n in np.ravel(node.constant(1, "sequence_lens").data)}
+    axis = node.attr("time_axis", 0)
+    if len(lengths) > 1 or not 0 <= axis < len(x.shape) or not 1 <= min(lengths) <= x.shape[axis]:
+        raise node.error(f"sequences of {sorted(lengths)} elements", "supported: one length for all")
+    count = lengths.pop()
+    index = np.array([*range(count)[::-1], *range(count, x.shape[axis])])
+    taken_along(node, axis, index, x.shape)
+
+
+def scattered(node: Any) -> None:
+    """Rows of the first operand or, at places that are known, of the third: the last of those that meet."""
+    x, places = node.tensor(0), node.constant(1, "indices").data
+    if node.attr("reduction", "none") != "none":
+        raise node.error(f"reduction {node.attr('reduction', 'none')}", "supported: none")
+    depth = places.shape[-1]
+    sizes, rest = x.shape[:depth], x.shape[depth:]
+    at = np.moveaxis(places.reshape(-1, depth).astype(np.int64), -1, 0)
+    if any((p < -n).any() or (p >= n).any() for p, n in zip(at, sizes, strict=True)):
+        raise node.error(f"indices {places.min()} to {places.max()} in {sizes}")
+    flat = np.ravel_multi_index(tuple(p % n for p, n in zip(at, sizes, strict=True)), sizes)
+    table = np.arange(prod(sizes))
+    table[flat] = len(table) + np.arange(len(flat))
+    rows = [node.reshaped(node.inputs[0], (len(table), *rest)), node.reshaped(node.inputs[2], (len(flat), *rest))]
+    taken_along(node, 0, table, x.shape, node.inner("concat", rows, axis=0))
+
+
+ONNX = {
+    "Hardmax": hard_max,
+    "LpPool": length_pool,
+    "OneHot": one_hot,
+    "ReverseSequence": reversed_sequences,
+    "ScatterND": scattered,
+    "Trilu": triangle,
+}

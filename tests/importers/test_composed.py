@@ -1,0 +1,92 @@
+"""ONNX operators that are read as others, against onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.model import ops
+from edgebuild.model.importers import read_model
+from edgebuild.model.ir import Array
+from tests.importers.test_onnx import onnxruntime_outputs
+
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+Case = tuple[str, tuple[int, ...], int, list[Any], dict[str, Any]]
+PLACES = np.array([[0, 1], [1, -1], [0, 1]])  # one is there twice
+CASES: dict[str, Case] = {
+    "one hot": ("OneHot", (2, 3), INT, [4, np.array([0, 1], np.float32)], {}),
+    "one hot, first axis": ("OneHot", (2, 3), INT, [5, np.array([-1.5, 2.5], np.float32)], {"axis": 0}),
+    "one hot of whole numbers": ("OneHot", (4,), INT, [3, np.array([7, 9])], {"axis": -2}),
+    "hard max": ("Hardmax", (2, 3, 4), FLOAT, [], {"axis": 1}),
+    "above": ("Trilu", (2, 4, 5), FLOAT, [1], {"upper": 1}),
+    "below": ("Trilu", (3, 3), FLOAT, [-1], {"upper": 0}),
+    "below of whole numbers": ("Trilu", (4, 3), INT, [], {"upper": 0}),
+    "lengths": ("LpPool", (1, 2, 6, 5), FLOAT, [], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}),
+    "sizes": ("LpPool", (1, 3, 7), FLOAT, [], {"kernel_shape": [3], "p": 1}),
+    "reversed": ("ReverseSequence", (2, 5, 3), FLOAT, [np.array([3, 3])], {"time_axis": 1, "batch_axis": 0}),
+    "rows": ("ScatterND", (3, 4, 2), FLOAT, [PLACES, np.arange(6, dtype=np.float32).reshape(3, 2)], {}),
+    "elements": ("ScatterND", (3, 4), FLOAT, [PLACES[1:], np.array([5, 6], np.float32)], {}),
+}
+
+
+def model(case: Case) -> onnx.ModelProto:
+    operator, shape, dtype, constants, attributes = case
+    names = [f"c{i}" for i in range(len(constants))]
+    node = helper.make_node(operator, ["x", *names], ["y"], "node", **attributes)
+    stored = [numpy_helper.from_array(np.asarray(c), n) for n, c in zip(names, constants, strict=True)]
+    x, y = helper.make_tensor_value_info("x", dtype, shape), onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([node], "one", [x], [y], stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
+
+
+def values(case: Case, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    if case[2] == INT:
+        return rng.integers(-3, 3, case[1])
+    return np.round(rng.normal(size=case[1]), 1).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
+    made = model(CASES[name])
+    onnx.save(made, tmp_path / "m.onnx")
+    graph = read_model(tmp_path / "m.onnx")
+    for seed in range(5):
+        x = values(CASES[name], seed)
+        want = onnxruntime_outputs(made, [x])[0]
+        found = ops.run(graph, x)[graph.outputs[0]]
+        assert found.dtype == want.dtype
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("lengths", {"p": 3}, "p 3"),
+        ("lengths", {"ceil_mode": 1}, "ceil_mode 1"),
+        ("rows", {"reduction": "add"}, "reduction add"),
+    ],
+)
+def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    operator, shape, dtype, constants, attributes = CASES[name]
+    made = model((operator, shape, dtype, constants, attributes | changes))
+    made.opset_import[0].version = 18
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=said):
+        read_model(tmp_path / "m.onnx")
+
+
+def test_sequences_of_several_lengths_are_refused(tmp_path: Path) -> None:
+    onnx.save(
+        model(("ReverseSequence", (2, 5), FLOAT, [np.array([3, 4])], {"time_axis": 1, "batch_axis": 0})),
+        tmp_path / "m.onnx",
+    )
+    with pytest.raises(EdgebuildError, match=r"sequences of \[3, 4\]"):
+        read_model(tmp_path / "m.onnx")
