@@ -26,7 +26,8 @@ from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
 from edgebuild.model.plan.section import ALIGN
-from edgebuild.model.verify.build import MODEL_SOURCES, NAME, SANITIZERS, write_sources
+from edgebuild.model.verify.build import NAME, SANITIZERS, write_sources
+from edgebuild.model.verify.build import sources as sources_of
 from edgebuild.model.verify.run import run_harness
 
 from .shared import Shared
@@ -76,7 +77,8 @@ def compiled(model: Path, target: str, options: Mapping[str, Value]) -> tuple[Ar
     """Compile the model. Raises EdgebuildError where it is refused, Failure for all else."""
     try:
         with at_most(PLAN_SECONDS), SHARED.of(model):
-            return compile_model(model_request(model, NAME, target, options))
+            known = {name: value for name, value in options.items() if name != "dma"}  # which is of the run
+            return compile_model(model_request(model, NAME, target, known))
     except EdgebuildError:
         raise
     except TooLong:
@@ -93,8 +95,14 @@ def report_of(artifacts: Sequence[Artifact]) -> dict[str, Any]:
 
 
 def check_explained(report: Mapping[str, Any]) -> None:
-    """Raise Failure unless buffers of the report, their ends rounded up, take all bytes of the arena."""
+    """Raise Failure unless buffers of the report, their ends rounded up, take all bytes of the arena.
+
+    Tiles that move through the first level are no buffers of the report.
+    """
+    nearest = [level["name"] for level in report.get("hierarchy", {"levels": []})["levels"][:1]]
     for memory, size in report["ram"]["by_memory"].items():
+        if memory in nearest:
+            continue
         taken = np.zeros(size, bool)
         for b in report["layout"]["buffers"]:
             if b["memory"] == memory:
@@ -120,8 +128,8 @@ class Machine:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         hal = hal_dir()
-        firmware, runner = self.target.firmware, self.target.runner
-        sources = [*(firmware.startup if firmware else ()), "src/counter.c"]
+        runner = self.target.runner
+        sources = [*self.target.startup, "src/counter.c"]
         sources += list(runner.sources if runner else ("src/semihost_host.c",))
         for source in sources:
             made = self.folder / (Path(source).stem + ".o")
@@ -136,13 +144,18 @@ class Machine:
     def flags(self) -> list[str]:
         return list(QUICK) if self.name == "host" else list(self.target.toolchain.cflags)
 
-    def run(self, artifacts: Sequence[Artifact], vectors: list[list[Array]], folder: Path) -> list[list[Array]]:
-        """The outputs per vector. Raises Failure where the program does not build or does not end well."""
+    def run(
+        self, artifacts: Sequence[Artifact], vectors: list[list[Array]], folder: Path, dma: Value = None
+    ) -> list[list[Array]]:
+        """The outputs per vector. Raises Failure where the program does not build or does not end well.
+
+        `dma`: when the model of a DMA unit moves bytes.
+        """
         report, tools = report_of(artifacts), self.target.toolchain
         folder.mkdir(parents=True, exist_ok=True)
         write_sources(folder, self.target, artifacts, report, len(vectors))
         needs_libm = bool(report.get("needs_libm"))
-        sources = [*MODEL_SOURCES, str(hal_dir() / "harness/harness.c")]
+        sources = [*map(str, sources_of(self.target, report)), str(hal_dir() / "harness/harness.c")]
         fragments = (f"{NAME}_memory.ld",) if self.target.firmware else ()
         libraries = [*(tools.libm if needs_libm else ()), *tools.libs]
         flags = [*self.flags, *(tools.libc if needs_libm else ()), "-I.", f"-I{hal_dir() / 'include'}"]
@@ -150,7 +163,8 @@ class Machine:
         self._tool([*flags, *sources, *self.shared, *scripts, "-o", "harness.elf", *libraries], folder)
         runner = replace(self.target.runner, timeout_s=RUN_SECONDS) if self.target.runner else None
         try:
-            return run_harness(folder / "harness.elf", replace(self.target, runner=runner), vectors, report).outputs
+            target, when = replace(self.target, runner=runner), {"EB_DMA": str(dma)} if dma else {}
+            return run_harness(folder / "harness.elf", target, vectors, report, when).outputs
         except EdgebuildError as problem:
             text = "\n".join([problem.diagnostics[0].text, *problem.diagnostics[0].hints])
             summary = next((line for line in text.splitlines() if "SUMMARY" in line or "runtime error" in line), "")

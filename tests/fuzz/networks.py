@@ -17,6 +17,7 @@ import numpy as np
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import Value
+from edgebuild.base.target import Target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Array
 from edgebuild.model.verify.oracles import Reference, fit, random_inputs, reference
@@ -28,6 +29,8 @@ from .recipe import FORMS, Recipe, choice, draw
 
 WRITERS: dict[str, ModuleType] = {f: tflite_writer if f.startswith("tflite") else onnx_writer for f in FORMS}
 TILE = ("off", "auto", "rolling", "fdt", "ffmt")
+MAPS, LEAST_ROOM = ("layer", "auto", "dory"), 512  # bytes of the first level
+NAMED = ("tile", "map", "optimize")  # options that are counted by their value
 VECTORS = 3
 RELATIVE = 1e-4  # of floats, to the largest value on the way: sums are added up in other orders
 HEADINGS = "| file | command | what was seen | layers |"
@@ -69,8 +72,11 @@ class Tally:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
-def modes(recipe: Recipe, arena: int, thorough: bool) -> Iterator[Options]:
-    """The five kinds of tiling, one more wish; or one kind and one wish. Kernels are for speed, size or between."""
+def modes(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
+    """The five kinds of tiling, one more wish; or one kind and one wish. Kernels are for speed, size or between.
+
+    One more way, of those to move tiles, where the target has memory levels.
+    """
     s = choice(recipe.seed + 1)
     kinds = s.pick("balanced", "balanced", "speed", "size")
     more: Options = s.pick(
@@ -82,9 +88,20 @@ def modes(recipe: Recipe, arena: int, thorough: bool) -> Iterator[Options]:
         {"arena": "caller"},
         {"portable": True, "tile": "rolling"},
     )
-    tiles = TILE if thorough else (s.pick(*TILE), s.pick("auto", "rolling"))
-    for options in (*({"tile": tile} for tile in dict.fromkeys(tiles)), more):
+    tiles = TILE if target.name == "host" else (s.pick(*TILE), s.pick("auto", "rolling"))
+    for options in (*({"tile": tile} for tile in dict.fromkeys(tiles)), more, *moved(recipe, arena, target)):
         yield {**options, **({"optimize": kinds} if kinds != "balanced" else {})}
+
+
+def moved(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
+    """A way to move tiles between memory levels, mostly with little room in the first of them."""
+    if len(target.levels) < 2 or not target.dma:
+        return
+    s, first = choice(recipe.seed * len(FORMS) + FORMS.index(recipe.form)), target.levels[0]
+    room = min(first.size, max(LEAST_ROOM, int(arena * s.rng.uniform(0.1, 1.2))))
+    way: Options = {"map": s.pick(*MAPS), **({"limit": f"{first.name}={room}"} if s.rng.random() < 0.8 else {})}
+    when = s.pick("eager", "lazy", f"random:{recipe.seed % 1000}")
+    yield {**way, **({"dma": when} if target.firmware is None else {})}
 
 
 class Judge:
@@ -150,11 +167,11 @@ class Judge:
     def run(self, machine: Machine, options: Options) -> None:
         """Compile and run in one mode, unless it is refused. Raises Failure."""
         with suppress(EdgebuildError):
-            self.execute(machine, compiled(self.file, machine.name, options))
+            self.execute(machine, compiled(self.file, machine.name, options), options)
 
-    def execute(self, machine: Machine, artifacts: Sequence[Artifact]) -> None:
+    def execute(self, machine: Machine, artifacts: Sequence[Artifact], options: Options) -> None:
         where = self.folder / "program"
-        self.check(machine.run(artifacts, self.vectors, where))
+        self.check(machine.run(artifacts, self.vectors, where, options.get("dma")))
         shutil.rmtree(where)
 
 
@@ -179,11 +196,11 @@ def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tall
 
 def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
     recipe, causes, known, arenas = judge.recipe, set[str](), set[str](), dict[str, int]()
-    ways = list(modes(recipe, judge.arena, machine.name == "host"))
+    ways = list(modes(recipe, judge.arena, machine.target))
     Random(recipe.seed).shuffle(ways)
     for options in sorted(ways, key=lambda o: o.get("objective") == "ram"):  # what is to be least comes last
         tally.runs += 1
-        what = " ".join([machine.name, *(str(v) if o in ("tile", "optimize") else o for o, v in options.items())])
+        what = " ".join([machine.name, *(str(v) if o in NAMED else o for o, v in options.items())])
         try:
             artifacts = compiled(judge.file, machine.name, options)
             check_explained(report_of(artifacts))
@@ -193,7 +210,7 @@ def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
             elif most and len(known) >= most:
                 tally.planned[what] += 1
             else:
-                judge.execute(machine, artifacts)
+                judge.execute(machine, artifacts, options)
                 known.add(mark)
                 tally.programs[what] += 1
         except EdgebuildError:
@@ -203,6 +220,8 @@ def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
                 tally.found.append(Found(recipe, machine.name, options, failure))
             causes.add(failure.cause)
             continue
+        if "map" in options:
+            continue  # where tiles move, RAM is no measure
         arenas[str(options)] = int(report_of(artifacts)["ram"]["arena_bytes"])
         _least(recipe, machine, options, arenas, tally)
 

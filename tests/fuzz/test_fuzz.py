@@ -25,7 +25,8 @@ from tests.graphs.tflite_models import schema
 
 MOST_NETWORKS = 2000  # that are drawn until every operator was among them
 BUILTIN = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
-FIRST, HOST, TARGETS = 21, 3, (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4))
+FIRST, HOST = 21, 3
+TARGETS = (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4), ("pulp-cluster", 5))
 
 
 def told(found: list[Found]) -> str:
@@ -46,6 +47,7 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
         sweep(recipe, [host], tmp_path, tally)
     assert not tally.found, told(tally.found)
     assert tally.runs - tally.same > HOST
+    assert any(way in what.split() for what in tally.programs for way in ("layer", "auto", "dory")), tally.programs
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
