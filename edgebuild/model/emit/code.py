@@ -29,6 +29,7 @@ from .names import (
     scratch_constant,
     shape_text,
 )
+from .near import places
 from .program import Program, Roll, address
 from .storage import arenas
 
@@ -117,6 +118,7 @@ def source(p: Program) -> str:
         above=[helper.text for helper in p.helpers if not helper.head],
         below=[helper for helper in p.helpers if helper.head],
         constants=p.constants,
+        near=tuple(places(plan)),
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
         engines=_engines(plan),

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import Tensor
-from ..ops.base import C_TYPES
+from ..ops.base import C_TYPES, Constant
 from ..plan.moved.feeding import FedRun, Stream
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .loops import Arg, Call
 from .names import at_macro, comment, offset_names
+from .near import Named, blocks, constants_at, ring, run_places
 from .order import Order
 from .storage import Weights
 
@@ -52,17 +53,17 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
         before: tuple[str, ...] = ()
         after: tuple[str, ...] = ()
         if stream is not None and stream.whole:
-            after = (f"if (row == {count - 1}) {{", f"    {_all(plan, stream, numbers)}", "}")
+            after = (f"if (row == {count - 1}) {{", f"    {_all(plan, step, stream, numbers)}", "}")
         elif stream is not None:
             wait = f"    eb_dma_wait({stream.channel} + row % 2); /* its row's buffer is free again */"
             before = ("if (row > 1) {", wait, "}") if stream.copies > 2 else ()
-            after = (_row(plan, stream, numbers, "row"),)
+            after = (_row(plan, step, stream, numbers, "row"),)
         reduces = plan.rolling.modes[op.outputs[0]] == "reduce"
         cases.append(Case(call.comment, before, call, after, 0 if reduces else count))
     for stream in run.fed:
         ahead: tuple[str, ...] = (
             f"if (row < {stream.copies - 1}) {{",
-            f"    {_row(plan, stream, numbers, 'row + 1')}",
+            f"    {_row(plan, step, stream, numbers, 'row + 1')}",
             "}",
         )
         ahead = ahead if stream.copies > 1 else ()
@@ -70,7 +71,7 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
         what = "a row" if run.together == 1 else "rows"
         cases.append(Case(f"{what} of {comment(stream.storage)}", ahead, None, (wait,)))
     copies = [
-        _constants(plan, near, weights.offset(block), block.data.nbytes)
+        _constants(plan, step, near, block, weights)
         for block, near in zip(run.blocks, run.block_at, strict=True)
         if block.data.nbytes and not run.prefetched
     ]
@@ -78,17 +79,16 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
     by = "row by row" if run.together == 1 else f"by {run.together} rows"
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
     waits = tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies)))
-    starts = tuple(_row(plan, s, numbers, "0") for s in run.fed)
+    starts = tuple(_row(plan, step, s, numbers, "0") for s in run.fed)
     return FedStep(step, text, order, tuple(copies), starts, tuple(cases), len(run.streams), waits, run.together)
 
 
-def near_address(plan: Plan, run: FedRun, t: Tensor, behind: str = "") -> Arg:
+def near_address(plan: Plan, step: int, run: FedRun, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
     root = plan.rolling.storage[t.name]
-    near = next((s.near for s in run.streams if s.storage == root), run.places.get(root))
+    at = run_places(plan, step, run).get((root, "")) or Named(offset_names(plan)[root], plan.places[root].offset)
     start = view_starts(plan.graph).get(t.name, 0)
-    place = plan.places[root].offset if near is None else near
-    return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", place + start)
+    return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
 
 
 def at_level(plan: Plan) -> str:
@@ -100,7 +100,7 @@ def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapp
     """The copies of constants that are fetched under earlier steps, and the statements before each step."""
     copies, before = [], dict[int, list[str]]()
     for number, early in enumerate(plan.ahead):
-        copies.append(_constants(plan, early.near, weights.offset(early.block), early.block.data.nbytes))
+        copies.append(_constants(plan, early.step, early.near, early.block, weights))
         start = f"eb_dma_start({early.channel}, &{plan.name}_ahead[{number}]); /* constants of step {early.step} */"
         before.setdefault(early.first, []).append(start)
     for early in plan.ahead:
@@ -108,26 +108,29 @@ def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapp
         if wait not in before.setdefault(early.step, []):
             before[early.step].append(wait)
     for kept in reversed(plan.caches.steps):
-        at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {kept.place.offset})"
+        name = offset_names(plan).get(kept.what, str(kept.place.offset))
+        at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {name})"
         line = f"eb_cache_{kept.kind}({at}, {kept.bytes}); /* {comment(kept.what)} */"
         before.setdefault(kept.step, []).insert(0, line)
     return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps) + 1)}
 
 
-def _constants(plan: Plan, near: int, offset: int, size: int) -> str:
-    return f"{{{at_level(plan)}(uint8_t, {near}), WEIGHTS(uint8_t, {offset}), {size}, 1, 1, 0, 0, 0, 0}}"
+def _constants(plan: Plan, step: int, near: int, block: Constant, weights: Weights) -> str:
+    to = f"{at_level(plan)}(uint8_t, {constants_at(plan, step, near)})"
+    from_ = f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(weights.offset(block))})"
+    return f"{{.to = {to},\n .from = {from_},\n .bytes = {block.data.nbytes}, .rows = 1, .planes = 1}},"
 
 
 def _far(plan: Plan, storage: str) -> str:
     return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {offset_names(plan)[storage]})"
 
 
-def _row(plan: Plan, s: Stream, numbers: Mapping[str, int], row: str) -> str:
+def _row(plan: Plan, step: int, s: Stream, numbers: Mapping[str, int], row: str) -> str:
     number, size, slots = f"({row})" if " " in row else row, s.together * s.bytes, s.slots // s.together
     slot = f" + {number} % {slots} * {size}" if s.slots < s.rows else f" + {number} * {size}"
-    near, far = f"{at_level(plan)}(uint8_t, {s.near}){slot}", f"{_far(plan, s.storage)} + {number} * {size}"
-    if row == "0":
-        near, far = f"{at_level(plan)}(uint8_t, {s.near})", _far(plan, s.storage)
+    near, far = f"{at_level(plan)}(uint8_t, {ring(plan, step, s).name})", _far(plan, s.storage)
+    if row != "0":
+        near, far = f"{near}{slot}", f"{far} + {number} * {size}"
     to, from_ = (near, far) if s.fed else (far, near)
     rest = s.total - (s.copies - 1) * size  # bytes of the last copy
     taken = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
@@ -136,6 +139,6 @@ def _row(plan: Plan, s: Stream, numbers: Mapping[str, int], row: str) -> str:
     return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, {row}, {to}, {from_}, {taken});"
 
 
-def _all(plan: Plan, s: Stream, numbers: Mapping[str, int]) -> str:
-    to, from_ = _far(plan, s.storage), f"{at_level(plan)}(uint8_t, {s.near})"
+def _all(plan: Plan, step: int, s: Stream, numbers: Mapping[str, int]) -> str:
+    to, from_ = _far(plan, s.storage), f"{at_level(plan)}(uint8_t, {ring(plan, step, s).name})"
     return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, 0, {to}, {from_}, {s.total});"

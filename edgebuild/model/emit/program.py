@@ -21,6 +21,7 @@ from .fed import FedStep, at_level, fed_step, near_address
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
 from .names import at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
+from .near import SCRATCH, Named, blocks, run_places
 from .order import Order, lines
 from .share import Letter, shared
 from .storage import Weights, pack
@@ -71,15 +72,6 @@ class Roll:
     @property
     def names(self) -> tuple[str, ...]:
         return self.order.names[: len(self.calls) + bool(self.take)]
-
-
-@dataclass(frozen=True)
-class Named:
-    """A constant of the C for an offset, in bytes, with what lies there."""
-
-    name: str
-    offset: int
-    note: str
 
 
 @dataclass(frozen=True)
@@ -139,7 +131,7 @@ def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[st
             note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}, {comment(use.op.name)}"
             if (name := _constant_name(plan, use, c)) in used:
                 found.append(Named(name, weights.offset(c), note))
-    return tuple(found)
+    return (*found, *blocks(plan, weights).values())
 
 
 def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
@@ -258,7 +250,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     sums = plan.rolling.modes[y.name] == "reduce"
     placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
     at_row = {t.name: _row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
-    where = partial(near_address, plan, use.run) if use.run else partial(address, plan)
+    where = partial(near_address, plan, use.step, use.run) if use.run else partial(address, plan)
     places = [where(t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
     constants = _near_constants(plan, use) or [
@@ -275,7 +267,8 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     if kernel.scratch and use.run:
         each = -(-kernel.scratch // 8) * 8
         core = f" + core * {each}" if use.run.together > 1 and plan.rolling.modes[y.name] != "reduce" else ""
-        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}}{core})", use.run.scratch[y.name])])
+        at = run_places(plan, use.step, use.run)[y.name, SCRATCH]
+        groups.append([Arg(f"{at_level(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
     elif kernel.scratch:
         place = plan.places[scratch_name(y.name)]
         macro = at_macro(plan, place.memory)
@@ -289,9 +282,9 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
     """The constants of an op of a run in the first level."""
     if use.run is None:
         return []
-    at = use.run.constants[use.run.ops.index(use.op)]
-    pairs = zip(use.kernel.constants, at, strict=True)
-    return [Arg(f"{at_level(plan)}({C_TYPES[str(c.data.dtype)]}, {{}})", place) for c, place in pairs]
+    known, y = run_places(plan, use.step, use.run), use.op.outputs[0]
+    pairs = [(C_TYPES[str(c.data.dtype)], known[y, c.name]) for c in use.kernel.constants]
+    return [Arg(f"{at_level(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]
 
 
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:

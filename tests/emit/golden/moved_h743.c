@@ -49,6 +49,26 @@ enum {
     TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
 };
 
+/* Where each part lies in the first memory level while its step runs. */
+enum {
+    TINY_CONV2D_0_NEAR_X = 0, /* tiles of image */
+    TINY_CONV2D_0_NEAR_W = 128, /* w of conv */
+    TINY_CONV2D_0_NEAR_SCRATCH = 272, /* scratch of conv */
+    TINY_DEPTHWISE_CONV2D_1_NEAR_W = 1256, /* w of depthwise */
+    TINY_DEPTHWISE_CONV2D_1_NEAR_SCRATCH = 1440, /* scratch of depthwise */
+    TINY_DENSE_3_NEAR_W = 1000, /* w of dense */
+    TINY_SOFTMAX_4_NEAR_Y = 1000, /* tiles of classes */
+    TINY_SOFTMAX_4_NEAR_TABLE = 0, /* table of classes */
+};
+
+/* Where constants lie in the weights. */
+enum {
+    TINY_CONV2D_0_BLOCK = 16, /* 144 B: constants of step 0, conv */
+    TINY_DEPTHWISE_CONV2D_1_BLOCK = 160, /* 120 B: constants of step 1, depthwise */
+    TINY_DENSE_3_BLOCK = 280, /* 112 B: constants of step 3, dense */
+    TINY_SOFTMAX_4_BLOCK = 392, /* 996 B: constants of step 4, classes */
+};
+
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low4, int32_t high4, int8_t *scratch);
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
@@ -62,11 +82,17 @@ static void tiny_tiles_2(void);
 static void tiny_tiles_3(void);
 static void tiny_tiles_4(void);
 
-/* Constants that are fetched under earlier steps: to, from; bytes, rows, planes. */
+/* Constants that are fetched under earlier steps. */
 static const eb_copy tiny_ahead[3] = {
-    {AT(uint8_t, 1256), WEIGHTS(uint8_t, 160), 120, 1, 1, 0, 0, 0, 0},
-    {AT(uint8_t, 1000), WEIGHTS(uint8_t, 280), 112, 1, 1, 0, 0, 0, 0},
-    {AT(uint8_t, 0), WEIGHTS(uint8_t, 392), 996, 1, 1, 0, 0, 0, 0},
+    {.to = AT(uint8_t, TINY_DEPTHWISE_CONV2D_1_NEAR_W),
+     .from = WEIGHTS(uint8_t, TINY_DEPTHWISE_CONV2D_1_BLOCK),
+     .bytes = 120, .rows = 1, .planes = 1},
+    {.to = AT(uint8_t, TINY_DENSE_3_NEAR_W),
+     .from = WEIGHTS(uint8_t, TINY_DENSE_3_BLOCK),
+     .bytes = 112, .rows = 1, .planes = 1},
+    {.to = AT(uint8_t, TINY_SOFTMAX_4_NEAR_TABLE),
+     .from = WEIGHTS(uint8_t, TINY_SOFTMAX_4_BLOCK),
+     .bytes = 996, .rows = 1, .planes = 1},
 };
 
 /* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
@@ -78,28 +104,28 @@ static const eb_copy tiny_ahead[3] = {
 void tiny_invoke(void)
 {
     EB_STEP();
-    eb_cache_clean(AT_AXI(uint8_t, 0), 128); /* image */
+    eb_cache_clean(AT_AXI(uint8_t, TINY_IN), 128); /* image */
     eb_dma_start(32, &tiny_ahead[0]); /* constants of step 1 */
-    /* 0  conv2d conv: whole, 1 calls */
+    /* 0  conv2d conv: whole, 1 call */
     tiny_tiles_0();
     EB_STEP();
     eb_dma_start(34, &tiny_ahead[2]); /* constants of step 4 */
     eb_dma_wait(32);
-    /* 1  depthwise_conv2d depthwise: whole, 1 calls */
+    /* 1  depthwise_conv2d depthwise: whole, 1 call */
     tiny_tiles_1();
     EB_STEP();
     eb_dma_start(33, &tiny_ahead[1]); /* constants of step 3 */
-    /* 2  max_pool2d pool: whole, 1 calls */
+    /* 2  max_pool2d pool: whole, 1 call */
     tiny_tiles_2();
     EB_STEP();
     eb_dma_wait(33);
-    /* 3  dense dense: whole, 1 calls */
+    /* 3  dense dense: whole, 1 call */
     tiny_tiles_3();
     EB_STEP();
     eb_dma_wait(34);
-    /* 4  softmax classes: whole, 1 calls */
+    /* 4  softmax classes: whole, 1 call */
     tiny_tiles_4();
-    eb_cache_invalidate(AT_AXI(uint8_t, 0), 3); /* classes */
+    eb_cache_invalidate(AT_AXI(uint8_t, TINY_SOFTMAX_4), 3); /* classes */
 }
 
 int8_t *tiny_input(void)
@@ -111,12 +137,6 @@ const int8_t *tiny_output(void)
 {
     return AT_AXI(int8_t, TINY_SOFTMAX_4);
 }
-
-/* Ops whose tiles a DMA unit moves. A turn starts the next `fetched` copies, waits for the channels of a mask, calls a
- * kernel on what stands in the first memory level, and starts the next `stored` copies. */
-typedef struct {
-    uint32_t fetched, stored, waits, base, first, parts; /* numbers: where its operands lie, its first part of `parts` */
-} tiny_turn;
 
 typedef struct {
     int16_t channel, fetches;
@@ -164,221 +184,95 @@ static void tiny_wait(uint64_t channels)
     }
 }
 
-/* Step 0: conv2d conv: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
- * they add to that. */
-static const uint32_t tiny_bases_0[1][3] = {
-    {0, 1000, 128},
-};
-
-typedef struct {
-    uint32_t kernel;
-    uint32_t at[3];
-} tiny_part_0;
-
-static const tiny_part_0 tiny_parts_0[1] = {
-    {0, {0, 0, 0}},
-};
-
+/* Step 0: conv2d conv: whole, 1 call. */
 static void tiny_tiles_0(void)
 {
     static const tiny_form forms[2] = {
-        {0, 1, {AT(uint8_t, 0), AT_AXI(uint8_t, TINY_IN), 128, 1, 1, 0, 0, 0, 0}}, /* image */
-        {2, 1, {AT(uint8_t, 128), WEIGHTS(uint8_t, 16), 144, 1, 1, 0, 0, 0, 0}}, /* constants */
+        /* image */
+        {0, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_X), AT_AXI(uint8_t, TINY_IN), 128, 1, 1, 0, 0, 0, 0}},
+        /* constants */
+        {2, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_W), WEIGHTS(uint8_t, TINY_CONV2D_0_BLOCK), 144, 1, 1, 0, 0, 0, 0}},
     };
     static const tiny_copy copies[2] = {
         {0, 0}, {1, 0},
     };
-    static const tiny_turn kinds[1] = {
-        {2, 0, 0x5, 0, 0, 1},
-    };
-    static const uint8_t turns[1] = {
-        0,
-    };
     eb_copy slots[2];
     tiny_tables tables = {forms, copies, slots, 2, 0};
-    for (uint32_t i = 0; i < 1; ++i) {
-        const tiny_turn *const turn = kinds + turns[i];
-        tiny_start(&tables, turn->fetched);
-        tiny_wait(turn->waits);
-        const tiny_part_0 *const part = tiny_parts_0 + turn->first;
-        const uint32_t *const base = tiny_bases_0[turn->base];
-        EB_STEP();
-        conv2d_3x3_s1_c2_k4(
-            AT(int8_t, base[0] + part->at[0]),
-            AT(int8_t, base[1] + part->at[1]),
-            AT(int32_t, base[2] + part->at[2]),
-            /* x_zero */ -3,
-            /* y_zero */ -3,
-            /* low4 */ (int32_t)0xfdfdfdfdu,
-            /* high4 */ (int32_t)0x7f7f7f7fu,
-            AT(int8_t, 272));
-        EB_STEP();
-        tiny_start(&tables, turn->stored);
-    }
+    tiny_start(&tables, 2);
     tiny_wait(0x5);
+    EB_STEP();
+    conv2d_3x3_s1_c2_k4(
+        AT(int8_t, TINY_CONV2D_0_NEAR_X),
+        AT(int8_t, TINY_CONV2D_0),
+        AT(int32_t, TINY_CONV2D_0_NEAR_W),
+        /* x_zero */ -3,
+        /* y_zero */ -3,
+        /* low4 */ (int32_t)0xfdfdfdfdu,
+        /* high4 */ (int32_t)0x7f7f7f7fu,
+        AT(int8_t, TINY_CONV2D_0_NEAR_SCRATCH));
+    EB_STEP();
 }
 
-/* Step 1: depthwise_conv2d depthwise: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
- * they add to that. */
-static const uint32_t tiny_bases_1[1][3] = {
-    {1000, 1376, 1256},
-};
-
-typedef struct {
-    uint32_t kernel;
-    uint32_t at[3];
-} tiny_part_1;
-
-static const tiny_part_1 tiny_parts_1[1] = {
-    {0, {0, 0, 0}},
-};
-
+/* Step 1: depthwise_conv2d depthwise: whole, 1 call. */
 static void tiny_tiles_1(void)
 {
-    static const tiny_turn kinds[1] = {
-        {0, 0, 0x0, 0, 0, 1},
-    };
-    static const uint8_t turns[1] = {
-        0,
-    };
-    for (uint32_t i = 0; i < 1; ++i) {
-        const tiny_turn *const turn = kinds + turns[i];
-        const tiny_part_1 *const part = tiny_parts_1 + turn->first;
-        const uint32_t *const base = tiny_bases_1[turn->base];
-        EB_STEP();
-        depthwise_3x3_s2_c4(
-            AT(int8_t, base[0] + part->at[0]),
-            AT(int8_t, base[1] + part->at[1]),
-            AT(int32_t, base[2] + part->at[2]),
-            /* x_zero */ -3,
-            /* y_zero */ -3,
-            /* low4 */ (int32_t)0xfdfdfdfdu,
-            /* high4 */ (int32_t)0x7f7f7f7fu,
-            AT(int8_t, 1440));
-        EB_STEP();
-    }
+    EB_STEP();
+    depthwise_3x3_s2_c4(
+        AT(int8_t, TINY_CONV2D_0),
+        AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
+        AT(int32_t, TINY_DEPTHWISE_CONV2D_1_NEAR_W),
+        /* x_zero */ -3,
+        /* y_zero */ -3,
+        /* low4 */ (int32_t)0xfdfdfdfdu,
+        /* high4 */ (int32_t)0x7f7f7f7fu,
+        AT(int8_t, TINY_DEPTHWISE_CONV2D_1_NEAR_SCRATCH));
+    EB_STEP();
 }
 
-/* Step 2: max_pool2d pool: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
- * they add to that. */
-static const uint32_t tiny_bases_2[1][2] = {
-    {1376, 1112},
-};
-
-typedef struct {
-    uint32_t kernel;
-    uint32_t at[2];
-} tiny_part_2;
-
-static const tiny_part_2 tiny_parts_2[1] = {
-    {0, {0, 0}},
-};
-
+/* Step 2: max_pool2d pool: whole, 1 call. */
 static void tiny_tiles_2(void)
 {
-    static const tiny_turn kinds[1] = {
-        {0, 0, 0x0, 0, 0, 1},
-    };
-    static const uint8_t turns[1] = {
-        0,
-    };
-    for (uint32_t i = 0; i < 1; ++i) {
-        const tiny_turn *const turn = kinds + turns[i];
-        const tiny_part_2 *const part = tiny_parts_2 + turn->first;
-        const uint32_t *const base = tiny_bases_2[turn->base];
-        EB_STEP();
-        max_pool_2x2_c4(
-            AT(int8_t, base[0] + part->at[0]),
-            AT(int8_t, base[1] + part->at[1]),
-            /* low */ -128,
-            /* high */ 127);
-        EB_STEP();
-    }
+    EB_STEP();
+    max_pool_2x2_c4(
+        AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
+        AT(int8_t, TINY_MAX_POOL2D_2),
+        /* low */ -128,
+        /* high */ 127);
+    EB_STEP();
 }
 
-/* Step 3: dense dense: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
- * they add to that. */
-static const uint32_t tiny_bases_3[1][3] = {
-    {1112, 1128, 1000},
-};
-
-typedef struct {
-    uint32_t kernel;
-    uint32_t at[3];
-} tiny_part_3;
-
-static const tiny_part_3 tiny_parts_3[1] = {
-    {0, {0, 0, 0}},
-};
-
+/* Step 3: dense dense: whole, 1 call. */
 static void tiny_tiles_3(void)
 {
-    static const tiny_turn kinds[1] = {
-        {0, 0, 0x0, 0, 0, 1},
-    };
-    static const uint8_t turns[1] = {
-        0,
-    };
-    for (uint32_t i = 0; i < 1; ++i) {
-        const tiny_turn *const turn = kinds + turns[i];
-        const tiny_part_3 *const part = tiny_parts_3 + turn->first;
-        const uint32_t *const base = tiny_bases_3[turn->base];
-        EB_STEP();
-        dense_c16_k3(
-            AT(int8_t, base[0] + part->at[0]),
-            AT(int8_t, base[1] + part->at[1]),
-            AT(int32_t, base[2] + part->at[2]),
-            /* y_zero */ -3);
-        EB_STEP();
-    }
+    EB_STEP();
+    dense_c16_k3(
+        AT(int8_t, TINY_MAX_POOL2D_2),
+        AT(int8_t, TINY_DENSE_3),
+        AT(int32_t, TINY_DENSE_3_NEAR_W),
+        /* y_zero */ -3);
+    EB_STEP();
 }
 
-/* Step 4: softmax classes: whole, 1 calls. Where operands, result and constants of a turn lie; calls by kernel and what
- * they add to that. */
-static const uint32_t tiny_bases_4[1][3] = {
-    {1128, 1000, 0},
-};
-
-typedef struct {
-    uint32_t kernel;
-    uint32_t at[3];
-} tiny_part_4;
-
-static const tiny_part_4 tiny_parts_4[1] = {
-    {0, {0, 0, 0}},
-};
-
+/* Step 4: softmax classes: whole, 1 call. */
 static void tiny_tiles_4(void)
 {
     static const tiny_form forms[1] = {
-        {4, 0, {AT_AXI(uint8_t, TINY_SOFTMAX_4), AT(uint8_t, 1000), 3, 1, 1, 0, 0, 0, 0}}, /* classes */
+        /* classes */
+        {4, 0, {AT_AXI(uint8_t, TINY_SOFTMAX_4), AT(uint8_t, TINY_SOFTMAX_4_NEAR_Y), 3, 1, 1, 0, 0, 0, 0}},
     };
     static const tiny_copy copies[1] = {
         {0, 0},
     };
-    static const tiny_turn kinds[1] = {
-        {0, 1, 0x0, 0, 0, 1},
-    };
-    static const uint8_t turns[1] = {
-        0,
-    };
     eb_copy slots[1];
     tiny_tables tables = {forms, copies, slots, 1, 0};
-    for (uint32_t i = 0; i < 1; ++i) {
-        const tiny_turn *const turn = kinds + turns[i];
-        tiny_start(&tables, turn->fetched);
-        tiny_wait(turn->waits);
-        const tiny_part_4 *const part = tiny_parts_4 + turn->first;
-        const uint32_t *const base = tiny_bases_4[turn->base];
-        EB_STEP();
-        softmax_3(
-            AT(int8_t, base[0] + part->at[0]),
-            AT(int8_t, base[1] + part->at[1]),
-            AT(int32_t, base[2] + part->at[2]),
-            /* table_size */ 249);
-        EB_STEP();
-        tiny_start(&tables, turn->stored);
-    }
+    EB_STEP();
+    softmax_3(
+        AT(int8_t, TINY_DENSE_3),
+        AT(int8_t, TINY_SOFTMAX_4_NEAR_Y),
+        AT(int32_t, TINY_SOFTMAX_4_NEAR_TABLE),
+        /* table_size */ 249);
+    EB_STEP();
+    tiny_start(&tables, 1);
     tiny_wait(0x10);
 }
 

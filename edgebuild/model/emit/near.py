@@ -1,0 +1,122 @@
+"""Names of places in the first memory level, and of the blocks of constants that are fetched from afar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..plan.moved.feeding import FedRun, Stream
+from ..plan.moved.moves import MovedLayer
+from ..plan.search import Plan
+from .names import at_macro, comment, offset_names
+from .storage import Weights
+
+SCRATCH = "scratch"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named elsewhere."""
+
+    name: str
+    offset: int
+    note: str = ""
+
+    def at(self, offset: int) -> str:
+        """C for another offset, counted from this one."""
+        more = offset - self.offset
+        return self.name + (f" {'-' if more < 0 else '+'} {abs(more)}" if more else "")
+
+
+def near(plan: Plan, moved: MovedLayer, at: int) -> tuple[str, int]:
+    """The macro of the memory that an address belongs to, and the offset in it."""
+    region = moved.region(at)
+    if region is None:
+        return at_macro(plan, moved.layer.operands[0].space), at
+    return at_macro(plan, region.memory), at - region.base
+
+
+def tile_places(plan: Plan, moved: MovedLayer) -> tuple[Named, ...]:
+    """Of each place of a call where its buffers begin, behind them where the scratch does."""
+    most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
+    stem, owners = f"{offset_names(plan)[moved.op.outputs[0]]}_NEAR", moved.at_operands
+    found = []
+    for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
+        least = min(near(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
+        if i >= len(owners):
+            constant = most.constants[i - len(owners)].name
+            found.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
+            continue
+        tensor = moved.layer.operands[owners[i]].name
+        root = plan.rolling.storage[tensor]
+        letter = "Y" if i + 1 == len(owners) else "X" if len(owners) == 2 else f"X{i}"
+        if moved.layer.operands[owners[i]].held:
+            found.append(Named(offset_names(plan)[root], plan.places[root].offset))
+        else:
+            found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
+    note = f"scratch of {comment(moved.op.name)}" if any(kernel.scratch for kernel in moved.kernels) else ""
+    return (*found, Named(f"{stem}_SCRATCH", near(plan, moved, moved.scratch)[1], note))
+
+
+def ring(plan: Plan, step: int, stream: Stream) -> Named:
+    """The ring that rows of a stream come to, or leave from."""
+    name = f"{offset_names(plan)[stream.storage]}_NEAR_{step}"
+    return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
+
+
+def run_places(plan: Plan, step: int, run: FedRun) -> dict[tuple[str, str], Named]:
+    """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
+    names, found = offset_names(plan), dict[tuple[str, str], Named]()
+    for storage, at in run.places.items():
+        if storage in run.held:
+            found[storage, ""] = Named(names[storage], plan.places[storage].offset)
+        else:
+            found[storage, ""] = Named(f"{names[storage]}_NEAR", at, f"rows of {comment(storage)}")
+    for stream in run.streams:
+        found[stream.storage, ""] = ring(plan, step, stream)
+    for op, kernel, places in zip(run.ops, run.kernels, run.constants, strict=True):
+        stem, (y, *_) = f"{names[op.outputs[0]]}_NEAR", op.outputs
+        for constant, at in zip(kernel.constants, places, strict=True):
+            found[y, constant.name] = Named(
+                f"{stem}_{constant.name.upper()}", at, f"{constant.name} of {comment(op.name)}"
+            )
+        if y in run.scratch:
+            found[y, SCRATCH] = Named(f"{stem}_SCRATCH", run.scratch[y], f"scratch of {comment(op.name)}")
+    return found
+
+
+def places(plan: Plan) -> Iterator[Named]:
+    """All names of the first level that are not those of the arena's tensors."""
+    for step, moved in _moved(plan).items():
+        found = run_places(plan, step, moved).values() if isinstance(moved, FedRun) else tile_places(plan, moved)
+        yield from (named for named in found if named.note)
+
+
+def constants_at(plan: Plan, step: int, at: int) -> str:
+    """C for the place of constants of a step that come early."""
+    moved = _moved(plan)[step]
+    if isinstance(moved, FedRun):
+        known = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
+    else:
+        known = list(tile_places(plan, moved)[len(moved.at_operands) : -1])
+    below = [named for named in known if named.offset <= at]
+    return max(below, key=lambda named: named.offset).at(at) if below else str(at)
+
+
+def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
+    """By step the first byte of the constants that are fetched for it."""
+    found = {}
+    for step, moved in _moved(plan).items():
+        filled = [block for block in moved.blocks if block.data.nbytes]
+        if filled:
+            op = moved.ops[0] if isinstance(moved, FedRun) else moved.op
+            size = sum(block.data.nbytes for block in filled)
+            note = f"{size} B: constants of step {step}, {comment(op.name)}"
+            first = min(weights.offset(block) for block in filled)
+            found[step] = Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
+    return found
+
+
+def _moved(plan: Plan) -> dict[int, MovedLayer | FedRun]:
+    results = [section.ops[0].outputs[0] for section in plan.steps]
+    return {step: plan.moved[y] for step, y in enumerate(results) if y in plan.moved}
