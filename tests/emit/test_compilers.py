@@ -154,3 +154,18 @@ def test_several_inputs_and_outputs_have_their_own_functions(tmp_path: Path) -> 
         compare(graph, vector, row)
     header = (tmp_path / "g0.h").read_text()
     assert len(set(re.findall(r"\bg0_(?:input|output)_\w+(?=\(void\))", header))) == 4
+
+
+@pytest.mark.parametrize(
+    "body", ["y = Identity(x)", "a = Tanh(x)  b = Sqrt(a)  c = Concat<axis=1>(a, b)  d = Tanh(c)  y = Sqrt(d)"]
+)
+def test_no_name_is_one_of_c_and_none_is_unused(body: str, tmp_path: Path) -> None:
+    """Functions that layers of several sizes share are not called tanh and sqrt, which compilers know otherwise."""
+    columns = 32 if body.startswith("a") else 16
+    text = f"<ir_version: 8, opset_import: ['': 13]> g (float[1, 16] x) => (float[1, {columns}] y) {{ {body} }}"
+    onnx.save(onnx.parser.parse_model(text.replace("'", '"')), path := tmp_path / "g.onnx")
+    options = {"arena": "caller", "optimize": "size"}
+    for artifact in compile_model(ModelRequest(path, "g", "host", **options)):
+        (tmp_path / artifact.name).write_bytes(artifact.data)
+    for compiler in COMPILERS["host"]:
+        run(compiler, *WARNINGS, "-c", "g.c", "-o", "g.o", cwd=tmp_path)

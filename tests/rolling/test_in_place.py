@@ -115,3 +115,13 @@ def test_numbers_of_64_bits_lie_on_multiples_of_8(tmp_path: Path) -> None:
         wide = [n for n, t in found.graph.tensors.items() if t.dtype == "int64" and n in found.places]
         assert wide and all(found.places[n].offset % 8 == 0 for n in wide)
         assert verify(file, load_target("host"), compile_model(request))["equal"]
+
+
+def test_no_result_lies_over_what_is_also_read_as_a_view(tmp_path: Path) -> None:
+    """x and x without its first dimension are one storage: element by element in one of the two is not enough."""
+    text = """<ir_version: 8, opset_import: ["": 13]> views (float[1, 9, 5, 2] x) => (float[1, 9, 5, 2] y)
+        <int64[1] first = {0}> { a = Relu(x)  view = Squeeze(a, first)  b = Sub(view, a)  y = Tanh(b) }"""
+    onnx.save(onnx.parser.parse_model(text), path := tmp_path / "views.onnx")
+    for tile in ("off", "rolling"):
+        found = plan_model(model_request(path, "views", "host", {"tile": tile}), load_target("host"))
+        assert [op.kind for section in found.steps for op in section.ops][1:] == ["pointwise", "pointwise"]

@@ -10,6 +10,13 @@ from ..ops.base import FourBytes
 from ..plan.search import Plan
 
 FLT_MAX = float(np.finfo(np.float32).max)
+# Compilers know the functions of C with these names and refuse others.
+MATHS = {
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "div", "erf",
+    "exp", "exp2", "expm1", "floor", "fmod", "hypot", "index", "isnan", "labs", "log", "log10", "log1p",
+    "log2", "pow", "remainder", "rint", "round", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "tgamma",
+    "trunc",
+}  # fmt: skip
 
 
 def literal(value: int | float) -> str:

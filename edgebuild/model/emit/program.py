@@ -20,7 +20,7 @@ from ..plan.storage import view_starts
 from .fed import FedStep, at_level, fed_step, near_address
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
-from .names import at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
+from .names import MATHS, at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
 from .near import SCRATCH, Named, blocks, run_places
 from .order import Order, lines
 from .share import Letter, shared
@@ -183,6 +183,7 @@ def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
         key = _identity(plan, use)
         if key not in known:
             stem = use.kernel.stem + ("_row" if use.rolled and not use.kernel.placed else "")
+            stem += "_values" if stem in MATHS else ""
             count = sum(name == stem or name.startswith(f"{stem}_v") for name in known.values())
             known[key] = f"{stem}_v{count + 1}" if count else stem
         names.append(known[key])

@@ -11,7 +11,7 @@ Float tensors are left alone: zero times infinity is not zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -208,11 +208,12 @@ def _settled(graph: Graph, known: Mapping[str, dict[int, int]]) -> Graph:
     Channels that cannot be removed then need no products of their operands. Training leaves a bias near the end of
     int32 in channels that are never active; it no longer keeps kernels from their faster forms.
     """
-    new, tensors = list[Op](), list[Tensor]()
+    new, tensors, taken = list[Op](), list[Tensor](), set[str]()
     for op in graph.ops:
         values = known.get(op.outputs[0], {})
         if ops.SPECS[op.kind].total is not None and values:
-            names = [unused(f"{op.name}/{i}", graph) for i in (1, 2)]
+            names = [unused(f"{op.name}/{i}", graph, taken) for i in (1, 2)]  # two ops may have one name
+            taken.update(names)
             still = _at_rest(op, graph, values)
             tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
             op = replace(op, inputs=(op.inputs[0], *names))
@@ -273,7 +274,7 @@ def _without(graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]) -
         if graph.tensors[name].shape
     }
     for op in graph.ops:
-        parts, changed = _with_operands(op, graph, kept, known)
+        parts, changed = _with_operands(op, graph, kept, known, tensors)
         tensors |= {t.name: t for t in changed}
         attrs = dict(op.attrs)
         if ops.SPECS[op.kind].view:
@@ -283,9 +284,12 @@ def _without(graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]) -
 
 
 def _with_operands(
-    op: Op, graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]
+    op: Op, graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]], new: Container[str]
 ) -> tuple[tuple[str, ...], list[Tensor]]:
-    """The op's operands, and new constants for those that become smaller or take up the removed channels."""
+    """The op's operands, and constants for those that become smaller or take up the removed channels.
+
+    No constant has the name of one of the `new` tensors: those of another op, which may be called the same.
+    """
     if ops.SPECS[op.kind].view:
         return op.inputs, []
     relation, operands = ops.nest(op, graph), list(graph.operands(op))
@@ -301,12 +305,12 @@ def _with_operands(
             operands[2:], dims[2:] = [_bias(op, graph, folded)], [(Same(relation.out[-1]),)]
     operands = [_taken(t, d, axes) if t.constant else t for t, d in zip(operands, dims, strict=True)]
     before = (*graph.operands(op), None)
-    new = {
-        position: replace(t, name=unused(f"{op.name}/{position}", graph))
+    changed = {
+        position: replace(t, name=unused(f"{op.name}/{position}", graph, new))
         for position, t in enumerate(operands)
         if t.constant and t is not before[position]
     }
-    return tuple(new.get(i, t).name for i, t in enumerate(operands)), list(new.values())
+    return tuple(changed.get(i, t).name for i, t in enumerate(operands)), list(changed.values())
 
 
 def _bias(op: Op, graph: Graph, folded: Mapping[int, int]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import Graph, Op, Tensor, rename, sort_ops
@@ -18,9 +18,9 @@ class Edit:
     rename: dict[str, str] = field(default_factory=dict)
 
 
-def unused(name: str, graph: Graph) -> str:
-    """`name`, or one like it that no tensor has."""
-    while name in graph.tensors:
+def unused(name: str, graph: Graph, new: Container[str] = ()) -> str:
+    """`name`, or one like it that no tensor has, nor any of the `new` that are not in the graph yet."""
+    while name in graph.tensors or name in new:
         name += "'"
     return name
 

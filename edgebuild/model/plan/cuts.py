@@ -87,9 +87,9 @@ class Cutter:
 
     def whole(self, at: int) -> Section:
         """The op at this position as it is, with its fastest kernel."""
-        op, storage = self.order[at], self.rolling.storage
-        roots = (storage[op.inputs[position]] for position in ops.taken_up(op, self.graph))
-        overlaps = tuple(Overlap(root, op.outputs[0], 0) for root in roots if self._dies(root, at))
+        op = self.order[at]
+        roots = (root for root in self.rolling.overwritten(op) if self._dies(root, at))
+        overlaps = tuple(Overlap(root, op.outputs[0], 0) for root in roots)
         return with_kernels(self._one(at, overlaps), [self.choices(op)[0]])
 
     def over(self, at: int) -> Section | None:

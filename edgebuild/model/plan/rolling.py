@@ -99,6 +99,12 @@ class RollingGraph:
     def outputs(self) -> set[str]:
         return {self.storage[n] for n in self.graph.outputs}
 
+    def overwritten(self, op: Op) -> list[str]:
+        """The storages that the op's result may overwrite: of those that it reads, each time element by element."""
+        positions = ops.taken_up(op, self.graph)
+        others = {self.storage[n] for i, n in enumerate(op.inputs) if n in self.storage and i not in positions}
+        return [root for i in positions if (root := self.storage[op.inputs[i]]) not in others]
+
     @cached_property
     def modes(self) -> dict[str, str]:
         return {op.outputs[0]: self._mode(op) for op in self.graph.ops}
@@ -130,8 +136,7 @@ class RollingGraph:
         found: dict[str, list[str]] = {}
         for op in self.graph.ops:
             y = op.outputs[0]
-            roots = [self.storage[op.inputs[position]] for position in ops.taken_up(op, self.graph)]
-            alone = [root for root in roots if len(self.readers.get(root, [])) == 1]
+            alone = [root for root in self.overwritten(op) if len(self.readers.get(root, [])) == 1]
             found[y] = [root for root in alone if row_bytes(self.graph, root) == row_bytes(self.graph, y)]
         return found
 

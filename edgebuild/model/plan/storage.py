@@ -61,7 +61,7 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
     tasks, linked = list[Task](), ""
     for op in running:
         y, reads = op.outputs[0], dict.fromkeys(storage[n] for n in op.inputs if n in storage)
-        pairs = [(storage[op.inputs[position]], y) for position in ops.taken_up(op, graph)]
+        pairs = [(root, y) for root in rolling.overwritten(op)]
         after, mark = ([linked] if linked else [], [f"{y} (order)"]) if ops.SPECS[op.kind].link else ([], [])
         linked = mark[0] if mark else linked
         sizes |= dict.fromkeys(mark, 0)  # no bytes: it keeps what talks to other devices in the given order
