@@ -18,7 +18,7 @@ from edgebuild.driver.layout.registers import Slot
 from edgebuild.driver.pipeline import compile_driver, triple_of
 from edgebuild.driver.stages import Driver
 from tests.conftest import ROOT
-from tests.drivers import held_exact, held_exact2
+from tests.drivers import held_chips, held_chips2, held_exact, held_exact2
 from tests.drivers.cases import Case, svd
 from tests.drivers.more_cases import CASES
 from tests.drivers.programs import Generator
@@ -55,8 +55,9 @@ def slots_at(driver: Driver, group: str, line: str) -> Iterator[tuple[Slot, int]
     """The fields where a line accesses a register, and their bits in the access."""
     offset = int(re.search(r"\)group(?: \+ (\w+)u)?", line)[1] or "0", 0)
     for r in driver.layout.groups[group].registers:
-        first = 8 * (offset - r.offset) % (8 * max(r.stride, 1)) if r.dims else 8 * (offset - r.offset)
-        if 0 <= first < r.bits:
+        element, rest = divmod(offset - r.offset, r.stride or 1 << 32)
+        first = 8 * rest
+        if 0 <= element < r.count and first < r.bits:
             yield from ((s, s.cover >> first) for s in r.slots)
 
 
@@ -118,7 +119,7 @@ def test_pulpino_is_proved(name: str) -> None:
     assert [v for v in verdicts((driver, artifacts)) if v.what != "proved"] == []
 
 
-HELD = (*held_exact.PARTS, *held_exact2.PARTS)
+HELD = (*held_exact.PARTS, *held_exact2.PARTS, *held_chips.PARTS, *held_chips2.PARTS)
 QUICK = ("FE310 PWM", "FE310 PMU")  # of those
 LONG = [p.name for p in HELD if p.name not in QUICK] + ["RP2040 I2C"]
 

@@ -248,3 +248,43 @@ def test_registers_that_count_from_1_are_an_array(tmp_path: Path) -> None:
     file.write_text(svd("".join(f"ODD{i}@{4 * i}: X:0:8\n" for i in range(4))))  # from 0 on, names are numbers
     _, driver = compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))
     assert [(r.offset, r.stride, r.dims) for r in driver.layout.groups["G"].registers] == [(0, 4, (3,))]
+
+
+PATHS = """<device><name>X</name><peripherals>
+<peripheral><name>A</name><baseAddress>0x40000000</baseAddress><registers>
+  <register><dim>4</dim><dimIncrement>4</dimIncrement><dimIndex>a-d</dimIndex><name>CH%s</name><addressOffset>0</addressOffset>
+    <fields><field><name>MODE</name><bitOffset>0</bitOffset><bitWidth>2</bitWidth><enumeratedValues><name>modes</name>
+      <enumeratedValue><name>OFF</name><value>0</value></enumeratedValue>
+      <enumeratedValue><name>ON</name><value>#11</value></enumeratedValue></enumeratedValues></field></fields></register>
+  <register derivedFrom="CH%s"><name>LAST</name><addressOffset>0x20</addressOffset></register>
+  <cluster><name>K</name><addressOffset>0x40</addressOffset>
+    <register><name>R</name><addressOffset>0</addressOffset><size>16</size><fields>
+      <field><name>F</name><bitRange>[9:4]</bitRange></field></fields></register></cluster>
+  <register derivedFrom="K.R"><name>FLAT</name><addressOffset>0x60</addressOffset></register></registers></peripheral>
+<peripheral derivedFrom="A"><name>B</name><baseAddress>0x40001000</baseAddress></peripheral>
+<peripheral><name>C</name><baseAddress>0x40002000</baseAddress><registers>
+  <register derivedFrom="B.K.R"><name>R</name><addressOffset>8</addressOffset></register>
+  <register><name>S</name><addressOffset>12</addressOffset><fields><field derivedFrom="A.CH%s.MODE"><name>M</name>
+    <bitOffset>6</bitOffset></field><field><name>N</name><bitOffset>0</bitOffset><bitWidth>2</bitWidth>
+    <enumeratedValues derivedFrom="A.CH%s.MODE.modes"/></field></fields></register></registers></peripheral>
+</peripherals></device>"""
+
+
+def test_what_is_derived_from_elsewhere(tmp_path: Path) -> None:
+    """By path: of another peripheral, of a cluster, of one that is derived itself; one register derived from an array."""
+    (tmp_path / "x.svd").write_text(PATHS)
+    map_ = read_svd(tmp_path / "x.svd")
+    registers = {(b.name, *r.scope, r.name): r for b in map_.blocks for r in b.registers}
+    assert [n for b, *n in registers if b == "A"] == [
+        ["CHa"],
+        ["CHb"],
+        ["CHc"],
+        ["CHd"],
+        ["LAST"],
+        ["K", "R"],
+        ["FLAT"],
+    ]
+    for name in (("A", "FLAT"), ("B", "FLAT"), ("C", "R")):
+        assert [(registers[name].bits, f.name, f.lsb, f.width) for f in registers[name].fields] == [(16, "F", 4, 6)]
+    found = [(f.name, f.lsb, f.width, f.values) for f in registers["C", "S"].fields]
+    assert found == [(n, lsb, 2, (("OFF", 0), ("ON", 3))) for n, lsb in (("M", 6), ("N", 0))]

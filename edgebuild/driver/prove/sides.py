@@ -88,6 +88,8 @@ class Source(Program):
         _, key, _, slot, place = self.place(chain)
         assert slot
         self.hardware.batch += 1
+        if "r" not in slot.access:  # of a whole register
+            return self._wide(z3.BitVecVal(0, slot.width), chain.end)
         return self._wide(self.hardware.read(key, slot, place, self._device(chain)), chain.end)
 
     def _wide(self, value: Any, f: Field) -> Any:

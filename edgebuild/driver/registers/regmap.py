@@ -206,10 +206,15 @@ class Found:
         names = (*self.register.scope, self.register.name, self.field.name)
         return marked((*self.path, self.field.mark or self.field.name)).replace("#", "") != normal(names)
 
-    def places(self, alone: bool) -> Iterator[str]:
-        """Ways to say an element of an array in C. `alone`: the only field of its register, which may go unnamed."""
+    def places(self, alone: bool, behind: bool = False) -> Iterator[str]:
+        """Ways to say an element of an array in C. `alone`: the only field of its register, which may go unnamed.
+
+        `behind`: subscripts that stand inside of names stand behind them, as C has them: FUNC0_OUT is FUNC_OUT[0].
+        """
         names = (*self.register.scope, self.register.name, self.field.name)
         marks = (*self.path, self.field.mark or self.field.name)
+        if behind:
+            marks = tuple(re.sub(r"(#\d+)(\w*[A-Za-z]\w*)", r"\2\1", m) for m in marks)
         for *path, register, mine in product(*({n: 0, m: 0} for n, m in zip(names, marks, strict=True))):
             whole = marked((*path, register, mine))
             yield whole
@@ -230,6 +235,7 @@ class Finder:
         self.register: dict[str, list[Found]] = {}
         self.bare: dict[str, list[Found]] = {}
         self.places: dict[str, list[Found]] = {}  # by subscripts, where the file has arrays
+        self.behind: dict[str, list[Found]] = {}  # those inside of names
         self.names = {normal(w) for r in block.registers for w in ((r.name,), (*r.scope, r.name))}
         for register in block.registers:
             fields = register.fields or (FieldInfo(register.name, 0, register.bits, register.access),)
@@ -238,9 +244,10 @@ class Finder:
                 self.exact.setdefault(normal((*register.scope, register.name, f.name)), []).append(found)
                 self.scoped.setdefault(normal((*register.scope, f.name)), []).append(found)
                 self.bare.setdefault(normal((f.name,)), []).append(found)
-                for key in dict.fromkeys(found.places(len(fields) == 1)):
-                    if "#" in key:
-                        self.places.setdefault(key, []).append(found)
+                for table, behind in ((self.places, False), (self.behind, True)):
+                    for key in dict.fromkeys(found.places(len(fields) == 1, behind)):
+                        if "#" in key:
+                            table.setdefault(key, []).append(found)
                 if len(fields) == 1:
                     self.register.setdefault(normal((*register.scope, register.name)), []).append(found)
 
@@ -248,12 +255,18 @@ class Finder:
         """All fields of this name; one if the name is good."""
         whole, place = normal(words), marked(words)
         best: list[Found] = []
-        tables = [(self.places, place), (self.exact, whole), (self.scoped, whole), (self.register, whole)]
+        tables = [
+            (self.places, place),
+            (self.behind, place),
+            (self.exact, whole),
+            (self.scoped, whole),
+            (self.register, whole),
+        ]
         if normal(words[:-1]) not in self.names:  # else the field is meant to be in that register, and nowhere else
             tables.append((self.bare, normal(words[-1:])))
         for table, key in tables:
             found = list(dict.fromkeys(table.get(key, ())))
-            if table is not self.places and "#" in place:
+            if table is not self.places and table is not self.behind and "#" in place:
                 found = [f for f in found if not f.renumbered]
             if len(found) == 1:
                 return found

@@ -9,6 +9,7 @@ import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, 
 from edgebuild.driver.source.dialect import NEUTRAL
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
+PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
 INHERITED = ("size", "access", "resetValue", "resetMask")
 
@@ -34,6 +36,13 @@ class Element:
 
     def child(self, tag: str) -> Element | None:
         return next((c for c in self.children if c.tag == tag), None)
+
+    def below(self, tag: str) -> Iterator[Element]:
+        """All elements of a tag inside of this one."""
+        for c in self.children:
+            if c.tag == tag:
+                yield c
+            yield from c.below(tag)
 
     def value(self, tag: str) -> str | None:
         found = self.child(tag)
@@ -60,6 +69,11 @@ class _Reader:
         self.peripherals: dict[str, Element] = {}
         self.mistakes: list[tuple[str, EdgebuildError]] = []
         self.block = ""  # the peripheral that is being read
+
+    @cached_property
+    def enumerations(self) -> dict[str, Element]:
+        """Those that have names, which others may be derived from."""
+        return {n: e for e in self.root.below("enumeratedValues") if (n := e.value("name"))}
 
     def read(self) -> RegisterMap:
         top = self.root.child("peripherals")
@@ -152,7 +166,8 @@ class _Reader:
         """The enumeration of a field; values with bits that do not count are left out."""
         found: dict[str, int] = {}
         for holder in element.all("enumeratedValues"):
-            for e in holder.all("enumeratedValue"):
+            origin = holder.attributes.get("derivedFrom", "").split(".")[-1]
+            for e in (self.enumerations.get(origin, holder) if origin else holder).all("enumeratedValue"):
                 name, text = e.value("name") or "", e.value("value") or ""
                 if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not re.search("[xX](?![0-9a-fA-F])|#.*x", text):
                     found.setdefault(name, self.as_number(e, "value", text))
@@ -204,11 +219,11 @@ class _Reader:
         text = element.value("dimIndex")
         if text is None:
             return [str(i) for i in range(count)]
-        span = re.fullmatch(r"(\d+)-(\d+)", text) or re.fullmatch(r"([A-Z])-([A-Z])", text)
-        if span and span[1].isdigit():
+        span = re.fullmatch(r"(\d+)-(\d+)", text) or re.fullmatch(r"([A-Z])-([A-Z])|([a-z])-([a-z])", text)
+        if span and text[0].isdigit():
             words = [str(i) for i in range(int(span[1]), int(span[2]) + 1)]
         elif span:
-            words = [chr(i) for i in range(ord(span[1]), ord(span[2]) + 1)]
+            words = [chr(i) for i in range(ord(text[0]), ord(text[2]) + 1)]
         else:
             words = [w.strip() for w in text.split(",")]
         if len(words) != count:
@@ -220,15 +235,31 @@ class _Reader:
         origin = element.attributes.get("derivedFrom")
         if origin is None:
             return element
-        parent = next((s for s in siblings if s.value("name") == origin.split(".")[-1]), None)
+        words = origin.split(".")
+        parent = self.at_path(words, element.tag) if len(words) > 1 else None
+        parent = parent or next((s for s in siblings if s.value("name") == words[-1]), None)
         if parent is None or parent is element or depth > 20:
             names = [s.value("name") or "" for s in siblings]
             raise self.wrong(element, f"derivedFrom '{origin}': no such {element.tag}{did_you_mean(origin, names)}")
         parent = self.derived(parent, siblings, depth + 1)
         merged = copy.copy(element)
         own = {c.tag for c in element.children}
+        if "%s" not in (element.value("name") or "%s"):  # one, derived from an array
+            own |= {c.tag for c in parent.children if c.tag.startswith("dim")}
         merged.children = [*element.children, *(c for c in parent.children if c.tag not in own)]
         return merged
+
+    def at_path(self, words: list[str], tag: str) -> Element | None:
+        """Find the element at PERIPHERAL.CLUSTER.REGISTER.FIELD; the peripheral is this one where none is named."""
+        for path in (words, [self.block, *words]):
+            at = self.peripherals.get(path[0])
+            at = self.derived(at, list(self.peripherals.values())) if at else None
+            for word in path[1:]:
+                inside = [c for holder in (at, *at.all("registers", "fields")) for c in holder.children] if at else []
+                at = next((c for c in inside if c.tag in PARTS and c.value("name") == word), None)
+            if at and at.tag == tag:
+                return at
+        return None
 
     def properties(self, element: Element, above: dict[str, str]) -> dict[str, str]:
         return {**above, **{k: v for k in INHERITED if (v := element.value(k)) is not None}}
