@@ -7,16 +7,21 @@ from collections.abc import Callable
 import onnx
 from onnxruntime.quantization import QuantType
 
-from . import keras, tabular, torch_sequences, torch_vision
+from . import jax, keras, keras_more, machines, tabular, torch_idioms, torch_sequences, torch_vision
 from .writer import quantised
 
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **torch_vision.NETWORKS,
     **torch_sequences.NETWORKS,
+    **torch_idioms.NETWORKS,
     **keras.NETWORKS,
+    **keras_more.NETWORKS,
     **tabular.NETWORKS,
+    **machines.NETWORKS,
+    **jax.NETWORKS,
 }
-PER_TENSOR = ("jax mlp",)  # onnxruntime 1.31's quantiser compares an array of scales with one here, and stops
+# onnxruntime 1.31's quantiser stops: it compares an array of scales with one here, or a group's scales with all biases.
+PER_TENSOR = ("jax mlp", "torch style_transfer")
 FORMS = ("float", "qdq", "qdq uint8")
 
 
