@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 
+from ...base.templates import plus
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant
 from ..plan.moved.feeding import FedRun, Stream
@@ -53,7 +55,7 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
         before: tuple[str, ...] = ()
         after: tuple[str, ...] = ()
         if stream is not None and stream.whole:
-            after = (f"if (row == {count - 1}) {{", f"    {_all(plan, step, stream, numbers)}", "}")
+            after = (f"if (row == {count - 1}) {{", indent(_all(plan, step, stream, numbers), "    "), "}")
         elif stream is not None:
             wait = f"    eb_dma_wait({stream.channel} + row % 2); /* its row's buffer is free again */"
             before = ("if (row > 1) {", wait, "}") if stream.copies > 2 else ()
@@ -63,7 +65,7 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
     for stream in run.fed:
         ahead: tuple[str, ...] = (
             f"if (row < {stream.copies - 1}) {{",
-            f"    {_row(plan, step, stream, numbers, 'row + 1')}",
+            indent(_row(plan, step, stream, numbers, "row + 1"), "    "),
             "}",
         )
         ahead = ahead if stream.copies > 1 else ()
@@ -136,9 +138,14 @@ def _row(plan: Plan, step: int, s: Stream, numbers: Mapping[str, int], row: str)
     taken = str(size) if rest == size else f"{number} == {s.copies - 1} ? {rest} : {size}"
     if row == "0":
         taken = str(s.most)
-    return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, {row}, {to}, {from_}, {taken});"
+    return f"{_start(plan, s, numbers)}, {row},\n    {to},\n    {from_}, {taken});"
+
+
+def _start(plan: Plan, s: Stream, numbers: Mapping[str, int]) -> str:
+    """The begin of a call that starts a copy: its slots and its channel."""
+    return f"{plan.name}_row({plus('under_way', 2 * numbers[s.storage])}, {s.channel}"
 
 
 def _all(plan: Plan, step: int, s: Stream, numbers: Mapping[str, int]) -> str:
     to, from_ = _far(plan, s.storage), f"{at_level(plan)}(uint8_t, {ring(plan, step, s).name})"
-    return f"{plan.name}_row(under_way + {2 * numbers[s.storage]}, {s.channel}, 0, {to}, {from_}, {s.total});"
+    return f"{_start(plan, s, numbers)}, 0,\n    {to},\n    {from_}, {s.total});"
