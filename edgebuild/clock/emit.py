@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ..base.artifacts import Artifact
-from ..base.errors import fail
+from ..base.errors import did_you_mean, fail
+from ..base.facts import compose, entries, wrong
 from ..base.request import CLOCK_OUTPUTS, ClockRequest
-from ..base.target import Target, load_target
+from ..base.target import Target, clock_tree_file, load_target
 from ..base.templates import render
 from .configs import DIVIDERS, ClockPlan, Config, clock_plan, mhz
-from .tree import ClockTree, Registers, load_clock_tree
+from .tree import ClockTree, Registers, clock_names, load_clock_tree
 
 
 def target_tree(target: Target) -> ClockTree:
     """The clock tree of a target. Raises EdgebuildError if it has none."""
     if not target.clocks:
         raise fail(f"target {target.name} has no clock tree", hints=["its YAML names one with `clocks: NAME`"])
+    if not clock_tree_file(target.clocks).is_file():
+        known = clock_names()
+        text = f"unknown clock tree '{target.clocks}'{did_you_mean(target.clocks, known)}"
+        for file in target.files:
+            if (node := compose(Path(file))) is not None and (said := entries(node).get("clocks")) is not None:
+                raise wrong(said, text, "known: " + ", ".join(known))
     return load_clock_tree(target.clocks)
 
 

@@ -18,8 +18,9 @@ from ..base.errors import EdgebuildError, fail
 from ..base.request import ModelRequest
 from ..base.target import Target
 from ..clock.configs import clock_plan
+from ..clock.emit import target_tree
 from ..clock.power import PowerModel
-from ..clock.tree import Timing, load_clock_tree
+from ..clock.tree import Timing
 from . import ops
 from .energy.budgets import Ways, select_all
 from .energy.compare import SLACKS, compare
@@ -127,7 +128,7 @@ def power_model(target: Target, request: ModelRequest) -> PowerModel:
     if not target.clocks:
         hints = ["its YAML names one with `clocks: NAME`", "without one, use --objective latency or ram"]
         raise fail(f"--objective energy: target {target.name} has no clock tree", hints=hints)
-    tree = load_clock_tree(target.clocks)
+    tree = target_tree(target)
     if request.calibration:
         tree = calibrated(tree, read_calibration(request.calibration, tree))
     placements = tree.power.run_ma if tree.power else ()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.target import clock_tree_file, load_target
+from edgebuild.base.target import clock_tree_file, hal_dir, load_target
 from edgebuild.clock.configs import clock_plan
-from edgebuild.clock.emit import clock_files
+from edgebuild.clock.emit import clock_files, target_tree
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import clock_names, load_clock_tree
 
@@ -92,3 +92,15 @@ def test_a_tree_beside_the_target(tmp_path: Path) -> None:
     board = (clock_tree_file("stm32f411").parents[1] / "targets" / "stm32f411.yaml").read_text()
     (tmp_path / "board.yaml").write_text(board.replace("clocks: stm32f411", "clocks: mine.yaml"))
     assert load_clock_tree(load_target(str(tmp_path / "board.yaml")).clocks).device == "stm32f411"
+
+
+def test_an_unknown_tree_is_told_where_a_target_names_it(tmp_path: Path) -> None:
+    """In the target's own file, or in that of the parent that says it."""
+    parent, child = tmp_path / "board.yaml", tmp_path / "child.yaml"
+    text = (hal_dir() / "targets" / "stm32f767.yaml").read_text()
+    parent.write_text(text.replace("clocks: stm32f767", "clocks: stm32f776"))
+    child.write_text("inherits: board\ndescription: another\n")
+    line = next(n for n, row in enumerate(parent.read_text().splitlines(), 1) if row.startswith("clocks:"))
+    for file in (parent, child):
+        with pytest.raises(EdgebuildError, match=rf"board\.yaml:{line}:9: error: unknown clock tree .* 'stm32f767'"):
+            target_tree(load_target(str(file)))

@@ -184,10 +184,10 @@ def test_report_adds_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"source": "z"}, "source 'z' is no device"),
+        ({"source": "z"}, "error: source 'z' is no device"),
         ({"rate": 0}, "a medium has a rate above 0"),
-        ({"kind": "buss"}, "medium 'buss' is not known; did you mean 'bus'?"),
-        ({"flash": "many"}, "flash of a"),
+        ({"kind": "buss"}, ".yaml:10:9: error: unknown word 'buss'; did you mean 'bus'?"),
+        ({"flash": "many"}, "error: 'many' is not a size"),
     ],
 )
 def test_wrong_clusters(

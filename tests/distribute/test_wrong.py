@@ -66,9 +66,32 @@ def test_more_than_16_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "17 devices; a cluster has 1 to 16" in refused(cluster(tmp_path, [BIG] * 17), capsys)
 
 
-@pytest.mark.parametrize("devices", [["microbit"], ["target: nothing, flash: 1M, ram: 1M"]])
-def test_unknown_targets_and_forms(tmp_path: Path, devices: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "error: " in refused(cluster(tmp_path, devices), capsys)
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"devices": ["microbit"]}, "2:14: error: unknown key 'microbit'"),
+        (
+            {"devices": ["target: microbitt, flash: 1M, ram: 1M"]},
+            "2:22: error: unknown target 'microbitt'; did you mean",
+        ),
+        ({"devices": [BIG, "target: a/b.yaml, flash: 1M, ram: 1M"]}, "3:22: error: no such target file: a/b.yaml"),
+        ({"devices": ["target: host, flash: lots, ram: 1M"]}, "2:35: error: 'lots' is not a size"),
+        ({"devices": ["target: host, flash: 1M, ram: [1]"]}, "2:44: error: 'a list' is not a size"),
+        ({"devices": [BIG, f"{BIG}, name: d0"]}, "3:48: error: key 'name' is given twice"),
+        ({"devices": [BIG], "source": "d7"}, "3:9: error: source 'd7' is no device"),
+        ({"devices": [BIG], "medium": "kind: starr, bits_per_s: 1"}, "4:16: error: unknown word 'starr'; did you mean"),
+    ],
+)
+def test_wrong_words_have_a_place(
+    tmp_path: Path, words: dict[str, object], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"cluster.yaml:{text}" in refused(cluster(tmp_path, **words), capsys)  # type: ignore[arg-type]
+
+
+def test_two_devices_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = cluster(tmp_path, [BIG] * 2)
+    file.write_text(file.read_text().replace("name: d1", "name: d0"))
+    assert "cluster.yaml:3:3: error: two devices are named 'd0'" in refused(file, capsys)
 
 
 @pytest.mark.parametrize("key", ["share: 0", "clock_hz: -1", "macs_per_us: 0"])
@@ -96,5 +119,5 @@ def test_sizes_are_numbers_with_or_without_a_unit(tmp_path: Path) -> None:
     file = cluster(tmp_path, ["target: host, flash: 65536, ram: 0x8000"] * 2)
     devices = build_cluster(ClusterRequest(DIGITS, file, "net")).chosen.plan.cluster.devices
     assert [(d.flash, d.ram) for d in devices] == [(65536, 32768)] * 2
-    with pytest.raises(EdgebuildError, match="flash of d0"):
+    with pytest.raises(EdgebuildError, match="not a size"):
         build_cluster(ClusterRequest(DIGITS, cluster(tmp_path, ["target: host, flash: [1], ram: 1M"]), "net"))

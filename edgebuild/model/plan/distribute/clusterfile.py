@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ....base.errors import did_you_mean, fail
-from ....base.facts import read_facts
+from ....base.errors import EdgebuildError, did_you_mean, fail
+from ....base.facts import one_of, read_facts, read_node, read_text, wrong
 from ....base.options import parse_size
+from ....base.target import load_target
 from .problem import Cluster, Device, Medium
 
 KINDS = ("star", "bus", "switch")
@@ -22,9 +23,44 @@ MOST_DEVICES = 16
 INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
 
 
-def _as_written(node: Any) -> str:
+def _bytes(node: Any) -> int:
     """A size, with or without a unit."""
-    return node.value if isinstance(node.value, str) else ""
+    try:
+        return parse_size("", node.value if isinstance(node.value, str) else "a list")
+    except EdgebuildError as error:
+        first = error.diagnostics[0]
+        raise wrong(node, first.text.partition(": ")[2], *first.hints) from None
+
+
+def _target(node: Any) -> str:
+    """A target that ships, or a file with one."""
+    name = read_text(node)
+    try:
+        load_target(name)
+    except EdgebuildError as error:
+        first = error.diagnostics[0]
+        if first.line:  # of the target's own file
+            raise
+        raise wrong(node, first.text + (f": {name}" if first.file else ""), *first.hints) from None
+    return name
+
+
+def _devices(node: Any) -> tuple[DeviceFacts, ...]:
+    """The devices, whose names differ."""
+    if not isinstance(node.value, list) or not 1 <= len(node.value) <= MOST_DEVICES:
+        count = len(node.value) if isinstance(node.value, list) else 0
+        raise wrong(node, f"{count} devices; a cluster has 1 to {MOST_DEVICES}")
+    found = list[DeviceFacts]()
+    for item in node.value:
+        found.append(read_node(DeviceFacts, item))
+        if any(found[-1].name == before.name for before in found[:-1]):
+            raise wrong(item, f"two devices are named '{found[-1].name}'")
+    return tuple(found)
+
+
+def _with_node(node: Any) -> tuple[str, Any]:
+    """A word and where it stands."""
+    return read_text(node), node
 
 
 @dataclass(frozen=True)
@@ -35,9 +71,9 @@ class DeviceFacts:
     """
 
     name: str
-    target: str
-    flash: Annotated[str, _as_written]
-    ram: Annotated[str, _as_written]
+    target: Annotated[str, _target]
+    flash: Annotated[int, _bytes]
+    ram: Annotated[int, _bytes]
     share: float | None = None
     macs_per_us: float | None = None
     clock_hz: float | None = None
@@ -51,7 +87,7 @@ class DeviceFacts:
 class MediumFacts:
     """The medium that joins the devices. `message_us`: time of each message besides its bytes."""
 
-    kind: str
+    kind: Annotated[str, one_of(KINDS)]
     bits_per_s: float
     message_us: float = 0.0
     mtu: int = 0
@@ -59,10 +95,6 @@ class MediumFacts:
     timeout_ms: float = Medium.timeout_ms
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(
-                f"medium '{self.kind}' is not known{did_you_mean(self.kind, KINDS)}; known: star, bus, switch"
-            )
         if self.kind == "star" and self.broadcast:
             raise ValueError("in a star each message reaches one device; leave broadcast out, or say kind: bus")
         if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not 0 < self.timeout_ms < 2e6:
@@ -73,19 +105,11 @@ class MediumFacts:
 class ClusterFacts:
     """The file."""
 
-    devices: tuple[DeviceFacts, ...]
-    source: str
+    devices: Annotated[tuple[DeviceFacts, ...], _devices]
+    source: Annotated[tuple[str, Any], _with_node]
     medium: MediumFacts
-    objective: str = Cluster.objective
-    flash_holds: str = HOLDS[0]
-
-    def __post_init__(self) -> None:
-        if self.flash_holds not in HOLDS:
-            near = did_you_mean(self.flash_holds, HOLDS)
-            raise ValueError(f"flash_holds '{self.flash_holds}' is not known{near}; known: {', '.join(HOLDS)}")
-        if self.objective not in OBJECTIVES:
-            near = did_you_mean(self.objective, OBJECTIVES)
-            raise ValueError(f"objective '{self.objective}' is not known{near}; known: {', '.join(OBJECTIVES)}")
+    objective: Annotated[str, one_of(OBJECTIVES)] = Cluster.objective
+    flash_holds: Annotated[str, one_of(HOLDS)] = HOLDS[0]
 
 
 def read_cluster(
@@ -101,29 +125,23 @@ def read_cluster(
     Raises EdgebuildError for what is wrong in the file: more than 16 devices, names twice, a source that is none.
     """
     facts = read_facts(ClusterFacts, path)
-    names = [d.name for d in facts.devices]
-    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
-    if twice is not None:
-        raise fail(f"two devices are named '{twice}'", file=str(path))
-    if not 1 <= len(names) <= MOST_DEVICES:
-        raise fail(f"{len(names)} devices; a cluster has 1 to {MOST_DEVICES}", file=str(path))
-    if facts.source not in names:
-        text = f"source '{facts.source}' is no device{did_you_mean(facts.source, names)}"
-        raise fail(text, file=str(path), hints=[f"devices: {', '.join(names)}"])
-    if count is not None and not names.index(facts.source) < count <= len(names):
+    names, (source, node) = [d.name for d in facts.devices], facts.source
+    if source not in names:
+        text = f"source '{source}' is no device{did_you_mean(source, names)}"
+        raise wrong(node, text, f"devices: {', '.join(names)}")
+    if count is not None and not names.index(source) < count <= len(names):
         hint = f"the file has {len(names)} devices, and the source must be among those that are used"
         raise fail(f"option 'devices': {count}", file=str(path), hints=[hint])
-    sizes = [(parse_size(f"flash of {d.name}", d.flash), parse_size(f"ram of {d.name}", d.ram)) for d in facts.devices]
     stated = any(d.share is not None for d in facts.devices)
     clocks = [d.clock_hz or clock_of(d.target) for d in facts.devices]
     speeds = [
         d.macs_per_us or hz / instructions_of(d.target) / 1e6 for d, hz in zip(facts.devices, clocks, strict=True)
     ]
     devices = tuple(
-        Device(d.name, d.target, flash, ram, (d.share or 1.0) if stated else float(flash), speed, hz)
-        for d, (flash, ram), speed, hz in zip(facts.devices, sizes, speeds, clocks, strict=True)
+        Device(d.name, d.target, d.flash, d.ram, (d.share or 1.0) if stated else float(d.flash), speed, hz)
+        for d, speed, hz in zip(facts.devices, speeds, clocks, strict=True)
     )[:count]
     m = facts.medium
     medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast, m.timeout_ms)
     with_code = facts.flash_holds == "products"
-    return Cluster(devices, names.index(facts.source), medium, facts.objective, with_code), stated
+    return Cluster(devices, names.index(source), medium, facts.objective, with_code), stated
