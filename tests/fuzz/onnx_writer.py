@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from operator import le
+from typing import Any
 
 import numpy as np
 import onnx
@@ -244,6 +245,7 @@ class OnnxWriter:
         if kind == "AveragePool":
             del attributes["dilations"]
         if "pads" in attributes and not same and self.s.between(0, 3) == 0:
+            self.check_ceil(x, attributes)
             attributes["ceil_mode"] = 1
         taps, pads = attributes["kernel_shape"], attributes.get("pads", [0] * 4)
         assert isinstance(taps, list) and isinstance(pads, list)
@@ -252,6 +254,16 @@ class OnnxWriter:
         if kind == "AveragePool" and "ceil_mode" not in attributes:
             attributes["count_include_pad"] = self.s.pick(0, 0, 1)
         return self.node(kind, [x], **attributes)
+
+    def check_ceil(self, x: Value, attributes: dict[str, Any]) -> None:
+        """Refuse windows that begin behind the image: shape inference counts them, nobody computes them."""
+        for axis, size in enumerate(x.shape[2:]):
+            taps, stride = (attributes[name][axis] for name in ("kernel_shape", "strides"))
+            dilation = attributes.get("dilations", (1, 1))[axis]
+            before, behind = attributes["pads"][axis], attributes["pads"][axis + 2]
+            last = -((size + before + behind - dilation * (taps - 1) - 1) // -stride)
+            if last * stride >= size + before:
+                raise DoesNotFit
 
     def pool_same(self, x: Value) -> Value:
         return self.pool(x, same=True)
