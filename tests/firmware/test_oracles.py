@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,15 @@ def test_a_step_of_eight_bits_is_never_rounding() -> None:
     value = np.array([1.0, -0.5], np.float32)
     assert limit(value, moved=1.0) < 1 / 255
     assert limit(np.array([100], np.int8), moved=1.0) == 0
+
+
+def test_tensors_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """An output between two other tensors of its name is compared with itself."""
+    draft, q = File(), [Quant((0.1,), (z,)) for z in (-10, 5, 20)]
+    ids = [draft.tensor("same" if i else "x", (1, 8), "int8", q[i]) for i in range(3)]
+    for source, result in pairwise(ids):
+        draft.operator("RELU", [source], [result])
+    path = tmp_path / "same.tflite"
+    path.write_bytes(draft.pack(ids[:1], [ids[2], ids[1]]))
+    found = verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")))
+    assert found["equal"] and found["compared"] == ["same#2", "same"]

@@ -35,6 +35,10 @@ def main(model: str, inputs: str, outputs: str) -> None:
         for i in range(graph.Operators(op).OutputsLength())
         if graph.Tensors(graph.Operators(op).Outputs(i)).Type() != tflite.TensorType.RESOURCE
     ]
+    names = list[str]()  # of tensors with one name the later ones have their index behind it, as for edgebuild
+    for i in range(graph.TensorsLength()):
+        name = (graph.Tensors(i).Name() or f"tensor_{i}".encode()).decode("utf-8", "replace")
+        names.append(f"{name}#{i}" if name in names else name)
     for v in range(count):
         for interpreter in (plain, traced):
             for i in range(graph.InputsLength()):
@@ -43,8 +47,7 @@ def main(model: str, inputs: str, outputs: str) -> None:
         for o in range(graph.OutputsLength()):
             results[f"v{v}_o{o}"] = np.array(plain.get_output(o))
         for tensor in produced:
-            name = (graph.Tensors(tensor).Name() or f"tensor_{tensor}".encode()).decode("utf-8", "replace")
-            results[f"v{v}_t_{name}"] = np.array(traced.GetTensor(tensor, 0)["tensor_data"])
+            results[f"v{v}_t_{names[tensor]}"] = np.array(traced.GetTensor(tensor, 0)["tensor_data"])
     with open(outputs, "wb") as file:
         np.savez(file, **results)
 
