@@ -165,3 +165,26 @@ def test_values_at_their_own_places_behind_a_view(whole: bool) -> None:
     canonical, values = canonicalize(graph), np.arange(8, dtype=np.int8).reshape(1, 2, 4)
     assert ("take" in [op.kind for op in canonical.ops]) is not whole
     assert np.array_equal(ops.run(canonical, values)["y"], ops.run(graph, values)["y"])
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("Mul", 0), ("Add", 0), ("Mul", 8), ("Add", 8)])
+def test_real_constants_in_quantised_models_lose_nothing(kind: str, steps: int, tmp_path: Path) -> None:
+    """Exporters leave some constants real. In int8 they may be only where the result hardly tells.
+
+    `steps`: of the result for the largest constant, fine (0) or so coarse that int8 will do.
+    """
+    constant = np.random.default_rng(3).uniform(-2, 2, 40).astype(np.float32)
+    scale = 2 / steps * (128 * 0.05 if kind == "Mul" else 1) if steps else 0.004
+    text = f"""<ir_version: 8, opset_import: ["": 13]> g (float[3, 40] x) => (float[3, 40] y)
+        <float s = {{0.05}}, int8 z = {{3}}, float t = {{{scale}}}, int8 u = {{-7}}> {{
+        a = QuantizeLinear(x, s, z)  b = DequantizeLinear(a, s, z)  c = {kind}(b, constant)
+        d = QuantizeLinear(c, t, u)  y = DequantizeLinear(d, t, u) }}"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(constant, "constant"))
+    graph = canonicalize(read_onnx(model, tmp_path))
+    given = np.random.default_rng(4).integers(-128, 128, (3, 40)).astype(np.int8)
+    real = (given.astype(np.int32) - 3) * np.float32(0.05)
+    real = real * constant if kind == "Mul" else real + constant
+    want = np.clip(np.rint(real / np.float32(scale)) - 7, -128, 127)
+    assert abs(ops.run(graph, given)[graph.outputs[0]] - want).max() <= (1 if steps else 0)
+    assert (len(graph.ops) == 1) == bool(steps)

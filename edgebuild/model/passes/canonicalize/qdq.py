@@ -15,6 +15,8 @@ from ...ops.spatial import bias_quant, centred, symmetric_weights
 from ..rewrite import Edit, unused
 from .fuse import SUMS
 
+NEAR = 0.25  # steps of a result that a rounded constant may move it, beside the half step of its own rounding
+
 
 def integer_op(op: Op, graph: Graph) -> Edit | None:
     """An op between dequantize of all its operands and one quantize of its result works on int8."""
@@ -34,9 +36,11 @@ def integer_op(op: Op, graph: Graph) -> Edit | None:
             inputs.append(constants[-1].name)
         elif t.constant and t.quant is not None:
             inputs.append(name)
-        elif t.constant and t.quant is None and t.dtype == "float32" and op.kind in ("add", "mul"):
-            constants.append(_quantised(t, op))
-            inputs.append(constants[-1].name)
+        elif (
+            small := _quantised(t, op, graph.tensors[inputs[0]] if inputs else t, graph.result(quantize))
+        ) is not None:
+            constants.append(small)
+            inputs.append(small.name)
         elif t.dtype not in ("float32", "int8", "int16"):  # indices, conditions
             inputs.append(name)
             others.add(name)
@@ -86,13 +90,23 @@ def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
     return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, dtype, quant, data)
 
 
-def _quantised(t: Tensor, op: Op) -> Tensor:
-    """A float constant operand in int8: 255 steps over its own range, zero included."""
-    assert t.data is not None
+def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:
+    """A float constant beside x in int8: 255 steps over its own range, zero included.
+
+    None where this would move y by more than `NEAR` steps: the op then stays in float.
+    """
+    if t.data is None or t.quant is not None or t.dtype != "float32" or op.kind not in ("add", "mul"):
+        return None
     low, high = min(0.0, float(t.data.min())), max(0.0, float(t.data.max()))
     scale = (high - low) / 255 or 1.0
     zero = round(-128 - low / scale)
     data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
+    if x.quant is None or y.quant is None:
+        return None
+    most = max(abs(end - x.quant.zero_point[0]) for end in limits(x.dtype)) * x.quant.scale[0]
+    apart = np.abs((data.astype(np.float64) - zero) * scale - t.data).max() * (most if op.kind == "mul" else 1.0)
+    if apart > NEAR * y.quant.scale[0]:
+        return None
     return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
 
 
