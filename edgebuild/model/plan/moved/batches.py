@@ -7,7 +7,7 @@ r with equal r // together are made by one call of all cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir import Op
 from ..rolling import RollingGraph, rows_of, simulate
@@ -29,6 +29,16 @@ class Batches:
 
     def calls(self, number: int) -> int:
         return self.order.count(number)
+
+    def of(self, every: Sequence[str], fed: Sequence[str]) -> Batches:
+        """The same with some of the storages that were fed (`every`) there whole: nothing else changes by that."""
+        ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(fed)}
+        number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
+        order = tuple(number[n] for n in self.order if n in number)
+        taken = dict(zip(every, self.counts[ops:], strict=True))
+        counts = (*self.counts[:ops], *(taken[n] for n in fed))
+        rings = {n: rows for n, rows in self.rings.items() if n not in taken} | {n: self.rings[n] for n in fed}
+        return replace(self, order=order, counts=counts, rings=rings)
 
 
 def batched(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...], together: int) -> Batches:

@@ -181,7 +181,7 @@ class Feeder:
         """
         rolling, graph = self.cutter.rolling, self.cutter.graph
         fed = tuple(name for name in self.operands(start, stop) if name not in held)
-        trace = batched(rolling, self.cutter.order[start:stop], fed, together)
+        trace = self._batched(start, stop, together).of(self.operands(start, stop), fed)
         streams = self._streams(trace, fed, held, together)
         rings = {n: rows for n, rows in trace.rings.items() if n not in fed}
         rings |= {s.storage: s.slots for s in streams}
@@ -229,6 +229,19 @@ class Feeder:
         return FedRun(section, seen, kernels, streams, held, blocks, tuple(block_at), absolute,
                       {n: places[n] for n in inner}, scratch, at, constant_bytes, cost, trace.order,
                       together)  # fmt: skip
+
+    def _batched(self, start: int, stop: int, together: int) -> Batches:
+        """The run with all of its operands fed."""
+        key = (start, stop, together)
+        if key not in self._runs:
+            self._runs[key] = batched(
+                self.cutter.rolling, self.cutter.order[start:stop], self.operands(start, stop), together
+            )
+        return self._runs[key]
+
+    @cached_property
+    def _runs(self) -> dict[tuple[int, int, int], Batches]:
+        return {}
 
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
