@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...axes import Same, range_through
 from .nest import Layer, Operand, ranges_of
 
 Grid = NDArray[Any]
@@ -126,8 +127,11 @@ class Costs:
     def _along(self, operand: Operand, dim: int, axis: str, size: int) -> list[tuple[int, ...]]:
         if size >= self.layer.nest.extents[axis]:  # not cut: all of the operand, also what no window reaches
             return [(operand.sizes[dim], 1)]
-        parts = ranges_of(self.layer.nest.extents[axis], size)
-        regions = (self.layer.region(operand, {axis: part})[dim] for part in parts)
+        relation, nest = operand.dims[dim], self.layer.nest
+        parts = ranges_of(nest.extents[axis], size)
+        if isinstance(relation, Same):
+            return list(Counter(past - first for first, past in parts).items())
+        regions = (range_through(nest, relation, *part) for part in parts)
         return list(Counter(past - first for first, past in regions).items())
 
     def _copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
