@@ -72,6 +72,13 @@ def test_plans_that_were_wrong(form: str, seed: int, target: str, options: dict[
     check_explained(report_of(compiled(file, target, options)))
 
 
+@pytest.mark.needs("gcc")
+def test_tiles_of_an_op_that_reads_one_tensor_twice(host: Machine, tmp_path: Path) -> None:
+    """A matrix times itself, in tiles that need different parts of it on the two sides."""
+    judge, options = Judge(drawn("tflite", 10100228), tmp_path), {"map": "dory", "limit": "L1=718", "dma": "eager"}
+    judge.execute(host, compiled(judge.file, "host", options), options)
+
+
 def test_the_least_memory_is_at_most_that_of_auto(tmp_path: Path) -> None:
     """A search that may compute values twice ends higher here than one that may not."""
     file = tmp_path / "network.onnx"

@@ -125,7 +125,7 @@ def test_the_baselines_are_never_better() -> None:
 
 
 def test_no_other_tile_size_is_better_and_what_that_leaves_of_dorys_cycles() -> None:
-    """Means over a set of the thesis: below DORY's rule by our search, and by endless memory, which no search passes."""
+    """Means over a set of the thesis: how far below DORY's rule our search is, and endless memory, the bound of all."""
     gains: dict[str, list[tuple[float, float]]] = {}
     for layer, room in layers():
         if layer.name[0] not in "AC":
@@ -135,7 +135,7 @@ def test_no_other_tile_size_is_better_and_what_that_leaves_of_dorys_cycles() -> 
         assert best_of(layer, room, every)[1].total == exact
         rule = dory(layer, room, False)[1].total
         gains.setdefault(layer.name[0], []).append((1 - exact / rule, 1 - best(layer, HUGE)[1].total / rule))
-    means = {name: [round(100 * fmean(column), 1) for column in zip(*rows, strict=True)] for name, rows in gains.items()}
+    means = {name: [round(100 * fmean(c), 1) for c in zip(*rows, strict=True)] for name, rows in gains.items()}
     assert means == {"A": [18.6, 37.1], "C": [22.2, 26.4]}  # docs/memory-levels.md
 
 

@@ -102,24 +102,24 @@ class Costs:
 
     def copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
         """Of an operand that is moved inside of the loops over the axes `outer`."""
-        key = (operand.name, outer)
+        key = (id(operand), outer)  # of which the layer has one each, though two may be parts of one tensor
         if key not in self._known:
             self._known[key] = self._copies(operand, outer)
         return self._known[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[str, frozenset[str]], Copies]:
+    def _known(self) -> dict[tuple[int, frozenset[str]], Copies]:
         return {}
 
     @cached_property
-    def _lengths(self) -> dict[tuple[str, int], list[list[tuple[int, ...]]]]:
+    def _lengths(self) -> dict[tuple[int, int], list[list[tuple[int, ...]]]]:
         """(length, how often) of an operand's dimension in the tiles of every size of the axis that indexes it."""
         layer, found = self.layer, {}
         for operand in layer.operands:
             for dim in range(len(operand.dims)):
                 axis = operand.axis(dim)
                 if axis in layer.axes:
-                    found[operand.name, dim] = [
+                    found[id(operand), dim] = [
                         self._along(operand, dim, axis, size) for size in self.sizes[layer.axes.index(axis)]
                     ]
         return found
@@ -147,7 +147,7 @@ class Costs:
                 lengths, most, called = [*lengths, size], [*most, size], [*called, 0]
                 continue
             i = layer.axes.index(axis)
-            length, number = _padded(self._lengths[operand.name, dim], 2)
+            length, number = _padded(self._lengths[id(operand), dim], 2)
             largest = self.along(i, length.max(axis=1))
             called.append(np.where(self.along(i, length.min(axis=1)) == size, 0, largest) if axis not in outer else 0)
             there = there & self.along(i, length.min(axis=1) > 0)  # windows over nothing but padding

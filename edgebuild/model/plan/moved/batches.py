@@ -6,6 +6,7 @@ r with equal r // together are made by one call of all cores.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -41,17 +42,25 @@ class Batches:
         return replace(self, order=order, counts=counts, rings=rings)
 
 
-def batched(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...], together: int) -> Batches:
-    """Execute the run by `together` rows at once, on demand of its results; reductions take up row after row."""
+def row_by_row(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...]) -> Batches:
+    """The run by one row at a time."""
     trace = simulate(rolling, run, fed)
-    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(fed)}
-    counts = [0] * len(index)
-    for event in trace.events:
-        counts[event.op] += 1
+    order = tuple(event.op for event in trace.events)
+    counted = Counter(order)
+    counts = tuple(counted[i] for i in range(len(run) + len(fed)))
+    return Batches(trace.run, order, counts, dict(trace.rings), dict(trace.kept), trace.results)
+
+
+def batched(rolling: RollingGraph, single: Batches, fed: tuple[str, ...], together: int) -> Batches:
+    """Execute a run by `together` rows at once, on demand of its results; reductions take up row after row.
+
+    `single`: the run row by row.
+    """
     if together == 1:
-        order = tuple(event.op for event in trace.events)
-        return Batches(trace.run, order, tuple(counts), dict(trace.rings), dict(trace.kept), trace.results)
-    made, rings, kept = [0] * len(index), dict.fromkeys(trace.rings, 0), dict.fromkeys(trace.kept, 1)
+        return single
+    run, counts = single.run, single.counts
+    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(fed)}
+    made, rings, kept = [0] * len(index), dict.fromkeys(single.rings, 0), dict.fromkeys(single.kept, 1)
     found: list[int] = []
 
     def more(number: int, together: int) -> None:
@@ -81,6 +90,6 @@ def batched(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...], toge
                     wanted[root] = max(wanted[root], made[index[root]] - low)
             more(number, past - first)
 
-    for name in sorted(trace.results, key=lambda name: -index[name]):
+    for name in sorted(single.results, key=lambda name: -index[name]):
         pull(name, counts[index[name]])
-    return Batches(trace.run, tuple(found), tuple(counts), rings, kept, trace.results)
+    return Batches(run, tuple(found), counts, rings, kept, single.results)

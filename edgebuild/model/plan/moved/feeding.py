@@ -22,7 +22,7 @@ from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel
 from ..rolling import Rolled, calls, row_bytes, rows_of
 from ..section import Section, rings_of
-from .batches import Batches, batched
+from .batches import Batches, batched, row_by_row
 from .cores import HANDOVER
 
 ALIGN = 8  # bytes, of buffers in the first level
@@ -232,11 +232,11 @@ class Feeder:
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:
         """The run with all of its operands fed."""
-        key = (start, stop, together)
+        key, rolling, fed = (start, stop, together), self.cutter.rolling, self.operands(start, stop)
+        if (start, stop, 1) not in self._runs:
+            self._runs[start, stop, 1] = row_by_row(rolling, self.cutter.order[start:stop], fed)
         if key not in self._runs:
-            self._runs[key] = batched(
-                self.cutter.rolling, self.cutter.order[start:stop], self.operands(start, stop), together
-            )
+            self._runs[key] = batched(rolling, self._runs[start, stop, 1], fed, together)
         return self._runs[key]
 
     @cached_property

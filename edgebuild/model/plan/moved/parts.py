@@ -23,11 +23,15 @@ def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, kno
     constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
     key = (sizes, constant, repr(sorted(attrs.items())))
     if key not in known:
-        tensors = dict(graph.tensors)
-        for name, ranges in zip((*op.inputs, y.name), (*wanted, out), strict=True):
-            tensors[name] = part_of(graph.tensors[name], ranges)
+        tensors, names = dict(graph.tensors), list[str]()
+        for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
+            same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
+            names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
+            tensors[names[-1]] = replace(part_of(graph.tensors[name], ranges), name=names[-1])
+        tensors[y.name] = part_of(y, out)
         small = replace(graph, ops=(op,), tensors=tensors)
-        known[key] = kernel_of(replace(op, attrs=attrs), small, replace(form, tile=True))
+        part = replace(op, inputs=tuple(names), attrs=attrs)
+        known[key] = kernel_of(part, small, replace(form, tile=True))
     return known[key]
 
 
