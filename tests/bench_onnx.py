@@ -7,7 +7,7 @@ The scope is stated by a rule. A test belongs to it
 * if all tensors at its surface are of the types in TYPES;
 * and if it is not the expanded form of another test.
 
-With onnx 1.23 that makes 572 tests. Node tests give shapes, axes and weights as inputs of the graph. In files that
+With onnx 1.23 that makes 666 tests. Node tests give shapes, axes and weights as inputs of the graph. In files that
 exporters write they are constants, so operands that DATA does not count as data are made constants here.
 
 A test is `passed` if all outputs are within 1e-3 (relative) of the expected ones, and integers of quantised operators
@@ -73,6 +73,13 @@ OPERATORS = (
         "Clip",
         "Selu",
         "Celu",
+        "Mish",
+        "Shrink",
+        "Softsign",
+        "Sign",
+        "Sin",
+        "Cos",
+        "Mod",
         "ThresholdedRelu",
         "Add",
         "Sub",
@@ -100,7 +107,8 @@ OPERATORS = (
         "Transpose",
         "Identity",
     ],
-    *["Resize", "Upsample", "DepthToSpace", "SpaceToDepth", "Pad", "Conv", "ConvTranspose", "Gemm", "MatMul"],
+    *["OneHot", "ReverseSequence", "ScatterND", "Trilu", "Cast"],
+    *["Resize", "Upsample", "DepthToSpace", "SpaceToDepth", "Pad", "Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum"],
     *[
         "ReduceMax",
         "ReduceMin",
@@ -110,12 +118,28 @@ OPERATORS = (
         "ReduceL2",
         "ArgMax",
         "ArgMin",
+        "ReduceL1",
+        "ReduceSumSquare",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "CumSum",
+        "Hardmax",
         "TopK",
         "Softmax",
         "LogSoftmax",
     ],
     *["GlobalMaxPool", "GlobalAveragePool", "AveragePool", "MaxPool", "BatchNormalization", "LayerNormalization"],
-    *["InstanceNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization", "LSTM", "GRU", "RNN"],
+    *[
+        "LpPool",
+        "LRN",
+        "InstanceNormalization",
+        "GroupNormalization",
+        "RMSNormalization",
+        "LpNormalization",
+        "LSTM",
+        "GRU",
+        "RNN",
+    ],
     *[
         "QuantizeLinear",
         "DequantizeLinear",
@@ -149,7 +173,7 @@ DATA = {
         ],
         99,
     ),
-    **dict.fromkeys(["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "GatherND", "Gather"], 99),
+    **dict.fromkeys(["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "GatherND", "Gather", "Einsum"], 99),
 }
 QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")
 BATCH = 48  # models in one program
