@@ -230,3 +230,16 @@ def test_tensors_of_one_name_are_told_apart(tmp_path: Path) -> None:
     path.write_bytes(draft.pack(ids[:1], [ids[2], ids[1]]))
     found = verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")))
     assert found["equal"] and found["compared"] == ["same#2", "same"]
+
+
+@pytest.mark.parametrize("second", ["RELU", "RELU6"])
+def test_a_clamp_behind_a_relu6_of_another_quantisation(tmp_path: Path, second: str) -> None:
+    """TFLite Micro's RELU6 keeps the operand's numbers, so what reads them next has bounds of its own."""
+    file, named = File(), Quant((0.02,), (20,))
+    x = file.tensor("x", (1, 64), "int8", Quant((0.1,), (-50,)))
+    mid, y = (file.tensor(name, (1, 64), "int8", named) for name in ("mid", "y"))
+    file.operator("RELU6", [x], [mid])
+    file.operator(second, [mid], [y])
+    (tmp_path / "m.tflite").write_bytes(file.pack([x], [y]))
+    artifacts = compile_model(ModelRequest(tmp_path / "m.tflite", "model", "host"))
+    assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]

@@ -118,7 +118,7 @@ def fuse_clamp(op: Op, graph: Graph) -> Edit | None:
     if first is None or not ops.SPECS[first.kind].clamps or graph.only_consumer(first.outputs[0]) is not op:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
-    if x.quant != y.quant:
+    if x.quant != y.quant or first.attrs.get("as_stored"):  # the first one's bounds are of another quantisation
         return None
     attrs = _merged(first, op)
     low, high = attrs["clamp"]
