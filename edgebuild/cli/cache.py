@@ -6,7 +6,7 @@ import argparse
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
+    parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="default: show")
 
 
 def run(args: argparse.Namespace) -> int:

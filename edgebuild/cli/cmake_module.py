@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR")
+    parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder")
     parser.add_argument("--objective", choices=("traffic", "latency", "memory"), help="default: that of the cluster")
     parser.add_argument("--devices", type=int, metavar="N", help="use the first N devices of the cluster")
-    parser.add_argument("--method", choices=("joint", "fdto", "owp", "paper", "pipeline"), default="joint")
+    parser.add_argument(
+        "--method",
+        choices=("joint", "fdto", "owp", "paper", "pipeline"),
+        default="joint",
+        help="how layers are split; default: joint, the exact plan; the others are baselines to compare with",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

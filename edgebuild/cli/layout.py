@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, help="a table of buffers: id, first step, the step behind the last, bytes")
     parser.add_argument("--capacity", help="decide whether it fits, instead of looking for the least height")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="the offsets found")
-    parser.add_argument("--time-limit", type=float, metavar="S")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="of the solver; default: until it is optimal")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("request", type=Path)
+    parser.add_argument("request", type=Path, help="NAME.req.json, as SCons and CMake write it")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?")
+    parser.add_argument("name", nargs="?", help="the target to show; default: list all")
     parser.add_argument("--json", action="store_true", help="compiler, flags, sources and runner, for build systems")
 
 
