@@ -1,4 +1,4 @@
-"""Debuggers find their way from the instructions of every kernel back to main."""
+"""Debuggers find their way from the instructions of every kernel back to main, and show the arguments at its start."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import plan_model
 from edgebuild.model.emit.program import program
 from edgebuild.model.plan.search import Plan
+from tests.fuzz.networks import WRITERS, drawn
 from tests.graphs import random_inputs
 from tests.kernels.processor import run_plans
 from tests.kernels.test_processors import NEEDS
@@ -25,10 +26,11 @@ from tests.zoo.builders import ZOO, quantized
 onnx = pytest.importorskip("onnx")
 
 # Run by gdb: stops at instructions of the functions the first time that each is reached, and looks for main. A function
-# that the compiler put into its caller is stopped at by its name.
+# that the compiler put into its caller is stopped at by its name. At a function's first instruction its arguments are
+# there to read: none is optimized out.
 SCRIPT = """\
 import gdb, json
-reached, lost = {{}}, []
+reached, lost, starts = {{}}, [], {{}}
 gdb.execute('set pagination off')
 gdb.execute('set confirm off')
 gdb.execute('set remotetimeout 100')
@@ -38,6 +40,7 @@ for name in {inlined}:
 for name in {names}:
     listing = gdb.execute('disassemble ' + name, to_string=True)
     addresses = [int(line.split()[0], 16) for line in listing.splitlines() if line.lstrip().startswith('0x')]
+    starts[addresses[0]] = name
     for address in addresses[:-1:max({every}, len(addresses) // 60)]:
         gdb.execute('tbreak *%d' % address, to_string=True)
 gdb.execute('tbreak eb_close', to_string=True)
@@ -54,6 +57,11 @@ while True:
         reached[name] = reached.get(name, 0) + 1
     if 'main' not in callers or not found:
         lost.append((hex(gdb.newest_frame().pc()), callers))
+    name = starts.pop(gdb.newest_frame().pc(), None)
+    if name is not None:
+        arguments = gdb.execute('info args', to_string=True)
+        if 'optimized out' in arguments or '=' not in arguments:
+            lost.append((name, arguments))
 with open('found.json', 'w') as file:
     json.dump([reached, lost], file)
 gdb.execute('kill')
@@ -70,9 +78,14 @@ def in_assembly(plan: Plan) -> list[str]:
 CASES = [
     ("mps2-an385", "off"),
     ("mps2-an386", "off"),
+    ("mps2-an386", "rolling"),
     ("mps3-an547", "off"),
     ("mps3-an547", "rolling"),
     ("riscv-virt", "off"),
+    ("riscv-virt", "rolling"),
+]
+RANDOM = [  # target, form and seed of a random network
+    ("mps2-an386", "tflite_int16", 0),
 ]
 
 
@@ -80,12 +93,26 @@ CASES = [
 @pytest.mark.parametrize("target, tile", CASES)
 def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
     """From every kernel of a keyword spotter, compiled or in assembly, with the flags of the target."""
-    model, known = tmp_path / "model.onnx", load_target(target)
+    model = tmp_path / "model.onnx"
     onnx.save(quantized(ZOO["ds_cnn"]()), model)
-    plan = plan_model(ModelRequest(model, "g0", target, tile=tile), known)
+    assembly = assert_found(ModelRequest(model, "g0", target, tile=tile), tmp_path)
+    assert assembly or tile == "rolling"
+
+
+@pytest.mark.needs(*NEEDS, "gdb-multiarch")
+@pytest.mark.parametrize("target, form, seed", RANDOM)
+def test_back_to_main_from_random_networks(target: str, form: str, seed: int, tmp_path: Path) -> None:
+    model = tmp_path / f"model.{'tflite' if form.startswith('tflite') else 'onnx'}"
+    model.write_bytes(WRITERS[form].write(drawn(form, seed)))
+    assert_found(ModelRequest(model, "g0", target, tile="auto"), tmp_path)
+
+
+def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
+    """Names of the functions in assembly; every kernel was stopped at, and led back to `main`."""
+    known = load_target(request.target)
+    plan = plan_model(request, known)
     run_plans(known, [plan], [random_inputs(plan.graph, 1)], tmp_path)
     assembly = in_assembly(plan)
-    assert assembly
     kernels = [f.name for f in program(plan).functions]
     with (tmp_path / "program.elf").open("rb") as file:
         symbols = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
@@ -116,3 +143,4 @@ def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
     assert not lost
     assert sorted(reached) == sorted(names + inlined)
     assert all(reached[name] > 3 for name in names), reached
+    return assembly
