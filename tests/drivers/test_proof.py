@@ -82,7 +82,7 @@ def faulty(made: Made) -> Iterator[tuple[str, Made]]:
     """
     driver, artifacts = made
     header = next(a for a in artifacts if a.name == "case_hal.h").data.decode()
-    body = next(a for a in artifacts if a.name == "case.c").data.decode()
+    body = next(a for a in artifacts if a.name in ("case.c", "case.cpp")).data.decode()
     function = group = ""
     for number, line in enumerate(lines := header.split("\n")):
         if found := re.search(r"\b(HAL_\w+)\((?:const )?volatile struct (\w+) .*\)$", line):

@@ -41,13 +41,13 @@ def prove(
 ) -> list[Verdict]:
     """A verdict for each function of the driver, or for those of `only`, on the generated C among its products."""
     names = [n for n in driver.cdfg.functions if only is None or n in only]
-    if driver.source.unit.cpp:
-        return [Verdict(name, "unknown", "the proof reads C") for name in names]
-    header, text = (next(a for a in artifacts if a.name == driver.request.name + end) for end in ("_hal.h", ".c"))
+    cpp = driver.source.unit.cpp
+    ends = ("_hal.h", ".cpp" if cpp else ".c")
+    header, text = (next(a for a in artifacts if a.name == driver.request.name + end) for end in ends)
     folders = dict.fromkeys(str(p.parent) for p in driver.request.sources)
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
     # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
-    unit = clang.parse("generated.c", header.data + text.data, triple, flags, unsaved=(header,))
+    unit = clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
     source = Source(driver.source.unit, driver.dialect, driver.layout, False)
     other = Generated(unit, driver.dialect, driver.layout, True)
     return [_verdict(name, source, other) for name in names]

@@ -39,6 +39,9 @@ class Expressions:
         self.unit, self.dialect, self.layout, self.generated = unit, dialect, layout, generated
         self.chains = Chains(unit, dialect)
         self.functions = {f.spelling: f for f in unit.top if f.kind == K.FUNCTION_DECL and f.is_definition()}
+        if unit.cpp:
+            self.functions = {unit.function_name(f): f for f in unit.functions}
+        self.this = Pointer(z3.BitVec("this", ADDRESS))
         self.hardware = Hardware(dialect, layout)
         self.answers: Answers = {}
         self.hints: list[Any] = []  # bounds of indices
@@ -187,9 +190,9 @@ class Expressions:
 
     def scope(self, d: Cursor) -> tuple[dict[str, Any], str]:
         """The variables that one is among, and its name there: a global has the same on both sides."""
-        if variable_name(d) in self.env or d.semantic_parent.kind == K.FUNCTION_DECL:
+        if variable_name(d) in self.env or d.semantic_parent.kind in clang.FUNCTIONS:
             return self.env, variable_name(d)
-        return self.globals, str(d.spelling)
+        return self.globals, clang.qualified(d) if self.unit.cpp else str(d.spelling)
 
     def assigned(self, left: Cursor, value: Any) -> Any:
         """Store to a place; the value that the place then has."""

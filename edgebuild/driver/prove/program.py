@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.chains import variable_name
-from edgebuild.driver.prove.expressions import Expressions
-from edgebuild.driver.prove.hardware import Hardware, Unknown
+from edgebuild.driver.analysis.keys import REFERENCES
+from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
+from edgebuild.driver.prove.objects import Objects
 from edgebuild.driver.prove.values import (
     DEPTH,
     POLLS,
@@ -32,7 +34,7 @@ from edgebuild.driver.source.dialect import group_of
 K = CursorKind
 
 
-class Program(Expressions):
+class Program(Objects):
     """The functions and statements of one unit."""
 
     heads: Callable[[Program, Cursor, int], None] | None = None  # what happens at the head of a loop; None: nothing
@@ -45,6 +47,9 @@ class Program(Expressions):
         self.hardware.touch_all()
         self.decisions, self.env, self.globals = Decisions(taken, self.answers, given=self.given), {}, {}
         self.active, self.memory, self.jumps, self.inside = [], {}, 0, 0
+        if name not in self.functions:
+            raise Unknown("the generated code has another name for it")
+        self.this = Pointer(z3.BitVec("this", ADDRESS))
         arguments = []
         for i, p in enumerate(x for x in clang.children(self.functions[name]) if x.kind == K.PARM_DECL):
             arguments.append(self.symbol(f"argument {i}", p.type))
@@ -114,7 +119,9 @@ class Program(Expressions):
             raise Unknown("a static variable in a function")
         parts = [x for x in clang.children(d) if clang.is_expression(x)]
         group, pointer = group_of(d.type, self.dialect)
-        if group and not pointer and not self.generated:
+        if self.unit.cpp and d.type.get_canonical().kind in REFERENCES:
+            self.env[variable_name(d)] = self.bound(parts[-1])
+        elif group and not pointer and not self.generated:
             self.env[variable_name(d)] = self.loaded(parts[-1])
             self.chains.locals.add(variable_name(d))
         elif d.type.kind in (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.RECORD):
@@ -129,15 +136,24 @@ class Program(Expressions):
         raise Return(self.value(values[0]) if values else None)
 
     def s_if_stmt(self, c: Cursor) -> None:
-        condition, then, *other = clang.children(c)
+        condition, then, *other = self.parts(c)
         if self.decisions.decide(self.truth(self.value(condition))):
             self.statement(then)
         elif other:
             self.statement(other[0])
 
     def s_while_stmt(self, c: Cursor) -> None:
-        condition, body = clang.children(c)
+        condition, body = self.parts(c)
         self.loop(condition, body, None)
+
+    def parts(self, c: Cursor) -> list[Cursor]:
+        """The parts of an if or while."""
+        found = clang.children(c)
+        if self.unit.cpp and len(found) > 2:
+            between = self.unit.text[clang.span(found[0])[1] : clang.span(found[1])[0]]
+            if found[0].kind in (K.VAR_DECL, K.DECL_STMT) or between.strip().startswith(b";"):
+                raise Unknown("a declaration in a condition")
+        return found
 
     def s_do_stmt(self, c: Cursor) -> None:
         body, condition = clang.children(c)

@@ -72,6 +72,8 @@ class Source(Program):
         root = clang.bare(chain.root)
         if chain.prefixes[0].pointer:
             return self.value(chain.root)
+        if self.unit.cpp and root.kind in (K.DECL_REF_EXPR, K.CALL_EXPR):
+            return self.address(root)
         if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
             base, index = clang.children(root)
             return self._element(self.value(base), self.value(index), root.type)
@@ -115,8 +117,9 @@ class Source(Program):
         _, key, _, slot, place = self.place(chain)
         assert slot
         self.hardware.batch += 1
+        first = self.value(right) if right is not None and self.unit.cpp else None  # C++ has the right side first
         old = Int(self._wide(self.hardware.read(key, slot, place, self._device(chain)), chain.end), False)
-        by = self.value(right) if right is not None else Int(z3.BitVecVal(1, 32), True)
+        by = first or (self.value(right) if right is not None else Int(z3.BitVecVal(1, 32), True))
         return old, self._write_at(chain, key, slot, place, self.arithmetic(operator, old, by, type_))
 
     def e_compound_assignment_operator(self, c: Cursor) -> Any:
@@ -164,7 +167,10 @@ class Source(Program):
         return list(self.chains.elements(chain, c))
 
     def loaded(self, c: Cursor) -> Held:
-        return {_name(x): self.read(x) for x in self._elements(clang.bare(c))}
+        c = clang.bare(c)
+        if c.kind == K.CALL_EXPR and len(clang.children(c)) == 1:  # the copy constructor of C++
+            c = clang.bare(clang.children(c)[0])
+        return {_name(x): self.read(x) for x in self._elements(c)}
 
     def held(self, chain: Chain) -> Int:
         return Int(self._held_in(chain)[_name(chain)], False)
@@ -186,9 +192,9 @@ class Source(Program):
             held = self.env[variable_name(right.referenced)]
             self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains}, {})
             return
-        initial = next(x for x in clang.children(right) if x.kind == K.INIT_LIST_EXPR)
+        initial = next((x for x in clang.preorder(right) if x.kind == K.INIT_LIST_EXPR), None)
         values: Held = {}
-        for item in clang.children(initial):
+        for item in clang.children(initial) if initial is not None else ():
             member, *indices, value = clang.children(item)
             values[member.spelling, tuple(clang.constant(i) for i in indices)] = self.value(value)
         self._put(chains, {_name(x): values[_name(x)] for x in chains if _name(x) in values}, None)

@@ -11,7 +11,13 @@ from clang.cindex import Type, TypeKind
 from edgebuild.driver.prove.hardware import Pointer, Unknown
 
 TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls
-POINTERS = (TypeKind.POINTER, TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY)
+POINTERS = (
+    TypeKind.POINTER,
+    TypeKind.CONSTANTARRAY,
+    TypeKind.INCOMPLETEARRAY,
+    TypeKind.LVALUEREFERENCE,
+    TypeKind.RVALUEREFERENCE,
+)
 
 
 class Pruned(Exception):

@@ -77,7 +77,7 @@ class Unit:
     @cached_property
     def _names(self) -> dict[str, str]:
         """Names of the text's own functions in C++, by what identifies them; overloads have their parameters, too."""
-        plain = [(c.get_usr(), _qualified(c), c) for c in self.functions]
+        plain = [(c.get_usr(), qualified(c), c) for c in self.functions]
         times = Counter(name for _, name, _ in plain)
         return {
             usr: name if times[name] == 1 else f"{name}({c.displayname.partition('(')[2]}" for usr, name, c in plain
@@ -119,11 +119,11 @@ def _opened(scope: Cursor, kinds: tuple[CursorKind, ...]) -> Iterator[Cursor]:
             yield from _opened(c, kinds)
 
 
-def _qualified(c: Cursor) -> str:
+def qualified(c: Cursor) -> str:
     """`drv::Uart::open`."""
     parent = c.semantic_parent
     inside = parent is not None and parent.kind in (CursorKind.NAMESPACE, *CLASSES) and parent.spelling
-    return f"{_qualified(parent)}::{c.spelling}" if inside else str(c.spelling)
+    return f"{qualified(parent)}::{c.spelling}" if inside else str(c.spelling)
 
 
 @cache

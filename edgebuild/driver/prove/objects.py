@@ -1,0 +1,123 @@
+"""Symbolic execution of C++ expressions: methods, references and casts. Objects in variables are not followed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import z3
+from clang.cindex import Cursor, CursorKind, TypeKind
+
+from edgebuild.driver.analysis.keys import REFERENCES
+from edgebuild.driver.prove.expressions import Expressions
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.values import POINTERS, Int, bits_of
+from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import group_of
+
+K = CursorKind
+
+
+class Objects(Expressions):
+    """Expressions of C++ besides those of C. In C nothing here is asked."""
+
+    def e_cxx_this_expr(self, c: Cursor) -> Pointer:
+        return self.this
+
+    def e_cxx_null_ptr_literal_expr(self, c: Cursor) -> Pointer:
+        return Pointer(z3.BitVecVal(0, ADDRESS))
+
+    def e_cxx_bool_literal_expr(self, c: Cursor) -> Int:
+        return Int(z3.BitVecVal(clang.constant(c) or 0, 8), False)
+
+    def cast(self, c: Cursor) -> Any:
+        return self.e_cstyle_cast_expr(c)
+
+    e_cxx_static_cast_expr = e_cxx_reinterpret_cast_expr = e_cxx_const_cast_expr = e_cxx_functional_cast_expr = cast
+
+    def bound(self, c: Cursor) -> Pointer:
+        """The address that a reference is bound to: of a group, or of a struct that names the way to one."""
+        return self.address(c)
+
+    def e_decl_ref_expr(self, c: Cursor) -> Any:
+        d = c.referenced
+        if self.unit.cpp and d.type.get_canonical().kind in REFERENCES:
+            raise Unknown("a reference to an object")
+        return super().e_decl_ref_expr(c)
+
+    def assigned(self, left: Cursor, value: Any) -> Any:
+        target = clang.bare(left)
+        refers = target.kind == K.DECL_REF_EXPR and target.referenced.type.get_canonical().kind in REFERENCES
+        if self.unit.cpp and refers:
+            raise Unknown("a reference to an object")
+        return super().assigned(left, value)
+
+    def address(self, c: Cursor) -> Pointer:
+        target = clang.bare(c)
+        if self.unit.cpp and target.kind == K.DECL_REF_EXPR:
+            found = self.env.get(self.scope(target.referenced)[1])
+            if isinstance(found, Pointer) and target.referenced.type.get_canonical().kind in REFERENCES:
+                return found
+        if self.unit.cpp and target.kind == K.CALL_EXPR and self._refers(target):
+            value = self.value(target)
+            assert isinstance(value, Pointer)
+            return value
+        return super().address(c)
+
+    @staticmethod
+    def _refers(call: Cursor) -> bool:
+        to = call.referenced
+        return to is not None and to.result_type.get_canonical().kind in REFERENCES
+
+    def object(self, c: Cursor) -> Pointer:
+        target = clang.bare(c)
+        if self.unit.cpp and target.kind == K.MEMBER_REF_EXPR and not clang.children(target):
+            if target.referenced.kind != K.FIELD_DECL or target.type.get_canonical().kind in REFERENCES:
+                raise Unknown("a member that is no value")
+            return self.this.moved(target.referenced.get_field_offsetof() // 8)
+        return super().object(c)
+
+    def e_call_expr(self, c: Cursor) -> Any:
+        if not self.unit.cpp:
+            return super().e_call_expr(c)
+        to = c.referenced
+        parts = [x for x in clang.children(c) if clang.is_expression(x)]
+        if to is None or to.kind in (K.VAR_DECL, K.PARM_DECL, K.FIELD_DECL):  # through a pointer
+            return super().e_call_expr(c)
+        if to.kind not in (K.FUNCTION_DECL, K.CXX_METHOD):
+            raise Unknown("an object")
+        if to.spelling.startswith("operator"):
+            group, pointer = group_of(c.type, self.dialect)
+            if to.spelling != "operator=" or not group or pointer:
+                raise Unknown("an operator of a class")
+            return self.stored(parts[0] if parts[0].kind != K.UNEXPOSED_EXPR else parts[1], parts[-1])
+        this, arguments = self.this, parts[1:]
+        if to.kind == K.CXX_METHOD and not to.is_static_method():
+            this = self._this(parts[0])
+        kinds = [a.type.get_canonical().kind for a in to.get_arguments()]
+        if len(kinds) != len(arguments):
+            raise Unknown("a call with other arguments than the function has")
+        values = [
+            self.bound(a) if kind in REFERENCES else self.value(a) for a, kind in zip(arguments, kinds, strict=True)
+        ]
+        name = self.unit.function_name(to)
+        if name in self.functions and not (to.kind == K.CXX_METHOD and to.is_virtual_method()):
+            outer, self.this = self.this, this
+            result = self.call(self.functions[name], values)
+            self.this = outer
+            return result
+        number = self.hardware.call(to.spelling, tuple(map(bits_of, values)))
+        self.globals, self.memory = {}, {}
+        if c.type.get_canonical().kind == TypeKind.VOID:
+            return None
+        return self.symbol(f"{to.spelling}?{number}", c.type)
+
+    def _this(self, member: Cursor) -> Pointer:
+        """The object of `p->f`, `r.f` and `f`."""
+        inside = [x for x in clang.children(member) if clang.is_expression(x)]
+        if not inside:
+            return self.this
+        if inside[0].type.get_canonical().kind in POINTERS:
+            value = self.value(inside[0])
+            assert isinstance(value, Pointer)
+            return value
+        raise Unknown("an object")

@@ -1,0 +1,85 @@
+"""The proof of drivers in C++: the cases and the drivers of silicon as C++, classes, references, and planted faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.pipeline import compile_driver
+from tests.drivers.cases import Case, svd
+from tests.drivers.silicon import PARTS, Part, cut
+from tests.drivers.test_cases import in_cpp
+from tests.drivers.test_cpp import CLASS, REGISTERS
+
+pytest.importorskip("z3")
+from tests.drivers.test_proof import HELD, LONG, RIGHT, Made, faulty, verdicts
+
+
+def compiled(folder: Path, source: str, registers: bytes = b"", overlay: str = "", target: str = "pulpino") -> Made:
+    layout = "optimize"
+    if registers:
+        (folder / "chip.svd").write_bytes(registers)
+        layout = f"fixed:{folder / 'chip.svd'}"
+    if overlay:
+        (folder / "chip.overlay.yaml").write_text(overlay)
+    (folder / "case.bf.cpp").write_text(source)
+    artifacts, driver = compile_driver(DriverRequest((folder / "case.bf.cpp",), "case", target, layout))
+    return driver, artifacts
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=lambda c: f"{c.number:02}-{c.title.replace(' ', '_')}")
+def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -> None:
+    case = in_cpp(case)
+    for name, text in case.headers.items():
+        (tmp_path / name).write_text(text)
+    registers = svd(case.registers).encode() if case.registers else b""
+    made = compiled(tmp_path, case.source, registers, case.overlay, case.target)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    for what, wrong in faulty(made):
+        assert any(v.what == "refuted" for v in verdicts(wrong)), what
+
+
+SLOW = (*LONG, "RP2040 UART", "RP2040 SPI", "RP2040 ADC", "RP2040 DMA", "nRF52 TWIM", "FE310 GPIO")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(p, id=p.name.replace(" ", "_"), marks=[pytest.mark.slow] * (p.name in SLOW))
+        for p in (*PARTS, *HELD)
+    ],
+)
+def test_silicon_is_proved(part: Part, tmp_path: Path) -> None:
+    if not part.present:
+        pytest.skip(f"{part.file} is not beside the checkout")
+    text = part.text if part.text.startswith("<") else svd(part.text)
+    registers = cut(part.file, part.base) if part.file else text.encode()
+    made = compiled(tmp_path, f'extern "C" {{\n{part.source}\n}}\n', registers, part.overlay)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+
+
+def test_classes_are_proved(tmp_path: Path) -> None:
+    """Methods, members, references, a constructor; what makes an object of a class is not followed."""
+    found = {v.function: v.what for v in verdicts(compiled(tmp_path, REGISTERS + CLASS))}
+    methods = {f"driver::{n}" for n in ("divider", "set", *(f"Serial::{m}" for m in METHODS))}
+    assert found == dict.fromkeys(methods, "proved") | {"t": "unknown", "u": "unknown"}
+
+
+METHODS = ("Serial", "open", "read", "both", "twice")
+FAULTS = (
+    ("* 1000", "* 1001", "driver::Serial::both"),
+    ("least(pins, 3)", "least(pins, 2)", "driver::set"),
+)
+
+
+@pytest.mark.parametrize(("old", "new", "function"), FAULTS)
+def test_faults_in_methods_are_refuted(old: str, new: str, function: str, tmp_path: Path) -> None:
+    driver, artifacts = compiled(tmp_path, REGISTERS + CLASS)
+    body = next(a.data.decode() for a in artifacts if a.name == "case.cpp")
+    assert body.count(old) == 1
+    changed = Artifact("case.cpp", body.replace(old, new).encode())
+    wrong = tuple(changed if a.name == "case.cpp" else a for a in artifacts)
+    assert [v.function for v in verdicts((driver, wrong)) if v.what == "refuted"] == [function]
