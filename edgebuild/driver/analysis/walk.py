@@ -178,7 +178,7 @@ class Walker(Objects):
         if len(parts) == 3:
             init, condition, step = parts[:1], parts[1:2], parts[2:]
         else:
-            first, second = self._semicolons(c)
+            first, second = self._semicolons(c) if parts else (0, 0)
             init = [p for p in parts if clang.span(p)[0] < first]
             condition = [p for p in parts if first < clang.span(p)[0] <= second]
             step = [p for p in parts if clang.span(p)[0] > second]
