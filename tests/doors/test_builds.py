@@ -11,6 +11,7 @@ import pytest
 from edgebuild.base.request import model_outputs
 from tests.conftest import run
 from tests.doors.projects import Project
+from tests.doors.test_scons_shapes import other_weights
 
 pytestmark = pytest.mark.needs("cmake", "ninja", "make", "gcc")
 
@@ -55,6 +56,18 @@ def test_changed_option_makes_the_model_again(project: Project) -> None:
     project.write()
     assert project.build().starts == 1
     assert project.generated() == before
+    assert nothing(project)
+
+
+def test_an_older_file_in_the_place_of_the_model(tmp_path: Path) -> None:
+    """As `cp -p` puts it there: make sees no newer date, but its stamp has the digest."""
+    project = Project(tmp_path / "sp ace" / "project", "Unix Makefiles")
+    project.build()
+    right, model = project.generated(), project.model.read_bytes()
+    project.model.write_bytes(other_weights(model))
+    os.utime(project.model, (1e9, 1e9))
+    built = project.build()
+    assert (built.starts, built.links) == (1, 1) and project.generated() != right
     assert nothing(project)
 
 
