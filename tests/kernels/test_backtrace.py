@@ -86,6 +86,8 @@ CASES = [
 ]
 RANDOM = [  # target, form and seed of a random network
     ("mps2-an386", "tflite_int16", 0),
+    ("mps3-an547", "tflite", 2),
+    ("riscv-virt", "qdq", 0),
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.target import hal_dir
 from edgebuild.base.templates import FOLDERS, PACKAGE
 from edgebuild.model import kernels
 
@@ -138,3 +139,11 @@ def test_shared_functions_have_prototypes(arithmetic: str) -> None:
         function = not any(name.isupper() or name.endswith(".h") for name in helper.names)
         assert bool(helper.head) == function, helper.names
         assert "%=" not in helper.text
+
+
+@pytest.mark.parametrize("arithmetic", ["tflite", "onnx", "float"])
+def test_helpers_have_names_of_their_own(arithmetic: str) -> None:
+    """Generated files include headers of the hal: no helper has a name that those declare."""
+    declared = {name for file in hal_dir().rglob("*.h") for name in re.findall(r"\beb_\w+", file.read_text())}
+    assert "eb_copy" in declared
+    assert not declared.intersection(name for helper in kernels.helpers(arithmetic) for name in helper.names)
