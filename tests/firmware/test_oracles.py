@@ -243,3 +243,28 @@ def test_a_clamp_behind_a_relu6_of_another_quantisation(tmp_path: Path, second: 
     (tmp_path / "m.tflite").write_bytes(file.pack([x], [y]))
     artifacts = compile_model(ModelRequest(tmp_path / "m.tflite", "model", "host"))
     assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]
+
+
+def test_inputs_on_which_onnxruntime_fails_are_a_diagnostic(tmp_path: Path) -> None:
+    path = tmp_path / "mod.onnx"
+    ports = [helper.make_tensor_value_info(name, TensorProto.INT32, [1, 4]) for name in "aby"]
+    graph = helper.make_graph([helper.make_node("Mod", ["a", "b"], ["y"])], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    artifacts = compile_model(ModelRequest(path, "model", "host"))
+    least = np.iinfo(np.int32).min
+    rows = np.array([[-least - 1, -5, least, 7, -least - 2, 3, least + 1, -2]], np.int32)
+    assert verify(path, load_target("host"), artifacts, inputs=rows)["equal"]
+    with pytest.raises(EdgebuildError, match="onnxruntime cannot run this model with these inputs"):
+        verify(path, load_target("host"), artifacts, inputs=np.zeros((1, 8), np.int32))
+
+
+def test_remainders_of_floats_are_exact(tmp_path: Path) -> None:
+    """Quotients of many digits, divisors that are tiny or endless: a difference of products would be far off."""
+    path, rng = tmp_path / "mod.onnx", np.random.default_rng(5)
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in "aby"]
+    graph = helper.make_graph([helper.make_node("Mod", ["a", "b"], ["y"], fmod=1)], "g", ports[:2], ports[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    rows = (rng.standard_normal((1, 128)) * np.repeat([1e5, 0.3], 64)).astype(np.float32)
+    rows[0, :3], rows[0, 64:69] = (1e30, -1e-38, 3.5), (7.0, 1e-39, np.inf, -np.inf, 2.0**-140)
+    result = verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")), inputs=rows)
+    assert result["equal"] and result["max_abs_diff"] == 0

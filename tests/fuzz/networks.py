@@ -131,8 +131,10 @@ class Judge:
     def _expected(self) -> Reference:
         try:
             expected = reference(self.twin, self.vectors, self.report)
-        except EdgebuildError:
-            raise
+        except EdgebuildError as error:
+            if not error.diagnostics[0].text.startswith("onnxruntime cannot run"):
+                raise
+            raise ValueError(f"onnxruntime: {error.diagnostics[0].hints}") from None
         except Exception as reason:  # onnxruntime has its own, and none in common
             raise ValueError(f"onnxruntime: {str(reason).split('Status Message:')[-1]}") from None
         values = [x for row in expected.outputs for x in row]

@@ -83,6 +83,8 @@ def _compare(meaning: Callable[..., Any], sign: str) -> Function:
 
 
 SWITCH = "{0} ? {1} : {2}"
+# The least integer has no quotient by -1, and a sum of rest and divisor may be too large: C leaves both open.
+FLOOR_MOD = "{1} > 0 || {1} < -1 ? {0} % {1} + ({0} % {1} != 0 && ({0} % {1} < 0) != ({1} < 0) ? {1} : 0) : 0"
 FUNCTIONS: dict[str, Function] = {
     # rounding and sign
     "abs": _unary(np.abs, "{{eb_abs}}({0})", "{0} < 0 ? -{0} : {0}"),
@@ -177,8 +179,9 @@ FUNCTIONS: dict[str, Function] = {
         2, lambda a, b: (a - b) ** 2, "({0} - {1}) * ({0} - {1})", "({0} - {1}) * ({0} - {1})"
     ),
     "power": Function(2, _pow, "{{eb_pow}}({0}, {1})", "{{eb_integer_power}}({0}, {1})"),
-    "mod": Function(2, np.mod, "{0} - {1} * {{eb_floor}}({0} / {1})", "{1} != 0 ? ({0} % {1} + {1}) % {1} : 0"),
-    "remainder": Function(2, np.fmod, "{0} - {1} * {{eb_trunc}}({0} / {1})", "{1} != 0 ? {0} % {1} : 0"),
+    "mod": Function(2, np.mod, "{{eb_floor_mod}}({0}, {1})", FLOOR_MOD),
+    "remainder": Function(2, np.fmod, "{{eb_fmod}}({0}, {1})", "{1} > 0 || {1} < -1 ? {0} % {1} : 0"),
+    "unsigned_remainder": Function(2, np.fmod, "", "{1} != 0 ? {0} % {1} : 0"),
     "prelu": Function(
         2, lambda x, slope: np.where(x < 0, x * slope, x), "({0} < 0.0f ? {0} * {1} : {0})", "{0} < 0 ? {0} * {1} : {0}"
     ),

@@ -233,7 +233,10 @@ def from_onnx_gelu(node: Any) -> None:
 
 
 def from_onnx_mod(node: Any) -> None:
-    node.emit("pointwise", node.inputs, **attributes("remainder" if node.attr("fmod", 0) else "mod"))
+    signed = "remainder" if node.attr("fmod", 0) else "mod"
+    node.emit(
+        "pointwise", node.inputs, **attributes("unsigned_remainder" if node.tensor(0).dtype == "uint8" else signed)
+    )
 
 
 def from_onnx_pow(node: Any) -> None:

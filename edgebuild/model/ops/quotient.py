@@ -1,7 +1,8 @@
 """TFLM's DIV of int8: a quotient by the reciprocal of the divisor, in fixed point.
 
 kernels/internal/reference/div.h (DivElementwise). The file's format leaves a division by zero open; a divisor of no
-steps counts as one step here.
+steps counts as one step here. Where the result is to be shifted right by more than 31 bits, gemmlowp's
+RoundingDivideByPOT rounds away from zero, and 0 up: so 0 / 128 may be one step.
 """
 
 from __future__ import annotations
@@ -30,4 +31,6 @@ def reference(a: Array, b: Array, m: Multiplier) -> Array:
     value = np.where(b < 0, -a, a)
     headroom = 31 - np.ceil(np.log2(np.where(value < 0, -value, value + 1))).astype(np.int64)
     share = fixedpoint.rounding_high_multiply(fixedpoint.rounding_high_multiply(value << headroom, inverse), m.mantissa)
-    return fixedpoint.rounding_right_shift(share, np.clip(over + headroom - m.shift, 0, 62))
+    right = over + headroom - m.shift
+    near = fixedpoint.rounding_right_shift(share, np.clip(right, 0, 31))
+    return np.where(right > 31, np.where(share < 0, -1, 1), near)

@@ -190,7 +190,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
     reals: list[dict[str, Array]] = []
     for vector in inputs:
         feeds = {i.name: _feed(x, port, i) for i, x, port in zip(surface, vector, report["inputs"], strict=True)}
-        values = dict(zip(names, session.run(names, feeds), strict=True))
+        values = dict(zip(names, _run(session, names, feeds, model), strict=True))
         integers = _integers(proto.graph, values)
         row = []
         for name, port in zip(outputs, report["outputs"], strict=True):
@@ -201,6 +201,15 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
         tensors.append({**values, **integers})
         reals.append({name: value for name, value in values.items() if value.dtype.kind == "f"})
     return Reference(rows, tensors, slack=1, reals=reals)
+
+
+def _run(session: Any, names: list[str], feeds: dict[str, Array], model: Path) -> list[Any]:
+    try:
+        results: list[Any] = session.run(names, feeds)
+    except Exception as reason:  # its exceptions have no class in common
+        why = str(reason).split("Status Message: ")[-1].strip()
+        raise fail("onnxruntime cannot run this model with these inputs", file=str(model), hints=[why]) from None
+    return results
 
 
 def _session(proto: Any) -> tuple[Any, list[str]]:

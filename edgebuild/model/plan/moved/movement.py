@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ....base.errors import fail
@@ -49,7 +49,7 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     """
     target = plan.target
     near, _ = nearest(target)
-    form, moved, heights = form_of(target, plan.request), dict[str, MovedLayer](), {**plan.layout.heights}
+    form, moved = form_of(target, plan.request), dict[str, MovedLayer]()
     whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
     for section in plan.steps:
         (op,) = section.ops
@@ -67,12 +67,8 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
             found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
         if found is not None:
             moved[y] = found
-            taken = {r.memory: used(found, r) for r in found.regions} or {near.name: found.near_bytes}
-            heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
-    heights.setdefault(near.name, 0)
-    order = [m.name for m in target.memories if m.name in heights]
-    layout = replace(plan.layout, heights={name: heights[name] for name in order})
     moved, caches = _sound(plan, moved)
+    layout = replace(plan.layout, heights=_heights(plan, near.name, moved.values()))
     decided = replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
     if plan.request.map != "auto":
         return decided
@@ -80,6 +76,16 @@ def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> P
     caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
     replay(plan.rolling, plan.steps, decided.places, decided.moved, caches=caches)
     return replace(decided, caches=caches)
+
+
+def _heights(plan: Plan, near: str, moved: Iterable[MovedLayer]) -> dict[str, int]:
+    """Bytes of each memory: of the plan without moves, and of the largest op that has its tiles there."""
+    heights = {**plan.layout.heights}
+    for layer in moved:
+        taken = {r.memory: used(layer, r) for r in layer.regions} or {near: layer.near_bytes}
+        heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
+    heights.setdefault(near, 0)
+    return {m.name: heights[m.name] for m in plan.target.memories if m.name in heights}
 
 
 def _by_core(
