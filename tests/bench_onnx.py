@@ -24,6 +24,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,8 @@ def cases(wanted: str = "") -> Iterator[Case]:
         operator = graph.node[0].op_type
         if operator in OPERATORS and not graph.node[0].domain and wanted in (operator, test.name, ""):
             inputs, outputs = test.data_sets[0]
-            yield _with_constants(Case(test.name, operator, test.model, list(inputs), list(outputs)))
+            model = deepcopy(test.model)  # the package keeps its own for the next who asks
+            yield _with_constants(Case(test.name, operator, model, list(inputs), list(outputs)))
 
 
 def _with_constants(case: Case) -> Case:

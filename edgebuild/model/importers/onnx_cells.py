@@ -29,6 +29,7 @@ TWO_STATES = ("LSTM", DYNAMIC)
 BENT = {"HardSigmoid": {"alpha": 0.2, "beta": 0.5}}  # activations with parameters, and their defaults
 PLAIN = ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")  # activations without parameters
 LONGEST = 256  # steps
+WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # whether a direction is backwards
 
 
 # From the products of a step's input and the states to the new states.
@@ -189,9 +190,6 @@ def unrolled(
         raise whole.error("its input has no known shape of three dimensions", "export the model with static shapes")
     if attributes.get("input_forget", 0) or attributes.get("clip", 0):
         raise whole.error("input_forget or clip", "these attributes must have their defaults")
-    r, said = whole.stored(2), attributes.get("hidden_size")
-    if said is not None and r is not None and said != r.shape[1 if node.op_type == DYNAMIC else -1]:
-        raise whole.error(f"hidden_size {said} with recurrent weights of shape {r.shape}", "they must agree")
     batches_first = bool(attributes.get("layout", 0))
     whole.shape = (shape[1], shape[0], shape[2]) if batches_first else shape
     if whole.shape[0] > LONGEST:
@@ -201,7 +199,8 @@ def unrolled(
         raise whole.error("sequences shorter than the input", "leave out sequence_lens")
     names = [a.decode() for a in attributes.get("activations", [])]
     count = len(DEFAULTS[node.op_type])
-    ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[way]
+    ways = WAYS[way]
+    _check_shapes(whole, len(ways))
     x = whole.op("Transpose", node.input[0], perm=[1, 0, 2]) if batches_first else node.input[0]
     outputs = [
         _direction(whole, x, at, backwards, names[at * count : (at + 1) * count] or DEFAULTS[node.op_type])
@@ -217,6 +216,22 @@ def unrolled(
             else:
                 whole.made.append(helper.make_node("Concat", parts, [name], node.name or name, axis=axis))
     yield from whole.made
+
+
+def _check_shapes(cell: Cell, ways: int) -> None:
+    """Raise EdgebuildError where a parameter has another shape than the operator's documentation gives it."""
+    hidden, kind = cell.attributes.get("hidden_size", 0), cell.node.op_type
+    if hidden < 1:
+        raise cell.error(f"hidden_size {hidden or 'is missing'}", "give the number of elements of a state")
+    rows, features = GATES[kind] * hidden, cell.shape[2]
+    wanted = {1: (ways, rows, features), 2: (ways, rows, hidden), 3: (ways, 2 * rows), 7: (ways, 3 * hidden)}
+    if kind == DYNAMIC:
+        wanted |= {1: (ways, features, rows), 2: (ways, hidden, rows)}
+    for position, shape in wanted.items():
+        found = cell.stored(position)
+        if found is not None and found.shape != shape:
+            text = f"operand {position} of shape {found.shape} with hidden_size {hidden}"
+            raise cell.error(text, f"it must have the shape {shape}")
 
 
 def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence[str]) -> list[str]:

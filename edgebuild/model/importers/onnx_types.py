@@ -14,6 +14,7 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper
 
 from ...base.errors import EdgebuildError, fail
+from .onnx_parameters import broken, known_shapes
 
 MICROSOFT = "com.microsoft"
 OWN_DOMAINS = ("", "ai.onnx")
@@ -131,13 +132,13 @@ def check_types(model: onnx.ModelProto, file: str) -> None:
     declared = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output, *graph.value_info)}
     types = {v.name: v.type.tensor_type.elem_type for v in graph.input}
     types |= {t.name: t.data_type for t in graph.initializer}
-    ranks = {t.name: len(t.dims) for t in graph.initializer}
+    shapes = known_shapes(graph)
     for node in graph.node:
         domain = "" if node.domain in OWN_DOMAINS else node.domain
         found = signature(domain, node.op_type, versions.get(domain, 1))
         if found is None:
             continue
-        for name, made in _checked(node, found, types, ranks, versions[""], file).items():
+        for name, made in _checked(node, found, types, shapes, versions[""], file).items():
             told = declared.get(name, 0)
             if made and told and made != told:
                 text = f"'{name}' is declared as {_shown(told)} and computed as {_shown(made)}"
@@ -157,12 +158,13 @@ def _checked(
     node: onnx.NodeProto,
     wanted: Signature,
     types: Mapping[str, int],
-    ranks: Mapping[str, int],
+    shapes: Mapping[str, tuple[int, ...]],
     version: int,
     file: str,
 ) -> dict[str, int]:
     """The types of a node's results by name, 0 where nothing tells. Raises EdgebuildError."""
-    problem = _miscounted(node, wanted) or _attributes(node, wanted.attributes) or _vectors(node, wanted, ranks)
+    problem = _miscounted(node, wanted) or _attributes(node, wanted.attributes)
+    problem = problem or _vectors(node, wanted, shapes) or broken(node, shapes)
     if problem:
         raise _error(node, file, problem, "the file breaks the operator's definition")
     bound = dict[str, int]()
@@ -218,12 +220,12 @@ def _attributes(node: onnx.NodeProto, known: Mapping[str, tuple[int, bool]] | No
     return f"attribute '{missing[0]}' is missing" if missing else None
 
 
-def _vectors(node: onnx.NodeProto, wanted: Signature, ranks: Mapping[str, int]) -> str | None:
+def _vectors(node: onnx.NodeProto, wanted: Signature, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     """A scale or zero point with a dimension, or a zero point left out between others, where neither may be."""
     scale = False
     for at, name in enumerate(node.input) if wanted.scalars else ():
         zero, scale = scale, _port(wanted, at).types == FLOAT
-        if (scale or zero) and (ranks.get(name, 0) or not name):
+        if (scale or zero) and (shapes.get(name) or not name):
             return f"operand {at} is no scalar"
     return None
 

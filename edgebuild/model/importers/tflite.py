@@ -268,6 +268,9 @@ def _read_node(node: Node) -> None:
     assert isinstance(node, TfliteNode)
     for t in node.written:
         _refuse_types(node, t)
+    for name in node.inputs:
+        if name and name not in node.builder.tensors:
+            raise node.error(f"reads '{name}', which nothing computes")
     before = len(node.builder.ops)
     TFLITE_READERS[node.origin](node)
     if all(_counts(node.builder.tensors[name]) for name in node.inputs if name in node.builder.tensors):

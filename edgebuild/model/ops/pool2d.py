@@ -5,14 +5,18 @@ An average counts only elements inside of the input unless `count_include_pad` i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same
+from ..axes import Nest, Same, Window
 from ..ir import Array, Graph, Op
 from . import fixedpoint, intervals, linear, pointwise, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+
+MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
 
 
 def from_tflite(kind: str) -> Any:
@@ -91,7 +95,7 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 def max_reference(op: Op, graph: Graph, x: Array) -> Array:
     out, fill = graph.result(op).shape[1:3], -np.inf if x.dtype.kind == "f" else fixedpoint.limits(str(x.dtype))[0]
-    y = np.stack([under for *_, under in spatial.taps(x, op, op.attrs["window"], out, fill)]).max(axis=0)
+    y = reduce(np.maximum, (under for *_, under in spatial.taps(x, op, op.attrs["window"], out, fill)))
     return clip_float(y, op.attrs["clamp"]) if x.dtype.kind == "f" else _clip(y, op, graph)
 
 
@@ -101,9 +105,10 @@ def avg_reference(op: Op, graph: Graph, x: Array) -> Array:
     zero = zero_of(graph.operands(op)[0]) if integer else 0
     inside = np.ones((1, *x.shape[1:3], 1), np.int64)
     windows = op.attrs["window"], y.shape[1:3]
-    count: Array = np.sum([under for *_, under in spatial.taps(inside, op, *windows, fill=_counts_pad(op))], axis=0)
+    # One after another: all taps of a large window together would fill the memory.
+    count: Array = reduce(np.add, (u for *_, u in spatial.taps(inside, op, *windows, fill=_counts_pad(op))))
     kind: Any = np.int64 if integer else np.float64
-    total: Array = np.sum([u.astype(kind) - zero for *_, u in spatial.taps(x, op, *windows, fill=zero)], axis=0)
+    total: Array = reduce(np.add, (u.astype(kind) - zero for *_, u in spatial.taps(x, op, *windows, fill=zero)))
     if not integer:
         return clip_float(total / count, op.attrs["clamp"])
     return _average(op, graph, total + zero * count if graph.arithmetic == "tflite" else total, count)
@@ -165,10 +170,31 @@ def average_rows(op: Op, graph: Graph) -> str:
 
 def windows_inside(op: Op, graph: Graph) -> str | None:
     """Every window has at least one element of the input, however it is padded and dilated."""
-    (x,), out = graph.operands(op), graph.result(op).shape[1:3]
-    inside = np.ones((1, *x.shape[1:3], 1), bool)
-    covered = np.any([under for *_, under in spatial.taps(inside, op, op.attrs["window"], out, fill=0)], axis=0)
-    return None if covered.all() else f"padding {op.attrs['pad']} of a window of {op.attrs['window']}"
+    _, *sides = spatial.window_dims(op, graph.operands(op)[0], op.attrs["window"])
+    ends = zip(sides, graph.result(op).shape[1:3], op.attrs["window"], strict=True)
+    covered = all(_touches(side, place, taps) for side, out, taps in ends for place in _places(side, out))
+    return None if covered else f"padding {op.attrs['pad']} of a window of {op.attrs['window']}"
+
+
+def _places(side: Window, out: int) -> Sequence[int]:
+    """Places of the result that are like all others: a tap falls into the input wherever it is not too narrow."""
+    return (0, out - 1) if side.dilation <= side.size else range(out)
+
+
+def _touches(side: Window, place: int, taps: int) -> bool:
+    """Whether the window at this place of the result has a tap inside of the input."""
+    start = place * side.stride - side.pad
+    first = max(0, -(start // side.dilation))  # the first tap that is not in the padding before
+    return first < taps and start + first * side.dilation < side.size
+
+
+def sensible_window(op: Op, graph: Graph) -> str | None:
+    """A window has at most 4 * size + 64 elements along a side of the input, all windows together at most 2^31."""
+    (x,), y, window = graph.operands(op), graph.result(op), op.attrs["window"]
+    steps = y.elements * window[0] * window[1]
+    if any(taps > 4 * size + 64 for taps, size in zip(window, x.shape[1:3], strict=True)) or steps > MOST_STEPS:
+        return f"windows of {window[0]}x{window[1]} on {x.shape[1]}x{x.shape[2]}, {steps} elements"
+    return None
 
 
 def _letters(op: Op, graph: Graph) -> dict[str, Any]:
@@ -243,7 +269,7 @@ MAX = Spec(
     exact=True,
     clamps=True,
     integers=("int8", "int16"),
-    limits=(spatial.window_limit, windows_inside, same_quantisation),
+    limits=(spatial.window_limit, sensible_window, windows_inside, same_quantisation),
 )
 AVERAGE = Spec(
     kind="avg_pool2d",
@@ -257,5 +283,5 @@ AVERAGE = Spec(
     interval=intervals.rising(avg_reference),
     clamps=True,
     integers=("int8", "int16"),
-    limits=(spatial.window_limit, windows_inside, same_quantisation),
+    limits=(spatial.window_limit, sensible_window, windows_inside, same_quantisation),
 )

@@ -14,6 +14,7 @@ from . import fixedpoint
 from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")  # of the results of sums
+MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
 TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
@@ -151,12 +152,16 @@ def window_dims(op: Op, x: Tensor, window: Sequence[int]) -> tuple[dict[str, int
 
 
 def window_limit(op: Op, graph: Graph) -> str | None:
-    """The window lies over at least one element of the input at every output position."""
+    """The window is not larger than the padded input, which has at most 2^26 elements or 16 times the input's."""
     x, y = graph.operands(op)[0], graph.result(op)
     if len(x.shape) != 4:
         return f"input has {len(x.shape)} dimensions"
     if min(y.shape) < 1:
         return f"window is larger than the padded input {x.shape[1]}x{x.shape[2]}"
+    top, left, bottom, right = op.attrs["pad"]
+    padded = x.shape[0] * (x.shape[1] + top + bottom) * (x.shape[2] + left + right) * x.shape[3]
+    if padded > max(MOST_PADDED, 16 * x.elements):
+        return f"padding {op.attrs['pad']} makes {x.shape[1]}x{x.shape[2]} an image of {padded} elements"
     return None
 
 
