@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
+from edgebuild.model.compile import compile_model
 from edgebuild.model.importers.tflite import read_tflite
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops import pool2d, spatial
@@ -81,3 +84,14 @@ def test_an_operand_that_nothing_computes() -> None:
     f.operator("BATCH_MATMUL", [x, lost], [y], schema.BatchMatMulOptionsT())
     with pytest.raises(EdgebuildError, match="reads 'lost', which nothing computes"):
         read_tflite(f.pack([x], [y]), "lost.tflite")
+
+
+@pytest.mark.parametrize(("operator", "options"), [("ADD", schema.AddOptionsT()), ("MUL", schema.MulOptionsT())])
+def test_a_result_of_a_type_that_the_operator_has_not(tmp_path: Path, operator: str, options: object) -> None:
+    f = File()
+    a, b = (f.tensor(name, (1, 4), "int8", STEPS) for name in "ab")
+    y = f.tensor("y", (1, 4), "uint8")  # without a scale no legacy uint8, which is read as int8
+    f.operator(operator, [a, b], [y], options)
+    (tmp_path / "m.tflite").write_bytes(f.pack([a, b], [y]))
+    with pytest.raises(EdgebuildError, match="'y' is uint8"):
+        compile_model(ModelRequest(tmp_path / "m.tflite", "m", "host"))

@@ -77,5 +77,5 @@ SPEC = Spec(
     integers=("int8", "int16"),
     interval=intervals.rising(reference, steady),
     rows=elementwise.rows,
-    limits=(elementwise.broadcastable,),
+    limits=(elementwise.broadcastable, elementwise.known_result),
 )

@@ -62,6 +62,12 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(dict(zip(names, shape, strict=True)), names, (dims(a), dims(b)))
 
 
+def known_result(op: Op, graph: Graph) -> str | None:
+    """The result is int8, int16 or float32."""
+    y = graph.result(op)
+    return None if y.dtype in ("int8", "int16", "float32") else f"'{y.name}' is {y.dtype}"
+
+
 def broadcastable(op: Op, graph: Graph) -> str | None:
     """Operand shapes are equal, or one has size 1 (or no dimension) where they differ; in at most 4 loops."""
     a, b = graph.operands(op)

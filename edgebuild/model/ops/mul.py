@@ -54,5 +54,5 @@ SPEC = Spec(
     integers=("int8", "int16"),
     interval=intervals.corners(reference, steady),
     rows=elementwise.rows,
-    limits=(elementwise.broadcastable,),
+    limits=(elementwise.broadcastable, elementwise.known_result),
 )
