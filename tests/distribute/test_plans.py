@@ -186,7 +186,7 @@ def test_report_adds_up(tmp_path: Path) -> None:
     [
         ({"source": "z"}, "error: source 'z' is no device"),
         ({"rate": 0}, "a medium has a rate above 0"),
-        ({"kind": "buss"}, ".yaml:10:9: error: unknown word 'buss'; did you mean 'bus'?"),
+        ({"kind": "buss"}, ".yaml:6:16: error: unknown word 'buss'; did you mean 'bus'?"),
         ({"flash": "many"}, "error: 'many' is not a size"),
     ],
 )

@@ -150,7 +150,7 @@ def test_the_objective_may_stand_in_the_file(tmp_path: Path) -> None:
     read = build_cluster(ClusterRequest(DIGITS, file, "digits"))
     assert read.report["objective"] == "latency" and read.artifacts == asked.artifacts
     file.write_text(file.read_text().replace("latency", "speed"))
-    with pytest.raises(EdgebuildError, match="objective 'speed' is not known"):
+    with pytest.raises(EdgebuildError, match=":6:12: error: unknown word 'speed'"):
         build_cluster(ClusterRequest(DIGITS, file, "digits"))
 
 

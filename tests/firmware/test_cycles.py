@@ -15,6 +15,7 @@ from edgebuild.model.verify import verify
 from edgebuild.model.verify.cycles import Core, Instruction, block_cycles, model_of, read_steps, read_trace
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+MARKED = 0.05  # marks of steps keep the compiler from moving work out of a loop over rows
 
 
 def code(text: str) -> list[Instruction]:
@@ -95,7 +96,7 @@ def test_a_model_is_counted() -> None:
     target = load_target("mps2-an386")
     artifacts = compile_model(ModelRequest(DIGITS, "model", target.name))
     found = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True)
-    assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=0.02)
+    assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=MARKED)
     assert found["equal"] and found["cycles_model"].startswith("cortex-m4: ")
     assert found["instructions"] < found["cycles"] < 2 * found["instructions"]
 
