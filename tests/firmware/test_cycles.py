@@ -15,7 +15,6 @@ from edgebuild.model.verify import verify
 from edgebuild.model.verify.cycles import Core, Instruction, block_cycles, model_of, read_steps, read_trace
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
-MARKED = 0.05  # marks of steps keep the compiler from moving work out of a loop over rows
 
 
 def code(text: str) -> list[Instruction]:
@@ -69,26 +68,25 @@ def test_trace_is_read_from_main_to_its_end() -> None:
 
 
 def test_a_trace_is_read_by_steps() -> None:
-    """An interrupt and the counting itself belong to no step; a function that a step calls belongs to it."""
-    enter, leave, ticks = "__cyg_profile_func_enter", "__cyg_profile_func_exit", "SysTick_Handler"
+    """An interrupt and the counting itself belong to no step; the call of the counter belongs to the step before."""
+    ticks = "SysTick_Handler"
     places = {
         0: "main",
         2: "model_invoke",
         4: "layer",
         6: "inner",
-        8: enter,
-        10: leave,
+        8: "eb_layer",
         12: "eb_counter_read",
         14: ticks,
     }
-    ran = [0, 2, 8, 2, 4, 8, 12, 8, 4, 6, 14, 6, 8, 6, 10, 4, 10, 12, 10, 4, 2, 4, 8, 4, 10, 4, 2, 10, 2, 0]
+    ran = [0, 2, 8, 12, 8, 2, 4, 6, 14, 6, 4, 2, 8, 12, 8, 2, 4, 2]
     trace = [f"Trace 0: 0x7f [0/{at:08x}/1/2] {places[at]}\n".encode() for at in ran]
     for at in places:
         trace.insert(trace.index(f"Trace 0: 0x7f [0/{at:08x}/1/2] {places[at]}\n".encode()),
                      f"0x{at:08x}:  4770       bx       lr\n".encode())  # fmt: skip
     blocks, steps = read_steps(trace, {at: (2, Instruction("bx", "lr")) for at in places})
     assert set(blocks) == set(places)
-    assert steps == [{(4, 6): 1, (6, 6): 1}, {}]
+    assert steps == [{(2, 4): 1, (4, 6): 1, (6, 6): 1, (6, 4): 1, (4, 2): 1, (2, 8): 1}, {(2, 4): 1, (4, 2): 1}]
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
@@ -96,7 +94,7 @@ def test_a_model_is_counted() -> None:
     target = load_target("mps2-an386")
     artifacts = compile_model(ModelRequest(DIGITS, "model", target.name))
     found = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True)
-    assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=MARKED)
+    assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=0.02)
     assert found["equal"] and found["cycles_model"].startswith("cortex-m4: ")
     assert found["instructions"] < found["cycles"] < 2 * found["instructions"]
 

@@ -16,15 +16,17 @@ DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx
 
 
 @pytest.mark.parametrize("name", ["mps2-an386", "riscv-virt"])
-@pytest.mark.parametrize("tile", ["off", "rolling"])
+@pytest.mark.parametrize("tile", ["off", "rolling", "ffmt"])
 def test_the_layers_take_what_the_whole_takes(name: str, tile: str) -> None:
+    """Also where steps stand in a loop, as parts of a path do."""
     artifacts = compile_model(model_request(DIGITS, "model", name, {"tile": tile}))
+    assert (b"/* steps from " in artifacts[0].data) == (tile == "ffmt")
     result = verify(DIGITS, load_target(name), artifacts, by_layer=True)
     layers = result["layers"]
     assert sum(layer["macs"] for layer in layers) == result["macs"]
     total = sum(layer["instructions"] for layer in layers)
-    # The order of calls and the call of the model itself belong to no layer; what calls a counter is not inlined.
-    assert abs(total - result["instructions"]) < 0.06 * result["instructions"]
+    # A tick of the counter is 40 instructions on Cortex-M; the call of the model itself belongs to no layer.
+    assert abs(total - result["instructions"]) < 0.01 * result["instructions"]
     if tile == "off":
         assert all(layer["instructions"] > layer["macs"] / 4 for layer in layers)
 

@@ -19,7 +19,6 @@ from edgebuild.model.verify import verify
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
-MARKED = 0.05  # marks of steps keep the compiler from moving work out of a loop over rows
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +75,7 @@ def test_cycles_are_measured_instead() -> None:
     tune(request("mps2-an386"), told.append, CYCLES)
     by_estimate, measured = (int(w.replace(",", "")) for w in told[-1].split() if w[0].isdigit())
     counted = verify(DIGITS, load_target("mps2-an386"), compile_model(request("mps2-an386")), by_cycles=True)
-    assert by_estimate == pytest.approx(counted["cycles"], rel=MARKED) and " cycles " in told[-1]
+    assert by_estimate == pytest.approx(counted["cycles"], rel=0.02) and " cycles " in told[-1]
     assert bool(choices.read(request("mps2-an386"))) == (measured < by_estimate)
 
 

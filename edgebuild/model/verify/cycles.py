@@ -148,7 +148,7 @@ def cycles(elf: Path, target: Target) -> tuple[int, str]:
 
 
 def cycles_by_step(elf: Path, target: Target) -> list[int]:
-    """Modelled cycles of each step that the program of harness/layers.c runs; flash is not part of them.
+    """Modelled cycles from each call of `eb_layer` in the program of harness/layers.c on; flash is not part of them.
 
     Raises EdgebuildError for a core without a table, MissingTool without the simulator.
     """
@@ -203,10 +203,8 @@ VECTORS = (
 )
 Listing = Mapping[int, tuple[int, Instruction]]  # by address: bytes, and what stands there
 Pairs = Counter[tuple[int, int]]  # how often the block at an address was followed by that at another
-ENTER, LEAVE = b"__cyg_profile_func_enter", b"__cyg_profile_func_exit"
-CALLS = {ENTER: 1, LEAVE: -1}
-COUNTING = {*CALLS, b"eb_counter_read", b"SysTick_Handler"}  # functions that the program has only to count
-STEP = 2  # depth of a step, as harness/layers.c counts it
+MARK = b"eb_layer"  # called as a step begins
+COUNTING = {MARK, b"eb_counter_read", b"SysTick_Handler"}  # functions that the program has only to count
 
 
 def listing(elf: Path, target: Target) -> Listing:
@@ -240,23 +238,23 @@ def read_trace(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block
 
 
 def read_steps(stream: Iterable[bytes], known: Listing) -> tuple[dict[int, Block], list[Pairs]]:
-    """Blocks, and pairs of each step: of what ran between two calls of harness/layers.c, as a step comes and goes."""
+    """Blocks, and pairs of what ran between each call of `eb_layer` in harness/layers.c and the next."""
     blocks: dict[int, Block] = {}
     steps: list[Pairs] = []
-    depth, before, calling = 0, -1, b""
+    before, counting = -1, False
     for address, line in _executed(stream, known, blocks):
         name = line.rsplit(None, 1)[-1]
         if name in COUNTING:
-            if name in CALLS and not calling:
-                calling, before = name, -1
-                depth += CALLS[name]
-                if depth == STEP and name == ENTER:
-                    steps.append(Counter())
+            if name == MARK and not counting:
+                if before >= 0:
+                    steps[-1][before, address] += 1
+                steps.append(Counter())
+                before, counting = -1, True
             continue
-        calling = b""
+        counting = False
         if before >= 0:
             steps[-1][before, address] += 1
-        before = address if depth >= STEP else -1
+        before = address if steps else -1
     return blocks, steps
 
 

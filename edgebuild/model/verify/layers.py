@@ -17,8 +17,6 @@ from .oracles import random_inputs
 from .run import run_program
 
 EMPTY = 64  # in layers.c
-# The model's functions call the counter when they come and go. Helpers are part of the kernel that uses them.
-HOOKS = ("-finstrument-functions", "-finstrument-functions-exclude-function-list=eb_,__")
 
 
 def layers(
@@ -27,7 +25,7 @@ def layers(
     """`ops` (names), `kinds`, `calls`, `macs` and `instructions` of every step, in the order of the schedule.
 
     The test program is made by `builder`, in its folder. A tick of the counter is up to 64 instructions on Cortex-M,
-    so steps of fewer than a few thousand are known roughly. `by_cycles`: modelled `cycles` as well, without those for
+    so steps of fewer than a few hundred are known roughly. `by_cycles`: modelled `cycles` as well, without those for
     which the core waits for flash. Raises EdgebuildError for a target whose instructions cannot be counted.
     """
     target, folder = builder.target, builder.folder
@@ -44,15 +42,23 @@ def layers(
     (folder / "input.bin").write_bytes(b"".join(x.tobytes() for x in vector))
     model, *rest = (Path(name) for name in MODEL_SOURCES)
     hal = [hal_dir() / name for name in ("harness/layers.c", "src/counter.c", *target.runner.sources)]
-    elf = builder.program("layers", [*rest, *hal], {model: HOOKS})
+    elf = builder.program("layers", [*rest, *hal], {model: ("-include", str(hal_dir() / "harness/layers.h"))})
     run_program(elf, target)
-    *ticks, empty, empties = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").astype(float).tolist()
+    marks = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").reshape(-1, 2)
+    lines, counts = marks[: -EMPTY - 1, 0].tolist(), marks[:, 1]
+    taken = np.diff(counts).astype(float)  # of 32 bits, like the counter
+    empty = float(taken[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
-    modelled = [{"cycles": n} for n in cycles_by_step(elf, target)[: len(steps)]] if by_cycles else [{} for _ in steps]
+    cycles = cycles_by_step(elf, target) if by_cycles else []
+    begun = [i for i in range(len(lines)) if not _heads_loop(lines, i)]
     found = []
-    for step, taken, cycles in zip(steps, ticks, modelled, strict=True):
-        inner = step["calls"] if step["calls"] > 1 else 0  # of a rolled run: functions called by the step's own
-        counted = (taken - empty - inner * (empties - empty) / EMPTY) * scale
-        figures = {"instructions": round(counted), **cycles}
+    for step, i in zip(steps, begun, strict=True):
+        figures = {"instructions": round((float(taken[i]) - empty) * scale)}
+        figures |= {"cycles": cycles[i]} if by_cycles else {}
         found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
     return found
+
+
+def _heads_loop(lines: Sequence[int], i: int) -> bool:
+    """Mark `i` stands before a loop over steps, where no step begins: its line runs once, the next one repeats."""
+    return i + 1 < len(lines) and lines.count(lines[i]) == 1 and lines.count(lines[i + 1]) > 1
