@@ -22,7 +22,8 @@ from ..ops.link import EVERYONE
 from ..ops.slice import neighbours
 from ..ops.spatial import bias_quant
 from ..plan.distribute import problem
-from ..plan.distribute.joint import Decision, Plan, has
+from ..plan.distribute.decisions import Decision, has
+from ..plan.distribute.joint import Plan
 from ..plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
 from ..plan.distribute.transfers import Range, Transfer, block, routed, transfers
 from ..plan.tiling.paths import needed

@@ -19,34 +19,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import add, le
 
-from .paths import Arc, Constraint, Route, shortest
+from .decisions import Conversion, Decision, has
+from .paths import INFINITY, SLACK, Arc, Constraint, Route, shortest
 from .problem import ALL, SOURCE, SUMS, Cluster, Form, Layer, Network, Ranges, held, split
 from .transfers import Cost, cost, transfers
 
 METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])
 CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else
 RUN = 4  # most layers in a row whose halos are computed twice
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A tensor is brought from one form into another before a layer (or behind it, for partial sums)."""
-
-    tensor: int
-    have: Form
-    want: Form
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How a layer runs: conversions of its inputs, the method, the forms in which it reads and makes its tensors."""
-
-    layer: int
-    method: str
-    before: tuple[Conversion, ...]
-    reads: tuple[Form, ...]
-    makes: Form  # Z for a fan-in
-    keeps: Form  # what the result is held in afterwards
 
 
 @dataclass(frozen=True)
@@ -88,6 +68,25 @@ class _Choice:
 
 
 @dataclass(frozen=True)
+class _Way:
+    """An option of a layer, its inputs kept in given forms. `gained`: inputs that all have then, and others read later.
+
+    `needs`: bytes of each device's RAM beside what is kept. `whole`, `copied`: weights that the source alone has, and
+    all have.
+    """
+
+    keeps: Form
+    reads: Mapping[int, Form]
+    gained: Mapping[int, Form]
+    sends: bool
+    needs: Bytes
+    value: float
+    whole: int
+    copied: int
+    choice: _Choice
+
+
+@dataclass(frozen=True)
 class Search:
     """All forms, methods and costs of a problem. `methods` of each layer may be used; None: all of METHODS.
 
@@ -103,6 +102,7 @@ class Search:
     recompute: int = RUN
     _costs: dict[tuple[int, Form, Form, int], Cost] = field(default_factory=dict)
     _held: dict[tuple[int, Form, int], Bytes] = field(default_factory=dict)
+    _found: dict[tuple[int, tuple[Form, ...]], tuple[_Way, ...]] = field(default_factory=dict, init=False)
 
     # ---- forms
 
@@ -265,24 +265,21 @@ class Search:
             found.append(not self.limits.thesis_arena and sum(tensors[t].bytes for t in sizes) > room)
         return found
 
-    def fits(
-        self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form, held_by: Bytes
-    ) -> bool:
-        """Whether the RAM of each device holds all tensors of a step: as kept and as read, and the result.
-
-        `held_by`: what the live tensors take of each device.
+    def needs(self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form) -> Bytes | None:
+        """RAM that a step takes of each device beside the live tensors as they are kept: for those that it reads in
+        other forms, and for the result. None if it never fits.
         """
         if self.limits.thesis_arena:
-            return self._thesis_arena(layer, makes) <= min(self.limits.ram)
+            return self._none if self._thesis_arena(layer, makes) <= min(self.limits.ram) else None
         if not self._ram_is_short:
-            return True
-        total = tuple(map(add, held_by, self._holds(layer.output, makes, layer.partial)))
+            return self._none
+        total = self._holds(layer.output, makes, layer.partial)
         for tensor, form in reads.items():
-            kept = live.get(tensor)
+            kept = live[tensor]
             if kept != form:
-                read, before = self._holds(tensor, form), self._none if kept is None else self._holds(tensor, kept)
+                read, before = self._holds(tensor, form), self._holds(tensor, kept)
                 total = tuple(t + max(r - b, 0) for t, r, b in zip(total, read, before, strict=True))
-        return all(map(le, total, self.limits.ram))
+        return total
 
     @cached_property
     def _none(self) -> Bytes:
@@ -290,7 +287,7 @@ class Search:
 
     def _all_held(self, live: Mapping[int, Form]) -> Bytes:
         """Bytes that tensors in these forms take of each device."""
-        if not self._ram_is_short:
+        if not self._ram_is_short or self.limits.thesis_arena:
             return self._none
         return tuple(map(sum, zip(self._none, *(self._holds(t, f) for t, f in live.items()), strict=True)))
 
@@ -328,18 +325,23 @@ class Search:
 
     def run(self, below: float = float("inf")) -> Plan | None:
         """The best plan within the limits; None if there is none, or none that costs at most `below`."""
-        nodes: dict[Forms, int] = {tuple((t, SOURCE) for t in self.network.inputs): 0}
+        nodes: dict[Forms, int] = {tuple((t, SOURCE) for t in sorted(self.network.inputs)): 0}
+        spent = {0: 0.0}  # least cost to each node, whatever the flash
         layers: list[list[Arc]] = []
         for number in range(len(self.network.layers)):
             after: dict[Forms, int] = {}
             best: dict[tuple[int, int, float, float], Arc] = {}
+            reached: dict[int, float] = {}
             for forms, tail in nodes.items():
-                for arc in self._arcs(number, dict(forms), tail, after):
+                if spent[tail] > below * (1 + 1e-9) + SLACK:
+                    continue
+                for arc in self._arcs(number, forms, tail, after):
                     key = (arc.tail, arc.head, arc.first, arc.second)
                     if key not in best or arc.cost < best[key].cost:
                         best[key] = arc
+                        reached[arc.head] = min(reached.get(arc.head, INFINITY), spent[tail] + arc.cost)
             layers.append(list(best.values()))
-            nodes = after
+            nodes, spent = after, reached
         layers.append([self._gathering(dict(forms), tail) for forms, tail in nodes.items()])
         path = shortest(layers, self.constraints(), below)
         return self._plan(path) if path is not None else None
@@ -356,47 +358,52 @@ class Search:
         spent = sum((self.cost(c.tensor, c.have, c.want) for c in gather), Cost())
         return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather))
 
-    def _arcs(self, number: int, live: dict[int, Form], tail: int, after: dict[Forms, int]) -> Iterator[Arc]:
+    def _arcs(self, number: int, forms: Forms, tail: int, after: dict[Forms, int]) -> Iterator[Arc]:
         """All ways to run a layer; the forms that they lead to get numbers in `after`."""
-        layer = self.network.layers[number]
-        remaining = {t: f for t, f in live.items() if self.readers[t][-1] > number}
+        layer, live = self.network.layers[number], dict(forms)
+        remaining = tuple((t, f) for t, f in forms if self.readers[t][-1] > number)
         held_by, rolled = self._all_held(live), any(form.ring for form in live.values())
+        for way in self._ways(number, tuple(live[t] for t in layer.inputs)):
+            if rolled and way.sends:  # nothing is sent between steps that run row by row together
+                continue
+            if not all(map(le, map(add, held_by, way.needs), self.limits.ram)):
+                continue
+            stays = remaining
+            if way.keeps.ring:  # what a run reads stays to its end
+                stays = tuple((t, way.reads.get(t, f) if self.readers[t][-1] == number else f) for t, f in forms)
+            for gained in ({}, way.gained) if way.gained else ({},):
+                key = tuple((t, gained.get(t, f)) for t, f in stays) if gained else stays
+                if self.readers[layer.output]:
+                    key = tuple(sorted((*key, (layer.output, way.keeps))))
+                head = after.setdefault(key, len(after))
+                yield Arc(tail, head, way.value, way.whole, way.copied, way.choice)
+
+    def _ways(self, number: int, live: tuple[Form, ...]) -> tuple[_Way, ...]:
+        """The options of a layer whose inputs are kept in these forms: the same whatever else is kept."""
+        key = number, live
+        if key not in self._found:
+            self._found[key] = tuple(
+                self._new_ways(number, dict(zip(self.network.layers[number].inputs, live, strict=True)))
+            )
+        return self._found[key]
+
+    def _new_ways(self, number: int, live: dict[int, Form]) -> Iterator[_Way]:
+        layer = self.network.layers[number]
         for method, wanted, makes, kept in self.options(number):
             asked = dict(zip(layer.inputs, wanted, strict=True))
             before = tuple(Conversion(t, live[t], want) for t, want in asked.items() if not has(live[t], want))
-            if rolled and (before or method == "fan-in"):  # nothing is sent between steps that run row by row together
-                continue
             reads = {t: live[t] if live[t].ring else want for t, want in asked.items()}
-            held_on = {t: f if t in remaining else reads.get(t, f) for t, f in live.items()}  # to the end of a run
+            gained = {
+                t: f for t, f in reads.items()
+                if self.readers[t][-1] > number and not has(live[t], f) and f.letter == "A"
+            }  # fmt: skip
             spent = sum((self.cost(c.tensor, c.have, c.want) for c in before), Cost())
             whole = layer.weights if method == "whole" else 0
             copied = layer.weights if method in ("copies", "rows") else 0
-            compute = self.compute_us(layer, method, makes)
+            compute, sends = self.compute_us(layer, method, makes), bool(before) or method == "fan-in"
             for form in (*kept, *self.rings(number, makes)):
                 total = spent + (self.cost(layer.output, SUMS, form, layer.partial) if makes == SUMS else Cost())
-                if not self.fits(layer, live, reads, form if form.ring else makes, held_by):
-                    continue
-                choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
-                for stays in self._stays(held_on if form.ring else remaining, reads):
-                    following = {**stays, layer.output: form} if self.readers[layer.output] else stays
-                    key: Forms = tuple(sorted(following.items()))
-                    head = after.setdefault(key, len(after))
-                    yield Arc(tail, head, self.value(total, compute), whole, copied, choice)
-
-    def _stays(self, remaining: dict[int, Form], reads: dict[int, Form]) -> Iterator[dict[int, Form]]:
-        """Forms of tensors that others read later: as they were, or as they were just read."""
-        yield remaining
-        gained = {t: f for t, f in reads.items() if t in remaining and not has(remaining[t], f) and f.letter == "A"}
-        if gained:
-            yield {**remaining, **gained}
-
-
-def has(have: Form, want: Form) -> bool:
-    """Whether a tensor in one form can be read as in the other without a transfer."""
-    if have.ring:
-        have = have.plain
-    if have in (want, ALL):
-        return True
-    return have.letter == want.letter == "F" and all(
-        (a <= c and d <= b) or c >= d for (a, b), (c, d) in zip(have.ranges, want.ranges, strict=True)
-    )
+                needs = self.needs(layer, live, reads, form if form.ring else makes)
+                if needs is not None:
+                    choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
+                    yield _Way(form, reads, gained, sends, needs, self.value(total, compute), whole, copied, choice)

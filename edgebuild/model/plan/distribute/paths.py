@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from math import atan2
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Arc:
 
 @dataclass(frozen=True)
 class Constraint:
-    """a * first + b * second <= limit."""
+    """a * first + b * second <= limit. `b` is not negative."""
 
     a: float
     b: float
@@ -72,7 +73,39 @@ class _Labels:
         return _Labels(self.cost[which], self.used[which], self.rest[which], self.arc[which], self.before[which])
 
 
-ToGo = list[dict[int, float]]
+ToGo = list[Floats]  # of each layer: by node
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The arcs of a layer as arrays, sorted by their tails. `starts`: the first place of each tail in them.
+
+    `nodes` before the layer and `nodes_behind` it: numbers below these occur.
+    """
+
+    arcs: Sequence[Arc]
+    order: Places
+    tails: Places
+    heads: Places
+    cost: Floats
+    first: Floats
+    second: Floats
+    starts: Places
+    nodes: int
+    nodes_behind: int
+
+
+def _step(arcs: Sequence[Arc]) -> _Step:
+    tails = np.array([x.tail for x in arcs], np.int64)
+    order = np.argsort(tails, kind="stable")
+    tails, heads = tails[order], np.array([x.head for x in arcs], np.int64)[order]
+    cost, first, second = (
+        np.array(some, np.float64)[order]
+        for some in ([x.cost for x in arcs], [x.first for x in arcs], [x.second for x in arcs])
+    )
+    starts = np.flatnonzero(np.diff(tails, prepend=-1))
+    nodes, behind = (int(some.max(initial=-1)) + 1 for some in (tails, heads))
+    return _Step(arcs, order, tails, heads, cost, first, second, starts, nodes, behind)
 
 
 @dataclass(frozen=True)
@@ -136,7 +169,7 @@ def _extended(
         if before is None:
             continue
         uses = np.array([c.use(arc) for c in constraints])
-        ahead = np.array([b.to_go[number].get(arc.head, INFINITY) for b in bounds]) - spent + weights @ uses
+        ahead = np.array([_of(b.to_go[number], arc.head) for b in bounds]) - spent + weights @ uses
         rest = (weighed[arc.tail] + ahead).max(axis=1)
         cost = before.cost + arc.cost
         keep = np.flatnonzero(cost + rest <= limit)
@@ -144,7 +177,13 @@ def _extended(
             places = np.full(len(keep), place)
             some = _Labels(cost[keep], before.used[keep] + uses, rest[keep], places, keep)
             found.setdefault(arc.head, []).append(some)
-    return {node: _front(_joined(some)) for node, some in found.items()}
+    ends = _outermost(constraints)
+    return {node: _front(_joined(some), ends) for node, some in found.items()}
+
+
+def _of(to_go: Floats, node: int) -> float:
+    """From a node to the end; a node that no arc leaves has no way there."""
+    return float(to_go[node]) if node < len(to_go) else INFINITY
 
 
 def _joined(some: Sequence[_Labels]) -> _Labels:
@@ -170,15 +209,16 @@ def _bounds(
     No bounds where no path costs at most `below`.
     """
     best: Route | None = None
+    steps = [_step(arcs) for arcs in layers]
 
     def look(weights: Sequence[float]) -> tuple[_Bound, Route] | None:
         nonlocal best
-        to_go, path = _relaxed(layers, constraints, weights)
+        to_go, path = _relaxed(steps, constraints, weights)
         if path is None:
             return None
         if _within(path, constraints) and (best is None or path.cost < best.cost):
             best = path
-        value = to_go[0][0] - sum(w * c.limit for w, c in zip(weights, constraints, strict=True))
+        value = float(to_go[0][0]) - sum(w * c.limit for w, c in zip(weights, constraints, strict=True))
         return _Bound(tuple(weights), to_go, value), path
 
     found = look([0.0] * len(constraints))
@@ -208,28 +248,32 @@ def _first_weight(path: Route, constraint: Constraint) -> float:
 
 
 def _relaxed(
-    layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint], weights: Sequence[float]
+    steps: Sequence[_Step], constraints: Sequence[Constraint], weights: Sequence[float]
 ) -> tuple[ToGo, Route | None]:
     """Least cost + weights * uses from every node to the end, and such a path from the start."""
     a = sum(w * c.a for w, c in zip(weights, constraints, strict=True))
     b = sum(w * c.b for w, c in zip(weights, constraints, strict=True))
-    to_go: ToGo = [{} for _ in range(len(layers) + 1)]
-    to_go[-1][0] = 0.0
-    choice: list[dict[int, Arc]] = [{} for _ in layers]
-    for number in reversed(range(len(layers))):
-        here, behind, chosen = to_go[number], to_go[number + 1], choice[number]
-        for arc in layers[number]:
-            rest = behind.get(arc.head)
-            if rest is not None:
-                value = arc.cost + a * arc.first + b * arc.second + rest
-                if value < here.get(arc.tail, INFINITY):
-                    here[arc.tail], chosen[arc.tail] = value, arc
-    if 0 not in to_go[0]:
+    to_go: ToGo = [np.zeros(1)]
+    values = list[Floats]()
+    for step in reversed(steps):
+        rest = to_go[-1]
+        ahead = np.full(max(step.nodes_behind, len(rest)), INFINITY)
+        ahead[: len(rest)] = rest
+        value = step.cost + a * step.first + b * step.second + ahead[step.heads]
+        here = np.full(step.nodes, INFINITY)
+        if len(value):
+            here[step.tails[step.starts]] = np.minimum.reduceat(value, step.starts)
+        values.append(value)
+        to_go.append(here)
+    to_go.reverse()
+    if not (len(to_go[0]) and to_go[0][0] < INFINITY):
         return to_go, None
     arcs, node = list[Arc](), 0
-    for chosen in choice:
-        arcs.append(chosen[node])
-        node = chosen[node].head
+    for step, value, here in zip(steps, reversed(values), to_go, strict=False):
+        first, past = np.searchsorted(step.tails, [node, node + 1])
+        place = int(first) + int(np.argmax(value[first:past] == here[node]))
+        arcs.append(step.arcs[step.order[place]])
+        node = arcs[-1].head
     return to_go, Route(tuple(arcs), sum(a.cost for a in arcs))
 
 
@@ -237,20 +281,25 @@ def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
     return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
 
 
-def _front(found: _Labels) -> _Labels:
-    """Labels that no other betters in cost and all uses, by rising cost."""
+def _front(found: _Labels, ends: tuple[int, int] | None) -> _Labels:
+    """Labels that no other betters in cost and all uses, by rising cost. `ends`: of `_outermost`."""
     count = found.used.shape[1]
     found = found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(count))), found.cost)))
-    if count == 0:
+    if ends is None:
         return found.some(np.zeros(1, np.int64))
-    if count <= 2:
-        return found.some(_stairs(found.used[:, 0].tolist(), found.used[:, -1].tolist()))
-    kept, uses = list[int](), np.empty_like(found.used)
-    for i, used in enumerate(found.used):
-        if not (uses[: len(kept)] <= used).all(axis=1).any():
-            uses[len(kept)] = used
-            kept.append(i)
-    return found.some(np.array(kept))
+    return found.some(_stairs(*(found.used[:, i].tolist() for i in ends)))
+
+
+def _outermost(constraints: Sequence[Constraint]) -> tuple[int, int] | None:
+    """Two constraints such that what uses no more of either uses no more of any; None where there are none.
+
+    All uses are a * first + b * second with b >= 0, so the directions (a, b) lie in a half plane, and each is a sum of
+    the two outermost ones with factors that are not negative.
+    """
+    if not constraints:
+        return None
+    turned = sorted(range(len(constraints)), key=lambda i: atan2(constraints[i].b, constraints[i].a))
+    return turned[0], turned[-1]
 
 
 def _stairs(first_uses: list[float], second_uses: list[float]) -> list[int]:

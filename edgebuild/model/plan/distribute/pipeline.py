@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from .joint import Conversion, Decision, Plan, Search
+from .decisions import Conversion, Decision
+from .joint import Plan, Search
 from .problem import SOURCE, Cluster, Form, Network
 from .transfers import Cost
 

@@ -1,0 +1,39 @@
+"""What a plan says of a layer: the forms in which it reads and makes tensors, and what is sent before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .problem import ALL, Form
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A tensor is brought from one form into another before a layer (or behind it, for partial sums)."""
+
+    tensor: int
+    have: Form
+    want: Form
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a layer runs: conversions of its inputs, the method, the forms in which it reads and makes its tensors."""
+
+    layer: int
+    method: str
+    before: tuple[Conversion, ...]
+    reads: tuple[Form, ...]
+    makes: Form  # Z for a fan-in
+    keeps: Form  # what the result is held in afterwards
+
+
+def has(have: Form, want: Form) -> bool:
+    """Whether a tensor in one form can be read as in the other without a transfer."""
+    if have.ring:
+        have = have.plain
+    if have in (want, ALL):
+        return True
+    return have.letter == want.letter == "F" and all(
+        (a <= c and d <= b) or c >= d for (a, b), (c, d) in zip(have.ranges, want.ranges, strict=True)
+    )
