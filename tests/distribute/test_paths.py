@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -17,7 +17,7 @@ def layered(seed: int) -> tuple[Layers, list[Constraint]]:
     draw = random.Random(seed)
     sizes = [1, *(draw.randint(1, 3) for _ in range(draw.randint(1, 4))), 1]
     layers: Layers = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise(sizes):
         pairs = [p for p in product(range(before), range(after)) for _ in range(draw.randint(1, 3))]
         layers.append([Arc(t, h, *(float(draw.randint(0, 9)) for _ in range(3)), None) for t, h in pairs])
         draw.shuffle(layers[-1])
