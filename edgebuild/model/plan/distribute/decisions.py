@@ -1,4 +1,4 @@
-"""What a plan says of a layer: the forms in which it reads and makes tensors, and what is sent before."""
+"""Decisions of a plan for a layer: the forms in which it reads and makes tensors, and what is sent before."""
 
 from __future__ import annotations
 
