@@ -22,7 +22,7 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
-from edgebuild.model.plan.hierarchy.files import Row, layer_of
+from edgebuild.model.plan.hierarchy.files import ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.search import NoMapping, best
 from edgebuild.model.plan.moved.levels import engine_hardware, rooms
 from edgebuild.model.plan.search import Planner
@@ -72,7 +72,9 @@ def random_layers() -> dict[str, Any]:
     for i in range(RANDOM):
         window = r.choice((1, 1, 3, 5))
         sizes = {"K": r.choice((8, 16, 24, 32, 64)), "C": r.choice((3, 16, 32, 70)), "OY": r.randint(4, 50)}
-        row = Row(f"r{i}", **sizes, OX=r.randint(4, 50), FY=window, FX=window, pad_y=window // 2, pad_x=window // 2)
+        row = ShapeRow(
+            f"r{i}", **sizes, OX=r.randint(4, 50), FY=window, FX=window, pad_y=window // 2, pad_x=window // 2
+        )
         layer, room = layer_of(row, hardware), {**whole, "activations": r.choice((8, 24, 64, 128)) << 10}
         try:
             exact, rule = best(layer, room)[1].total, dory(layer, room, False)[1].total

@@ -24,10 +24,10 @@ from ..clock.tree import Timing
 from . import ops
 from .energy.budgets import Ways, select_all
 from .energy.compare import SLACKS, compare
-from .energy.cost import CACHE_SHARE, GRANULARITIES, Operand, Use, Work, layers_of, require_timing, work
+from .energy.cost import CACHE_SHARE, GRANULARITIES, Activation, KernelUse, Work, layers_of, require_timing, work
 from .energy.fit import calibrated, read_calibration
 from .energy.schedule import ClockSchedule
-from .energy.values import Layer
+from .energy.values import EnergyLayer
 from .ir import Graph, Op
 from .kernels import kernel_of
 from .ops.base import Kernel
@@ -70,11 +70,11 @@ class Choices:
     forms: tuple[tuple[Work, ...], ...]
 
     @cached_property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[EnergyLayer, ...]:
         return layers_of(self.forms, self.model)
 
     @cached_property
-    def plain(self) -> tuple[Layer, ...]:
+    def plain(self) -> tuple[EnergyLayer, ...]:
         """The layers when nothing is decoupled: the same kernels, each in one phase at one clock.
 
         A kernel that gathers is among them if it executes fewer instructions, so that no more than waiting for memory
@@ -206,7 +206,7 @@ def works(found: Plan, timing: Timing) -> list[Work]:
     return [work(s.name, _uses(found, s, g), timing, g) for s, g in zip(found.steps, forms, strict=True)]
 
 
-def _uses(whole: Plan, section: Section, g: int) -> list[Use]:
+def _uses(whole: Plan, section: Section, g: int) -> list[KernelUse]:
     if section.rolled is None:
         (op,) = section.ops
         form = replace(section.forms[0], granularity=g, lfo=False)
@@ -217,18 +217,18 @@ def _uses(whole: Plan, section: Section, g: int) -> list[Use]:
     return [_use(whole, *use) for use in zip(section.ops, kernels, section.calls_of, strict=True)]
 
 
-def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> Use:
+def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> KernelUse:
     graph = whole.graph
     reads = tuple(_operand(whole, n) for n in op.inputs if not graph.tensors[n].constant)
     iterations = prod(ops.nest(op, graph).extents.values())
-    return Use(kernel, calls, iterations, reads, _operand(whole, op.outputs[0]))
+    return KernelUse(kernel, calls, iterations, reads, _operand(whole, op.outputs[0]))
 
 
-def _operand(whole: Plan, name: str) -> Operand:
+def _operand(whole: Plan, name: str) -> Activation:
     t, root = whole.graph.tensors[name], whole.rolling.storage[name]
     inside: Mapping[str, str] = {k: v for s in whole.steps if s.rolled for k, v in s.rolled.inside.items()}
     pixel = t.shape[-1] * (t.bytes // max(t.elements, 1)) if t.shape else t.bytes
-    return Operand(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
+    return Activation(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
 
 
 def _coupled(found: Plan, storage: str) -> bool:

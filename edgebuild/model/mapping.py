@@ -18,9 +18,9 @@ from .compile import prepare
 from .ir import Graph, Op
 from .kernels.offload import refusal
 from .plan.hierarchy.baselines import dory, loma
-from .plan.hierarchy.costs import Cost
+from .plan.hierarchy.costs import MappingCost
 from .plan.hierarchy.files import layer_of, read_layers
-from .plan.hierarchy.nest import Layer, Mapped
+from .plan.hierarchy.nest import Mapped, TiledLayer
 from .plan.hierarchy.search import NoMapping, best
 from .plan.moved.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
 from .plan.moved.offload import engine_layer, engines_of, regions_of
@@ -31,9 +31,9 @@ from .plan.search import form_of
 class Found:
     """A layer, how it is mapped, and the processor time that this took. `cycles`: of the method that was asked for."""
 
-    layer: Layer
+    layer: TiledLayer
     mapped: Mapped | None
-    cost: Cost | None
+    cost: MappingCost | None
     cycles: float
     cpu_ms: float
 
@@ -61,7 +61,7 @@ def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
     return found
 
 
-def layers_to_map(source: Path, target: Target) -> list[Layer]:
+def layers_to_map(source: Path, target: Target) -> list[TiledLayer]:
     """The layers of a YAML file, or the ops of a model that compute something."""
     check_levels(target)
     if source.suffix in (".yaml", ".yml"):
@@ -79,7 +79,7 @@ def layers_to_map(source: Path, target: Target) -> list[Layer]:
     return [layer_of_op(op, graph, target, form_of(target), (near, home, store)) for op in running]
 
 
-def offloaded(graph: Graph, running: Sequence[Op], target: Target, spaces: tuple[Memory, Memory]) -> list[Layer]:
+def offloaded(graph: Graph, running: Sequence[Op], target: Target, spaces: tuple[Memory, Memory]) -> list[TiledLayer]:
     """The ops that the first engine computes. Raises EdgebuildError if it computes none."""
     engine = engines_of(target)[0]
     form = replace(form_of(target), engine=engine)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from edgebuild.model.energy.values import IdleMode, Layer, Point, Problem, SwitchCost
+from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, IdleMode, OperatingPoint, SwitchCost
 
 
 def random_problem(
     seed: int, layers: int = 60, points: int = 12, configs: int = 6, slack: float | None = None
-) -> Problem:
+) -> EnergyProblem:
     """`points` per layer over `configs` clocks with a voltage step, stalls that no clock makes faster, relock times,
     and three ways to idle. The slack over the fastest plan is 5 to 60 % unless given."""
     rng = random.Random(seed)
@@ -26,8 +26,8 @@ def random_problem(
             saved = 1 - stall * min(0.25 * g, 0.7) * rng.uniform(0.5, 1.0)
             time = cycles * (1 - stall) / f + cycles * stall * saved / 216.0 * (216.0 / f) ** 0.4
             power = 30.0 + 0.9 * f * (volts.get(f, 1.14) / 1.14) ** 2 - 9.0 * g
-            found.append(Point(names[i % configs], 4 * g, time, power * time / 1000 * rng.uniform(0.97, 1.03)))
-        rows.append(Layer(f"layer{k}", tuple(found)))
+            found.append(OperatingPoint(names[i % configs], 4 * g, time, power * time / 1000 * rng.uniform(0.97, 1.03)))
+        rows.append(EnergyLayer(f"layer{k}", tuple(found)))
     switches = {(a, b): SwitchCost(rng.uniform(150, 380), rng.uniform(8, 25)) for a in names for b in names if a != b}
     idle = {
         name: (
@@ -39,4 +39,4 @@ def random_problem(
     }
     fastest = sum(min(p.time_us for p in layer.points) for layer in rows)
     share = rng.uniform(0.05, 0.6) if slack is None else slack
-    return Problem(tuple(rows), switches, idle, fastest * (1 + share) + 400)
+    return EnergyProblem(tuple(rows), switches, idle, fastest * (1 + share) + 400)

@@ -12,16 +12,16 @@ from typing import Any
 
 from ortools.linear_solver import pywraplp
 
-from edgebuild.model.energy.values import IdleMode, Problem
+from edgebuild.model.energy.values import EnergyProblem, IdleMode
 
 
-def optimum(problem: Problem, gap: float = 1e-5) -> float:
+def optimum(problem: EnergyProblem, gap: float = 1e-5) -> float:
     """The least energy in uJ, to a relative `gap`; infinity if nothing is in budget."""
     kinds = sorted({m.name for modes in problem.idle.values() for m in modes})
     return min(_solve(problem, {s: m for s, ms in problem.idle.items() for m in ms if m.name == k}, gap) for k in kinds)
 
 
-def _solve(problem: Problem, modes: dict[str, IdleMode], gap: float) -> float:
+def _solve(problem: EnergyProblem, modes: dict[str, IdleMode], gap: float) -> float:
     solver: Any = pywraplp.Solver.CreateSolver("HIGHS") or pywraplp.Solver.CreateSolver("SCIP")
     configs = sorted({p.config for layer in problem.layers for p in layer.points})
     x = [[solver.BoolVar(f"x{k}_{j}") for j in range(len(y.points))] for k, y in enumerate(problem.layers)]

@@ -15,7 +15,7 @@ from edgebuild.cli import main
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree, load_clock_tree
-from edgebuild.model.energy.cost import Phase, Work, layer_points, point, require_timing
+from edgebuild.model.energy.cost import CodeStretch, Work, layer_points, point, require_timing
 from edgebuild.model.energy.fit import calibrated, calibration_text, calibration_words, fit, read_calibration
 from edgebuild.model.energy.measurements import COLUMNS, Measurement, read_measurements
 
@@ -36,8 +36,10 @@ def steps(seed: int, count: int = 12) -> list[Work]:
     found = []
     for k in range(count):
         instructions = rng.uniform(5e4, 5e6)
-        execute = Phase(instructions, rng.choice([0, 0.002, 0.02]) * instructions, rng.uniform(0, 0.01) * instructions)
-        access = Phase(instructions / 9, sram_lines=instructions / 200) if k % 3 == 0 else None
+        execute = CodeStretch(
+            instructions, rng.choice([0, 0.002, 0.02]) * instructions, rng.uniform(0, 0.01) * instructions
+        )
+        access = CodeStretch(instructions / 9, sram_lines=instructions / 200) if k % 3 == 0 else None
         found.append(Work(f"step{k}", 8 if access else 0, execute, access, 4 if access else 0))
     return found
 
@@ -113,7 +115,7 @@ def test_what_was_not_measured_stays(tmp_path: Path) -> None:
 
 
 def test_no_constant_is_negative() -> None:
-    works = [Work("a", 0, Phase(1e5, 100)), Work("b", 0, Phase(1e5, 0))]
+    works = [Work("a", 0, CodeStretch(1e5, 100)), Work("b", 0, CodeStretch(1e5, 0))]
     rows = [Measurement("cycles", "216MHZ", 0, "", 9e4, 2), Measurement("cycles", "216MHZ", 1, "", 1e5, 3)]
     found = fit(rows, works, MODEL, "m.csv")
     assert found.timing and found.timing.flash_line_cycles == 0 and (found.timing.cycles_per_instruction or 0) > 0.9

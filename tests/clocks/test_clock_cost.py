@@ -15,9 +15,9 @@ from edgebuild.model.clocked import choices
 from edgebuild.model.energy.compare import compare, problem_of, section
 from edgebuild.model.energy.cost import (
     GRANULARITIES,
-    Operand,
-    Phase,
-    Use,
+    Activation,
+    CodeStretch,
+    KernelUse,
     Work,
     layer_points,
     point,
@@ -37,18 +37,18 @@ FAST, SLOW = MODEL.plan.config("216MHZ"), MODEL.plan.config("108MHZ")
 
 
 def test_compute_scales_with_the_clock_and_memory_does_not() -> None:
-    compute, memory = Work("c", 0, Phase(1e6)), Work("m", 0, Phase(0, flash_lines=1e5))
+    compute, memory = Work("c", 0, CodeStretch(1e6)), Work("m", 0, CodeStretch(0, flash_lines=1e5))
     assert point(compute, SLOW, MODEL).time_us == pytest.approx(2 * point(compute, FAST, MODEL).time_us)
     assert point(memory, SLOW, MODEL).time_us < 1.6 * point(memory, FAST, MODEL).time_us, "fewer wait states"
 
 
 def test_energy_is_time_times_power() -> None:
-    p = point(Work("c", 0, Phase(1e6)), FAST, MODEL)
+    p = point(Work("c", 0, CodeStretch(1e6)), FAST, MODEL)
     assert p.energy_uj == pytest.approx(p.time_us * 90 * 3.3 / 1000)
 
 
 def test_an_access_phase_at_the_low_clock_takes_longer_at_less_power() -> None:
-    work = Work("d", 8, Phase(1e6), Phase(1e5, sram_lines=1e3), rounds=4)
+    work = Work("d", 8, CodeStretch(1e6), CodeStretch(1e5, sram_lines=1e3), rounds=4)
     plain, low = point(work, FAST, MODEL), point(work, FAST, MODEL, lfo=True)
     assert low.time_us > plain.time_us
     assert low.energy_uj / low.time_us < plain.energy_uj / plain.time_us
@@ -66,8 +66,8 @@ def forms(name: str, coupled: bool, timing: Timing = TIMING) -> list[Work]:
     found = []
     for g in GRANULARITIES:
         kernel = kernel_of(op, LAYERS, Form(frozenset({"armv7e-m", "dsp"}), granularity=g))
-        operands = [Operand(t.bytes, t.shape[3], coupled) for t in (x, y)]
-        found.append(work(name, [Use(kernel, 1, 1, (operands[0],), operands[1])], timing, g))
+        operands = [Activation(t.bytes, t.shape[3], coupled) for t in (x, y)]
+        found.append(work(name, [KernelUse(kernel, 1, 1, (operands[0],), operands[1])], timing, g))
     return found
 
 
@@ -75,7 +75,7 @@ def forms(name: str, coupled: bool, timing: Timing = TIMING) -> list[Work]:
 def test_a_coarser_granularity_fetches_less_and_buffers_more(name: str) -> None:
     found = forms(name, coupled=False)
     assert [w.rounds > 0 for w in found] == [w.g > 0 for w in found]
-    phases = [w.execute + (w.access or Phase(0)) for w in found]
+    phases = [w.execute + (w.access or CodeStretch(0)) for w in found]
     lines = [p.flash_lines + p.sram_lines for p in phases]
     assert lines == sorted(lines, reverse=True) and lines[-1] < 0.8 * lines[0]
     assert [w.buffer_bytes for w in found[1:]] == sorted({w.buffer_bytes for w in found[1:]})
@@ -84,7 +84,7 @@ def test_a_coarser_granularity_fetches_less_and_buffers_more(name: str) -> None:
 
 def test_tightly_coupled_memory_has_no_stalls() -> None:
     for name in (POINTWISE, DEPTHWISE):
-        assert all((w.execute + (w.access or Phase(0))).sram_lines == 0 for w in forms(name, coupled=True))
+        assert all((w.execute + (w.access or CodeStretch(0))).sram_lines == 0 for w in forms(name, coupled=True))
 
 
 def test_a_granularity_beyond_the_layer_is_not_one_of_its_forms() -> None:
@@ -163,12 +163,12 @@ def test_the_sections_sums_are_its_parts() -> None:
 def test_a_chip_without_timing_is_refused() -> None:
     model = PowerModel(clock_plan(load_clock_tree("stm32h743")), "itcm")
     with pytest.raises(EdgebuildError, match="timing of its code is unknown"):
-        layer_points("c", [Work("c", 0, Phase(1e6))], model)
+        layer_points("c", [Work("c", 0, CodeStretch(1e6))], model)
 
 
 def test_comparison_of_nothing_to_gain() -> None:
     """Work that is all computing, no slack worth the name: the plan is full clock, and equals its baseline."""
-    layer = layer_points("c", [Work("c", 0, Phase(1e6))], MODEL)
+    layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], MODEL)
     found = compare([layer], [layer], MODEL, 0.001)
     assert found.saving("gated") == pytest.approx(0, abs=1e-6)
 
@@ -194,6 +194,6 @@ def test_a_chip_whose_sleep_is_unknown_is_compared_all_the_same() -> None:
     tree = load_clock_tree("stm32f767")
     assert tree.power
     awake = PowerModel(clock_plan(replace(tree, power=replace(tree.power, sleep_ma=None))), "flash")
-    layer = layer_points("c", [Work("c", 0, Phase(1e6))], awake)
+    layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], awake)
     found = compare([layer], [layer], awake, 0.5)
     assert found.baselines["gated"] == found.baselines["busy"] > found.baselines["stop"]

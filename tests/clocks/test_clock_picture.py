@@ -12,7 +12,7 @@ from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.emit.clock_picture import HEIGHT, LEFT, RIGHT, WIDTH, clock_picture, stretches
 from edgebuild.model.energy.compare import problem_of
-from edgebuild.model.energy.cost import Phase, Work, layer_points
+from edgebuild.model.energy.cost import CodeStretch, Work, layer_points
 from edgebuild.model.energy.schedule import ClockSchedule
 from edgebuild.model.energy.select import select
 
@@ -23,8 +23,8 @@ def schedule(slack: float) -> ClockSchedule:
     """Layers that only compute, and others that mostly wait: with long ones a switch between them is worth its time."""
     layers = []
     for k in range(6):
-        execute = Phase(3e6) if k % 2 else Phase(2e5, flash_lines=3e5)
-        access = Phase(1e5, sram_lines=2e4)
+        execute = CodeStretch(3e6) if k % 2 else CodeStretch(2e5, flash_lines=3e5)
+        access = CodeStretch(1e5, sram_lines=2e4)
         works = [Work(f"l<{k}>", 0, execute + access), Work(f"l<{k}>", 8, execute, access, 3)]
         layers.append(layer_points(f"l<{k}>", works, MODEL))
     fastest = sum(min(p.time_us for p in y.points) for y in layers)

@@ -9,12 +9,20 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.energy.select import TOLERANCE, best_single, select
-from edgebuild.model.energy.values import IdleMode, Layer, Point, Problem, SwitchCost, evaluate, pareto
+from edgebuild.model.energy.values import (
+    EnergyLayer,
+    EnergyProblem,
+    IdleMode,
+    OperatingPoint,
+    SwitchCost,
+    evaluate,
+    pareto,
+)
 from tests.clocks.instances import random_problem
 from tests.clocks.milp import optimum
 
 
-def brute_force(problem: Problem) -> float:
+def brute_force(problem: EnergyProblem) -> float:
     best = math.inf
     for points in itertools.product(*(layer.points for layer in problem.layers)):
         for mode in problem.idle[points[0].config]:
@@ -74,36 +82,44 @@ def test_more_time_never_costs_more_plans() -> None:
     tight = random_problem(5, layers=20, slack=0.05)
     free = {s: (IdleMode("off", 0.0, 0.0, 0.0),) for s in tight.idle}
     energies = [
-        select(Problem(tight.layers, tight.switches, free, tight.budget_us * k)).energy_uj for k in (1, 1.1, 1.3, 2)
+        select(EnergyProblem(tight.layers, tight.switches, free, tight.budget_us * k)).energy_uj
+        for k in (1, 1.1, 1.3, 2)
     ]
     assert energies == sorted(energies, reverse=True)
 
 
 def test_an_impossible_budget_is_refused_with_the_time_of_the_fastest_plan() -> None:
-    layer = Layer("conv", (Point("216MHZ", 0, 131_000.0, 40_000.0), Point("144MHZ", 0, 190_000.0, 30_000.0)))
+    layer = EnergyLayer(
+        "conv", (OperatingPoint("216MHZ", 0, 131_000.0, 40_000.0), OperatingPoint("144MHZ", 0, 190_000.0, 30_000.0))
+    )
     idle = {c: (IdleMode("busy", 100.0, 0.0, 0.0),) for c in ("216MHZ", "144MHZ")}
     with pytest.raises(EdgebuildError, match="the fastest plan takes 131 ms; the budget is 120"):
-        select(Problem((layer,), {}, idle, 120_000.0))
+        select(EnergyProblem((layer,), {}, idle, 120_000.0))
 
 
 def test_a_switch_that_costs_more_than_it_saves_is_not_made() -> None:
-    fast = [Point("fast", 0, 10.0, 5.0), Point("slow", 0, 12.0, 4.9)]
-    layers = (Layer("a", (fast[0],)), Layer("b", tuple(fast)), Layer("c", (fast[0],)))
+    fast = [OperatingPoint("fast", 0, 10.0, 5.0), OperatingPoint("slow", 0, 12.0, 4.9)]
+    layers = (EnergyLayer("a", (fast[0],)), EnergyLayer("b", tuple(fast)), EnergyLayer("c", (fast[0],)))
     idle = {"fast": (IdleMode("off", 0.0, 0.0, 0.0),)}
     for price, config in ((0.04, "slow"), (0.06, "fast")):
         cost = SwitchCost(1.0, price)
-        found = select(Problem(layers, {("fast", "slow"): cost, ("slow", "fast"): cost}, idle, 100.0))
+        found = select(EnergyProblem(layers, {("fast", "slow"): cost, ("slow", "fast"): cost}, idle, 100.0))
         assert found.points[1].config == config
 
 
 def test_an_idle_mode_that_does_not_fit_is_not_taken() -> None:
-    layer = Layer("a", (Point("c", 0, 90.0, 5.0),))
+    layer = EnergyLayer("a", (OperatingPoint("c", 0, 90.0, 5.0),))
     modes = (IdleMode("busy", 100.0, 0.0, 0.0), IdleMode("stop", 0.0, 0.1, 20.0))
-    assert select(Problem((layer,), {}, {"c": modes}, 100.0)).mode.name == "busy"
-    assert select(Problem((layer,), {}, {"c": modes}, 120.0)).mode.name == "stop"
+    assert select(EnergyProblem((layer,), {}, {"c": modes}, 100.0)).mode.name == "busy"
+    assert select(EnergyProblem((layer,), {}, {"c": modes}, 120.0)).mode.name == "stop"
 
 
 def test_fronts_are_kept_per_configuration() -> None:
-    points = [Point("a", 0, 10, 5), Point("a", 2, 12, 6), Point("a", 4, 14, 4), Point("b", 0, 11, 5.5)]
+    points = [
+        OperatingPoint("a", 0, 10, 5),
+        OperatingPoint("a", 2, 12, 6),
+        OperatingPoint("a", 4, 14, 4),
+        OperatingPoint("b", 0, 11, 5.5),
+    ]
     assert pareto(points) == (points[0], points[2], points[3])
     assert points[1] in pareto(points, idle_mw=600), "0.5 uJ more for 2 us, while idling would cost 1.2"

@@ -12,7 +12,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.cycles import Core, Instruction, block_cycles, model_of, read_steps, read_trace
+from edgebuild.model.verify.cycles import CycleTable, Instruction, block_cycles, model_of, read_steps, read_trace
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 
@@ -21,8 +21,8 @@ def code(text: str) -> list[Instruction]:
     return [Instruction(*line.strip().partition(" ")[::2]) for line in text.strip().splitlines()]
 
 
-def core(name: str) -> Core:
-    return read_facts(Core, hal_dir() / "cycles" / f"{name}.yaml")
+def core(name: str) -> CycleTable:
+    return read_facts(CycleTable, hal_dir() / "cycles" / f"{name}.yaml")
 
 
 @pytest.mark.parametrize(

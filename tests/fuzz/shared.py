@@ -12,7 +12,7 @@ from unittest.mock import patch
 from edgebuild.model import compile as pipeline
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import search
-from edgebuild.model.plan.memory.problem import Layout, Problem
+from edgebuild.model.plan.memory.problem import Layout, MemoryProblem
 
 
 class Shared:
@@ -57,7 +57,7 @@ class Shared:
         key = tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in more)
         return self._kept(("order", search.form_of(target, request), key, *sorted(named.items())), make)
 
-    def _layout(self, problem: Problem, **named: Any) -> Layout:
+    def _layout(self, problem: MemoryProblem, **named: Any) -> Layout:
         """Ways to run one network mostly end in the same few layouts, and some of these take seconds to search."""
         return self._kept(("layout", problem, *sorted(named.items())), partial(self.layout, problem, **named))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgebuild.base.target import load_target
 from edgebuild.model.plan.hierarchy.files import layer_of, read_layers
-from edgebuild.model.plan.hierarchy.nest import Layer
+from edgebuild.model.plan.hierarchy.nest import TiledLayer
 from edgebuild.model.plan.moved.levels import engine_hardware, rooms
 
 FILE = Path(__file__).parent / "layers27.yaml"
@@ -42,7 +42,7 @@ KNOWN = {
 }
 
 
-def layers() -> list[tuple[Layer, dict[str, int]]]:
+def layers() -> list[tuple[TiledLayer, dict[str, int]]]:
     """The layers, and the bytes that each may use."""
     target = load_target("diana")
     engine = target.engines[0]

@@ -21,9 +21,9 @@ from edgebuild.model.emit.storage import arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
-from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
+from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.moves import Call, Copy, MovedLayer, Turn
+from edgebuild.model.plan.moved.moves import Copy, CoreWork, MovedLayer, Turn
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
 from tests.ops.host import FLAGS, MAIN, call, checked
@@ -37,7 +37,7 @@ MODES = ("eager", "lazy", "random:7")
 PER_KIND, NETWORKS, VECTORS = 4, 10, 2
 
 
-def any_mapping(layer: Layer, r: random.Random) -> Mapped:
+def any_mapping(layer: TiledLayer, r: random.Random) -> Mapped:
     """Any mapping whose calls find their operands contiguous; of few calls, so that programs stay small."""
     for _ in range(60):
         tile = {a: r.randint(1, layer.nest.extents[a]) for a in layer.axes}
@@ -158,7 +158,7 @@ def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.Mo
 def test_copies_under_way() -> None:
     """Those before the first that nobody waited for do not count; a wait ends all copies of its channel."""
     copies = [Copy(channel, True, "x", 0, 0, 0, 1) for channel in (0, 2, 2, 1, 0, 1)]
-    call = Call(0, (0,), {})
+    call = CoreWork(0, (0,), {})
     turns = [Turn(3, (0, 2), (call,), 3), Turn(4, (), (call,), 5), Turn(6, (1, 0), (call,), 6)]
     assert under_way(copies, turns) == 3
     assert under_way(copies, [Turn(3, (2,), (call,), 4)]) == 4

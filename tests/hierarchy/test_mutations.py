@@ -15,7 +15,7 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.hierarchy.nest import Layer, Mapped, Move
+from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.moved.movement import with_moves
 from edgebuild.model.plan.moved.moves import MovedLayer
 from edgebuild.model.plan.search import Plan
@@ -38,7 +38,7 @@ def convolution() -> Graph:
     return Graph("conv", (Op("conv2d", "conv", ("x", "w"), ("y",), attrs),), tensors, ("x",), ("y",))
 
 
-def four_tiles(layer: Layer) -> Mapped:
+def four_tiles(layer: TiledLayer) -> Mapped:
     """Rows in four tiles, two buffers for input and result."""
     return Mapped({"y": 3, "x": 6, "k": 8}, ("y",), (Move("x", 1, 2), Move("weights", 0, 1), Move("y", 1, 2)))
 

@@ -15,15 +15,15 @@ from edgebuild.cli import main
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.costs import Moved, cost, used
-from edgebuild.model.plan.hierarchy.files import Hardware, Row, layer_of
-from edgebuild.model.plan.hierarchy.nest import Channel, Layer, Mapped, Move
+from edgebuild.model.plan.hierarchy.files import Hardware, ShapeRow, layer_of
+from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
 from edgebuild.model.plan.hierarchy.search import NoMapping, best, best_of
 from tests.hierarchy.layers27 import FILE, KNOWN, layers
 
 HUGE = {"activations": 1 << 30, "weights": 1 << 30}
 
 
-def naive(layer: Layer, room: dict[str, int]) -> float | None:
+def naive(layer: TiledLayer, room: dict[str, int]) -> float | None:
     """Cycles of the best of all tile sizes, orders, depths and buffers, from figures counted copy by copy."""
     least = None
     numbers = (1, 2) if layer.operands[0].channel.overlap else (1,)
@@ -56,7 +56,7 @@ def together(compute: float, calls: int, moved: list[Moved], buffers: tuple[int,
     return alone + max(compute + ends, sum(m.cycles for m in double) + compute / calls)
 
 
-def some_layer(seed: int) -> tuple[Layer, dict[str, int]]:
+def some_layer(seed: int) -> tuple[TiledLayer, dict[str, int]]:
     """A small random layer on random hardware with random memory."""
     r = random.Random(seed)
     groups = r.random() < 0.3
@@ -71,7 +71,7 @@ def some_layer(seed: int) -> tuple[Layer, dict[str, int]]:
         "OY": r.randint(2, 3),
         "OX": r.randint(1, 3),
     }
-    row = Row(
+    row = ShapeRow(
         "layer",
         **sizes,
         pad_y=r.randrange(fy) // 2,

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import permutations
 from random import Random
 
-from edgebuild.model.plan.memory.problem import Buffer, Phase, Problem, Task, TaskGraph
+from edgebuild.model.plan.memory.problem import Buffer, MemoryProblem, Phase, Task, TaskGraph
 
 
 def random_graph(random: Random, tasks: int) -> TaskGraph:
@@ -157,7 +157,7 @@ def _saved(graph: TaskGraph, pairs: tuple[tuple[str, str], ...]) -> int:
     return sum(min(graph.sizes[r], graph.sizes[w]) for r, w in pairs) if distinct else 0
 
 
-def random_problem(random: Random, buffers: int) -> Problem:
+def random_problem(random: Random, buffers: int) -> MemoryProblem:
     made = []
     for k in range(buffers):
         lower = random.randint(0, 6)
@@ -165,10 +165,10 @@ def random_problem(random: Random, buffers: int) -> Problem:
         made.append(Buffer(f"b{k}", size, lower, lower + random.randint(1, 5), align))
     names = [b.name for b in made]
     pairs = [frozenset(random.sample(names, 2)) for _ in range(random.choice([0, 0, 1, 3]))] if buffers > 1 else []
-    return Problem(tuple(made), may_overlap=frozenset(pairs))
+    return MemoryProblem(tuple(made), may_overlap=frozenset(pairs))
 
 
-def phased_problem(random: Random, buffers: int) -> Problem:
+def phased_problem(random: Random, buffers: int) -> MemoryProblem:
     """Buffers of which only a part is taken in the first or last part of their lifetime."""
     plain = random_problem(random, buffers)
     made = []
@@ -183,7 +183,7 @@ def phased_problem(random: Random, buffers: int) -> Problem:
     return replace(plain, buffers=tuple(made))
 
 
-def fits(problem: Problem, height: int, placed: tuple[int, ...] = ()) -> bool:
+def fits(problem: MemoryProblem, height: int, placed: tuple[int, ...] = ()) -> bool:
     """Whether there is a layout within `height`, by trying all offsets."""
     if len(placed) == len(problem.buffers):
         return True
@@ -195,7 +195,7 @@ def fits(problem: Problem, height: int, placed: tuple[int, ...] = ()) -> bool:
     )
 
 
-def least_height(problem: Problem) -> int:
+def least_height(problem: MemoryProblem) -> int:
     """The least height of all layouts: some order of placing buffers as low as possible gives it."""
 
     def height(order: tuple[Buffer, ...]) -> int:
@@ -210,7 +210,7 @@ def least_height(problem: Problem) -> int:
     return min(height(order) for order in permutations(problem.buffers))
 
 
-def _clash(problem: Problem, b: Buffer, at: int, c: Buffer, where: int) -> bool:
+def _clash(problem: MemoryProblem, b: Buffer, at: int, c: Buffer, where: int) -> bool:
     if frozenset((b.name, c.name)) in problem.may_overlap:
         return False
     return any(

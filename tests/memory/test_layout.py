@@ -15,16 +15,18 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.plan.memory import csvfile, exact, greedy
 from edgebuild.model.plan.memory.check import CheckFailed, check_layout
 from edgebuild.model.plan.memory.layout import layout
-from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, Memory, Phase, Place, Problem
+from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Phase, Place
 from edgebuild.model.plan.memory.sections import split
 from memory import graphs
 from tests.conftest import ROOT
 
 BENCH = ROOT.parent / "shared" / "layout-bench"
-CHAIN = Problem(tuple(Buffer(n, size, i, i + 2) for i, (n, size) in enumerate(zip("abcd", (5, 3, 2, 4), strict=True))))
+CHAIN = MemoryProblem(
+    tuple(Buffer(n, size, i, i + 2) for i, (n, size) in enumerate(zip("abcd", (5, 3, 2, 4), strict=True)))
+)
 
 
-def checked(problem: Problem, capacity: int | None = None) -> Layout:
+def checked(problem: MemoryProblem, capacity: int | None = None) -> Layout:
     result = layout(problem, capacity)
     check_layout(problem, result)
     return result
@@ -71,19 +73,19 @@ def test_the_same_every_time() -> None:
 
 def test_alignment() -> None:
     buffers = (Buffer("a", 5, 0, 2, 16), Buffer("b", 3, 0, 2, 16), Buffer("c", 11, 0, 2, 1))
-    result = checked(Problem(buffers))
+    result = checked(MemoryProblem(buffers))
     assert result.height == 19 and result.optimal
 
 
 def test_pairs_that_may_overlap_share_bytes() -> None:
     buffers = (Buffer("a", 8, 0, 2), Buffer("b", 6, 1, 3), Buffer("c", 4, 1, 2))
-    apart, together = checked(Problem(buffers)), checked(replace_pairs(buffers, ("a", "b")))
+    apart, together = checked(MemoryProblem(buffers)), checked(replace_pairs(buffers, ("a", "b")))
     assert (apart.height, together.height) == (18, 12)
     assert apart.optimal and together.optimal
 
 
-def replace_pairs(buffers: tuple[Buffer, ...], *pairs: tuple[str, str]) -> Problem:
-    return Problem(buffers, may_overlap=frozenset(map(frozenset, pairs)))
+def replace_pairs(buffers: tuple[Buffer, ...], *pairs: tuple[str, str]) -> MemoryProblem:
+    return MemoryProblem(buffers, may_overlap=frozenset(map(frozenset, pairs)))
 
 
 @settings(max_examples=80, deadline=None)
@@ -110,7 +112,7 @@ def test_the_exact_search_lets_a_phase_begin_anywhere() -> None:
 
 
 class TestSeveralMemories:
-    fast, slow = Memory("fast", 8), Memory("slow")
+    fast, slow = BufferMemory("fast", 8), BufferMemory("slow")
 
     def test_all_in_the_first_if_it_fits(self) -> None:
         result = checked(replace(CHAIN, memories=(self.fast, self.slow)))
@@ -123,12 +125,12 @@ class TestSeveralMemories:
 
     def test_a_buffer_stays_where_it_may_lie(self) -> None:
         pinned = replace(CHAIN.buffers[0], memories=("slow",))
-        problem = Problem((pinned, *CHAIN.buffers[1:]), (self.fast, self.slow))
+        problem = MemoryProblem((pinned, *CHAIN.buffers[1:]), (self.fast, self.slow))
         assert checked(problem).heights == {"fast": 6, "slow": 5}
 
     def test_too_much(self) -> None:
         with pytest.raises(DoesNotFit) as failure:
-            layout(replace(CHAIN, memories=(Memory("ram", 7),)))
+            layout(replace(CHAIN, memories=(BufferMemory("ram", 7),)))
         error = failure.value
         assert (error.memory, error.needed, error.capacity, error.proven) == ("ram", 8, 7, True)
         assert error.buffers == ("a", "b")
@@ -158,7 +160,7 @@ CORRUPTIONS = {
 
 @pytest.mark.parametrize("verdict", CORRUPTIONS)
 def test_the_checker_finds(verdict: str) -> None:
-    problem = Problem((replace(CHAIN.buffers[0], align=4), *CHAIN.buffers[1:]))
+    problem = MemoryProblem((replace(CHAIN.buffers[0], align=4), *CHAIN.buffers[1:]))
     result = checked(problem)
     with pytest.raises(CheckFailed) as failure:
         check_layout(problem, replace(result, places=CORRUPTIONS[verdict](dict(result.places))))
@@ -167,10 +169,10 @@ def test_the_checker_finds(verdict: str) -> None:
 
 def test_the_checker_knows_the_capacity() -> None:
     with pytest.raises(CheckFailed, match="over-capacity"):
-        check_layout(replace(CHAIN, memories=(Memory("memory", 7),)), checked(CHAIN))
+        check_layout(replace(CHAIN, memories=(BufferMemory("memory", 7),)), checked(CHAIN))
 
 
-def bench(letter: str) -> Problem:
+def bench(letter: str) -> MemoryProblem:
     files = list(BENCH.glob(f"{letter}.*.csv"))
     if not files:
         pytest.skip("the layout benchmark is not beside the checkout")

@@ -19,7 +19,7 @@ from edgebuild.model.emit.words import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
 from edgebuild.model.plan import search
 from edgebuild.model.plan.tiling.cost import Tiling, counts, even
-from edgebuild.model.plan.tiling.critical import Piece, critical
+from edgebuild.model.plan.tiling.critical import Rectangle, critical
 from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.plan.tiling.search import Evaluated, Limits, explore
 from edgebuild.model.plan.tiling.transform import tiled
@@ -40,15 +40,15 @@ def named(graph: Graph, tensor: str) -> set[tuple[str, ...]]:
 def test_critical_buffers_are_chains_to_zero() -> None:
     """A fork, a chain that hangs in the air (top and gap), and a buffer that touches at another time."""
     pieces = [
-        Piece("right", 70, 100, 3, 4),
-        Piece("middle", 50, 70, 3, 3),
-        Piece("thin", 10, 50, 3, 3),
-        Piece("lowest", 0, 10, 3, 3),
-        Piece("wide", 30, 50, 2, 3),
-        Piece("ground", 0, 30, 2, 2),
-        Piece("top", 80, 100, 0, 0),
-        Piece("gap", 0, 79, 0, 0),
-        Piece("earlier", 0, 70, 1, 1),
+        Rectangle("right", 70, 100, 3, 4),
+        Rectangle("middle", 50, 70, 3, 3),
+        Rectangle("thin", 10, 50, 3, 3),
+        Rectangle("lowest", 0, 10, 3, 3),
+        Rectangle("wide", 30, 50, 2, 3),
+        Rectangle("ground", 0, 30, 2, 2),
+        Rectangle("top", 80, 100, 0, 0),
+        Rectangle("gap", 0, 79, 0, 0),
+        Rectangle("earlier", 0, 70, 1, 1),
     ]
     assert critical(pieces) == ("thin", "ground", "right", "middle", "wide", "lowest")
     assert set(critical(pieces[6:])) == {"top", "gap"}  # no chain at all: what is live beside the highest
@@ -138,7 +138,7 @@ def test_interrupted_the_best_until_then_is_taken(monkeypatch: pytest.MonkeyPatc
         order = tuple(op for op in graph.ops if op.kind != "reshape")
         life = {op.outputs[0]: (i, i + 1) for i, op in enumerate(order)} | {"x": (-1, 0)}
         sizes = {name: graph.tensors[name].bytes for name in life}
-        pieces = (Piece("depthwise", 0, 8192, 1, 2), Piece("pointwise", 8192, 24576, 2, 3))
+        pieces = (Rectangle("depthwise", 0, 8192, 1, 2), Rectangle("pointwise", 8192, 24576, 2, 3))
         return Evaluated(candidate, 24576 - asked, order, {}, life, sizes, live, pieces)
 
     try:

@@ -35,7 +35,7 @@ from .storage import arenas
 
 
 @dataclass(frozen=True)
-class Port:
+class HeaderPort:
     """An input or output as the header shows it."""
 
     label: str
@@ -49,14 +49,14 @@ class Port:
     zero: int | None
 
 
-def _ports(plan: Plan, names: Iterable[str]) -> list[Port]:
+def _ports(plan: Plan, names: Iterable[str]) -> list[HeaderPort]:
     functions, found = access_functions(plan), []
     for name in names:
         t = plan.graph.tensors[name]
         scale, zero = (literal(float(t.quant.scale[0])), t.quant.zero_point[0]) if t.quant else (None, None)
         macro, shape = functions[name].upper(), "x".join(map(str, t.shape)) or "1"
         at = str(address(plan, t))
-        found.append(Port(comment(name), functions[name], macro, C_TYPES[t.dtype], t, at, shape, scale, zero))
+        found.append(HeaderPort(comment(name), functions[name], macro, C_TYPES[t.dtype], t, at, shape, scale, zero))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moved.moves import Call, Copy, MovedLayer, Turn
+from ..plan.moved.moves import Copy, CoreWork, MovedLayer, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, offset_names, scalar
@@ -153,7 +153,7 @@ def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:
     return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts))
 
 
-def _part(call: Call, at: Sequence[int], base: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+def _part(call: CoreWork, at: Sequence[int], base: Sequence[int]) -> tuple[int, tuple[int, ...]]:
     more = [a - b for a, b in zip(at, base, strict=False)]
     return call.kernel, (*more, *[0] * (len(base) - len(more)))
 

@@ -16,7 +16,7 @@ LEAST = 0.05  # pixels: a shorter time is not drawn
 
 
 @dataclass(frozen=True)
-class Box:
+class Bar:
     x: float
     y: float
     width: float
@@ -36,7 +36,7 @@ def timeline_picture(found: Timeline, names: Sequence[str], one_device_us: float
     end = max([found.end(k) for k in range(len(names))] + [one_device_us, 1e-9])
     across = (WIDTH - LEFT - RIGHT) / end
     boxes = [
-        Box(round(LEFT + s.start * across, 2), TOP + k * ROW, round((s.end - s.start) * across, 2), COLOURS[s.kind],
+        Bar(round(LEFT + s.start * across, 2), TOP + k * ROW, round((s.end - s.start) * across, 2), COLOURS[s.kind],
             comment(f"{names[k]}, {s.kind} {s.what}, {s.start / 1000:.3f} to {s.end / 1000:.3f} ms"))
         for k, spans in enumerate(found.spans)
         for s in spans

@@ -14,7 +14,7 @@ from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.compare import problem_of
 from edgebuild.model.energy.cost import Work, point
 from edgebuild.model.energy.select import select
-from edgebuild.model.energy.values import Layer, Problem, Selection
+from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, Selection
 
 Ways = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it gathers at the HSE
 
@@ -23,13 +23,13 @@ Ways = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it
 class Chosen:
     """A plan for each budget, in the order in which they were given."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[EnergyProblem, ...]
     selections: tuple[Selection, ...]
     ways: Ways
 
 
 def select_all(
-    layers: Sequence[Layer], forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
+    layers: Sequence[EnergyLayer], forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
 ) -> Chosen:
     """The plans of least energy within all budgets. Raises EdgebuildError if one is too short for any plan.
 
@@ -55,10 +55,10 @@ def _under(
         return None
 
 
-def _layer(forms: Sequence[Work], g: int, lfo: bool, model: PowerModel) -> Layer:
+def _layer(forms: Sequence[Work], g: int, lfo: bool, model: PowerModel) -> EnergyLayer:
     """A step in one form. Where a clock is that of the HSE anyway, nothing is gathered at another."""
     work = next(w for w in forms if w.g == g)
-    return Layer(work.name, tuple(point(work, c, model, lfo and bool(c.pll)) for c in model.plan.configs))
+    return EnergyLayer(work.name, tuple(point(work, c, model, lfo and bool(c.pll)) for c in model.plan.configs))
 
 
 def _ways(selection: Selection) -> Ways:

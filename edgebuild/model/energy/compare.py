@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from edgebuild.clock.modes import IdleMode
 from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.select import best_single, select
-from edgebuild.model.energy.values import Layer, Problem, Selection, evaluate
+from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, Selection, evaluate
 
 SLACKS = (0.1, 0.3, 0.5)
 
@@ -29,13 +29,15 @@ class Comparison:
         return 1 - self.plan.energy_uj / self.baselines[baseline]
 
 
-def problem_of(layers: Sequence[Layer], model: PowerModel, budget_us: float) -> Problem:
+def problem_of(layers: Sequence[EnergyLayer], model: PowerModel, budget_us: float) -> EnergyProblem:
     """The selection problem of these layers on this plan's chip."""
     idle = {c.name: model.idle_modes(c) for c in model.plan.configs}
-    return Problem(tuple(layers), model.switches(), idle, budget_us)
+    return EnergyProblem(tuple(layers), model.switches(), idle, budget_us)
 
 
-def compare(plain: Sequence[Layer], decoupled: Sequence[Layer], model: PowerModel, slack: float) -> Comparison:
+def compare(
+    plain: Sequence[EnergyLayer], decoupled: Sequence[EnergyLayer], model: PowerModel, slack: float
+) -> Comparison:
     """`plain`: the layers with g = 0 only; `decoupled`: with all their points. Both with the fastest configuration."""
     fastest = max(model.plan.configs, key=lambda c: c.sysclk_hz)
     at_full = tuple(replace(y, points=tuple(p for p in y.points if p.config == fastest.name)) for y in plain)
@@ -71,7 +73,7 @@ def iso_latency(c: Comparison) -> dict[str, object]:
     }
 
 
-def budget_row(problem: Problem, plan: Selection) -> dict[str, object]:
+def budget_row(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
     """One of several budgets as the report has it."""
     return {
         "qos_us": problem.budget_us,
@@ -84,7 +86,7 @@ def budget_row(problem: Problem, plan: Selection) -> dict[str, object]:
     }
 
 
-def section(problem: Problem, plan: Selection) -> dict[str, object]:
+def section(problem: EnergyProblem, plan: Selection) -> dict[str, object]:
     """The `energy` section of a model's report: the plan and all that it was chosen from."""
 
     def mode_row(mode: IdleMode) -> dict[str, object]:

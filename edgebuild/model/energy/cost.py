@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing
-from edgebuild.model.energy.values import Layer, Point, pareto
+from edgebuild.model.energy.values import EnergyLayer, OperatingPoint, pareto
 from edgebuild.model.ops.base import Kernel
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)
@@ -31,16 +31,16 @@ PER_CALL = 30.0
 
 
 @dataclass(frozen=True)
-class Phase:
+class CodeStretch:
     """A stretch of code: instructions, and lines that the cache does not have."""
 
     instructions: float
     flash_lines: float = 0.0
     sram_lines: float = 0.0
 
-    def __add__(self, other: Phase) -> Phase:
+    def __add__(self, other: CodeStretch) -> CodeStretch:
         lines = self.flash_lines + other.flash_lines, self.sram_lines + other.sram_lines
-        return Phase(self.instructions + other.instructions, *lines)
+        return CodeStretch(self.instructions + other.instructions, *lines)
 
     def cycles(self, timing: Timing, wait_states: int) -> float:
         flash = self.flash_lines * (timing.flash_line_cycles + wait_states)
@@ -53,8 +53,8 @@ class Work:
 
     name: str
     g: int
-    execute: Phase
-    access: Phase | None = None
+    execute: CodeStretch
+    access: CodeStretch | None = None
     rounds: int = 0
     buffer_bytes: int = 0
 
@@ -64,7 +64,7 @@ class Work:
         return replace(self, execute=self.execute + self.access, access=None, rounds=0) if self.access else self
 
 
-def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> Point:
+def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> OperatingPoint:
     """Time and energy of one form of a layer in one configuration; `lfo`: access phases from the HSE."""
     timing = require_timing(model)
     execute_us = _us(work.execute, timing, config, config.sysclk_hz)
@@ -76,10 +76,10 @@ def point(work: Work, config: Config, model: PowerModel, lfo: bool = False) -> P
     elif work.access:
         access_us = _us(work.access, timing, config, config.sysclk_hz)
         time, energy = time + access_us, energy + access_us * model.run_mw(config)
-    return Point(config.name, work.g, time, energy / 1000, lfo)
+    return OperatingPoint(config.name, work.g, time, energy / 1000, lfo)
 
 
-def layers_of(steps: Iterable[Sequence[Work]], model: PowerModel) -> tuple[Layer, ...]:
+def layers_of(steps: Iterable[Sequence[Work]], model: PowerModel) -> tuple[EnergyLayer, ...]:
     """A layer for the forms of each step."""
     hungriest = _hungriest_mw(model)
     return tuple(layer_points(forms[0].name, forms, model, hungriest) for forms in steps)
@@ -90,7 +90,7 @@ def _hungriest_mw(model: PowerModel) -> float:
     return max(m.power_mw for c in model.plan.configs for m in model.idle_modes(c))
 
 
-def layer_points(name: str, forms: Iterable[Work], model: PowerModel, hungriest_mw: float | None = None) -> Layer:
+def layer_points(name: str, forms: Iterable[Work], model: PowerModel, hungriest_mw: float | None = None) -> EnergyLayer:
     """A layer with all of its points that may be part of a least-energy plan."""
     points = [
         point(work, config, model, lfo)
@@ -98,7 +98,7 @@ def layer_points(name: str, forms: Iterable[Work], model: PowerModel, hungriest_
         for config in model.plan.configs
         for lfo in ((False, True) if work.access and config.pll else (False,))
     ]
-    return Layer(name, pareto(points, _hungriest_mw(model) if hungriest_mw is None else hungriest_mw))
+    return EnergyLayer(name, pareto(points, _hungriest_mw(model) if hungriest_mw is None else hungriest_mw))
 
 
 def require_timing(model: PowerModel) -> Timing:
@@ -108,7 +108,7 @@ def require_timing(model: PowerModel) -> Timing:
     return tree.timing
 
 
-def _us(phase: Phase, timing: Timing, config: Config, hz: float) -> float:
+def _us(phase: CodeStretch, timing: Timing, config: Config, hz: float) -> float:
     return phase.cycles(timing, config.wait_states or 0) / hz * 1e6
 
 
@@ -116,7 +116,7 @@ def _us(phase: Phase, timing: Timing, config: Config, hz: float) -> float:
 
 
 @dataclass(frozen=True)
-class Operand:
+class Activation:
     """An activation as a kernel meets it. `coupled`: in memory that never makes the core wait."""
 
     bytes: int
@@ -135,14 +135,14 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Use:
+class KernelUse:
     """A kernel as a step uses it: how often it is called, on what, and how large the nest of loops of its op is."""
 
     kernel: Kernel
     calls: int
     iterations: int  # of all calls together
-    reads: tuple[Operand, ...]
-    result: Operand
+    reads: tuple[Activation, ...]
+    result: Activation
 
     @property
     def instructions(self) -> float:
@@ -155,7 +155,7 @@ class Use:
         return sum(c.data.nbytes for c in self.kernel.constants)
 
 
-def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
+def work(name: str, uses: Sequence[KernelUse], timing: Timing, g: int = 0) -> Work:
     """Work of a step: one kernel, or those of a run that goes row by row, one after the other for each row.
 
     Constants are fetched once if those of the whole step stay in the cache, else as often as they are read. A piece
@@ -163,7 +163,7 @@ def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
     """
     cached = CACHE_SHARE * timing.cache_bytes
     stay = sum(u.constants for u in uses) <= cached
-    access, execute = Phase(0.0), Phase(0.0)
+    access, execute = CodeStretch(0.0), CodeStretch(0.0)
     for u in uses:
         traffic, gathers = u.kernel.traffic, u.kernel.traffic.rounds > 0
         reads = traffic.passes * (1 if traffic.piece <= cached else traffic.repeats)
@@ -171,8 +171,8 @@ def work(name: str, uses: Sequence[Use], timing: Timing, g: int = 0) -> Work:
         fetched = sum(x.lines(timing, traffic.channels_in) for x in u.reads)
         written = u.result.lines(timing, traffic.channels_out)
         gather = traffic.gather * u.calls
-        access += Phase(gather, 0.0, fetched if gathers else 0.0)
-        execute += Phase(u.instructions - gather, flash, written + (0.0 if gathers else fetched))
+        access += CodeStretch(gather, 0.0, fetched if gathers else 0.0)
+        execute += CodeStretch(u.instructions - gather, flash, written + (0.0 if gathers else fetched))
     rounds = sum(u.kernel.traffic.rounds * u.calls for u in uses)
     buffer = max((u.kernel.scratch for u in uses), default=0)
     return Work(name, g, execute, access if rounds else None, rounds, buffer)

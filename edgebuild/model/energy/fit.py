@@ -25,7 +25,7 @@ from edgebuild.base.facts import read_facts
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree
-from edgebuild.model.energy.cost import Phase, Work, require_timing
+from edgebuild.model.energy.cost import CodeStretch, Work, require_timing
 from edgebuild.model.energy.measurements import KINDS, Measurement
 
 Floats = NDArray[np.float64]
@@ -230,7 +230,7 @@ def _config(m: Measurement, model: PowerModel, file: str) -> Config:
     return model.plan.config(m.config)
 
 
-def _phase(work: Work, m: Measurement, file: str) -> Phase:
+def _phase(work: Work, m: Measurement, file: str) -> CodeStretch:
     if m.phase == "execute":
         return work.execute
     if m.phase == "access" and work.access is None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from edgebuild.clock.configs import ClockPlan
 from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.compare import Comparison
-from edgebuild.model.energy.values import Point, Problem, Selection
+from edgebuild.model.energy.values import EnergyProblem, OperatingPoint, Selection
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,10 @@ class ClockSchedule:
     """A point for each step of a plan, the problem it was chosen from, and what that is worth. All modelled."""
 
     model: PowerModel
-    problem: Problem
+    problem: EnergyProblem
     selection: Selection
     comparisons: tuple[Comparison, ...]  # at other budgets: the fastest clock's time and some slack
-    others: tuple[tuple[Problem, Selection], ...] = ()  # for further budgets of the same firmware
+    others: tuple[tuple[EnergyProblem, Selection], ...] = ()  # for further budgets of the same firmware
 
     @property
     def clocks(self) -> ClockPlan:
@@ -32,11 +32,11 @@ class ClockSchedule:
         return {"currents": tree.power.of if tree.power else "", "stalls": tree.timing.source if tree.timing else ""}
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[OperatingPoint, ...]:
         return self.selection.points
 
     @property
-    def budgets(self) -> tuple[tuple[Problem, Selection], ...]:
+    def budgets(self) -> tuple[tuple[EnergyProblem, Selection], ...]:
         """Problem and plan of each budget; the first holds until the application asks for another."""
         return (self.problem, self.selection), *self.others
 

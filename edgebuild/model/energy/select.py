@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.clock.modes import IdleMode
-from edgebuild.model.energy.values import Point, Problem, Selection, evaluate
+from edgebuild.model.energy.values import EnergyProblem, OperatingPoint, Selection, evaluate
 
 TOLERANCE = 1e-4  # of the energy
 COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def select(problem: Problem) -> Selection:
+def select(problem: EnergyProblem) -> Selection:
     """The plan of least energy within the budget, to a relative TOLERANCE; `bound_uj` is what was proved.
 
     Never worse than `best_single`. Raises EdgebuildError if no plan keeps to the budget, with the time of the fastest.
@@ -44,7 +44,7 @@ def select(problem: Problem) -> Selection:
     return replace(single, bound_uj=best.bound_uj) if single.energy_uj < best.energy_uj else best
 
 
-def _solve(problem: Problem) -> Selection:
+def _solve(problem: EnergyProblem) -> Selection:
     arrays = _Arrays.of(problem)
     cases = _Cases.of(problem, arrays)
     shortest, _ = _relax(arrays, cases, np.zeros(len(cases.start)), np.ones(len(cases.start)), weigh_energy=False)
@@ -74,12 +74,12 @@ def _solve(problem: Problem) -> Selection:
     return replace(best, bound_uj=min(best.energy_uj, proved))
 
 
-def best_single(problem: Problem) -> Selection:
+def best_single(problem: EnergyProblem) -> Selection:
     """The best plan without any switch: one configuration for all layers. EdgebuildError if none is in budget."""
     return _solve(replace(problem, switches={}))
 
 
-def _impossible(problem: Problem, fastest_us: float) -> EdgebuildError:
+def _impossible(problem: EnergyProblem, fastest_us: float) -> EdgebuildError:
     return fail(
         f"the fastest plan takes {fastest_us / 1000:.4g} ms; the budget is {problem.budget_us / 1000:.4g} ms",
         hints=[f"give at least {np.ceil(fastest_us / 10) / 100:g} ms"],
@@ -95,7 +95,7 @@ class _Arrays:
     """
 
     configs: tuple[str, ...]
-    points: tuple[tuple[tuple[Point, ...], ...], ...]
+    points: tuple[tuple[tuple[OperatingPoint, ...], ...], ...]
     time: tuple[Floats, ...]
     energy: tuple[Floats, ...]
     absent: tuple[Floats, ...]
@@ -103,7 +103,7 @@ class _Arrays:
     switch_energy: Floats
 
     @staticmethod
-    def of(problem: Problem) -> _Arrays:
+    def of(problem: EnergyProblem) -> _Arrays:
         if not problem.layers:
             raise fail("there are no layers to choose for")
         configs = tuple(dict.fromkeys([*problem.idle, *(p.config for y in problem.layers for p in y.points)]))
@@ -121,7 +121,7 @@ class _Arrays:
         return _Arrays(configs, points, times, energies, absent, time, energy)
 
 
-def _padded(layer: tuple[tuple[Point, ...], ...]) -> tuple[Floats, Floats, Floats]:
+def _padded(layer: tuple[tuple[OperatingPoint, ...], ...]) -> tuple[Floats, Floats, Floats]:
     shape = len(layer), max(map(len, layer))
     time, energy, absent = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
     for c, points in enumerate(layer):
@@ -143,7 +143,7 @@ class _Cases:
     returns: NDArray[np.bool_]
 
     @staticmethod
-    def of(problem: Problem, arrays: _Arrays) -> _Cases:
+    def of(problem: EnergyProblem, arrays: _Arrays) -> _Cases:
         rows = [
             (arrays.configs.index(start), mode)
             for start, modes in problem.idle.items()
@@ -236,7 +236,7 @@ def _prices(a: _Arrays, cases: _Cases) -> tuple[Floats, Floats, Floats]:
 
 
 def _labels(
-    problem: Problem, a: _Arrays, cases: _Cases, case: int, price: float, known: float, tolerance: float
+    problem: EnergyProblem, a: _Arrays, cases: _Cases, case: int, price: float, known: float, tolerance: float
 ) -> Selection | None:
     """The best plan of one case, to `tolerance`, if it costs no more than `known`; otherwise possibly None."""
     one = cases.take(np.array([case]))
@@ -340,7 +340,9 @@ class _Front:
         return self.keep(rows)
 
 
-def _trace(problem: Problem, a: _Arrays, history: list[list[_Front]], one: _Cases, power: float) -> Selection | None:
+def _trace(
+    problem: EnergyProblem, a: _Arrays, history: list[list[_Front]], one: _Cases, power: float
+) -> Selection | None:
     """The best label at the end, and back along its way."""
     best: tuple[float, int, int] | None = None
     for c, front in enumerate(history[-1]):
@@ -354,7 +356,7 @@ def _trace(problem: Problem, a: _Arrays, history: list[list[_Front]], one: _Case
     if best is None:
         return None
     _, c, i = best
-    points: list[Point] = []
+    points: list[OperatingPoint] = []
     for layer in reversed(range(len(history))):
         front = history[layer][c]
         points.append(a.points[layer][c][front.point[i]])

@@ -10,7 +10,7 @@ from ...clock.modes import FREE, IdleMode, SwitchCost, Switches
 
 
 @dataclass(frozen=True)
-class Point:
+class OperatingPoint:
     """One way to run a layer: in a clock configuration, with a decoupling granularity (0: not decoupled)."""
 
     config: str
@@ -21,17 +21,17 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Layer:
+class EnergyLayer:
     name: str
-    points: tuple[Point, ...]
+    points: tuple[OperatingPoint, ...]
 
 
 @dataclass(frozen=True)
-class Problem:
+class EnergyProblem:
     """Choose a point per layer. `idle[start]`: the modes of a plan that begins in this configuration, which is that of
     its first layer. A pair that is missing in `switches` cannot be switched."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[EnergyLayer, ...]
     switches: Switches
     idle: Mapping[str, tuple[IdleMode, ...]]
     budget_us: float
@@ -44,7 +44,7 @@ class Problem:
 class Selection:
     """A plan. `energy_uj` covers the whole period of the budget; no plan has less than `bound_uj`."""
 
-    points: tuple[Point, ...]
+    points: tuple[OperatingPoint, ...]
     mode: IdleMode
     switched: tuple[tuple[str, str], ...]  # from, to; in order, the return to the start included where there is one
     time_us: float  # of the layers and the switches
@@ -58,7 +58,9 @@ class Selection:
         return self.points[0].config
 
 
-def evaluate(problem: Problem, points: tuple[Point, ...], mode: IdleMode, bound_uj: float = 0.0) -> Selection:
+def evaluate(
+    problem: EnergyProblem, points: tuple[OperatingPoint, ...], mode: IdleMode, bound_uj: float = 0.0
+) -> Selection:
     """Add a plan up, naively: this is the definition of what it costs."""
     path = [p.config for p in points] + ([points[0].config] if mode.returns else [])
     switched = tuple((a, b) for a, b in pairwise(path) if a != b)
@@ -70,15 +72,15 @@ def evaluate(problem: Problem, points: tuple[Point, ...], mode: IdleMode, bound_
     return Selection(points, mode, switched, time, idle, idle_energy, energy, bound_uj)
 
 
-def pareto(points: Iterable[Point], idle_mw: float = 0.0) -> tuple[Point, ...]:
+def pareto(points: Iterable[OperatingPoint], idle_mw: float = 0.0) -> tuple[OperatingPoint, ...]:
     """The points worth keeping, per configuration, by rising time.
 
     Fronts are per configuration because a point that another configuration beats can win once switching has its price.
     Time saved is spent idling, so a point must save more than `idle_mw` over the time it takes longer: give the power
     of the hungriest idle mode, or too much is dropped.
     """
-    kept: list[Point] = []
-    by_config: dict[str, list[Point]] = {}
+    kept: list[OperatingPoint] = []
+    by_config: dict[str, list[OperatingPoint]] = {}
     for p in points:
         by_config.setdefault(p.config, []).append(p)
     for group in by_config.values():

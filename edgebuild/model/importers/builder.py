@@ -26,7 +26,7 @@ def checked_size(t: Tensor, file: str) -> Tensor:
     return t
 
 
-class Builder:
+class GraphBuilder:
     """Tensors and ops so far. `graph` is a live view of them for the op modules' functions."""
 
     def __init__(self, file: str, arithmetic: str) -> None:
@@ -82,7 +82,9 @@ class Builder:
 class Node:
     """One node of a model file, as op modules see it. Missing optional operands are ''."""
 
-    def __init__(self, builder: Builder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(
+        self, builder: GraphBuilder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str]
+    ) -> None:
         self.builder, self.name, self.origin = builder, name, origin
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.opset = 0

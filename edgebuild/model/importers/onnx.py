@@ -25,7 +25,7 @@ from .. import ops
 from ..ir import Array, Graph, Quant, Tensor, after_move, real_values
 from ..ops import ONNX_READERS
 from . import onnx_control, onnx_ml
-from .builder import LARGEST, Builder, Node, checked_size, needed
+from .builder import LARGEST, GraphBuilder, Node, checked_size, needed
 from .onnx_forms import usual
 from .onnx_types import OWN_DOMAINS, check_types
 
@@ -47,7 +47,7 @@ TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 class OnnxNode(Node):
-    def __init__(self, builder: Builder, proto: onnx.NodeProto, opset: int) -> None:
+    def __init__(self, builder: GraphBuilder, proto: onnx.NodeProto, opset: int) -> None:
         super().__init__(builder, proto.name or proto.output[0], proto.op_type, proto.input, proto.output)
         self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
         self.proto, self.opset = proto, opset
@@ -210,7 +210,7 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
         hint = "convert it with onnx.version_converter or export it again"
         raise fail(f"opset {opset}; edgebuild reads {OPSETS.start} and later", file=file, hints=[hint])
     model = _inlined(model)
-    builder = Builder(file, "onnx")
+    builder = GraphBuilder(file, "onnx")
     builder.tensors |= {t.name: t for t in (_constant(proto, file) for proto in model.graph.initializer)}
     inputs = [_input(v, file) for v in model.graph.input if v.name not in builder.tensors]
     builder.tensors |= {t.name: t for t in inputs}

@@ -18,7 +18,7 @@ import tflite
 from ...base.errors import EdgebuildError, fail
 from ..ir import Array, Graph, Quant, Tensor
 from ..ops import SPECS, TFLITE_READERS
-from .builder import Builder, Node, checked_size, needed
+from .builder import GraphBuilder, Node, checked_size, needed
 from .tflite_loops import unroll
 from .tflite_variables import Variables, after
 
@@ -54,7 +54,7 @@ BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, Memory
 class TfliteNode(Node):
     def __init__(
         self,
-        builder: Builder,
+        builder: GraphBuilder,
         name: str,
         origin: str,
         inputs: Sequence[str],
@@ -133,7 +133,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     kinds = {_operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
     if model.SubgraphsLength() > 1 and not {"CALL_ONCE", "WHILE"} & kinds:
         raise fail(f"{model.SubgraphsLength()} subgraphs; only models of one are supported", file=file)
-    builder = Builder(file, "tflite")
+    builder = GraphBuilder(file, "tflite")
     tensors = _tensors(model, subgraph, file, len(data))
     surface = _ints(subgraph.InputsAsNumpy()), _ints(subgraph.OutputsAsNumpy())
     if min((i for numbers in surface for i in numbers), default=0) < 0:
@@ -167,7 +167,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
 Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
 
 
-def _read_nodes(builder: Builder, nodes: Sequence[TfliteNode], special: Special) -> None:
+def _read_nodes(builder: GraphBuilder, nodes: Sequence[TfliteNode], special: Special) -> None:
     builder.read(
         nodes,
         lambda node: None if node.origin in special else _known(node),
@@ -182,7 +182,7 @@ class _Inner:
     model: Any
     file: str
     size: int
-    builder: Builder
+    builder: GraphBuilder
     special: Special
     known: dict[int, list[Tensor]] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
@@ -282,7 +282,7 @@ def _counts(t: Tensor) -> bool:
     return t.constant and t.quant is None and t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS
 
 
-def _compute(builder: Builder, first: int) -> None:
+def _compute(builder: GraphBuilder, first: int) -> None:
     """Compute the ops from this number on, whose operands are constants: nodes after them may need the values."""
     for op in builder.ops[first:]:
         operands, y = builder.graph.operands(op), builder.graph.result(op)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Tensor
-from .builder import Builder, Node
+from .builder import GraphBuilder, Node
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Variables:
             raise node.error("the variable is not known", "VAR_HANDLE must come first")
         return self.handles[node.inputs[0]]
 
-    def finish(self, builder: Builder) -> None:
+    def finish(self, builder: GraphBuilder) -> None:
         for name, first in self.read.items():
             value = self.first.get(name)
             builder.states.append((first, self.current[name], zero(builder.tensors[first]) if value is None else value))
@@ -62,7 +62,7 @@ def zero(state: Tensor) -> Array | None:
     return np.full(state.shape, state.quant.zero_point[0], np.int8)
 
 
-def after(builder: Builder, state: Tensor) -> Tensor:
+def after(builder: GraphBuilder, state: Tensor) -> Tensor:
     """The tensor that a variable tensor of the file is after the inference; nothing else may write it."""
     made = replace(state, name=f"{state.name}@after", data=None)
     builder.tensors[made.name] = made

@@ -18,7 +18,7 @@ from ..ir import Array
 
 
 @dataclass(frozen=True)
-class Function:
+class ElementFunction:
     """A function of `arity` operands. `parameters`: the defaults of its numbers; `result`: a type if it is fixed.
 
     `condition`: the first operand is bool and does not count for the type of the others.
@@ -74,18 +74,18 @@ def _range_zero(low: Array, step: Array) -> Array:
     return np.clip(np.rint(-np.minimum(low, 0) / step), 0, 255)
 
 
-def _unary(meaning: Callable[..., Any], real: str, integer: str = "", **parameters: float) -> Function:
-    return Function(1, meaning, real, integer, parameters)
+def _unary(meaning: Callable[..., Any], real: str, integer: str = "", **parameters: float) -> ElementFunction:
+    return ElementFunction(1, meaning, real, integer, parameters)
 
 
-def _compare(meaning: Callable[..., Any], sign: str) -> Function:
-    return Function(2, meaning, f"{{0}} {sign} {{1}}", f"{{0}} {sign} {{1}}", result="bool")
+def _compare(meaning: Callable[..., Any], sign: str) -> ElementFunction:
+    return ElementFunction(2, meaning, f"{{0}} {sign} {{1}}", f"{{0}} {sign} {{1}}", result="bool")
 
 
 SWITCH = "{0} ? {1} : {2}"
 # The least integer has no quotient by -1, and a sum of rest and divisor may be too large: C leaves both open.
 FLOOR_MOD = "{1} > 0 || {1} < -1 ? {0} % {1} + ({0} % {1} != 0 && ({0} % {1} < 0) != ({1} < 0) ? {1} : 0) : 0"
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, ElementFunction] = {
     # rounding and sign
     "abs": _unary(np.abs, "{{eb_abs}}({0})", "{0} < 0 ? -{0} : {0}"),
     "neg": _unary(np.negative, "-{0}", "-{0}"),
@@ -165,51 +165,53 @@ FUNCTIONS: dict[str, Function] = {
         lambd=0.5,
     ),
     # predicates
-    "not": Function(1, np.logical_not, "", "!{0}", result="bool"),
-    "is_nan": Function(1, np.isnan, "!({0} <= 0.0f || {0} >= 0.0f)", result="bool"),
+    "not": ElementFunction(1, np.logical_not, "", "!{0}", result="bool"),
+    "is_nan": ElementFunction(1, np.isnan, "!({0} <= 0.0f || {0} >= 0.0f)", result="bool"),
     # arithmetic
-    "sum": Function(2, np.add, "{0} + {1}", "{0} + {1}"),
-    "difference": Function(2, np.subtract, "{0} - {1}", "{0} - {1}"),
-    "product": Function(2, np.multiply, "{0} * {1}", "{0} * {1}"),
-    "quotient": Function(2, _divide, "{0} / {1}", "{1} != 0 ? {0} / {1} : 0"),
-    "floor_div": Function(2, np.floor_divide, "{{eb_floor}}({0} / {1})"),
-    "minimum": Function(2, np.minimum, "({0} < {1} ? {0} : {1})", "{0} < {1} ? {0} : {1}"),
-    "maximum": Function(2, np.maximum, "({0} > {1} ? {0} : {1})", "{0} > {1} ? {0} : {1}"),
-    "squared_difference": Function(
+    "sum": ElementFunction(2, np.add, "{0} + {1}", "{0} + {1}"),
+    "difference": ElementFunction(2, np.subtract, "{0} - {1}", "{0} - {1}"),
+    "product": ElementFunction(2, np.multiply, "{0} * {1}", "{0} * {1}"),
+    "quotient": ElementFunction(2, _divide, "{0} / {1}", "{1} != 0 ? {0} / {1} : 0"),
+    "floor_div": ElementFunction(2, np.floor_divide, "{{eb_floor}}({0} / {1})"),
+    "minimum": ElementFunction(2, np.minimum, "({0} < {1} ? {0} : {1})", "{0} < {1} ? {0} : {1}"),
+    "maximum": ElementFunction(2, np.maximum, "({0} > {1} ? {0} : {1})", "{0} > {1} ? {0} : {1}"),
+    "squared_difference": ElementFunction(
         2, lambda a, b: (a - b) ** 2, "({0} - {1}) * ({0} - {1})", "({0} - {1}) * ({0} - {1})"
     ),
-    "power": Function(2, _pow, "{{eb_pow}}({0}, {1})", "{{eb_integer_power}}({0}, {1})"),
-    "mod": Function(2, np.mod, "{{eb_floor_mod}}({0}, {1})", FLOOR_MOD),
-    "remainder": Function(2, np.fmod, "{{eb_fmod}}({0}, {1})", "{1} > 0 || {1} < -1 ? {0} % {1} : 0"),
-    "unsigned_remainder": Function(2, np.fmod, "", "{1} != 0 ? {0} % {1} : 0"),
-    "prelu": Function(
+    "power": ElementFunction(2, _pow, "{{eb_pow}}({0}, {1})", "{{eb_integer_power}}({0}, {1})"),
+    "mod": ElementFunction(2, np.mod, "{{eb_floor_mod}}({0}, {1})", FLOOR_MOD),
+    "remainder": ElementFunction(2, np.fmod, "{{eb_fmod}}({0}, {1})", "{1} > 0 || {1} < -1 ? {0} % {1} : 0"),
+    "unsigned_remainder": ElementFunction(2, np.fmod, "", "{1} != 0 ? {0} % {1} : 0"),
+    "prelu": ElementFunction(
         2, lambda x, slope: np.where(x < 0, x * slope, x), "({0} < 0.0f ? {0} * {1} : {0})", "{0} < 0 ? {0} * {1} : {0}"
     ),
     # quantisation with a scale that the graph computes, of a range to which 0 is added
-    "step_of_range": Function(2, _range_step, "{{eb_range}}({0}, {1}) > 0.0f ? {{eb_range}}({0}, {1}) / 255.0f : 1.0f"),
-    "zero_of_range": Function(
+    "step_of_range": ElementFunction(
+        2, _range_step, "{{eb_range}}({0}, {1}) > 0.0f ? {{eb_range}}({0}, {1}) / 255.0f : 1.0f"
+    ),
+    "zero_of_range": ElementFunction(
         2, _range_zero, "(float){{eb_clamp}}({{eb_round}}(({0} < 0.0f ? -{0} : 0.0f) / {1}), 0, 255)"
     ),
-    "steps_from_zero": Function(
+    "steps_from_zero": ElementFunction(
         3,
         lambda x, step, zero: np.clip(np.rint(x / step) + zero, 0, 255),
         "{{eb_clamp}}({{eb_round}}({0} / {1}) + (int32_t){2}, 0, 255)",
         result="uint8",
     ),
     # comparisons and logic
-    "equal": Function(2, np.equal, "{0} <= {1} && {0} >= {1}", "{0} == {1}", result="bool"),
-    "not_equal": Function(2, np.not_equal, "!({0} <= {1} && {0} >= {1})", "{0} != {1}", result="bool"),
+    "equal": ElementFunction(2, np.equal, "{0} <= {1} && {0} >= {1}", "{0} == {1}", result="bool"),
+    "not_equal": ElementFunction(2, np.not_equal, "!({0} <= {1} && {0} >= {1})", "{0} != {1}", result="bool"),
     "greater": _compare(np.greater, ">"),
     "greater_equal": _compare(np.greater_equal, ">="),
     "less": _compare(np.less, "<"),
     "less_equal": _compare(np.less_equal, "<="),
-    "and": Function(2, np.logical_and, "", "{0} && {1}", result="bool"),
-    "or": Function(2, np.logical_or, "", "{0} || {1}", result="bool"),
-    "xor": Function(2, np.logical_xor, "", "!{0} != !{1}", result="bool"),
-    "bit_and": Function(2, np.bitwise_and, "", "{0} & {1}"),
-    "bit_or": Function(2, np.bitwise_or, "", "{0} | {1}"),
-    "bit_xor": Function(2, np.bitwise_xor, "", "{0} ^ {1}"),
-    "bit_not": Function(1, np.invert, "", "~{0}"),
+    "and": ElementFunction(2, np.logical_and, "", "{0} && {1}", result="bool"),
+    "or": ElementFunction(2, np.logical_or, "", "{0} || {1}", result="bool"),
+    "xor": ElementFunction(2, np.logical_xor, "", "!{0} != !{1}", result="bool"),
+    "bit_and": ElementFunction(2, np.bitwise_and, "", "{0} & {1}"),
+    "bit_or": ElementFunction(2, np.bitwise_or, "", "{0} | {1}"),
+    "bit_xor": ElementFunction(2, np.bitwise_xor, "", "{0} ^ {1}"),
+    "bit_not": ElementFunction(1, np.invert, "", "~{0}"),
     # three operands
-    "where": Function(3, np.where, SWITCH, SWITCH, condition=True),
+    "where": ElementFunction(3, np.where, SWITCH, SWITCH, condition=True),
 }

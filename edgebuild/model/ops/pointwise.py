@@ -15,13 +15,13 @@ from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import loops, quantised, spatial
 from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float
-from .functions import FUNCTIONS, Function
+from .functions import FUNCTIONS, ElementFunction
 
 MOST_DIMENSIONS = 8
 OPEN = (None, None)
 
 
-def row_of(op: Op) -> Function:
+def row_of(op: Op) -> ElementFunction:
     return FUNCTIONS[op.attrs["function"]]
 
 

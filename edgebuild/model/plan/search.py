@@ -21,7 +21,7 @@ from .check.replay import replay
 from .cuts import Cutter, frugal, untiled
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
-from .memory.problem import DoesNotFit, Layout, Memory, Place, Schedule
+from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
 from .moved.caches import NO_CACHE, Coherence
 from .moved.feeding import Ahead, FedRun
@@ -31,8 +31,8 @@ from .rolling import RollingGraph, rows_of
 from .section import COUPLED, Decoupled, Section, instructions
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
 from .strips import in_strips
-from .tiling.critical import Piece
-from .tiling.search import Evaluated, Limits, Outcome, explore
+from .tiling.critical import Rectangle
+from .tiling.search import Evaluated, Limits, TilingOutcome, explore
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
 FREE = 1.002  # the same of a plan that nobody asked to be small: less memory for next to nothing
@@ -62,7 +62,7 @@ class Plan:
     untiled_bytes: int  # arena of the ops of the model run whole
     decoupled: Decoupled = field(default_factory=dict)
     clocks: ClockSchedule | None = None  # where least energy was asked for
-    fused: Outcome | None = None  # how ops were cut into parts
+    fused: TilingOutcome | None = None  # how ops were cut into parts
     moved: Mapping[str, MovedLayer | FedRun] = field(default_factory=dict)  # by first result: steps moved by DMA
     whole_cycles: Mapping[str, float] = field(default_factory=dict)  # with levels: of every op in one call
     ahead: tuple[Ahead, ...] = ()  # constants that are fetched under earlier steps
@@ -123,7 +123,7 @@ class Planner:
         return self.scheduled[0]
 
     @cached_property
-    def memories(self) -> tuple[Memory, ...]:
+    def memories(self) -> tuple[BufferMemory, ...]:
         return arena_memories(self.graph, self.target, self.request)
 
     @cached_property
@@ -138,7 +138,7 @@ class Planner:
         try:
             return _place(self.cutter, steps, self.memories, self.request)[1].height
         except DoesNotFit:
-            return _place(self.cutter, steps, (Memory("arena"),), self.request)[1].height
+            return _place(self.cutter, steps, (BufferMemory("arena"),), self.request)[1].height
 
     def whole(self) -> Plan:
         """Every op whole, in place where that costs nothing."""
@@ -195,7 +195,9 @@ class Planner:
         cutter, order = _scheduled(fused.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
         return self._plan(cutter, order, _parts(cutter, self.request), fused)
 
-    def _plan(self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: Outcome | None = None) -> Plan:
+    def _plan(
+        self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
+    ) -> Plan:
         try:
             steps, placed, places = _place(cutter, steps, self.memories, self.request)
         except DoesNotFit as reason:
@@ -228,7 +230,7 @@ class Planner:
     def _deadline(self) -> float | None:
         return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
 
-    def _in_strips(self, budget: int) -> Outcome:
+    def _in_strips(self, budget: int) -> TilingOutcome:
         """The graph with rolled runs cut into strips of columns."""
 
         def again(other: Graph) -> Cutter:
@@ -236,7 +238,7 @@ class Planner:
 
         return in_strips(self.graph, self.cutter, again, budget, self._deadline)
 
-    def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> Outcome:
+    def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> TilingOutcome:
         """The graph with runs of ops cut into parts, as `--ram` asks; an arena `below` that."""
 
         constants = sum(t.bytes for t in self.graph.tensors.values() if t.constant)
@@ -255,12 +257,12 @@ class Planner:
     def _evaluate(self, candidate: Graph) -> Evaluated:
         cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
         steps = _parts(cutter, self.request)
-        _, placed, places = _place(cutter, steps, (Memory("arena"),), self.request)
+        _, placed, places = _place(cutter, steps, (BufferMemory("arena"),), self.request)
         sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
         for step, section in enumerate(steps):
             sizes |= section.inner
             lives |= dict.fromkeys(section.inner, (step, step))
-        pieces = tuple(Piece(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items())
+        pieces = tuple(Rectangle(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items())
         profile, storage = cutter.profile(steps), cutter.rolling.storage
         return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, pieces)
 
@@ -322,18 +324,18 @@ def state_bytes(graph: Graph) -> int:
     return sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states)
 
 
-def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[Memory, ...]:
+def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[BufferMemory, ...]:
     """Where activations may go, best first, less stack and states; `--ram` limits what the first may give."""
     stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
     taken = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
     taken[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
     memories = [
-        Memory(m.name, max(1, m.size - taken[m.name]), CACHE_LINE if m.cached and moves else 1)
+        BufferMemory(m.name, max(1, m.size - taken[m.name]), CACHE_LINE if m.cached and moves else 1)
         for m in target.memories
         if "arena" in m.roles and (request.map == "off" or m.level != 1)
     ]
     if request.ram is not None:
-        return (Memory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)
+        return (BufferMemory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)
     return tuple(memories[:1] if request.arena == "caller" else memories)
 
 
@@ -343,7 +345,7 @@ def _parts(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
 
 
 def _place(
-    cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[Memory], request: ModelRequest
+    cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[BufferMemory], request: ModelRequest
 ) -> tuple[tuple[Section, ...], Layout, dict[str, Place]]:
     steps = loosened(cutter, steps)
     problem, inside = layout_problem(cutter, steps, memories)

@@ -14,7 +14,7 @@ from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from .cuts import Cutter
 from .memory.layout import layout
-from .memory.problem import Buffer, Memory, Phase, Place, Problem, Task, TaskGraph
+from .memory.problem import Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph
 from .rolling import RollingGraph
 from .section import ALIGN, Section, scratch_name
 
@@ -76,8 +76,8 @@ def aligned_bytes(graph: Graph, tensor: str) -> int:
 
 
 def layout_problem(
-    cutter: Cutter, steps: Sequence[Section], memories: Sequence[Memory]
-) -> tuple[Problem, dict[str, tuple[str, int]]]:
+    cutter: Cutter, steps: Sequence[Section], memories: Sequence[BufferMemory]
+) -> tuple[MemoryProblem, dict[str, tuple[str, int]]]:
     """Buffers with their lifetimes, and for every storage its buffer and the offset in it.
 
     Time goes on by a unit for each op, also inside of a rolled run.
@@ -109,7 +109,7 @@ def layout_problem(
         wide = any(ITEM_BYTES[cutter.graph.tensors[n].dtype] > ALIGN for n in names if n in cutter.graph.tensors)
         members_of = {n: (*life[n], shift[n] - low, _end(shift[n] - low, sizes[n], line)) for n in names}
         buffers.append(_buffer(buffer, members_of, max(2 * ALIGN if wide else ALIGN, line)))
-    return Problem(tuple(buffers), tuple(memories)), inside
+    return MemoryProblem(tuple(buffers), tuple(memories)), inside
 
 
 def _end(at: int, size: int, line: int) -> int:
@@ -135,7 +135,7 @@ def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
 
     Each link of a chain fixes where the next tensor lies, so a chain may reach further than any two neighbours.
     """
-    memory = (Memory("arena"),)
+    memory = (BufferMemory("arena"),)
     while True:
         problem, inside = layout_problem(cutter, steps, memory)
         stretched = {b.name for b in problem.buffers if b.size > max(p.size for p in b.extents)}
@@ -154,7 +154,7 @@ def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
         steps = best
 
 
-def greedy_height(problem: Problem) -> int:
+def greedy_height(problem: MemoryProblem) -> int:
     """The height of a layout by greedy rules alone."""
     return layout(problem, effort=0.0).height
 

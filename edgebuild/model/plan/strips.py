@@ -16,7 +16,7 @@ from ..ir import Graph
 from .cuts import Cutter, untiled
 from .tiling.cost import Estimate, Tiling, cuts
 from .tiling.paths import paths
-from .tiling.search import Choice, Outcome
+from .tiling.search import TilingChoice, TilingOutcome
 from .tiling.transform import tiled
 
 COUNTS = (2, 3, 4)
@@ -30,16 +30,16 @@ def in_strips(
     cut_again: Callable[[Graph], Cutter],
     budget: int,
     deadline: float | None = None,
-) -> Outcome:
+) -> TilingOutcome:
     """The graph with runs in strips whose rolled plan takes least, with at most `budget` multiply-accumulates twice.
 
     `cutter` is that of the graph, `cut_again` makes one of a graph in strips. The search ends at `deadline` (monotonic
     seconds) with what it has. Outcome: no tilings where none helps.
     """
     began, whole, tried = time.monotonic(), max(cutter.profile(untiled(cutter)), default=0), 0
-    chosen: list[Choice] = []
+    chosen: list[TilingChoice] = []
     while True:
-        options: list[tuple[int, int, int, Graph, Cutter, Choice]] = []
+        options: list[tuple[int, int, int, Graph, Cutter, TilingChoice]] = []
         spent = sum(c.extra_macs for c in chosen)
         for choice in _around_the_peak(graph, cutter):
             if progress.stopped() or (deadline is not None and time.monotonic() > deadline):
@@ -55,10 +55,10 @@ def in_strips(
         _, _, _, graph, cutter, choice = best
         chosen.append(choice)
         progress.say(f"{cutter.least_peak} B with {len(chosen)} runs in strips")
-    return Outcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
+    return TilingOutcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
 
 
-def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[Choice]:
+def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[TilingChoice]:
     """Strips of the runs that begin where the section of the peak does and could save something.
 
     They may be longer than the section: what follows it may be what makes the result small.
@@ -85,7 +85,7 @@ def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[Choice]:
             found = cuts(graph, tiling)
             if found is not None:
                 extra = Estimate(graph, tiling, found).cost.extra_macs
-                yield Choice(start, start + len(names), 0, extra, tiling)
+                yield TilingChoice(start, start + len(names), 0, extra, tiling)
 
 
 def _at_least(cutter: Cutter, start: int, result: str) -> int:

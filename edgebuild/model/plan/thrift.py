@@ -22,7 +22,7 @@ MOST = 0.02  # of all instructions that this may cost, but for `size`
 
 
 @dataclass(frozen=True)
-class Use:
+class Candidate:
     """An op's kernel in a plan. `others` are kernels for the same place, none of which wants more scratch."""
 
     step: int
@@ -71,12 +71,12 @@ def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section
 Chosen = Mapping[tuple[int, int], Kernel]
 
 
-def _uses(graph: Graph, steps: Sequence[Section]) -> Iterator[Use]:
+def _uses(graph: Graph, steps: Sequence[Section]) -> Iterator[Candidate]:
     for step, section in enumerate(steps):
         for at, (op, form, calls) in enumerate(zip(section.ops, section.forms, section.calls_of, strict=True)):
             kernel = kernel_of(op, graph, form)
             if form.engine is None and not form.granularity and not form.choice:
-                yield Use(step, at, calls, kernel, tuple(_alike(kernel, op, form)))
+                yield Candidate(step, at, calls, kernel, tuple(_alike(kernel, op, form)))
 
 
 def _alike(kernel: Kernel, op: Op, form: Form) -> Iterator[Kernel]:
@@ -90,7 +90,7 @@ def _alike(kernel: Kernel, op: Op, form: Form) -> Iterator[Kernel]:
             yield other
 
 
-def _ways(uses: Sequence[Use], chosen: Chosen) -> Iterator[dict[tuple[int, int], Kernel]]:
+def _ways(uses: Sequence[Candidate], chosen: Chosen) -> Iterator[dict[tuple[int, int], Kernel]]:
     """For each function that kernels have in common: all that call it do without, each as fast as that allows."""
     for function in sorted({name for kernel in chosen.values() if (name := _calls(kernel))}):
         way, left = dict[tuple[int, int], Kernel](), {_calls(k) for k in chosen.values()} - {function}
@@ -110,7 +110,7 @@ def _calls(kernel: Kernel) -> str:
     return str(kernel.shape.get("function", ""))
 
 
-def _with(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tuple[Section, ...]:
+def _with(steps: Sequence[Section], uses: Sequence[Candidate], chosen: Chosen) -> tuple[Section, ...]:
     found = list(steps)
     for use in uses:
         kernel = chosen[use.step, use.at]

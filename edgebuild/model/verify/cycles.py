@@ -42,7 +42,7 @@ class Class:
 
 
 @dataclass(frozen=True)
-class Core:
+class CycleTable:
     """Cycles of a core. `width`: instructions a cycle; `latency`: of loads and products; `vector`: of a vector unit."""
 
     core: str
@@ -127,14 +127,14 @@ def has_model(target: Target) -> bool:
     return _table(target).is_file()
 
 
-def model_of(target: Target) -> Core:
+def model_of(target: Target) -> CycleTable:
     """The table of the target's core. Raises EdgebuildError where there is none."""
     file = _table(target)
     if not file.is_file():
         known = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
         hints = [f"known: {known}"]
         raise fail(f"target {target.name}: no table of cycles for its core", hints=hints)
-    return read_facts(Core, file)
+    return read_facts(CycleTable, file)
 
 
 def cycles(elf: Path, target: Target) -> tuple[int, str]:
@@ -157,7 +157,7 @@ def cycles_by_step(elf: Path, target: Target) -> list[int]:
     return [_cost(core, blocks, pairs) for pairs in steps]
 
 
-def _cost(core: Core, blocks: Mapping[int, Block], pairs: Pairs) -> int:
+def _cost(core: CycleTable, blocks: Mapping[int, Block], pairs: Pairs) -> int:
     total = 0
     for (here, there), count in pairs.items():
         block = blocks[here]
@@ -291,12 +291,12 @@ def _between(known: Listing, first: int, end: int) -> Iterator[Instruction]:
         first += size
 
 
-def block_cycles(core: Core, code: Sequence[Instruction]) -> int:
+def block_cycles(core: CycleTable, code: Sequence[Instruction]) -> int:
     """Cycles from the first instruction of a block to the first of the next, without the refill of a taken branch."""
     return _wide(core, code) if core.width > 1 or core.vector > 1 else _single(core, code)
 
 
-def _single(core: Core, code: Sequence[Instruction]) -> int:
+def _single(core: CycleTable, code: Sequence[Instruction]) -> int:
     total, after_access = 0, False
     for i in code:
         total += _cycles(core, i, after_access)
@@ -304,7 +304,7 @@ def _single(core: Core, code: Sequence[Instruction]) -> int:
     return total
 
 
-def _cycles(core: Core, i: Instruction, after_access: bool) -> int:
+def _cycles(core: CycleTable, i: Instruction, after_access: bool) -> int:
     if i.stem in core.by_name:
         return core.by_name[i.stem]
     if i.moves_block:
@@ -328,7 +328,7 @@ def _words(operands: str) -> int:
     return max(count, 1)
 
 
-def _wide(core: Core, code: Sequence[Instruction]) -> int:
+def _wide(core: CycleTable, code: Sequence[Instruction]) -> int:
     """In order, up to `width` a cycle: each unit once a cycle, operands ready; vector units are taken for longer."""
     ready: dict[str, int] = {}
     free: dict[str, int] = {}

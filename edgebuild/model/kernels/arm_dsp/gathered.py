@@ -19,7 +19,7 @@ from .convolution import bounds, paired, per_output
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseSums:
     """The outputs of a phase as sums: a stream of weights for each group.
 
     `finish`: how sums become results, with the scalars that this takes. `result`: instructions for that.
@@ -39,7 +39,7 @@ def convolution(layer: Layer) -> Kernel | None:
     return None if layer.op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)
 
 
-def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> Phase | None:
+def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> PhaseSums | None:
     """Its weights in the order in which they are read; None if there is no such form."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if x.shape[0] != 1 or w.data is None:
@@ -48,7 +48,7 @@ def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> Phase | None:
     if wide.fits(op, graph):
         first, factors, (end, scalars) = wide.start(op, graph), wide.rescaling(op, graph), wide.ends(op, graph)
         streams = tuple(wide.stream(weights[part], first[part], factors[part], 2) for part in own)
-        return Phase(weights.shape[1], streams, f"wide{end}", scalars, 9.0 if end else 5.0)
+        return PhaseSums(weights.shape[1], streams, f"wide{end}", scalars, 9.0 if end else 5.0)
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"}:
         return None
     s = sums.of(op, graph, "", weights[:, :, None], x.shape[1:], y.shape[1:])
@@ -56,7 +56,7 @@ def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> Phase | None:
     streams = tuple(stream for stream in found if stream is not None)
     if len(streams) < len(own) or s.finish == "sums":
         return None
-    return Phase(weights.shape[1], streams, s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
+    return PhaseSums(weights.shape[1], streams, s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
 
 
 def gathered(layer: Layer) -> Kernel | None:
@@ -97,7 +97,7 @@ def _gather(item: int, c: int) -> str:
     return {4: "_4", 8: "_8"}.get(c, "_bytes" if c % 4 else "")
 
 
-def _heads(found: list[Phase], kg: int, block: int) -> list[tuple[int, int, int]]:
+def _heads(found: list[PhaseSums], kg: int, block: int) -> list[tuple[int, int, int]]:
     """Where the weights of each phase begin, those of the last channels of a group, and the next group's."""
     heads, at = [], 0
     for p in found:

@@ -18,7 +18,7 @@ from ...ir import ITEM_BYTES, Array
 from ...ops.base import Kernel
 from ..hierarchy.nest import Range
 from ..memory.problem import Place
-from ..moved.moves import Call, Copy, MovedLayer, Region, Turn
+from ..moved.moves import Copy, CoreWork, MovedLayer, Region, Turn
 from ..moved.parts import tile_kernel
 from ..rolling import RollingGraph
 from ..storage import view_starts
@@ -206,7 +206,7 @@ class Transfers:
             self.near[call.scratch] = NOTHING
             self.near[call.written] = call.made
 
-    def call(self, call: Call, core: int) -> Called:
+    def call(self, call: CoreWork, core: int) -> Called:
         op, nest = self.moved.op, ops.nest(self.moved.op, self.graph)
         at, read = iter(call.at), list[Array]()
         for i, name in enumerate(op.inputs):

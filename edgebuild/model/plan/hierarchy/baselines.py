@@ -16,9 +16,9 @@ from math import ceil, prod
 
 import numpy as np
 
-from .costs import Cost, aligned, copy_cycles, cost
+from .costs import MappingCost, aligned, copy_cycles, cost
 from .grid import Costs, Grid, candidates
-from .nest import Layer, Mapped, Move, Range, pieces_of, ranges_of, region_bytes, starts_of
+from .nest import Mapped, Move, Range, TiledLayer, pieces_of, ranges_of, region_bytes, starts_of
 from .search import NoMapping
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
@@ -26,7 +26,7 @@ EVERY_SIZE = 80  # of an axis no longer than that, every tile size is looked at
 ROWS_AT_ONCE, COLUMNS_AT_ONCE, CHANNELS_AT_ONCE = 8, 2, 4  # of the kernels of PULP-NN
 
 
-def dory(layer: Layer, room: Mapping[str, int], cluster: bool) -> tuple[Mapped, Cost]:
+def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Mapped, MappingCost]:
     """DORY's tile. `cluster`: by the heuristics for PULP-NN; else rows and columns are whole if they can be.
 
     Raises NoMapping.
@@ -56,13 +56,13 @@ def _sizes(extent: int) -> tuple[int, ...]:
     return tuple(range(1, extent + 1)) if extent <= EVERY_SIZE else tuple(candidates(extent, CHANNELS_AT_ONCE))
 
 
-def _channels_first(layer: Layer) -> tuple[str, ...]:
+def _channels_first(layer: TiledLayer) -> tuple[str, ...]:
     """Channels, rows, columns: axes that the weights have come first."""
     weights = {a for o in layer.operands if not o.result and len(o.axes & set(layer.axes)) == 1 for a in o.axes}
     return tuple(sorted(layer.axes, key=lambda a: a not in weights))
 
 
-def _by_one_tile(layer: Layer, tile: Mapping[str, int]) -> Mapped:
+def _by_one_tile(layer: TiledLayer, tile: Mapping[str, int]) -> Mapped:
     loops = tuple(a for a in _channels_first(layer) if tile[a] < layer.nest.extents[a])
     moves = []
     for operand in layer.operands:
@@ -86,7 +86,7 @@ def _wish(costs: Costs, size: Grid, cluster: bool) -> Grid:
     return np.asarray(FILL * size + CHANNELS * channels + BALANCE * balance)
 
 
-def loma(layer: Layer, room: Mapping[str, int], most: int) -> float:
+def loma(layer: TiledLayer, room: Mapping[str, int], most: int) -> float:
     """Cycles of the best order of at most `most` loop factors, each operand kept as far in as it fits.
 
     Raises NoMapping.
@@ -103,7 +103,7 @@ def loma(layer: Layer, room: Mapping[str, int], most: int) -> float:
     return float(best)
 
 
-def _factors(layer: Layer, most: int) -> list[tuple[str, int]]:
+def _factors(layer: TiledLayer, most: int) -> list[tuple[str, int]]:
     found = []
     for axis in layer.axes:
         n, p = ceil(layer.nest.extents[axis] / layer.units.get(axis, 1)), 2
@@ -137,7 +137,7 @@ def _orders(factors: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[str, i
 class _Price:
     """Copies and calls by tile sizes, kept."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: TiledLayer) -> None:
         self.layer = layer
         self.copies = cache(self._copies)
         self.compute = cache(self._compute)

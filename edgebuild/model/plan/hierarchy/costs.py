@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from .nest import Channel, Layer, Mapped, Move, Operand, Range, Ranges, pieces_of, region_bytes, starts_of
+from .nest import Channel, Mapped, Move, Operand, Range, Ranges, TiledLayer, pieces_of, region_bytes, starts_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Cost:
+class MappingCost:
     """A mapping's figures; cycles of all parts, calls of the kernel.
 
     `exposed`: copies that the core waits for. `beside`: those by double buffers, `ends` the first and last of them.
@@ -57,7 +57,7 @@ def copy_cycles(channel: Channel, starts: int, size: int, pieces: int) -> float:
     return starts * channel.start_cycles + ceil(size / channel.bytes_per_cycle) + pieces * channel.piece_cycles
 
 
-def fetches(layer: Layer, mapped: Mapped, move: Move, operand: Operand) -> Iterator[Ranges]:
+def fetches(layer: TiledLayer, mapped: Mapped, move: Move, operand: Operand) -> Iterator[Ranges]:
     """The part of an operand in every copy, in order."""
     outer, last = mapped.order[: move.depth], None
     for turn in mapped.turns(layer):
@@ -67,7 +67,7 @@ def fetches(layer: Layer, mapped: Mapped, move: Move, operand: Operand) -> Itera
             yield layer.region(operand, dict(zip(outer, now, strict=True)))
 
 
-def compute_cycles(layer: Layer, turn: Mapping[str, Range]) -> float:
+def compute_cycles(layer: TiledLayer, turn: Mapping[str, Range]) -> float:
     """Cycles of one call, without those of calling."""
     lengths = {a: (turn[a][1] - turn[a][0]) if a in turn else n for a, n in layer.nest.extents.items()}
     if layer.compute.rows is None:
@@ -77,7 +77,7 @@ def compute_cycles(layer: Layer, turn: Mapping[str, Range]) -> float:
     return sum(float(layer.compute.cycles({**lengths, axis: n, tap: taps})) for taps, n in rows.items())
 
 
-def cost(layer: Layer, mapped: Mapped) -> Cost:
+def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
     """Count a mapping call by call and copy by copy."""
     found, exposed, beside, ends = [], 0.0, 0.0, 0.0
     for move, operand in zip(mapped.moves, layer.operands, strict=True):
@@ -100,10 +100,10 @@ def cost(layer: Layer, mapped: Mapped) -> Cost:
             exposed += total
     turns = list(mapped.turns(layer))
     compute = sum(compute_cycles(layer, turn) for turn in turns) + layer.compute.call * len(turns)
-    return Cost(tuple(found), len(turns), compute, exposed, beside, ends)
+    return MappingCost(tuple(found), len(turns), compute, exposed, beside, ends)
 
 
-def used(layer: Layer, found: Cost) -> dict[str, int]:
+def used(layer: TiledLayer, found: MappingCost) -> dict[str, int]:
     """Bytes that the buffers take in each space."""
     bytes_: dict[str, int] = {}
     for operand, moved in zip(layer.operands, found.operands, strict=True):

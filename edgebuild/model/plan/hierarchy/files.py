@@ -9,11 +9,11 @@ from typing import Any
 
 from ....base.facts import read_facts
 from ...axes import Dim, Nest, Same, Window
-from .nest import Channel, Compute, Layer, Operand
+from .nest import Channel, Compute, Operand, TiledLayer
 
 
 @dataclass(frozen=True)
-class Row:
+class ShapeRow:
     """Channels out and in, the window, rows and columns out; `groups` is 1, or the channels (depthwise)."""
 
     name: str
@@ -45,7 +45,7 @@ class Row:
 class LayerFile:
     """Content of the file."""
 
-    layers: tuple[Row, ...]
+    layers: tuple[ShapeRow, ...]
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Hardware:
     call: float = 0.0
 
 
-def read_layers(file: Path) -> tuple[Row, ...]:
+def read_layers(file: Path) -> tuple[ShapeRow, ...]:
     """Raises EdgebuildError with file and line."""
     return read_facts(LayerFile, file).layers
 
 
-def layer_of(row: Row, hardware: Hardware) -> Layer:
+def layer_of(row: ShapeRow, hardware: Hardware) -> TiledLayer:
     """A row of the file as a loop nest."""
     depthwise = row.groups > 1
     height, width = (
@@ -100,4 +100,4 @@ def layer_of(row: Row, hardware: Hardware) -> Layer:
     compute = Compute(
         hardware.channelwise if depthwise else hardware.cycles, hardware.call, ("OY", "FY") if first else None
     )
-    return Layer(row.name, nest, operands, axes, compute, hardware.units)
+    return TiledLayer(row.name, nest, operands, axes, compute, hardware.units)

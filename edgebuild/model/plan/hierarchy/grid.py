@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...axes import Same, range_through
-from .nest import Layer, Operand, ranges_of
+from .nest import Operand, TiledLayer, ranges_of
 
 Grid = NDArray[Any]
 ALL_SIZES = 12  # an axis no longer than that is cut in every way
@@ -50,7 +50,7 @@ class Copies:
 class Costs:
     """All that the search asks of a layer."""
 
-    layer: Layer
+    layer: TiledLayer
     sizes: tuple[tuple[int, ...], ...]  # to try, of each axis that may be cut
 
     def along(self, axis: int, values: Iterable[float]) -> Grid:
@@ -194,7 +194,7 @@ class Costs:
         )
 
 
-def costs_of(layer: Layer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
+def costs_of(layer: TiledLayer, sizes: tuple[tuple[int, ...], ...]) -> Costs:
     """The costs of these tile sizes; a layer keeps them, for it is mapped into several rooms."""
     if sizes not in layer.costs:
         layer.costs[sizes] = Costs(layer, sizes)

@@ -74,7 +74,7 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Layer:
+class TiledLayer:
     """A nest, its operands, the axes that may be cut, and how many of an axis the hardware likes at once.
 
     `views`: a call takes operands as pointers, so its part of a larger buffer must be contiguous. `cores` share a tile.
@@ -97,14 +97,14 @@ class Layer:
         """Costs of its tile sizes: see `grid.costs_of`."""
         return {}
 
-    def along(self, axis: str) -> Layer:
+    def along(self, axis: str) -> TiledLayer:
         """The same, cut along one axis alone."""
         if axis not in self._along:
             self._along[axis] = replace(self, axes=(axis,))
         return self._along[axis]
 
     @cached_property
-    def _along(self) -> dict[str, Layer]:
+    def _along(self) -> dict[str, TiledLayer]:
         return {}
 
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
@@ -164,10 +164,10 @@ class Mapped:
     cycles: float = 0.0
     examined: int = 0
 
-    def counts(self, layer: Layer) -> dict[str, int]:
+    def counts(self, layer: TiledLayer) -> dict[str, int]:
         return {a: ceil(layer.nest.extents[a] / self.tile[a]) for a in layer.axes}
 
-    def turns(self, layer: Layer) -> Iterator[dict[str, Range]]:
+    def turns(self, layer: TiledLayer) -> Iterator[dict[str, Range]]:
         """The ranges of every call, in order."""
         cuts = [ranges_of(layer.nest.extents[a], self.tile[a]) for a in self.order]
         for found in product(*cuts):

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .costs import Cost, cost
+from .costs import MappingCost, cost
 from .grid import Copies, Costs, candidates, costs_of
-from .nest import Layer, Mapped, Move
+from .nest import Mapped, Move, TiledLayer
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
 MOST_BY_THEMSELVES = 4  # operands that move each in its own way; the ways of more are too many
@@ -39,7 +39,7 @@ class Way:
     where: tuple[Where, ...]
 
 
-def best(layer: Layer, room: Mapping[str, int]) -> tuple[Mapped, Cost]:
+def best(layer: TiledLayer, room: Mapping[str, int]) -> tuple[Mapped, MappingCost]:
     """The mapping of fewest cycles within `room` (bytes by space); fewest calls, then least memory among equals.
 
     Raises NoMapping.
@@ -56,7 +56,9 @@ def best(layer: Layer, room: Mapping[str, int]) -> tuple[Mapped, Cost]:
     return replace(mapped, examined=mapped.examined + other.examined), counted
 
 
-def best_of(layer: Layer, room: Mapping[str, int], sizes: tuple[tuple[int, ...], ...]) -> tuple[Mapped, Cost]:
+def best_of(
+    layer: TiledLayer, room: Mapping[str, int], sizes: tuple[tuple[int, ...], ...]
+) -> tuple[Mapped, MappingCost]:
     """The best of these tile sizes."""
     costs = costs_of(layer, sizes)
     shape = tuple(len(s) for s in sizes)
@@ -93,7 +95,7 @@ def best_of(layer: Layer, room: Mapping[str, int], sizes: tuple[tuple[int, ...],
 
 
 def _evaluate(
-    layer: Layer,
+    layer: TiledLayer,
     costs: Costs,
     copies: list[Copies],
     again: list[Any],
@@ -123,7 +125,7 @@ def _evaluate(
     return np.broadcast_to(exposed + busy, shape), taken, fits
 
 
-def ways(layer: Layer) -> Iterator[Way]:
+def ways(layer: TiledLayer) -> Iterator[Way]:
     """Orders of loops with depths of operands; of those that move every operand alike, the first."""
     seen, groups = set(), together(layer)
     for order in permutations(layer.axes):
@@ -140,7 +142,7 @@ def ways(layer: Layer) -> Iterator[Way]:
                 yield Way(order, chosen, where)
 
 
-def together(layer: Layer) -> tuple[tuple[int, ...], ...]:
+def together(layer: TiledLayer) -> tuple[tuple[int, ...], ...]:
     """Numbers of the operands that move in one way: each by itself, but where there are many, all that are read."""
     free = [i for i, o in enumerate(layer.operands) if not o.held]
     if len(free) <= MOST_BY_THEMSELVES:
@@ -149,7 +151,7 @@ def together(layer: Layer) -> tuple[tuple[int, ...], ...]:
     return (tuple(alike), *((i,) for i in range(len(layer.operands)) if i not in alike))
 
 
-def _buffers(layer: Layer, way: Way) -> Iterator[tuple[int, ...]]:
+def _buffers(layer: TiledLayer, way: Way) -> Iterator[tuple[int, ...]]:
     """One buffer or two for each operand that is moved more than once, where copies run beside the computing."""
     groups = together(layer)
     both = [bool(where[0]) and o.channel.overlap for o, where in zip(layer.operands, way.where, strict=True)]
@@ -158,7 +160,7 @@ def _buffers(layer: Layer, way: Way) -> Iterator[tuple[int, ...]]:
         yield tuple(number[i] if both[i] else 1 for i in range(len(layer.operands)))
 
 
-def _mapping(layer: Layer, tile: Mapping[str, int], way: Way, buffers: tuple[int, ...]) -> Mapped:
+def _mapping(layer: TiledLayer, tile: Mapping[str, int], way: Way, buffers: tuple[int, ...]) -> Mapped:
     """Without the loops that are gone through once."""
     order = tuple(a for a in way.order if tile[a] < layer.nest.extents[a])
     moves = []

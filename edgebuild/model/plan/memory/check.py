@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from edgebuild.model.plan.memory.problem import Layout, Problem, Schedule, TaskGraph
+from edgebuild.model.plan.memory.problem import Layout, MemoryProblem, Schedule, TaskGraph
 
 
 class CheckFailed(AssertionError):
@@ -20,7 +20,7 @@ def _require(condition: bool, verdict: str, text: str) -> None:
         raise CheckFailed(verdict, text)
 
 
-def check_layout(problem: Problem, layout: Layout) -> None:
+def check_layout(problem: MemoryProblem, layout: Layout) -> None:
     """Raise CheckFailed unless every buffer has its place and no two live buffers share bytes."""
     capacity = {m.name: m.capacity for m in problem.memories}
     ends = dict.fromkeys(capacity, 0)

@@ -11,12 +11,12 @@ from edgebuild.base.artifacts import write_atomic
 from edgebuild.base.errors import fail
 from edgebuild.model.plan.memory.check import check_layout
 from edgebuild.model.plan.memory.layout import layout
-from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, Problem
+from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, MemoryProblem
 
 _COLUMNS = ("id", "lower", "upper", "size")
 
 
-def read(path: Path) -> Problem:
+def read(path: Path) -> MemoryProblem:
     """The problem in a CSV file; further columns are ignored. Raises EdgebuildError."""
     try:
         rows = csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)
@@ -36,7 +36,7 @@ def read(path: Path) -> Problem:
         raise fail("is not UTF-8 text", file=str(path)) from None
     except csv.Error as error:
         raise fail(str(error), file=str(path), line=rows.line_num) from None
-    return Problem(tuple(buffers.values()))
+    return MemoryProblem(tuple(buffers.values()))
 
 
 def _buffer(row: dict[str, str], path: Path, line: int) -> Buffer:
@@ -58,7 +58,7 @@ def _buffer(row: dict[str, str], path: Path, line: int) -> Buffer:
     return Buffer(name, size, lower, upper)
 
 
-def text_of(problem: Problem, result: Layout) -> str:
+def text_of(problem: MemoryProblem, result: Layout) -> str:
     """The problem and its offsets as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

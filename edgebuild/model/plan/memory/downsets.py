@@ -27,7 +27,7 @@ from edgebuild.model.plan.memory.flow import Flow, bits
 
 
 @dataclass(frozen=True)
-class Answer:
+class OrderAnswer:
     """`order` within the limit; or None, and then no order has a peak below `next_limit`."""
 
     order: tuple[int, ...] | None
@@ -40,7 +40,9 @@ class _State(NamedTuple):
     ready: int  # the tasks that can run next
 
 
-def decide(forward: Flow, backward: Flow, start: int, goal: int, limit: int, budget: int) -> tuple[Answer | None, int]:
+def decide(
+    forward: Flow, backward: Flow, start: int, goal: int, limit: int, budget: int
+) -> tuple[OrderAnswer | None, int]:
     """Search an order of the tasks in `goal` but not in `start` with no step above `limit` bytes.
 
     `start` and `goal` are downsets and `backward` is `forward.reversed()`. Returns the answer, or
@@ -57,15 +59,15 @@ def decide(forward: Flow, backward: Flow, start: int, goal: int, limit: int, bud
         try:
             next(from_end if used % 2 else from_start)
         except StopIteration as stop:
-            answer: Answer = stop.value
+            answer: OrderAnswer = stop.value
             if answer.order is None:
                 return answer, used
             middle = answer.order[::-1] if used % 2 else answer.order
-            return Answer((*head, *middle, *reversed(tail))), used
+            return OrderAnswer((*head, *middle, *reversed(tail))), used
     return None, budget
 
 
-def _search(flow: Flow, start: int, goal: int, limit: int) -> Generator[None, None, Answer]:
+def _search(flow: Flow, start: int, goal: int, limit: int) -> Generator[None, None, OrderAnswer]:
     """Depth first, least live bytes first; yields once per state that it expands."""
     came_from: dict[int, tuple[int, tuple[int, ...]]] = {start: (start, ())}
     stack = [_State(start, flow.live(start), flow.ready(start) & goal)]
@@ -73,7 +75,7 @@ def _search(flow: Flow, start: int, goal: int, limit: int) -> Generator[None, No
     while stack:
         state = stack.pop()
         if state.done == goal:
-            return Answer(_path(came_from, start, goal))
+            return OrderAnswer(_path(came_from, start, goal))
         yield
         moves, blocked = _moves(flow, state, goal, limit)
         next_limit = min(next_limit, blocked or next_limit)
@@ -82,7 +84,7 @@ def _search(flow: Flow, start: int, goal: int, limit: int) -> Generator[None, No
             if then.done not in came_from:
                 came_from[then.done] = (state.done, run)
                 stack.append(then)
-    return Answer(None, next_limit)
+    return OrderAnswer(None, next_limit)
 
 
 def _committed(flow: Flow, done: int, goal: int, limit: int) -> list[int]:

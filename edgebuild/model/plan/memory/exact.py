@@ -42,17 +42,17 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Answer:
+class LayoutAnswer:
     """Offsets per buffer; None with `refuted` if no layout exists, else if none was found."""
 
     offsets: list[int] | None
     refuted: bool = False
 
 
-def decide(sections: Sections, height: int, budget: Budget, share: float) -> Answer:
+def decide(sections: Sections, height: int, budget: Budget, share: float) -> LayoutAnswer:
     """A layout of at most `height` bytes, with `share` units of the budget to search it."""
     if height < sections.bound:
-        return Answer(None, refuted=True)
+        return LayoutAnswer(None, refuted=True)
     share = min(share, budget.left)
     for letters, size in _slices(len(sections.buffers), share):
         if not budget:
@@ -61,7 +61,7 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Ans
         budget.left -= size
         if answer.offsets is not None or answer.refuted:
             return answer
-    return Answer(None)
+    return LayoutAnswer(None)
 
 
 def _slices(buffers: int, share: float) -> Iterator[tuple[str, float]]:
@@ -76,7 +76,7 @@ def _slices(buffers: int, share: float) -> Iterator[tuple[str, float]]:
         size *= _GROWTH
 
 
-def _solve(sections: Sections, height: int, letters: str, limit: float, seconds: float) -> Answer:
+def _solve(sections: Sections, height: int, letters: str, limit: float, seconds: float) -> LayoutAnswer:
     from ortools.sat.python import cp_model  # late: importing it takes longer than most layouts
 
     model, offsets, unit = _model(sections, height)
@@ -93,8 +93,8 @@ def _solve(sections: Sections, height: int, letters: str, limit: float, seconds:
     parameters.symmetry_level = parameters.linearization_level = 0
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Answer([solver.value(at) * unit for at in offsets])
-    return Answer(None, refuted=status == cp_model.INFEASIBLE)
+        return LayoutAnswer([solver.value(at) * unit for at in offsets])
+    return LayoutAnswer(None, refuted=status == cp_model.INFEASIBLE)
 
 
 _Intervals = list["list[cp_model.IntervalVar]"]

@@ -26,7 +26,7 @@ from edgebuild.model.plan.memory.flow import Flow, bits, profile
 
 
 @dataclass(frozen=True)
-class Order:
+class PartOrder:
     """An order of a part of the graph; `best` if it is proven that no other has a lower peak."""
 
     tasks: tuple[int, ...]
@@ -54,15 +54,15 @@ def cuts(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
     return parts[::-1]
 
 
-def order(flow: Flow, tasks: Sequence[int]) -> Order:
+def order(flow: Flow, tasks: Sequence[int]) -> PartOrder:
     """An order of `tasks` (ascending), which have with any two all that must run between them."""
     if len(tasks) == 1:
-        return Order(tuple(tasks), True)
+        return PartOrder(tuple(tasks), True)
     if len(parts := cuts(flow, tasks)) > 1:
         orders = [order(flow, part) for part in parts]
-        return Order(tuple(t for o in orders for t in o.tasks), all(o.best for o in orders))
+        return PartOrder(tuple(t for o in orders for t in o.tasks), all(o.best for o in orders))
     if len(parts := _components(flow, tasks)) == 1:
-        return Order(tuple(tasks), False)
+        return PartOrder(tuple(tasks), False)
     orders = [order(flow, part) for part in parts]
     masks = [sum(1 << t for t in part) for part in parts]
     shared = [s for s in flow.stores if sum(bool((s.first | s.last) & m) for m in masks) > 1]
@@ -73,7 +73,7 @@ def order(flow: Flow, tasks: Sequence[int]) -> Order:
         candidates += [_merge_with_last(chains, which, readers) for which in range(len(chains))]
     done = _done_before(flow, tasks)
     tried = [max(during for during, _ in profile(flow, candidate, done)) for candidate in candidates]
-    return Order(candidates[tried.index(min(tried))], not shared and all(o.best for o in orders))
+    return PartOrder(candidates[tried.index(min(tried))], not shared and all(o.best for o in orders))
 
 
 def _components(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:

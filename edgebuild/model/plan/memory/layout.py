@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgebuild.model.plan.memory import exact, greedy
-from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem
+from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
 from edgebuild.model.plan.memory.sections import Sections, split
 
 EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
@@ -39,7 +39,7 @@ class _Found:
 
 
 def layout(
-    problem: Problem, capacity: int | None = None, effort: float = EFFORT, time_limit: float | None = None
+    problem: MemoryProblem, capacity: int | None = None, effort: float = EFFORT, time_limit: float | None = None
 ) -> Layout:
     """A layout of least height, or the best found within `effort` units of deterministic time.
 
@@ -50,7 +50,7 @@ def layout(
     budget = exact.Budget(effort, time_limit)
     first, *others = problem.memories
     if capacity is not None:
-        first = Memory(first.name, capacity if first.capacity is None else min(capacity, first.capacity))
+        first = BufferMemory(first.name, capacity if first.capacity is None else min(capacity, first.capacity))
     waiting, stacks, spilled = list(problem.buffers), dict[str, _Stack](), False
     for memory in (first, *others):
         mine = [b for b in waiting if not b.memories or memory.name in b.memories]
@@ -70,10 +70,10 @@ def layout(
 
 
 def _fill(
-    memory: Memory,
+    memory: BufferMemory,
     buffers: Sequence[Buffer],
     later: frozenset[str],
-    problem: Problem,
+    problem: MemoryProblem,
     budget: exact.Budget,
     enough: bool,
 ) -> tuple[_Stack, list[Buffer]]:

@@ -40,7 +40,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Memory:
+class BufferMemory:
     """A memory that buffers are placed in; `capacity` None is unlimited. `line`: bytes of a cache's."""
 
     name: str
@@ -49,7 +49,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Problem:
+class MemoryProblem:
     """Buffers to place. `memories` stand in order of preference.
 
     `may_overlap` has the pairs of names whose bytes may coincide although both are live.
@@ -57,7 +57,7 @@ class Problem:
     """
 
     buffers: tuple[Buffer, ...]
-    memories: tuple[Memory, ...] = (Memory("memory"),)
+    memories: tuple[BufferMemory, ...] = (BufferMemory("memory"),)
     may_overlap: frozenset[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from ..check.replay import replay
 from ..hierarchy.search import NoMapping
 from ..memory.check import check_layout
 from ..memory.layout import layout
-from ..memory.problem import Buffer, DoesNotFit, Layout, Memory, Place, Problem, Schedule
+from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
 from ..search import Plan, Planner
 from ..section import Section
 from ..storage import layout_problem, placed_buffers, view_starts
@@ -78,7 +78,7 @@ def _memory(target: Target, name: str) -> TargetMemory:
     return next(m for m in target.memories if m.name == name)
 
 
-def far_memories(planner: Planner) -> tuple[Memory, ...]:
+def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
     """Where activations lie that do not stay in the first level: what a DMA unit reaches from there."""
     target = planner.target
     near, _ = nearest(target)
@@ -203,14 +203,14 @@ class _Assembly:
         check_layout(problem, found)
         return found, {n: found.places[group] for n, (group, _) in inside.items() if group not in held}
 
-    def _near(self, made: Sequence[MovedLayer | FedRun | None]) -> Problem:
+    def _near(self, made: Sequence[MovedLayer | FedRun | None]) -> MemoryProblem:
         buffers = [Buffer(n, self.search.sizes[n], first, last + 1, ALIGN) for n, (first, last) in self._held().items()]
         for at, moved in enumerate(made):
             if moved is not None and (size := self._work(at, moved)):
                 buffers.append(Buffer(_work(at), size, at, at + 1, ALIGN))
         for e in self.found.early:
             buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, ALIGN))
-        return Problem(tuple(buffers), (Memory(nearest(self.planner.target)[0].name, self.room),))
+        return MemoryProblem(tuple(buffers), (BufferMemory(nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: MovedLayer | FedRun) -> int:
         early_ = any(e.step == at for e in self.found.early) and isinstance(moved, FedRun)

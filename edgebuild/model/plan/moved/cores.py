@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...axes import Same, Window
-from ..hierarchy.nest import Layer, Operand, Range, Ranges
+from ..hierarchy.nest import Operand, Range, Ranges, TiledLayer
 from ..tiling.cost import even
 
 HANDOVER = 100  # cycles to wake cores and to wait for them; an estimate, for nothing here can measure it
@@ -21,7 +21,7 @@ MOST = 16  # cores: EB_CORES_MOST of hal/include/eb_dma.h
 Parts = tuple[Mapping[str, Range], ...]
 
 
-def shared(layer: Layer, turn: Mapping[str, Range], buffers: Sequence[Ranges], cores: int) -> Parts:
+def shared(layer: TiledLayer, turn: Mapping[str, Range], buffers: Sequence[Ranges], cores: int) -> Parts:
     """The parts of a turn, at most `cores`; `buffers`: what each operand's buffer holds in this turn."""
     whole = {**turn, **{a: (0, layer.nest.extents[a]) for a in layer.axes if a not in turn}}
     parts: Parts = (whole,)
@@ -37,7 +37,7 @@ def shared(layer: Layer, turn: Mapping[str, Range], buffers: Sequence[Ranges], c
     return parts if len(parts) > 1 else (turn,)  # an axis that is not cut needs all of an operand, unread ends as well
 
 
-def _cut(layer: Layer, parts: Parts, axis: str, count: int, buffers: Sequence[Ranges]) -> Parts:
+def _cut(layer: TiledLayer, parts: Parts, axis: str, count: int, buffers: Sequence[Ranges]) -> Parts:
     found = list[Mapping[str, Range]]()
     for part in parts:
         first, past = part[axis]
@@ -47,7 +47,7 @@ def _cut(layer: Layer, parts: Parts, axis: str, count: int, buffers: Sequence[Ra
     return tuple(found)
 
 
-def _contiguous(layer: Layer, part: Mapping[str, Range], buffers: Sequence[Ranges]) -> bool:
+def _contiguous(layer: TiledLayer, part: Mapping[str, Range], buffers: Sequence[Ranges]) -> bool:
     """Whether a part finds all of its operands in one piece each, and none of them empty."""
     for operand, held in zip(layer.operands, buffers, strict=True):
         merged = True
@@ -58,7 +58,7 @@ def _contiguous(layer: Layer, part: Mapping[str, Range], buffers: Sequence[Range
     return True
 
 
-def busiest(layer: Layer, cores: int) -> Callable[[Mapping[str, Any]], Any]:
+def busiest(layer: TiledLayer, cores: int) -> Callable[[Mapping[str, Any]], Any]:
     """The part of a tile's work that the busiest core has, by the lengths of the tile's axes (numbers or arrays).
 
     For the search, which knows no buffers: of the ways along one axis the best.
@@ -78,7 +78,7 @@ def busiest(layer: Layer, cores: int) -> Callable[[Mapping[str, Any]], Any]:
     return share
 
 
-def _outermost(layer: Layer, operand: Operand, axis: str, lengths: Mapping[str, Any]) -> Any:
+def _outermost(layer: TiledLayer, operand: Operand, axis: str, lengths: Mapping[str, Any]) -> Any:
     """1.0 where all dimensions around an axis have one index, so that a cut leaves pieces contiguous; else 0.0."""
     found: Any = 1.0
     if axis not in operand.axes:

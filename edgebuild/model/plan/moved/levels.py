@@ -17,7 +17,7 @@ from ...kernels import kernel_of
 from ...ops.base import Form
 from ..cuts import CALL
 from ..hierarchy.files import Hardware
-from ..hierarchy.nest import Channel, Compute, Layer, Operand
+from ..hierarchy.nest import Channel, Compute, Operand, TiledLayer
 from ..hierarchy.search import NoMapping
 from .cores import HANDOVER, MOST, busiest
 
@@ -51,7 +51,7 @@ def resized(target: Target, sizes: Iterable[tuple[str, int]]) -> Target:
     return replace(target, memories=tuple(replace(m, size=known.get(m.name, m.size)) for m in target.memories))
 
 
-def no_tile(op: Op, file: str, near: Memory, room: int, layer: Layer, reason: NoMapping) -> EdgebuildError:
+def no_tile(op: Op, file: str, near: Memory, room: int, layer: TiledLayer, reason: NoMapping) -> EdgebuildError:
     """The error for an op that no tile fits, and whose operands the core cannot reach."""
     needed, align = reason.needed.get(near.name, 0), max(o.channel.align for o in layer.operands)
     text = f"does not fit: its smallest tile needs {needed} B of {near.name}, which has {room} B"
@@ -144,7 +144,7 @@ def layer_of_op(
     form: Form,
     spaces: tuple[Memory, Memory, Memory],
     held: frozenset[str] = frozenset(),
-) -> Layer:
+) -> TiledLayer:
     """An op that runs by itself as a nest between the first level and where its operands lie.
 
     `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
@@ -173,7 +173,7 @@ def layer_of_op(
     each = (max(kernel.estimate or 8.0 * points, 1.0) if stated is None else stated) / points
     cores = min(target.cores, MOST)
     alone = CALL + points * each * (1 if stated is None else cores)
-    layer = Layer(
+    layer = TiledLayer(
         op.name, nest, tuple(operands), axes, Compute(lambda lengths: 0.0, CALL), {}, True, cores, stated is None, alone
     )
     share = busiest(layer, cores if stated is None else 1)
@@ -184,7 +184,7 @@ def layer_of_op(
     return replace(layer, compute=Compute(cycles, CALL + (HANDOVER if cores > 1 else 0)))
 
 
-def whole_cycles(layer: Layer) -> float:
+def whole_cycles(layer: TiledLayer) -> float:
     """Cycles of an op in one call, whose operands are where the core reaches them."""
     return float(layer.compute.cycles(layer.nest.extents)) + layer.compute.call
 

@@ -13,7 +13,7 @@ from ...kernels import kernel_of
 from ...ops.base import Form
 from ..check.replay import BrokenPlan, replay
 from ..hierarchy.baselines import dory
-from ..hierarchy.nest import Layer, Mapped
+from ..hierarchy.nest import Mapped, TiledLayer
 from ..hierarchy.search import NoMapping
 from ..search import Plan, form_of
 from .caches import Coherence, coherence
@@ -40,7 +40,7 @@ def check_request(target: Target, request: ModelRequest) -> None:
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
 
-def with_moves(plan: Plan, choose: Callable[[Layer], Mapped] | None = None) -> Plan:
+def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
 
     `choose` maps a layer of the core; not given: the best mapping, or the rule that the request names.
@@ -92,9 +92,9 @@ def _by_core(
     plan: Plan,
     op: Op,
     form: Form,
-    layer: Layer,
+    layer: TiledLayer,
     spaces: tuple[Memory, Memory, Memory],
-    choose: Callable[[Layer], Mapped] | None,
+    choose: Callable[[TiledLayer], Mapped] | None,
 ) -> MovedLayer | None:
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
     near, home, store = spaces

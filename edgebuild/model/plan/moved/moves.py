@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from ...ir import Op
 from ...ops.base import Constant, Form, Kernel
-from ..hierarchy.costs import Cost
-from ..hierarchy.nest import Layer, Mapped, Range
+from ..hierarchy.costs import MappingCost
+from ..hierarchy.nest import Mapped, Range, TiledLayer
 
 ALIGN = 8  # bytes, of buffers in the first level
 WEIGHTS = "weights"
@@ -48,7 +48,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Call:
+class CoreWork:
     """The work of a core in a turn: number of the kernel, and the ranges of the result that it makes.
 
     `at`: where each operand that is an activation, the result, and each constant of the kernel lie, from the first byte
@@ -69,7 +69,7 @@ class Turn:
 
     fetched: int
     waits: tuple[int, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[CoreWork, ...]
     stored: int
 
 
@@ -91,9 +91,9 @@ class MovedLayer:
     """
 
     op: Op
-    layer: Layer
+    layer: TiledLayer
     mapped: Mapped
-    cost: Cost
+    cost: MappingCost
     kernels: tuple[Kernel, ...]
     blocks: tuple[Constant, ...]
     copies: tuple[Copy, ...]
@@ -131,5 +131,5 @@ class MovedLayer:
         return replace(self, copies=tuple(copies), turns=tuple(turns), scratch=self.scratch + base)
 
 
-def _shifted(call: Call, shift: Sequence[int]) -> Call:
+def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
     return replace(call, at=tuple(a + s for a, s in zip(call.at, shift, strict=False)))

@@ -18,7 +18,7 @@ from ...kernels import offload
 from ...ops.base import Form
 from ..cuts import CALL
 from ..hierarchy.costs import compute_cycles
-from ..hierarchy.nest import Compute, Layer
+from ..hierarchy.nest import Compute, TiledLayer
 from ..hierarchy.search import NoMapping, best
 from .levels import layer_of_op, way_to
 from .moves import MOST_COPIES, MovedLayer, Region
@@ -67,7 +67,7 @@ def engine_layer(
     form: Form,
     spaces: tuple[Memory, Memory],
     held: frozenset[str] = frozenset(),
-) -> Layer:
+) -> TiledLayer:
     """An op as a nest between an engine's scratchpads and the memories of activations and of weights (`spaces`)."""
     near, store = (_memory(target, name) for name in engine.memories)
     layer = layer_of_op(op, graph, target, form, (near, *spaces), held)
@@ -111,7 +111,7 @@ def in_tiles(
     return None if isinstance(found, str) else found
 
 
-def _fitted(op: Op, graph: Graph, layer: Layer, form: Form, most: Mapping[str, int]) -> MovedLayer | str:
+def _fitted(op: Op, graph: Graph, layer: TiledLayer, form: Form, most: Mapping[str, int]) -> MovedLayer | str:
     """The tiles that take least of those whose kernels fit into `most` bytes; or why there are none."""
     assert form.engine is not None
     regions, room = regions_of(form.engine), dict(most)

@@ -15,7 +15,7 @@ from itertools import chain, combinations
 
 from ....base.target import Memory, Target
 from ..cuts import Cutter
-from ..hierarchy.nest import Layer
+from ..hierarchy.nest import TiledLayer
 from ..hierarchy.search import NoMapping
 from .cores import MOST
 from .feeding import FedRun, Feeder
@@ -33,7 +33,7 @@ MOST_HELD = 2  # the part of the first level that a tensor may take to stay ther
 class Tiles:
     """An op in tiles; without them (`moved` None) the core reaches its operands where they lie."""
 
-    layer: Layer
+    layer: TiledLayer
     moved: MovedLayer | None
 
     @property

@@ -14,10 +14,10 @@ from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
 from ..hierarchy.costs import cost
-from ..hierarchy.nest import Layer, Mapped, Range
+from ..hierarchy.nest import Mapped, Range, TiledLayer
 from ..hierarchy.search import NoMapping, best, best_of
 from .cores import Parts, shared
-from .moves import ALIGN, WEIGHTS, Call, Copy, MovedLayer, Region, Turn
+from .moves import ALIGN, WEIGHTS, Copy, CoreWork, MovedLayer, Region, Turn
 from .parts import instances, offsets, tile_kernel
 
 ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
@@ -26,7 +26,9 @@ POOR = 1.1  # of the cycles that the search counts: kernels that do badly
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
-def moved_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, mapped: Mapped | None = None) -> MovedLayer:
+def moved_layer(
+    op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int, mapped: Mapped | None = None
+) -> MovedLayer:
     """The op in tiles that fit into `room` bytes with the constants and scratch that their kernels really have.
 
     Raises NoMapping where no tile fits.
@@ -37,7 +39,7 @@ def moved_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int, mappe
 def _fitting(
     op: Op,
     graph: Graph,
-    layer: Layer,
+    layer: TiledLayer,
     form: Form,
     room: int,
     mapped: Mapped | None = None,
@@ -64,7 +66,7 @@ def _fitting(
     raise NoMapping(layer.name, {space: found.near_bytes})
 
 
-def _promised(layer: Layer, room: Mapping[str, int], unit: int) -> tuple[Mapped, float]:
+def _promised(layer: TiledLayer, room: Mapping[str, int], unit: int) -> tuple[Mapped, float]:
     """The best mapping, of tiles of multiples of `unit` along each axis."""
     if unit == 1:
         mapped, figures = best(layer, room)
@@ -78,7 +80,7 @@ def _alike(one: Mapped, other: Mapped) -> bool:
     return (one.tile, one.order, one.moves) == (other.tile, other.order, other.moves)
 
 
-def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) -> MovedLayer:
+def cheapest_layer(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: int) -> MovedLayer:
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
     The search holds all work for equal. Kernels do not: borders, short rows and few channels cost more. So mappings
@@ -104,7 +106,9 @@ def cheapest_layer(op: Op, graph: Graph, layer: Layer, form: Form, room: int) ->
     return min(alike, key=lambda m: (sum(o.transfers for o in m.figures.operands), m.figures.total)).build()
 
 
-def tiles_of(op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...]) -> MovedLayer:
+def tiles_of(
+    op: Op, graph: Graph, layer: TiledLayer, mapped: Mapped, form: Form, regions: tuple[Region, ...]
+) -> MovedLayer:
     """The op in the tiles of a mapping, with its operands in the scratchpads of an engine."""
     return _Tiles(op, graph, layer, mapped, form, regions).build()
 
@@ -113,7 +117,7 @@ class _Tiles:
     """The tiles of an op, with their kernels and copies, as they are made."""
 
     def __init__(
-        self, op: Op, graph: Graph, layer: Layer, mapped: Mapped, form: Form, regions: tuple[Region, ...] = ()
+        self, op: Op, graph: Graph, layer: TiledLayer, mapped: Mapped, form: Form, regions: tuple[Region, ...] = ()
     ) -> None:
         self.op, self.graph, self.layer, self.mapped, self.form = op, graph, layer, mapped, form
         self.regions = regions
@@ -243,7 +247,7 @@ class _Tiles:
                 at = [self.place(i, turn, part, starts[i][self.instances[i][t] % moves[i].buffers])
                       for i, o in enumerate(operands) if not o.packed]  # fmt: skip
                 at += self.constants(t, starts, blocks, kernel)
-                calls.append(Call(self.number(kernel), tuple(at), part))
+                calls.append(CoreWork(self.number(kernel), tuple(at), part))
             result = len(operands) - 1
             last = t + 1 == len(self.turns) or self.instances[result][t + 1] != self.instances[result][t]
             if last and not operands[result].held:
@@ -316,5 +320,5 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
-def _bytes(layer: Layer, operand: int, region: Ranges) -> int:
+def _bytes(layer: TiledLayer, operand: int, region: Ranges) -> int:
     return prod(past - first for first, past in region) * layer.operands[operand].item

@@ -156,7 +156,7 @@ def _dims(nest: Nest, operand: int, axes: tuple[str, ...]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TilingCost:
     """Bytes that the parts of a path take beside what lives through it, and multiply-accumulates done again."""
 
     bytes: int
@@ -173,7 +173,7 @@ class Estimate:
     cuts: Cuts
 
     @cached_property
-    def cost(self) -> Cost:
+    def cost(self) -> TilingCost:
         path, macs, most = self.tiling.path, 0, 0
         before, code = 0, 0
         for i, op in enumerate(path.ops):
@@ -197,7 +197,7 @@ class Estimate:
             in_place = position in ops.taken_up(op, self.graph)
             most = max(most, slices + (max(before, made) if in_place else before + made))
             before = made
-        return Cost(max(most, before) + self._result, macs, code)
+        return TilingCost(max(most, before) + self._result, macs, code)
 
     @property
     def saved(self) -> int:

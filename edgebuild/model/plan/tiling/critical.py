@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Piece:
+class Rectangle:
     """Bytes [offset, past) taken by a buffer during the steps `first` to `last`, both inclusive."""
 
     name: str
@@ -17,16 +17,16 @@ class Piece:
     last: int
 
 
-def critical(pieces: Sequence[Piece]) -> tuple[str, ...]:
+def critical(pieces: Sequence[Rectangle]) -> tuple[str, ...]:
     """Buffers of all chains that reach from the top to zero, each standing on the next; the largest first.
 
     Two buffers touch if one ends where the other begins while both are live (Stahl 2024, section 4.3.3). Where no
     chain reaches zero, because of gaps, all that is live below a highest buffer counts.
     """
     height = max((p.past for p in pieces), default=0)
-    reached: dict[Piece, bool] = {}
+    reached: dict[Rectangle, bool] = {}
 
-    def rests(piece: Piece) -> bool:
+    def rests(piece: Rectangle) -> bool:
         """Whether a chain from here reaches zero; marks what it goes through."""
         if piece not in reached:
             reached[piece] = False
@@ -42,5 +42,5 @@ def critical(pieces: Sequence[Piece]) -> tuple[str, ...]:
     return tuple(sorted(sizes, key=lambda name: (-sizes[name], name)))
 
 
-def _meet(a: Piece, b: Piece) -> bool:
+def _meet(a: Rectangle, b: Rectangle) -> bool:
     return a.first <= b.last and b.first <= a.last

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ....base import progress
 from ...ir import Graph, Op
 from .cost import Estimate, Tiling, counts, cuts, overlap, result_bytes
-from .critical import Piece, critical
+from .critical import Rectangle, critical
 from .paths import paths
 from .transform import tiled
 
@@ -35,7 +35,7 @@ class Evaluated:
     life: Mapping[str, tuple[int, int]]
     sizes: Mapping[str, int]
     live: tuple[int, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Rectangle, ...]
 
 
 Evaluate = Callable[[Graph], Evaluated]
@@ -62,7 +62,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TilingChoice:
     """An op that runs whole, or a tiling: the positions [start, stop) of the order, and what it takes."""
 
     start: int
@@ -80,11 +80,11 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TilingOutcome:
     """The best graph found, the choices that made it (all tilings), and how much was looked at."""
 
     graph: Graph
-    tilings: tuple[Choice, ...]
+    tilings: tuple[TilingChoice, ...]
     peak: int  # bytes live at most before
     estimated: int
     evaluated: int
@@ -104,7 +104,7 @@ class _Search:
     methods: frozenset[str]
     limits: Limits
     best: Evaluated
-    tilings: tuple[Choice, ...] = ()
+    tilings: tuple[TilingChoice, ...] = ()
     estimated: int = 0
     evaluated: int = 0
     work: int = 0  # ops of the paths that were looked at
@@ -133,7 +133,7 @@ class _Search:
             extra_macs=self.limits.extra_macs - self.spent,
             code=self.limits.code - sum(c.code for c in self.tilings),
         )
-        choices = [Choice(i, i + 1, live) for i, live in enumerate(base.live)]
+        choices = [TilingChoice(i, i + 1, live) for i, live in enumerate(base.live)]
         roof = base.arena if self.limits.below is None else min(base.arena, self.limits.below)
         looked_at: set[str] = set()
         if roof < base.arena and not self.reachable(base, graph, roof, left, choices, looked_at):
@@ -146,7 +146,7 @@ class _Search:
             level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
-        found: tuple[Choice, ...] | None = None
+        found: tuple[TilingChoice, ...] | None = None
         for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
             if self.limits.over or self.enough or (found and max(c.bytes for c in chosen) > self.best.arena):
                 break
@@ -156,7 +156,7 @@ class _Search:
         return found is not None
 
     def reachable(
-        self, base: Evaluated, graph: Graph, roof: int, left: Limits, choices: list[Choice], looked_at: set[str]
+        self, base: Evaluated, graph: Graph, roof: int, left: Limits, choices: list[TilingChoice], looked_at: set[str]
     ) -> bool:
         """Whether at every step that takes `roof` bytes or more a path can be cut that takes less; adds those to try.
 
@@ -172,7 +172,9 @@ class _Search:
                 return False
         return True
 
-    def plans(self, choices: Sequence[Choice], count: int, roof: int, left: Limits) -> Iterator[tuple[Choice, ...]]:
+    def plans(
+        self, choices: Sequence[TilingChoice], count: int, roof: int, left: Limits
+    ) -> Iterator[tuple[TilingChoice, ...]]:
         """Plans to try, the best estimate first: within the memory asked for if any is, else of least memory."""
         if left.ram is not None:
             freely = replace(left, code=UNLIMITED)
@@ -186,7 +188,7 @@ class _Search:
             if found is not None and affordable(found, left):
                 yield found
 
-    def around(self, base: Evaluated, graph: Graph, name: str, roof: int, left: Limits) -> list[Choice]:
+    def around(self, base: Evaluated, graph: Graph, name: str, roof: int, left: Limits) -> list[TilingChoice]:
         """All tilings of paths around a critical buffer whose ops follow each other in the schedule.
 
         Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
@@ -221,11 +223,13 @@ class _Search:
                 if cost.extra_macs > left.extra_macs:
                     break  # more parts overlap more
                 if alive + cost.bytes < roof:
-                    choice = Choice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code)
+                    choice = TilingChoice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code)
                     found.append(replace(choice, saved=estimate.saved))
         return found
 
-    def try_out(self, base: Evaluated, before: tuple[Choice, ...], plan: Iterable[Choice], most: int) -> bool:
+    def try_out(
+        self, base: Evaluated, before: tuple[TilingChoice, ...], plan: Iterable[TilingChoice], most: int
+    ) -> bool:
         """Schedule and lay out the graph with these tilings and those before; keep it if it takes `most` bytes."""
         graph, tilings = base.graph, tuple(c for c in plan if c.tiling is not None)
         for choice in tilings:
@@ -245,7 +249,7 @@ def explore(
     evaluate: Evaluate,
     methods: frozenset[str],
     limits: Limits,
-) -> Outcome:
+) -> TilingOutcome:
     """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
 
     Interrupted by the user or the clock, it is the best found until then.
@@ -255,7 +259,7 @@ def explore(
     search = _Search(evaluate, methods, limits, untiled)
     search.run()
     seconds = time.monotonic() - began
-    return Outcome(
+    return TilingOutcome(
         search.best.graph,
         search.tilings,
         max(untiled.live, default=0),
@@ -265,19 +269,19 @@ def explore(
     )
 
 
-def affordable(plan: Iterable[Choice], limits: Limits) -> bool:
+def affordable(plan: Iterable[TilingChoice], limits: Limits) -> bool:
     """Whether a plan stays within the work and the code that it may take."""
     chosen = tuple(plan)
     return sum(c.extra_macs for c in chosen) <= limits.extra_macs and sum(c.code for c in chosen) <= limits.code
 
 
-def weight(plan: Iterable[Choice]) -> tuple[int, int, int]:
+def weight(plan: Iterable[TilingChoice]) -> tuple[int, int, int]:
     """The weights of all choices together."""
     work, code, cut = map(sum, zip(*(c.weight for c in plan), strict=True))
     return work, code, cut
 
 
-def least(choices: Sequence[Choice], count: int, limits: Limits) -> tuple[int, tuple[Choice, ...]]:
+def least(choices: Sequence[TilingChoice], count: int, limits: Limits) -> tuple[int, tuple[TilingChoice, ...]]:
     """The least bytes for which the lightest plan of all `count` positions is affordable, and that plan."""
     levels = sorted({c.bytes for c in choices})
     low, high = 0, len(levels) - 1
@@ -293,13 +297,13 @@ def least(choices: Sequence[Choice], count: int, limits: Limits) -> tuple[int, t
     return levels[low], plan
 
 
-def within(choices: Sequence[Choice], count: int, level: int) -> tuple[Choice, ...] | None:
+def within(choices: Sequence[TilingChoice], count: int, level: int) -> tuple[TilingChoice, ...] | None:
     """The plan of least weight that takes at most `level` bytes anywhere; None if there is none."""
-    by_start: dict[int, list[Choice]] = {}
+    by_start: dict[int, list[TilingChoice]] = {}
     for c in choices:
         if c.bytes <= level:
             by_start.setdefault(c.start, []).append(c)
-    best: list[tuple[tuple[int, int, int], Choice | None] | None] = [((0, 0, 0), None)] + [None] * count
+    best: list[tuple[tuple[int, int, int], TilingChoice | None] | None] = [((0, 0, 0), None)] + [None] * count
     for start in range(count):
         before = best[start]
         for c in by_start.get(start, ()) if before is not None else ():
@@ -307,7 +311,7 @@ def within(choices: Sequence[Choice], count: int, level: int) -> tuple[Choice, .
             there = best[c.stop]
             if there is None or weight < there[0]:
                 best[c.stop] = (weight, c)
-    plan: list[Choice] = []
+    plan: list[TilingChoice] = []
     at = count
     while at > 0:
         there = best[at]
@@ -318,7 +322,7 @@ def within(choices: Sequence[Choice], count: int, level: int) -> tuple[Choice, .
     return tuple(reversed(plan))
 
 
-def _live_at(base: Evaluated, choices: Iterable[Choice]) -> list[str]:
+def _live_at(base: Evaluated, choices: Iterable[TilingChoice]) -> list[str]:
     """Storages live while these run, the largest first."""
     names = {n for c in choices for n, (first, last) in base.life.items() if first <= c.start <= last}
     return sorted(names, key=lambda n: (-base.sizes[n], n))
