@@ -62,6 +62,17 @@ def test_a_medium_without_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "cluster.yaml:5:9: error: missing key 'bits_per_s'" in text
 
 
+def test_devices_without_any_flash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(cluster(tmp_path, ["target: host, flash: 0, ram: 1M"] * 2), capsys)
+    assert "cluster.yaml: error: no device has flash" in text
+
+
+def test_devices_by_name_in_place_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("devices: {a: 1}\nsource: a\nmedium: {kind: bus, bits_per_s: 1}\n")
+    assert "cluster.yaml:1:10: error: expected a list of devices" in refused(file, capsys)
+
+
 def test_more_than_16_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "17 devices; a cluster has 1 to 16" in refused(cluster(tmp_path, [BIG] * 17), capsys)
 
@@ -78,6 +89,8 @@ def test_more_than_16_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ({"devices": ["target: host, flash: lots, ram: 1M"]}, "2:35: error: 'lots' is not a size"),
         ({"devices": ["target: host, flash: 1M, ram: [1]"]}, "2:44: error: 'a list' is not a size"),
         ({"devices": [BIG, f"{BIG}, name: d0"]}, "3:48: error: key 'name' is given twice"),
+        ({"devices": [f"{BIG}, share: 1e308"] * 2}, "2:3: error: device 'd0': share is at most 1e+09"),
+        ({"devices": [BIG], "medium": "kind: bus, bits_per_s: 1, timeout_ms: 1e-9"}, "4:9: error: a medium has a rate"),
         ({"devices": [BIG], "source": "d7"}, "3:9: error: source 'd7' is no device"),
         ({"devices": [BIG], "medium": "kind: starr, bits_per_s: 1"}, "4:16: error: unknown word 'starr'; did you mean"),
     ],

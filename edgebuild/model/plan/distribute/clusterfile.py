@@ -20,6 +20,8 @@ KINDS = ("star", "bus", "switch")
 OBJECTIVES = ("traffic", "latency", "memory")
 HOLDS = ("weights", "products")  # what the flash of a device is for: code, too, or not
 MOST_DEVICES = 16
+MOST_SHARE = 1e9  # sums of shares stay numbers
+LEAST_WAIT = 0.001  # milliseconds: generated code counts whole microseconds
 INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
 
 
@@ -47,11 +49,13 @@ def _target(node: Any) -> str:
 
 def _devices(node: Any) -> tuple[DeviceFacts, ...]:
     """The devices, whose names differ."""
-    if not isinstance(node.value, list) or not 1 <= len(node.value) <= MOST_DEVICES:
-        count = len(node.value) if isinstance(node.value, list) else 0
-        raise wrong(node, f"{count} devices; a cluster has 1 to {MOST_DEVICES}")
+    items = node.value if node.id == "sequence" else None
+    if items is None:
+        raise wrong(node, "expected a list of devices")
+    if not 1 <= len(items) <= MOST_DEVICES:
+        raise wrong(node, f"{len(items)} devices; a cluster has 1 to {MOST_DEVICES}")
     found = list[DeviceFacts]()
-    for item in node.value:
+    for item in items:
         found.append(read_node(DeviceFacts, item))
         if any(found[-1].name == before.name for before in found[:-1]):
             raise wrong(item, f"two devices are named '{found[-1].name}'")
@@ -81,6 +85,8 @@ class DeviceFacts:
     def __post_init__(self) -> None:
         if any(x is not None and not x > 0 for x in (self.share, self.macs_per_us, self.clock_hz)):
             raise ValueError(f"device '{self.name}': share, macs_per_us and clock_hz are above 0")
+        if self.share is not None and self.share > MOST_SHARE:
+            raise ValueError(f"device '{self.name}': share is at most {MOST_SHARE:g}")
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,9 @@ class MediumFacts:
     def __post_init__(self) -> None:
         if self.kind == "star" and self.broadcast:
             raise ValueError("in a star each message reaches one device; leave broadcast out, or say kind: bus")
-        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not 0 < self.timeout_ms < 2e6:
-            raise ValueError("a medium has a rate above 0, and no negative times or sizes; timeout_ms is below 2e6")
+        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not LEAST_WAIT <= self.timeout_ms < 2e6:
+            text = "a medium has a rate above 0, and no negative times or sizes; timeout_ms is from 0.001 to 2e6"
+            raise ValueError(text)
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,8 @@ def read_cluster(
         Device(d.name, d.target, d.flash, d.ram, (d.share or 1.0) if stated else float(d.flash), speed, hz)
         for d, speed, hz in zip(facts.devices, speeds, clocks, strict=True)
     )[:count]
+    if not any(d.share for d in devices):  # without shares, flash decides
+        raise fail("no device has flash", file=str(path), hints=["give at least one device more than 0 bytes"])
     m = facts.medium
     medium = Medium(m.kind, m.bits_per_s, m.message_us, m.mtu, m.broadcast, m.timeout_ms)
     with_code = facts.flash_holds == "products"
