@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
@@ -134,6 +136,34 @@ def test_what_a_plan_uses_is_within_its_limits(seed: int) -> None:
     most = max(layer.weights for layer in network.layers)
     assert all(w <= flash + most / n * len(network.layers) for w, flash in zip(weights, limits.flash, strict=True))
     assert sum(weights) >= network.weights - len(network.layers) * n  # rounding down of parts
+
+
+MEDIA = (
+    Medium("star", 1e5, 200.0),
+    Medium("bus", 1e6, 50.0, mtu=16, broadcast=True),
+    Medium("bus", 1e4),
+    Medium("switch", 1e8, 5.0, mtu=1),
+)
+
+
+def test_each_objective_is_least_in_what_it_asks_for() -> None:
+    """Unequal devices, every medium: nobody is faster than `latency`, and nobody sends less than `traffic`."""
+    differ = 0
+    for seed in range(40):
+        network, n = naive.chain(seed, 5, residual=seed % 2 == 0), 2 + seed % 4
+        group = naive.cluster(n, MEDIA[seed % len(MEDIA)])
+        room = network.weights * (0.3 + seed % 7 / 5) + 20
+        devices = [replace(d, flash=int(room), share=1 + k % 3) for k, d in enumerate(group.devices)]
+        group = replace(group, devices=tuple(replace(d, macs_per_us=1 + k) for k, d in enumerate(devices)))
+        try:
+            quick, quiet = (choose(network, group, False, objective=o) for o in ("latency", "traffic"))
+        except EdgebuildError:
+            continue
+        assert quick.optimal and quiet.optimal
+        times = [c.plan.cost.time_us + c.plan.compute_us for c in (quick, quiet)]
+        assert times[0] <= times[1] * (1 + 1e-9) and quiet.plan.cost.bytes <= quick.plan.cost.bytes, seed
+        differ += times[0] < times[1] and quiet.plan.cost.bytes < quick.plan.cost.bytes
+    assert differ > 5
 
 
 def test_split_is_in_proportion() -> None:
