@@ -1,0 +1,89 @@
+"""CMSIS-SVD: the writer. `dim` arrays and clusters are written as such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgebuild.driver.registers.regmap import Array, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.registers.svd import WORD
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def write_svd(map_: RegisterMap, comment: str = "") -> str:
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        *([f"<!-- {_escaped(comment)} -->"] if comment else []),
+        '<device schemaVersion="1.3" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance">',
+        f"  <name>{_escaped(map_.name)}</name>",
+        "  <version>1.0</version>",
+        "  <description>Register map</description>",
+        "  <addressUnitBits>8</addressUnitBits>",
+        "  <width>32</width>",
+        "  <peripherals>",
+    ]
+    for block in map_.blocks:
+        size = max((r.offset + r.bits // 8 for r in block.registers), default=4)
+        lines += ["    <peripheral>", f"      <name>{_escaped(block.name)}</name>"]
+        lines += [f"      <groupName>{_escaped(block.group)}</groupName>"] if block.group else []
+        lines += [
+            f"      <baseAddress>{block.base:#x}</baseAddress>",
+            f"      <addressBlock><offset>0</offset><size>{size:#x}</size><usage>registers</usage></addressBlock>",
+        ]
+        if block.registers:
+            lines += ["      <registers>", *_inside(block.registers, "        "), "      </registers>"]
+        lines.append("    </peripheral>")
+    return "\n".join([*lines, "  </peripherals>", "</device>", ""])
+
+
+def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
+    for item in clusters(registers):
+        if isinstance(item, RegisterInfo):
+            yield from _register(item, pad)
+            continue
+        if isinstance(item, Array):
+            yield from _register(item.first, pad, item)
+            continue
+        yield f"{pad}<cluster>"
+        yield from _dim(item, pad)
+        yield f"{pad}  <name>{_escaped(item.name)}{'_%s' if item.count else ''}</name>"
+        yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
+        yield from _inside(item.registers, pad + "  ")
+        yield f"{pad}</cluster>"
+
+
+def _dim(item: Array | Cluster, pad: str) -> Iterator[str]:
+    if item.count:
+        yield f"{pad}  <dim>{item.count}</dim>"
+        yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+
+
+def _register(r: RegisterInfo, pad: str, array: Array | None = None) -> Iterator[str]:
+    yield f"{pad}<register>"
+    yield from _dim(array, pad) if array else ()
+    yield f"{pad}  <name>{_escaped(r.name)}{'_%s' if array else ''}</name>"
+    if r.alternate:
+        yield f"{pad}  <alternateGroup>views</alternateGroup>"
+    yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"
+    yield f"{pad}  <size>{r.bits}</size>"
+    yield f"{pad}  <access>{WORD[r.access]}</access>"
+    yield f"{pad}  <resetValue>{r.reset:#x}</resetValue>"
+    if r.fields:
+        yield f"{pad}  <fields>"
+        for f in r.fields:
+            effects = (f"<modifiedWriteValues>{f.modified}</modifiedWriteValues>" if f.modified else "") + (
+                f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
+            )
+            yield (
+                f"{pad}    <field><name>{_escaped(f.name)}</name><bitOffset>{f.lsb}</bitOffset>"
+                f"<bitWidth>{f.width}</bitWidth><access>{WORD[f.access]}</access>{effects}{_values(f)}</field>"
+            )
+        yield f"{pad}  </fields>"
+    yield f"{pad}</register>"
+
+
+def _values(f: FieldInfo) -> str:
+    rows = (f"<enumeratedValue><name>{n}</name><value>{v}</value></enumeratedValue>" for n, v in f.values)
+    return f"<enumeratedValues>{''.join(rows)}</enumeratedValues>" if f.values else ""
