@@ -33,7 +33,7 @@ from .section import COUPLED, Decoupled, instructions
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
-KNEE = 1.1
+KNEE = 1.1  # of the instructions of every op whole: the most that --tile auto gives for memory
 FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
 CALL = 40  # bytes of flash of a call
 QUICK = 60_000  # ops of paths that --tile auto looks at: a second or two, and all there are of small networks

@@ -26,7 +26,8 @@ def saturated(layer: Layer) -> Kernel | None:
     return replace(k, shape={**k.shape, "clamp": "eb_saturate"}, estimate=SATURATED * k.estimate)
 
 
-SATURATED, IN_HALVES = 0.86, 2.55  # of the instructions that comparisons, and long multiplications, take
+# Of the instructions that comparisons, and long multiplications, take; `./sconsw bench-kernels` shows the error.
+SATURATED, IN_HALVES = 0.86, 2.55
 WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))

@@ -34,7 +34,7 @@ SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
 TRIES = 6  # layouts with less and less room
 EFFORT = 1.0  # of laying out the first level: about 5 s of processor time
 AHEAD = 32  # channels of constants that come early, behind those of steps
-AHEAD_CHANNELS = 8
+AHEAD_CHANNELS = 8  # that these take in turn
 
 
 @dataclass(frozen=True)
