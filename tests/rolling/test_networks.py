@@ -22,7 +22,7 @@ from edgebuild.model.plan.tiling.cost import Tiling, cuts
 from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
-from tests.ops.host import run_on_host
+from tests.ops.host import run_on_host, write
 from tests.ops.test_host import compare
 from tests.rolling.test_rolling import planned
 
@@ -182,3 +182,13 @@ def test_a_streamed_input_that_the_first_op_takes_up(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8), tmp_path / "m.onnx")
     artifacts = compile_model(model_request(tmp_path / "m.onnx", "model", "host", {"stream_input": "rows"}))
     assert verify(tmp_path / "m.onnx", load_target("host"), artifacts)["equal"]
+
+
+def test_a_ring_that_is_in_use_until_the_next_row_is_brought(tmp_path: Path) -> None:
+    """Behind the last op stands the application: its row comes while the second op's ring holds rows."""
+    net = Net(1, 5, 2, 8)
+    y = net.conv("x", 2, 1)
+    t = net.add("pointwise", "x", function="elu", clamp=OPEN, alpha=1.0)
+    plan = write(net.graph(y, net.conv(t, 1, 3)), "m", tmp_path, stream_input="rows")
+    assert next(b.calls for b in plan.buffers if b.tensor == t) == (1, 3)
+    assert f"to the caller's rows: {t} */" in (tmp_path / "m.c").read_text()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...base.templates import render
 from .. import ops
-from ..ir import Tensor
+from ..ir import Op, Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
 from ..plan.moved.moves import MovedLayer
@@ -156,10 +156,7 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
             kept = f", ring of {b.rows}" if b.rows else ""
             when = f"steps {b.first} to {b.last}"
             if b.calls is not None and b.first == b.last:
-                ops, (first, last) = plan.steps[b.first].ops, b.calls
-                part = last + 1 < len(ops) or first
-                where = ", {} to {}".format(*(label(plan, ops[i].outputs[0]) for i in b.calls)) if part else ""
-                when = f"step {b.first}{where}"
+                when = f"step {b.first}{_calls(plan, plan.steps[b.first].ops, *b.calls)}"
             note = f"{shape_text(plan.graph.tensors[b.tensor])}{kept}, {when}: {comment(b.tensor)}"
             note += f", over {comment(b.overlaps)}" if b.overlaps else ""
             rows.append({"name": names[b.tensor], "offset": b.place.offset, "bytes": b.bytes, "note": note})
@@ -173,6 +170,14 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
                 row = {"name": scratch_constant(plan, y), "offset": place.offset, "bytes": size, "note": note}
                 rows.append({**row, "arena": sizes[place.memory]})
     return rows
+
+
+def _calls(plan: Plan, ops: Sequence[Op], first: int, last: int) -> str:
+    """During whose calls a ring is in use, if not during all: op `first` to op `last` or, behind them, the caller."""
+    if first == 0 and last + 1 >= len(ops):
+        return ""
+    who = [label(plan, ops[i].outputs[0]) if i < len(ops) else "the caller's rows" for i in (first, last)]
+    return ", {} to {}".format(*who)
 
 
 def clock_header(plan: Plan) -> str:
