@@ -72,6 +72,17 @@ def from_os(error: OSError, text: str = "", file: str = "") -> EdgebuildError:
     return fail(f"{text}: {reason}" if text else reason, file=named)
 
 
+NO_MEMORY = "this machine has not enough memory for it"
+UNMAPPED = ("failed to map segment", "cannot allocate memory")  # what the loader says where memory is short
+
+
+def from_import(error: ImportError) -> EdgebuildError:
+    """A package that does not load, as a diagnostic: its libraries are mapped when they are first used."""
+    if any(words in str(error).lower() for words in UNMAPPED):
+        return fail(NO_MEMORY, hints=[f"a library does not load: {error}"])
+    return MissingTool(Diagnostic(f"a package does not load: {error}", hints=("install edgebuild again, with pip",)))
+
+
 MOST_GROUPS = 5  # of nodes, that are told one by one
 
 

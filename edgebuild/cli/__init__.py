@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from edgebuild import __version__
-from edgebuild.base.errors import EdgebuildError, MissingTool, fail, from_os
+from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, from_import, from_os
 
 COMMANDS = {
     "model": "compile a model to C for a target",
@@ -56,8 +56,13 @@ def main(argv: list[str] | None = None) -> int:
         print(fail(f"'{error.object}' is no name that this machine can write"), file=sys.stderr)
         return 1
     except MemoryError:
-        print(fail("this machine has not enough memory for it"), file=sys.stderr)
+        print(fail(NO_MEMORY), file=sys.stderr)
         return 1
+    except ImportError as error:
+        if (error.name or "").startswith("edgebuild"):
+            raise
+        print(reason := from_import(error), file=sys.stderr)
+        return 3 if isinstance(reason, MissingTool) else 1
     except KeyboardInterrupt:
         return 130
 

@@ -137,6 +137,26 @@ def test_too_little_memory(model: str, capsys: Capture, monkeypatch: pytest.Monk
     assert "not enough memory" in message(capsys, "model", model, "--target", "host", "--name", "n")
 
 
+@pytest.mark.parametrize(
+    ("reason", "status", "said"),
+    [
+        (ImportError("libx.so.9: failed to map segment from shared object"), 1, "not enough memory"),
+        (ImportError("libx.so.9: cannot open shared object file"), 3, "a package does not load: libx.so.9"),
+        (ModuleNotFoundError("No module named 'onnx'", name="onnx"), 3, "No module named 'onnx'"),
+    ],
+)
+def test_a_package_that_does_not_load(
+    reason: ImportError, status: int, said: str, model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(request: object) -> None:
+        raise reason
+
+    monkeypatch.setattr("edgebuild.model.compile.compile_model", broken)
+    assert main(["model", model, "--target", "host", "--name", "n"]) == status
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.startswith("error: ") and said in output.err
+
+
 ABSURD = {
     "input of a TFLite model": lambda: _tflite_of(1, 200_000, 200_000, 3),
     "input of an ONNX model": lambda: small_onnx("Relu", (1, 3, 200_000, 200_000)).SerializeToString(),
