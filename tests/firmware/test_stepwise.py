@@ -168,6 +168,26 @@ def test_the_last_bit_of_a_real_function_decides(found: int, right: bool, tmp_pa
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
 
 
+def cancelling() -> onnx.ModelProto:
+    """erf(1) less nearly as much: 20.5 steps as nearly as the terms can tell, beside three that are large."""
+    net = Quantised()
+    value = net.op("Erf", net.op("Sign", net.op("Abs", net.input("x", (1, 6)))))
+    return net.done(net.q(net.op("Sub", value, net.stored([0.84270049 - 0.0205] * 3 + [0.0] * 3)), 0.001))
+
+
+@pytest.mark.parametrize(("found", "right"), [(20, True), (21, True), (19, False), (22, False)])
+def test_the_last_bits_of_terms_that_cancel_decide(found: int, right: bool, tmp_path: Path) -> None:
+    """A small sum of large terms is rounded as large ones are."""
+    graph, vectors, expected = case(cancelling(), tmp_path / "net.onnx", count=1)
+    own = stepwise(graph, vectors, expected)
+    assert own is not None
+    value = np.array(own.outputs[0][0])
+    value.flat[:3] = found + 3
+    judged = stepwise(graph, vectors, expected, [{graph.outputs[0]: value}])
+    assert judged is not None
+    assert np.array_equal(judged.outputs[0][0], value) == right
+
+
 def test_no_other_bit_decides(tmp_path: Path) -> None:
     """Other values than the right ones change nothing in a network of integers."""
     graph, vectors, expected = case(steep(), tmp_path / "net.onnx", count=1)

@@ -21,7 +21,9 @@ from ..ops.fixedpoint import limits
 from .oracles import OFF_STEP, Array, Reference
 
 RELATIVE = 1e-4  # of floats, to the largest value
-LAST_BITS = 1e-6  # of a real number, in which libraries may differ: 8 units in the last place of float32
+# Of the largest real number of a tensor, in which sums may differ: 8 units in the last place of float32. A sum whose
+# terms cancel is small, and its rounding is not.
+LAST_BITS = 1e-6
 Oracle = tuple[dict[str, Array], dict[str, Array]]  # `tensors` and `reals` of a vector
 
 
@@ -55,7 +57,7 @@ def _nearest(
     graph: Graph, inputs: Sequence[Array], own: dict[str, Array], found: Mapping[str, Array]
 ) -> dict[str, Array]:
     """`own` values, moved towards those that were found as far as the last bits of real numbers can move them."""
-    ways = [own, *(_rounded(graph, inputs, 1 + sign * LAST_BITS) for sign in (-1, 1))]
+    ways = [own, *(_rounded(graph, inputs, sign * LAST_BITS) for sign in (-1, 1))]
     nearest = dict(own)
     for name, value in found.items():
         values = [way[name] for way in ways] if name in own else []
@@ -65,20 +67,25 @@ def _nearest(
     return nearest
 
 
-def _rounded(graph: Graph, inputs: Sequence[Array], factor: float) -> dict[str, Array]:
-    """Every tensor's value if computed real numbers are multiplied by `factor` before they become integers."""
+def _rounded(graph: Graph, inputs: Sequence[Array], share: float) -> dict[str, Array]:
+    """Every tensor's value if real numbers are moved by a share of the largest before they become integers."""
     values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
     values |= dict(zip(graph.inputs, inputs, strict=True))
     for op in graph.ops:
         operands = [values[name] for name in op.inputs]
         if graph.result(op).quant is not None:
             operands = [
-                (x * np.float32(factor)).astype(x.dtype) if t.dtype == "float32" and t.name in graph.producers else x
+                _moved(x, share) if t.dtype == "float32" and t.name in graph.producers else x
                 for t, x in zip(graph.operands(op), operands, strict=True)
             ]
         y = ops.SPECS[op.kind].reference(op, graph, *operands)
         values[op.outputs[0]] = y.reshape(graph.result(op).shape)
     return values
+
+
+def _moved(x: Array, share: float) -> Array:
+    largest = np.max(np.abs(x), initial=0, where=np.isfinite(x))
+    return np.asarray(x + np.float32(share) * largest, x.dtype)
 
 
 def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack: int) -> bool:
