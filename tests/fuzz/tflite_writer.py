@@ -17,6 +17,7 @@ from .tflite_rows import ROWS
 # Operators that are drawn more often than the others.
 ACTIVATION = ("RELU", "RELU6", "LOGISTIC", "TANH", "HARD_SWISH", "LEAKY_RELU", "ELU")
 BINARY = ("ADD", "ADD", "MUL", "SUB", "MAXIMUM", "MINIMUM")
+NAMES = (b"model/BiasAdd;model/Relu", b"model/BiasAdd;model/Conv2D", b"model/BiasAdd", b"PartitionedCall:0")
 
 
 class TfliteWriter(Parts):
@@ -58,6 +59,9 @@ class TfliteWriter(Parts):
         outputs = [i for i in written if (i not in read or i in named) and i not in handles | self.aside]
         self.s = choice(self.recipe.seed)
         outputs = [self._real(i) if self.s.between(0, 4) == 0 else i for i in outputs]
+        if choice(self.recipe.seed + 2).between(0, 2) == 0:  # converters' lists of fused names begin alike
+            for index in written:
+                self.file.tensors[index].name = NAMES[index % len(NAMES)]
         for number, index in enumerate(outputs):  # under one name in the twin, too
             self.file.tensors[index].name = f"y{number}".encode()
         return outputs
@@ -186,6 +190,10 @@ class TfliteWriter(Parts):
         return self._one_of(("RELU6", "LOGISTIC"), x)
 
     def binary(self, x: Value, y: Value) -> Value:
+        if x is y and x.shape[0] == 1 and self.s.pick(True, False):  # beside itself without its first dimension
+            shape = x.shape[1:]
+            view = self.emit("RESHAPE", [x, self.list_of(shape)], shape, x.quant)
+            x, y = self.s.pick((x, view), (view, x))
         return self._one_of(BINARY, x, y)
 
     def _one_of(self, names: Sequence[str], *operands: Value) -> Value:
