@@ -188,6 +188,32 @@ def test_the_last_bits_of_terms_that_cancel_decide(found: int, right: bool, tmp_
     assert np.array_equal(judged.outputs[0][0], value) == right
 
 
+def behind_halfway() -> onnx.ModelProto:
+    """20.5 steps of either sign, and a dense layer that makes many steps of one."""
+    net = Quantised()
+    value = net.op("Erf", net.op("Sign", net.input("x", (1, 6))))
+    return net.done(net.q(net.op("MatMul", net.q(value, 0.84270079 / 20.5), net.q(net.weight(6, 4), 0.01)), 0.01))
+
+
+@pytest.mark.parametrize(("far", "right"), [(21, True), (22, False)])
+def test_a_step_that_was_accepted_is_carried_on(far: int, right: bool, tmp_path: Path) -> None:
+    """Half of the elements rounded down, half up: the layer behind them computes with just these."""
+    graph, vectors, expected = case(behind_halfway(), tmp_path / "net.onnx", count=1)
+    own = stepwise(graph, vectors, expected)
+    assert own is not None
+    dense = next(op for op in graph.ops if op.kind == "dense")
+    middle, last = own.tensors[0][dense.inputs[0]], dense.outputs[0]
+    up = np.asarray(vectors[0][0]).reshape(middle.shape) > 0
+    steps = np.resize([20, far], middle.shape)
+    mixed = np.where(up, steps + 3, 3 - steps).astype(middle.dtype)  # 3: the zero point
+    operands = [mixed, *(graph.tensors[name].data for name in dense.inputs[1:])]
+    result = ops.SPECS[dense.kind].reference(dense, graph, *operands)
+    assert not np.array_equal(result, own.tensors[0][last].reshape(result.shape))
+    judged = stepwise(graph, vectors, expected, [{dense.inputs[0]: mixed, last: result}])
+    assert judged is not None
+    assert np.array_equal(judged.tensors[0][last].reshape(result.shape), result) == right
+
+
 def test_no_other_bit_decides(tmp_path: Path) -> None:
     """Other values than the right ones change nothing in a network of integers."""
     graph, vectors, expected = case(steep(), tmp_path / "net.onnx", count=1)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .. import ops
-from ..ir import Graph, Tensor, origin_of
+from ..ir import Graph, Op, Tensor, origin_of
 from ..ops.fixedpoint import limits
 from .oracles import OFF_STEP, Array, Reference
 
@@ -45,42 +45,43 @@ def stepwise(
         shaped = [x.reshape(graph.tensors[name].shape) for name, x in zip(graph.inputs, vector, strict=True)]
         if not _ops_are_near(graph, dict(zip(graph.inputs, shaped, strict=True)), oracle, expected.slack):
             return None
-        own = ops.run(graph, *shaped)
-        if found:
-            own = _nearest(graph, shaped, own, found)
+        own = _nearest(graph, shaped, found) if found else ops.run(graph, *shaped)
         rows.append([own[name] for name in graph.outputs])
         tensors.append(dict(own))
     return Reference(rows, tensors, slack=0)
 
 
-def _nearest(
-    graph: Graph, inputs: Sequence[Array], own: dict[str, Array], found: Mapping[str, Array]
-) -> dict[str, Array]:
-    """`own` values, moved towards those that were found as far as the last bits of real numbers can move them."""
-    ways = [own, *(_rounded(graph, inputs, sign * LAST_BITS) for sign in (-1, 1))]
-    nearest = dict(own)
-    for name, value in found.items():
-        values = [way[name] for way in ways] if name in own else []
-        if values and values[0].size == value.size and any(not np.array_equal(values[0], v) for v in values[1:]):
-            low, high = np.minimum.reduce(values), np.maximum.reduce(values)
-            nearest[name] = np.clip(value.reshape(low.shape), low, high).astype(low.dtype)
-    return nearest
+def _nearest(graph: Graph, inputs: Sequence[Array], found: Mapping[str, Array]) -> dict[str, Array]:
+    """Every tensor's value, moved towards those found as far as the last bits of real numbers can move it.
 
-
-def _rounded(graph: Graph, inputs: Sequence[Array], share: float) -> dict[str, Array]:
-    """Every tensor's value if real numbers are moved by a share of the largest before they become integers."""
+    Ops behind a tensor that was found take its moved value: of many elements, some may be rounded up and others down.
+    """
     values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
     values |= dict(zip(graph.inputs, inputs, strict=True))
+    ways = {share: dict(values) for share in (0.0, -LAST_BITS, LAST_BITS)}
     for op in graph.ops:
-        operands = [values[name] for name in op.inputs]
-        if graph.result(op).quant is not None:
-            operands = [
-                _moved(x, share) if t.dtype == "float32" and t.name in graph.producers else x
-                for t, x in zip(graph.operands(op), operands, strict=True)
-            ]
-        y = ops.SPECS[op.kind].reference(op, graph, *operands)
-        values[op.outputs[0]] = y.reshape(graph.result(op).shape)
-    return values
+        name = op.outputs[0]
+        for share, way in ways.items():
+            way[name] = _rounded(op, graph, way, share)
+        results = [way[name] for way in ways.values()]
+        value = found.get(name)
+        if value is None or value.size != results[0].size or all(np.array_equal(results[0], y) for y in results[1:]):
+            continue
+        low, high = np.minimum.reduce(results), np.maximum.reduce(results)
+        for way in ways.values():
+            way[name] = np.clip(value.reshape(low.shape), low, high).astype(low.dtype)
+    return ways[0.0]
+
+
+def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) -> Array:
+    """The op's result if real numbers are moved by a share of the largest before they become integers."""
+    operands = [values[name] for name in op.inputs]
+    if share and graph.result(op).quant is not None:
+        operands = [
+            _moved(x, share) if t.dtype == "float32" and t.name in graph.producers else x
+            for t, x in zip(graph.operands(op), operands, strict=True)
+        ]
+    return ops.SPECS[op.kind].reference(op, graph, *operands).reshape(graph.result(op).shape)
 
 
 def _moved(x: Array, share: float) -> Array:
