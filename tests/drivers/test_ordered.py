@@ -107,6 +107,32 @@ def test_a_read_moves_over_a_call_that_writes_another_field(tmp_path: Path) -> N
     assert b.call("f") == 9 and [a.kind for a in b.model.trace] == ["r", "w"]
 
 
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize(
+    ("body", "reads"),
+    [
+        ("int a = c->busy, b = c->err, d = c->err; return a + b + d;", 2),
+        ("int a = c->busy, d = 0; if (a) d = c->err; else d = c->err; return a + d;", 2),
+        ("int a = c->busy, b = c->err, d = c->busy; return a + b + d;", 2),
+        ("int a = c->busy; int b = c->err; return a + b;", 1),
+    ],
+)
+def test_each_read_of_a_status_counts_behind_one_of_its_neighbour(body: str, reads: int, tmp_path: Path) -> None:
+    """The second read of a field that is not the first of its region has no earlier load to share."""
+    (tmp_path / "chip.svd").write_text(SVD)
+    b = build(tmp_path, f"{HEAD}int t(void) {{ {body} }}", layout=f"fixed:{tmp_path / 'chip.svd'}")
+    b.model.sequences["busy"] = [0, 0]
+    b.call("t")
+    assert [a.kind for a in b.model.trace] == ["r"] * reads
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_an_unused_pointer_to_a_group_may_be_named(tmp_path: Path) -> None:
+    b = build(tmp_path, HEAD + "void t(bfGroup C *p) { (void)p; c->div = 1; }")
+    b.call("t", 0)
+    assert len(b.model.trace) == 1
+
+
 PAIR = svd("INTEN@0: A:0:1 B:1:1\nINTENSET@4: A:0:1 B:1:1\nINTENCLR@8: A:0:1 B:1:1\nOFFSET@12: A:0:1 B:1:1")
 PAIRED = """bfGroup I { bit A; bit B; };
 bfGroup P { bfGroup I INTEN; bfGroup I INTENSET; bfGroup I INTENCLR; bfGroup I OFFSET; };

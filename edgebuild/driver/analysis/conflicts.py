@@ -205,7 +205,7 @@ class Graph:
     def conflict_with(self, members: list[Access], new: Access) -> str:
         """Why `new` cannot join the region; empty if it can."""
         if new.kind == "r":
-            partners = [members[0], *(m for m in members[1:] if self.effects(m) or self.effects(new))]
+            partners = [members[0], *(m for m in members[1:] if self.each_counts(m, new))]
         else:
             partners = members
         self.joined = members
@@ -257,6 +257,11 @@ class Graph:
             if why:
                 return f"{why} (line {node.where.line})" if node.where else why
         return ""
+
+    def each_counts(self, early: Access, new: Access) -> bool:
+        """Whether a read must be compared with an earlier one that is not the first of its region."""
+        again = early.field == new.field and self.dialect.field(new.field).volatile
+        return again or bool(self.effects(early) or self.effects(new))
 
     def effects(self, a: Access) -> frozenset[FieldId]:
         return self.dialect.field(a.field).effects(a.kind)

@@ -364,6 +364,7 @@ class Evaluator(Whole):
             pointer
             and group_of(c.type, self.dialect)[0] != name
             and not (to.kind == TypeKind.POINTER and to.get_pointee().kind == TypeKind.VOID)
+            and to.kind != TypeKind.VOID  # `(void)p;` says that a parameter is not used
         ):
             raise clang.error_at(
                 c,
