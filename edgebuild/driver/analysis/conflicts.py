@@ -204,10 +204,8 @@ class Graph:
 
     def conflict_with(self, members: list[Access], new: Access) -> str:
         """Why `new` cannot join the region; empty if it can."""
-        if new.kind == "r":
-            partners = [members[0], *(m for m in members[1:] if self.each_counts(m, new))]
-        else:
-            partners = members
+        reads = new.kind == "r"
+        partners = [m for m in members if m is members[0] or not reads or self.each_counts(m, new)]
         self.joined = members
         for partner in partners:
             why = self.conflict(partner, new)
