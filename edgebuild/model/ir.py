@@ -44,7 +44,8 @@ class Quant:
 class Origin:
     """A tensor of the model's file whose values another holds: as real numbers, or as they are under `quant`.
 
-    `moves` bring the file's elements into the other's order: ("transpose", permutation) or ("reshape", shape).
+    `moves` bring the file's elements into the other's order: ("transpose", permutation), ("reshape", shape), or
+    ("take", those of the last dimension that are left).
     """
 
     name: str
@@ -213,7 +214,7 @@ class Graph:
 
 
 def after_move(t: Tensor, kind: str, how: tuple[int, ...]) -> Origin:
-    """The origin of a tensor that holds the elements of `t` behind a "transpose" or "reshape"."""
+    """The origin of a tensor that holds the elements of `t` behind a "transpose", "reshape" or "take"."""
     origin = origin_of(t)
     return replace(origin, moves=(*origin.moves, (kind, how)))
 

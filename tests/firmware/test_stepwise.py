@@ -68,6 +68,17 @@ def turned() -> onnx.ModelProto:
     return net.done(net.q(net.op("MatMul", flat, net.q(net.weight(27, 4), 0.01)), 0.05))
 
 
+def thinned() -> onnx.ModelProto:
+    """A convolution, some of whose channels have no weights, and an average pool before the next one."""
+    net = Quantised()
+    w = np.random.default_rng(1).normal(size=(12, 3, 1, 1)).astype(np.float32)
+    w[1::3] = 0
+    image = net.op("Conv", net.q(net.input("x", (1, 3, 4, 4)), 0.02), net.q(net.stored(w), 0.02), kernel_shape=[1, 1])
+    pooled = net.op("AveragePool", net.q(image, 0.05), kernel_shape=[2, 2])
+    y = net.op("Conv", net.q(pooled, 0.05), net.q(net.weight(2, 12, 1, 1), 0.02), kernel_shape=[1, 1])
+    return net.done(net.q(y, 0.01))
+
+
 def seen(graph: Graph, expected: Reference) -> list[Tensor]:
     """The results that the judge compares."""
     results = [graph.result(op) for op in graph.ops]
@@ -106,7 +117,7 @@ def test_a_step_that_one_op_may_miss_is_no_fault_of_the_next(tmp_path: Path) -> 
     assert verify(tmp_path / "net.onnx", load_target("host"), compiled(tmp_path / "net.onnx"))["equal"]
 
 
-@pytest.mark.parametrize("build", [steep, two_scales, turned])
+@pytest.mark.parametrize("build", [steep, two_scales, turned, thinned])
 def test_a_wrong_op_is_found_wherever_it_stands(build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kind of op that computes, three steps off at one element, of which the allowance may take one."""
     graph, vectors, expected = case(build(), tmp_path / "net.onnx")
@@ -135,6 +146,17 @@ def test_the_judge_sees_what_was_moved(tmp_path: Path) -> None:
         assert set(blind) <= {"transpose", "reshape"}, (build, blind)
         marked = [t for t in seen(graph, expected) if t.name not in expected.tensors[0]]
         assert len(marked) >= 2
+
+
+def test_the_judge_sees_channels_that_are_left(tmp_path: Path) -> None:
+    """Where they are compared, a step that the pool may miss is no fault of the convolution behind it."""
+    graph, vectors, expected = case(thinned(), tmp_path / "net.onnx")
+    assert stepwise(graph, vectors, expected) is not None
+    left = [t for t in seen(graph, expected) if t.shape[-1] == 8]
+    assert [graph.producers[t.name].kind for t in left] == ["conv2d", "avg_pool2d"]
+    for t in left:
+        theirs = value_of(t, expected.tensors[0], expected.reals[0])
+        assert theirs is not None and not (theirs == 3).all(axis=(0, 1, 2)).any()  # the zero point: without weights
 
 
 def test_a_value_in_another_scale_is_not_compared(tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ LAYERS = ("Conv", "Gemm", "BatchNormalization", "Softmax", "GlobalAveragePool", 
 LAYERS += ("Squeeze", "Unsqueeze", "Reshape", "Concat", "Pad", "MaxPool", "AveragePool")
 ROWS: dict[str, Make] = {
     **{name: within(name) for name in DOMAIN},
-    **{name: step(name) for name in (*STEPS, "Shrink")},
+    **{name: step(name) for name in (*STEPS, "Shrink", "ThresholdedRelu")},
     **{name: comparison(name) for name in COMPARISONS},
     **{name: logical(name) for name in ("And", "Or", "Xor", "Not")},
     **{name: bitwise(name) for name in ("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot")},

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import ops
 from ..axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
-from ..ir import Array, Graph, Op, Quant, Removed, Tensor, verify
+from ..ir import Array, Graph, Op, Quant, Removed, Tensor, after_move, verify
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
 from .rewrite import unused
@@ -268,11 +268,7 @@ def _least_bias(op: Op, graph: Graph, wanted: Array) -> tuple[Array, Array]:
 def _without(graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]) -> Graph:
     """The graph with the kept channels only."""
     new: list[Op] = []
-    tensors = {
-        name: replace(graph.tensors[name], shape=(*graph.tensors[name].shape[:-1], len(channels)))
-        for name, channels in kept.items()
-        if graph.tensors[name].shape
-    }
+    tensors = {name: _narrowed(graph.tensors[name], c) for name, c in kept.items() if graph.tensors[name].shape}
     for op in graph.ops:
         parts, changed = _with_operands(op, graph, kept, known, tensors)
         tensors |= {t.name: t for t in changed}
@@ -281,6 +277,12 @@ def _without(graph: Graph, kept: Kept, known: Mapping[str, Mapping[int, int]]) -
             attrs["shape"] = tensors[op.outputs[0]].shape
         new.append(replace(op, inputs=parts, attrs=attrs))
     return graph.with_ops(new, tensors.values())
+
+
+def _narrowed(t: Tensor, channels: Array) -> Tensor:
+    if len(channels) == t.shape[-1]:
+        return t
+    return replace(t, shape=(*t.shape[:-1], len(channels)), origin=after_move(t, "take", tuple(map(int, channels))))
 
 
 def _with_operands(

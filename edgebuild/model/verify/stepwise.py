@@ -11,7 +11,7 @@ an integer, both integers are right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,11 @@ RELATIVE = 1e-4  # of floats, to the largest value
 # Of the largest real number of a tensor, in which sums may differ: 8 units in the last place of float32. A sum whose
 # terms cancel is small, and its rounding is not.
 LAST_BITS = 1e-6
+MOVES: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
+    "transpose": np.transpose,
+    "reshape": np.reshape,
+    "take": lambda x, kept: np.take(x, kept, axis=-1),
+}
 Oracle = tuple[dict[str, Array], dict[str, Array]]  # `tensors` and `reals` of a vector
 
 
@@ -117,8 +122,8 @@ def value_of(t: Tensor, tensors: dict[str, Array], reals: dict[str, Array]) -> A
         return None
     try:
         for kind, how in origin.moves:
-            found = found.transpose(how) if kind == "transpose" else found.reshape(how)
-    except ValueError:  # a pass took channels away since
+            found = MOVES[kind](found, how)
+    except (ValueError, IndexError):  # the file's tensor has another shape
         return None
     return found if (found.shape, found.dtype.name) == (t.shape, t.dtype) else None
 
