@@ -192,6 +192,11 @@ def onnx_pool_of_padding_only(folder: Path) -> tuple[str, str]:
 
 
 @case
+def onnx_empty_shape(folder: Path) -> tuple[str, str]:
+    return save(small_onnx(shape=(1, 0)), folder), r"m\.onnx: error: input 'in0' has the empty shape 1x0\n.*at least 1"
+
+
+@case
 def onnx_dynamic_shape(folder: Path) -> tuple[str, str]:
     model = small_onnx(shape=(1, "size"))
     return save(model, folder), r"m\.onnx: error: input 'in0' has the dynamic shape 1xsize\n.*--shape in0=1,"

@@ -122,8 +122,9 @@ def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
     sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim]
     if not all(isinstance(n, int) and n > 0 for n in sizes):
         shown = "x".join(map(str, sizes))
-        hint = f"fix it with --shape {value.name}=1,... or export with static shapes"
-        raise fail(f"input '{value.name}' has the dynamic shape {shown}", file=file, hints=[hint])
+        hint = f"fix it with --shape {value.name}=1,... or export with static shapes of at least 1"
+        word = "empty" if 0 in sizes else "dynamic"
+        raise fail(f"input '{value.name}' has the {word} shape {shown}", file=file, hints=[hint])
     if kind.elem_type not in TYPES:
         name = onnx.TensorProto.DataType.Name(kind.elem_type)
         raise fail(f"input '{value.name}' is {name}", file=file, hints=["use FLOAT, BOOL or integers"])
