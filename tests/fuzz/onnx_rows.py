@@ -329,7 +329,7 @@ def triangle(w: Any, x: Any, *_: Any) -> Any:
 
 
 def length_pool(w: Any, x: Any, *_: Any) -> Any:
-    window = [min(w.s.between(1, 3), n) for n in w.image(x)[:2]]
+    window = [min(w.s.between(1, 3), n) for n in w.image(x)[1:]]
     return w.node("LpPool", [x], kernel_shape=window, p=w.s.pick(1, 2), strides=[w.s.between(1, 2)] * 2)
 
 
