@@ -25,7 +25,18 @@ Make = Callable[..., Any]
 
 # Operators whose float results are the same to the last bit, if those of their operands are.
 MOVES = ("Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat")
-MOVES += ("Gather", "GatherND", "Expand", "Tile", "DepthToSpace", "SpaceToDepth", "Pad", "Where", "MaxPool")
+MOVES += (
+    "Gather",
+    "GatherND",
+    "GatherElements",
+    "Expand",
+    "Tile",
+    "DepthToSpace",
+    "SpaceToDepth",
+    "Pad",
+    "Where",
+    "MaxPool",
+)
 STEPS = ("Floor", "Ceil", "Round", "Sign")
 KEEP = {*MOVES, *STEPS, "Abs", "Neg", "Relu", "Max", "Min", "Clip", "TopK", "Cast", "Mod", "ReduceMax", "ReduceMin"}
 COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -348,6 +359,40 @@ def scattered(w: Any, x: Any, *_: Any) -> Any:
     return w.node("ScatterND", [x, ints(w, places), rows])
 
 
+def elements(w: Any, x: Any) -> tuple[int, Any]:
+    """An axis, and places of elements along it: known ones, or those in the order of a line's largest."""
+    axis = axis_of(w, x)
+    if w.s.between(0, 2):
+        shape = [w.s.between(1, n) for n in x.shape]
+        return axis, w.constant(w.s.rng.integers(-x.shape[axis], x.shape[axis], shape))
+    return axis, w.several("TopK", [w.exactly(x), ints(w, [w.s.between(1, x.shape[axis])])], 2, axis=axis)[1]
+
+
+def gather_elements(w: Any, x: Any, *_: Any) -> Any:
+    x = w.exactly(x)
+    axis, places = elements(w, x)
+    return w.node("GatherElements", [x, places], axis=axis)
+
+
+def scatter_elements(w: Any, x: Any, *_: Any) -> Any:
+    x = w.exactly(x)
+    axis, places = elements(w, x)
+    update = w.node("GatherElements", [w.input_like(x), places], axis=axis)
+    return w.node("ScatterElements", [x, places, update], axis=axis, reduction=w.s.pick("add", "max", "min"))
+
+
+def shifted(w: Any, x: Any, *_: Any) -> Any:
+    large = w.node("Clip", [w.node("Mul", [w.exactly(x), number(w, 20)]), number(w, 0), number(w, 255)])
+    whole, by = w.node("Cast", [large], to=TensorProto.UINT8), np.array(w.s.between(0, 9), np.uint8)
+    moved = w.node("BitShift", [whole, w.constant(by)], direction=w.s.pick("LEFT", "RIGHT"))
+    return w.node("Cast", [moved], to=TensorProto.FLOAT)
+
+
+def infinite(w: Any, x: Any, *_: Any) -> Any:
+    far = w.node("Div", [x, w.node("Floor", [w.exactly(w.input_like(x))])])
+    return chosen(w, w.node("IsInf", [far], detect_negative=w.s.pick(0, 1)), x)
+
+
 def dynamic(w: Any, x: Any, *_: Any) -> Any:
     """Quantised as its own range says, then a product or a window of the bytes, and real numbers again."""
     quantised, scale, zero = w.several("DynamicQuantizeLinear", [w.exactly(x)], 3, free=True)
@@ -420,6 +465,10 @@ ROWS: dict[str, Make] = {
     "LpPool": length_pool,
     "ReverseSequence": reversed_sequence,
     "ScatterND": scattered,
+    "GatherElements": gather_elements,
+    "ScatterElements": scatter_elements,
+    "BitShift": shifted,
+    "IsInf": infinite,
     "DynamicQuantizeLinear": dynamic,
     "Where": comparison(""),
 }

@@ -52,6 +52,8 @@ def plain_pointwise(s: Source, function: str, dtype: str) -> Graph:
     row, shape = FUNCTIONS[function], s.shape(1, 5, most=4)
     if function in ("not", "and", "or", "xor"):
         dtype = "bool"
+    if function in ("shift_left", "shift_right"):
+        dtype = "uint8"
     operands = []
     for i in range(row.arity):
         own = dtype if i or not row.condition else "bool"
@@ -200,6 +202,16 @@ def gather(s: Source) -> Graph:
     return single(s, "gather", [table, index], table.quant, axis=axis, batch=batch)
 
 
+def scatter(s: Source) -> Graph:
+    """Places may be those of a constant, negative, twice the same, or outside."""
+    (rows, columns), count, reduction = s.pair(1, 5), s.between(1, 4), s.pick("none", "add", "mul", "max", "min")
+    dtype = "float32" if s.real else s.pick("int32", "int64")
+    data = s.rng.integers(-rows, rows, count) if s.pick(False, True) else None
+    index = Tensor("index", (count,), "int64" if data is not None else s.pick("int32", "int64"), None, data)
+    update = Tensor("update", (count, columns), dtype)
+    return single(s, "scatter", [Tensor("x", (rows, columns), dtype), index, update], None, dtype, reduction=reduction)
+
+
 def gather_nd(s: Source) -> Graph:
     table = _table(s, s.shape(1, 4))
     batch = s.between(0, len(table.shape) - 1) if s.pick(False, True) else 0
@@ -214,6 +226,7 @@ KINDS |= {
     "blend": blend,
     "gather": gather,
     "gather_nd": gather_nd,
+    "scatter": scatter,
     "integer_sums": integer_sums,
     "topk": topk,
 }

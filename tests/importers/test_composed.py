@@ -16,9 +16,12 @@ from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Array
 from tests.importers.test_onnx import onnxruntime_outputs
 
-FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+FLOAT, INT, UINT8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8
 Case = tuple[str, tuple[int, ...], int, list[Any], dict[str, Any]]
 PLACES = np.array([[0, 1], [1, -1], [0, 1]])  # one is there twice
+AROUND = np.array([[0, -1, 3], [1, -4, 3], [1, 2, 0]])
+NUMBERS = np.round(np.random.default_rng(2).normal(size=(3, 3)), 1).astype(np.float32)
+JOINS = ("add", "mul", "max", "min")
 CASES: dict[str, Case] = {
     "one hot": ("OneHot", (2, 3), INT, [4, np.array([0, 1], np.float32)], {}),
     "one hot, first axis": ("OneHot", (2, 3), INT, [5, np.array([-1.5, 2.5], np.float32)], {"axis": 0}),
@@ -30,8 +33,19 @@ CASES: dict[str, Case] = {
     "lengths": ("LpPool", (1, 2, 6, 5), FLOAT, [], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}),
     "sizes": ("LpPool", (1, 3, 7), FLOAT, [], {"kernel_shape": [3], "p": 1}),
     "reversed": ("ReverseSequence", (2, 5, 3), FLOAT, [np.array([3, 3])], {"time_axis": 1, "batch_axis": 0}),
+    "elements of rows": ("GatherElements", (3, 4), FLOAT, [np.array([[0, -1], [2, 1]])], {"axis": 1}),
+    "elements of columns": ("GatherElements", (2, 3, 4), INT, [np.arange(12).reshape(1, 3, 4) % 2], {"axis": 0}),
     "rows": ("ScatterND", (3, 4, 2), FLOAT, [PLACES, np.arange(6, dtype=np.float32).reshape(3, 2)], {}),
     "elements": ("ScatterND", (3, 4), FLOAT, [PLACES[1:], np.array([5, 6], np.float32)], {}),
+    **{f"rows, {r}": ("ScatterND", (3, 4, 2), FLOAT, [PLACES, NUMBERS[:3, :2]], {"reduction": r}) for r in JOINS},
+    **{f"elements, {r}": ("ScatterElements", (4, 5), FLOAT, [AROUND, NUMBERS], {"reduction": r}) for r in JOINS},
+    "replaced elements": ("ScatterElements", (4, 5), FLOAT, [AROUND[:2], NUMBERS[:2]], {"axis": -1}),
+    "infinite": ("IsInf", (2, 5), FLOAT, [], {}),
+    "infinite and negative": ("IsInf", (2, 5), FLOAT, [], {"detect_positive": 0}),
+    "infinite and positive": ("IsInf", (2, 5), FLOAT, [], {"detect_negative": 0}),
+    "nothing infinite": ("IsInf", (2, 5), FLOAT, [], {"detect_negative": 0, "detect_positive": 0}),
+    "shifted": ("BitShift", (2, 5), UINT8, [np.arange(5, dtype=np.uint8) * 2], {"direction": "LEFT"}),
+    "shifted right": ("BitShift", (2, 5), UINT8, [np.arange(5, dtype=np.uint8) * 2], {"direction": "RIGHT"}),
 }
 
 
@@ -42,7 +56,7 @@ def model(case: Case) -> onnx.ModelProto:
     stored = [numpy_helper.from_array(np.asarray(c), n) for n, c in zip(names, constants, strict=True)]
     x, y = helper.make_tensor_value_info("x", dtype, shape), onnx.ValueInfoProto(name="y")
     graph = helper.make_graph([node], "one", [x], [y], stored)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     return onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
 
 
@@ -50,6 +64,10 @@ def values(case: Case, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if case[2] == INT:
         return rng.integers(-3, 3, case[1])
+    if case[2] == UINT8:
+        return rng.integers(0, 256, case[1]).astype(np.uint8)
+    if case[0] == "IsInf":
+        return rng.choice([-np.inf, np.inf, np.nan, 3.4e38, -3.4e38], case[1]).astype(np.float32)
     return np.round(rng.normal(size=case[1]), 1).astype(np.float32)
 
 
@@ -71,13 +89,12 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
     [
         ("lengths", {"p": 3}, "p 3"),
         ("lengths", {"ceil_mode": 1}, "ceil_mode 1"),
-        ("rows", {"reduction": "add"}, "reduction add"),
+        ("elements of rows", {"axis": 2}, "axis 2"),
     ],
 )
 def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
     operator, shape, dtype, constants, attributes = CASES[name]
     made = model((operator, shape, dtype, constants, attributes | changes))
-    made.opset_import[0].version = 18
     onnx.save(made, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match=said):
         read_model(tmp_path / "m.onnx")
@@ -90,3 +107,18 @@ def test_sequences_of_several_lengths_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(EdgebuildError, match=r"sequences of \[3, 4\]"):
         read_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if CASES[n][0].startswith(("GatherE", "Scatter"))])
+def test_places_that_are_computed(name: str, tmp_path: Path) -> None:
+    """All operands are inputs."""
+    made = model(CASES[name])
+    for stored in made.graph.initializer:
+        made.graph.input.append(helper.make_tensor_value_info(stored.name, stored.data_type, stored.dims))
+    constants = [numpy_helper.to_array(stored) for stored in made.graph.initializer]
+    del made.graph.initializer[:]
+    onnx.save(made, tmp_path / "m.onnx")
+    graph = read_model(tmp_path / "m.onnx")
+    x = values(CASES[name], 1)
+    want = onnxruntime_outputs(made, [x, *constants])[0]
+    np.testing.assert_array_equal(ops.run(graph, x, *constants)[graph.outputs[0]], want)

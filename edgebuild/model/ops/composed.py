@@ -1,4 +1,4 @@
-"""ONNX operators that are read as others: masks, places as vectors, and parts that are written into a tensor."""
+"""ONNX operators that are read as others: masks, places as vectors, windows."""
 
 from __future__ import annotations
 
@@ -90,28 +90,10 @@ def reversed_sequences(node: Any) -> None:
     taken_along(node, axis, index, x.shape)
 
 
-def scattered(node: Any) -> None:
-    """Rows of the first operand or, at places that are known, of the third: the last of those that meet."""
-    x, places = node.tensor(0), node.constant(1, "indices").data
-    if node.attr("reduction", "none") != "none":
-        raise node.error(f"reduction {node.attr('reduction', 'none')}", "supported: none")
-    depth = places.shape[-1]
-    sizes, rest = x.shape[:depth], x.shape[depth:]
-    at = np.moveaxis(places.reshape(-1, depth).astype(np.int64), -1, 0)
-    if any((p < -n).any() or (p >= n).any() for p, n in zip(at, sizes, strict=True)):
-        raise node.error(f"indices {places.min()} to {places.max()} in {sizes}")
-    flat = np.ravel_multi_index(tuple(p % n for p, n in zip(at, sizes, strict=True)), sizes)
-    table = np.arange(prod(sizes))
-    table[flat] = len(table) + np.arange(len(flat))
-    rows = [node.reshaped(node.inputs[0], (len(table), *rest)), node.reshaped(node.inputs[2], (len(flat), *rest))]
-    taken_along(node, 0, table, x.shape, node.inner("concat", rows, axis=0))
-
-
 ONNX = {
     "Hardmax": hard_max,
     "LpPool": length_pool,
     "OneHot": one_hot,
     "ReverseSequence": reversed_sequences,
-    "ScatterND": scattered,
     "Trilu": triangle,
 }

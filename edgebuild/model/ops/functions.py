@@ -212,6 +212,8 @@ FUNCTIONS: dict[str, ElementFunction] = {
     "bit_or": ElementFunction(2, np.bitwise_or, "", "{0} | {1}"),
     "bit_xor": ElementFunction(2, np.bitwise_xor, "", "{0} ^ {1}"),
     "bit_not": ElementFunction(1, np.invert, "", "~{0}"),
+    "shift_left": ElementFunction(2, lambda x, y: _shift(x, y, True), "", "{1} < 8 ? {0} << {1} : 0", result="uint8"),
+    "shift_right": ElementFunction(2, lambda x, y: _shift(x, y, False), "", "{1} < 8 ? {0} >> {1} : 0", result="uint8"),
     # three operands
     "where": ElementFunction(3, np.where, SWITCH, SWITCH, condition=True),
 }

@@ -76,7 +76,7 @@ def nest(op: Op, graph: Graph) -> Nest:
     return Nest(dict(zip(names, shape, strict=True)), names, (tuple(from_table), from_index))
 
 
-def _wrapped(index: Array, size: int) -> Array:
+def wrapped(index: Array, size: int) -> Array:
     """Negative indices count from the end; what lies outside all the same is kept inside."""
     at = index.astype(np.int64)
     return np.clip(np.where(at < 0, at + size, at), 0, size - 1)
@@ -84,7 +84,7 @@ def _wrapped(index: Array, size: int) -> Array:
 
 def reference(op: Op, graph: Graph, table: Array, index: Array) -> Array:
     axis, batch = op.attrs["axis"], op.attrs["batch"]
-    at = _wrapped(index, table.shape[axis])
+    at = wrapped(index, table.shape[axis])
     if not batch:
         return table.take(at, axis=axis)
     lead = table.shape[:batch]
@@ -145,7 +145,7 @@ def nd_reference(op: Op, graph: Graph, table: Array, index: Array) -> Array:
     batch, depth = op.attrs["batch"], index.shape[-1]
     lead = table.shape[:batch]
     tables, places = table.reshape(-1, *table.shape[batch:]), index.reshape(prod(lead), -1, depth)
-    found = [t[tuple(_wrapped(p[:, d], t.shape[d]) for d in range(depth))] for t, p in zip(tables, places, strict=True)]
+    found = [t[tuple(wrapped(p[:, d], t.shape[d]) for d in range(depth))] for t, p in zip(tables, places, strict=True)]
     return np.stack(found).reshape((*index.shape[:-1], *table.shape[batch + depth :]))
 
 

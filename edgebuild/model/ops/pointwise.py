@@ -267,6 +267,22 @@ def from_onnx_mean(node: Any) -> None:
     node.emit("pointwise", [total, count], **attributes("quotient"))
 
 
+def from_onnx_is_inf(node: Any) -> None:
+    """Beyond the largest number of either sign, or of one; a comparison of x with itself finds nothing."""
+    signs = bool(node.attr("detect_negative", 1)), bool(node.attr("detect_positive", 1))
+    largest = node.array(np.finfo(np.float32).max * np.float32(1 if signs[1] else -1))
+    x = node.inner("pointwise", node.inputs[:1], **attributes("abs")) if all(signs) else node.inputs[0]
+    operands = [x, largest if any(signs) else x]
+    node.emit("pointwise", operands, **attributes("greater" if signs[1] else "less"))
+
+
+def from_onnx_shift(node: Any) -> None:
+    if node.tensor(0).dtype != "uint8":
+        raise node.error(f"shifts of {node.tensor(0).dtype}", "supported: uint8")
+    direction = node.attr("direction", "LEFT").lower()
+    node.emit("pointwise", node.inputs, **attributes(f"shift_{direction}"))
+
+
 SPEC = Spec(
     kind="pointwise",
     nest=nest,
@@ -281,7 +297,9 @@ SPEC = Spec(
     },
     onnx={
         **{name: from_onnx(function) for name, function in ONNX.items()},
+        "BitShift": from_onnx_shift,
         "Gelu": from_onnx_gelu,
+        "IsInf": from_onnx_is_inf,
         "Mod": from_onnx_mod,
         "Pow": from_onnx_pow,
         "Min": from_onnx_many("minimum"),
