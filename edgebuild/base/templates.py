@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from operator import index
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import jinja2
 
 PACKAGE = Path(__file__).resolve().parents[1]
+COLUMNS = 120  # of a line of C
 FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates")
 
 LICENCE = (
@@ -108,6 +110,22 @@ def noted(value: object) -> object:
     return getattr(value, "text", value)
 
 
+def remark(head: str, *texts: str) -> str:
+    """C with a comment behind it: a line or more for each text. A word without room loses its beginning.
+
+    The comment stands in lines of its own above the C if that leaves too little room for it.
+    """
+    margin = head[: len(head) - len(head.lstrip(" "))]
+    if head.strip() and len(head) > COLUMNS // 2 and max(map(len, texts)) > COLUMNS - len(head) - 6:
+        return f"{remark(margin, *texts)}\n{head.rstrip()}"
+    room = COLUMNS - len(head) - len("/*  */")
+    lines = list[str]()
+    for text in texts:
+        words = (word if len(word) <= room - 2 else f"...{word[5 - room :]}" for word in text.split(" "))
+        lines += wrap(" ".join(words), room, subsequent_indent="  " if len(texts) > 1 else "", break_on_hyphens=False)
+    return f"{head}/* {f'{chr(10)}{len(head) * chr(32)} * '.join(lines)} */"
+
+
 @cache
 def environment() -> jinja2.Environment:
     made = jinja2.Environment(
@@ -121,6 +139,7 @@ def environment() -> jinja2.Environment:
     )
     for function in (times, plus, minus, size, terms, pixel, at_row, noted, turns, over, phase):
         made.filters[function.__name__] = function
+    made.globals[remark.__name__] = remark
     return made
 
 

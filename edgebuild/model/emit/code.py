@@ -154,11 +154,11 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     for b in plan.buffers:
         if b.view_of is None and not b.scratch:
             kept = f", ring of {b.rows}" if b.rows else ""
-            when = f"steps {b.first} to {b.last}"
+            when = f"steps {b.first} to {b.last}" if b.first < b.last else f"step {b.first}"
             if b.calls is not None and b.first == b.last:
-                when = f"step {b.first}{_calls(plan, plan.steps[b.first].ops, *b.calls)}"
+                when += _calls(plan, plan.steps[b.first].ops, *b.calls)
             note = f"{shape_text(plan.graph.tensors[b.tensor])}{kept}, {when}: {comment(b.tensor)}"
-            note += f", over {comment(b.overlaps)}" if b.overlaps else ""
+            note += f", over {names[b.overlaps]}" if b.overlaps else ""
             rows.append({"name": names[b.tensor], "offset": b.place.offset, "bytes": b.bytes, "note": note})
             rows[-1]["arena"] = sizes[b.place.memory]
     for step, section in enumerate(plan.steps):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
-from ...base.templates import plus
+from ...base.templates import plus, remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant
 from ..plan.moved.feeding import FedRun, Stream
@@ -103,16 +103,16 @@ def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapp
     copies, before = [], dict[int, list[str]]()
     for number, early in enumerate(plan.ahead):
         copies.append(_constants(plan, early.step, early.near, early.block, weights))
-        start = f"eb_dma_start({early.channel}, &{plan.name}_ahead[{number}]); /* constants of step {early.step} */"
+        start = f"    eb_dma_start({early.channel}, &{plan.name}_ahead[{number}]); /* constants of step {early.step} */"
         before.setdefault(early.first, []).append(start)
     for early in plan.ahead:
-        wait = f"eb_dma_wait({early.channel});"
+        wait = f"    eb_dma_wait({early.channel});"
         if wait not in before.setdefault(early.step, []):
             before[early.step].append(wait)
     for kept in reversed(plan.caches.steps):
         name = offset_names(plan).get(kept.what, str(kept.place.offset))
         at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {name})"
-        line = f"eb_cache_{kept.kind}({at}, {kept.bytes}); /* {comment(kept.what)} */"
+        line = remark(f"    eb_cache_{kept.kind}({at}, {kept.bytes}); ", comment(kept.what))
         before.setdefault(kept.step, []).insert(0, line)
     return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps) + 1)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ...base.templates import remark
 from ..ops.base import C_TYPES, Kernel
 from ..plan.moved.moves import Copy, CoreWork, MovedLayer, Turn
 from ..plan.search import Plan
@@ -106,7 +107,7 @@ def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
 def _copies(
     plan: Plan, step: int, moved: MovedLayer, weights: Weights, places: Sequence[Named]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lines of copies that differ in more than the far side's offset; for every copy its form and that offset."""
+    """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
     starts = view_starts(plan.graph)
     fixed = min((weights.offset(moved.blocks[c.block]) for c in moved.copies if not c.tensor), default=0)
@@ -128,9 +129,12 @@ def _copies(
         if not c.fetch:
             steps = (c.far_row, c.near_row, c.far_plane, c.near_plane)
         numbers = ", ".join(map(str, (c.bytes, c.rows, c.planes, *steps)))
-        form = f"/* {what} */\n{{{c.channel}, {int(c.fetch)}, {{{to}, {from_}, {numbers}}}}},"
+        form = (
+            remark("        ", what)
+            + f"\n        {{{c.channel}, {int(c.fetch)}, {{{to}, {from_},\n         {numbers}}}}},"
+        )
         rows.append(f"{{{forms.setdefault(form, len(forms))}, {more}}}")
-    return tuple(line for form in forms for line in form.splitlines()), tuple(rows)
+    return tuple(forms), tuple(rows)
 
 
 def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:

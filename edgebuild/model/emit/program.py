@@ -60,7 +60,15 @@ class Roll:
     step: int
     order: Order
     calls: tuple[Call, ...]
+    live: int  # bytes
     take: str = ""  # where a row that the application brings goes; empty if it brings none
+
+    @property
+    def comment(self) -> str:
+        first, last = self.calls[0].comment, self.calls[-1].comment
+        count, end = (f"{len(self.calls)} ops ", f" to {last}") if len(self.calls) > 1 else ("", "")
+        far = ", as far as the rows of the input go" if self.take else ""
+        return f"{count}row by row{far}, {self.live} B live: {first}{end}"
 
     @property
     def alone(self) -> int:
@@ -128,7 +136,7 @@ def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[st
     for use in uses:
         for c in use.kernel.constants:
             shape = "x".join(map(str, c.data.shape)) or "1"
-            note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}, {comment(use.op.name)}"
+            note = f"{shape} {c.data.dtype}{': ' if c.note else ''}{c.note}"
             if (name := _constant_name(plan, use, c)) in used:
                 found.append(Named(name, weights.offset(c), note))
     return (*found, *blocks(plan, weights).values())
@@ -322,11 +330,11 @@ def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Rol
     labels = [label(plan, op.outputs[0]) for op in rolled.ops]
     names = (*map(_row_constant, labels), "PUSHED_ROW")
     order = Order(tuple(lines([event.op for event in rolled.events])), (*labels, "the input"), names)
-    streamed = plan.rolling.streamed
+    streamed, live = plan.rolling.streamed, plan.schedule.profile[step]
     if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
-        return Roll(step, order, calls)
+        return Roll(step, order, calls, live)
     t = plan.graph.tensors[streamed]
-    return Roll(step, order, calls, str(address(plan, t, _row_offset(plan, rolled, t))))
+    return Roll(step, order, calls, live, str(address(plan, t, _row_offset(plan, rolled, t))))
 
 
 def _row_constant(name: str) -> str:

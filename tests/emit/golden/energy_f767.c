@@ -39,22 +39,22 @@ extern int8_t tiny_arena[432];
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_IN = 256, /* 8x8x2, steps 0 to 0: image */
+    TINY_IN = 256, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
     TINY_DEPTHWISE_CONV2D_1 = 256, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
-    TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
+    TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
     TINY_CONV2D_0_SCRATCH = 384, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 320, /* scratch of step 1: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 36 int32: start values, weights and rescaling by groups of four channels, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 160, /* 30 int32: by groups of four channels, depthwise */
-    TINY_DENSE_3_W = 280, /* 28 int32: start values, weights and rescaling by groups of four channels, dense */
-    TINY_SOFTMAX_4_TABLE = 392, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 36 int32: start values, weights and rescaling by groups of four channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 160, /* 30 int32: by groups of four channels */
+    TINY_DENSE_3_W = 280, /* 28 int32: start values, weights and rescaling by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 392, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,

@@ -41,12 +41,12 @@ extern int8_t tiny_arena_axi[128];
 
 /* Where each tensor lies in the arena. The peak is at step 1. */
 enum {
-    TINY_IN = 0, /* 8x8x2, steps 0 to 0: image */
+    TINY_IN = 0, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 1000, /* 8x8x4, steps 0 to 1: conv */
     TINY_DEPTHWISE_CONV2D_1 = 1376, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 1112, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 1128, /* 3, steps 3 to 4: dense */
-    TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
+    TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
 };
 
 /* Where each part lies in the first memory level while its step runs. */
@@ -189,9 +189,11 @@ static void tiny_tiles_0(void)
 {
     static const tiny_form forms[2] = {
         /* image */
-        {0, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_X), AT_AXI(uint8_t, TINY_IN), 128, 1, 1, 0, 0, 0, 0}},
+        {0, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_X), AT_AXI(uint8_t, TINY_IN),
+         128, 1, 1, 0, 0, 0, 0}},
         /* constants */
-        {2, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_W), WEIGHTS(uint8_t, TINY_CONV2D_0_BLOCK), 144, 1, 1, 0, 0, 0, 0}},
+        {2, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_W), WEIGHTS(uint8_t, TINY_CONV2D_0_BLOCK),
+         144, 1, 1, 0, 0, 0, 0}},
     };
     static const tiny_copy copies[2] = {
         {0, 0}, {1, 0},
@@ -258,7 +260,8 @@ static void tiny_tiles_4(void)
 {
     static const tiny_form forms[1] = {
         /* classes */
-        {4, 0, {AT_AXI(uint8_t, TINY_SOFTMAX_4), AT(uint8_t, TINY_SOFTMAX_4_NEAR_Y), 3, 1, 1, 0, 0, 0, 0}},
+        {4, 0, {AT_AXI(uint8_t, TINY_SOFTMAX_4), AT(uint8_t, TINY_SOFTMAX_4_NEAR_Y),
+         3, 1, 1, 0, 0, 0, 0}},
     };
     static const tiny_copy copies[1] = {
         {0, 0},

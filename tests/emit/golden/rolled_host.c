@@ -19,28 +19,28 @@ extern int8_t tiny_arena[224];
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
     TINY_CONV2D_0 = 128, /* 8x8x4, ring of 3, step 0: conv */
-    TINY_IN = 0, /* 8x8x2, steps 0 to 0: image */
-    TINY_DEPTHWISE_CONV2D_1 = 0, /* 4x4x4, steps 0 to 1: depthwise, over image */
+    TINY_IN = 0, /* 8x8x2, step 0: image */
+    TINY_DEPTHWISE_CONV2D_1 = 0, /* 4x4x4, steps 0 to 1: depthwise, over TINY_IN */
     TINY_MAX_POOL2D_2 = 64, /* 2x2x4, steps 1 to 2: pool */
     TINY_DENSE_3 = 0, /* 3, steps 2 to 3: dense */
-    TINY_SOFTMAX_4 = 4, /* 3, steps 3 to 3: classes */
+    TINY_SOFTMAX_4 = 4, /* 3, step 3: classes */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 4x3x3x2 int8: weights, conv */
-    TINY_CONV2D_0_BIAS = 88, /* 4 int32: bias, conv */
-    TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31, conv */
-    TINY_CONV2D_0_SHIFT = 120, /* 4 int8: left if positive, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 124, /* 1x3x3x4 int8: weights, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_BIAS = 88, /* 4 int32: bias, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 120, /* 4 int8: left if positive, depthwise */
-    TINY_DENSE_3_W = 160, /* 3x16 int8: weights, dense */
-    TINY_DENSE_3_BIAS = 208, /* 3 int32: bias, dense */
-    TINY_DENSE_3_MULTIPLIER = 220, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_SHIFT = 232, /* 3 int8: left if positive, dense */
-    TINY_SOFTMAX_4_TABLE = 236, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 4x3x3x2 int8: weights */
+    TINY_CONV2D_0_BIAS = 88, /* 4 int32: bias */
+    TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31 */
+    TINY_CONV2D_0_SHIFT = 120, /* 4 int8: left if positive */
+    TINY_DEPTHWISE_CONV2D_1_W = 124, /* 1x3x3x4 int8: weights */
+    TINY_DEPTHWISE_CONV2D_1_BIAS = 88, /* 4 int32: bias */
+    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31 */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 120, /* 4 int8: left if positive */
+    TINY_DENSE_3_W = 160, /* 3x16 int8: weights */
+    TINY_DENSE_3_BIAS = 208, /* 3 int32: bias */
+    TINY_DENSE_3_MULTIPLIER = 220, /* 3 int32: Q0.31 */
+    TINY_DENSE_3_SHIFT = 232, /* 3 int8: left if positive */
+    TINY_SOFTMAX_4_TABLE = 236, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
@@ -65,7 +65,7 @@ static void tiny_rows_0(void);
 void tiny_invoke(void)
 {
     EB_STEP();
-    /* 0  2 ops, row by row */
+    /* 0  2 ops row by row, 224 B live: conv2d conv to depthwise_conv2d depthwise */
     tiny_rows_0();
     EB_STEP();
     /* 1  max_pool2d pool; 80 B live */

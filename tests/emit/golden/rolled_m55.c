@@ -41,21 +41,21 @@ extern int8_t tiny_arena[248];
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
     TINY_CONV2D_0 = 128, /* 8x8x4, ring of 3, step 0: conv */
-    TINY_IN = 0, /* 8x8x2, steps 0 to 0: image */
-    TINY_DEPTHWISE_CONV2D_1 = 0, /* 4x4x4, steps 0 to 1: depthwise, over image */
+    TINY_IN = 0, /* 8x8x2, step 0: image */
+    TINY_DEPTHWISE_CONV2D_1 = 0, /* 4x4x4, steps 0 to 1: depthwise, over TINY_IN */
     TINY_MAX_POOL2D_2 = 64, /* 2x2x4, steps 1 to 2: pool */
     TINY_DENSE_3 = 0, /* 3, steps 2 to 3: dense */
-    TINY_SOFTMAX_4 = 4, /* 3, steps 3 to 3: classes */
+    TINY_SOFTMAX_4 = 4, /* 3, step 3: classes */
     TINY_CONV2D_0_SCRATCH = 224, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 224, /* scratch of step 0: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 124, /* 30 int32: by groups of four channels, depthwise */
-    TINY_DENSE_3_W = 244, /* 25 int32: by groups of four channels, dense */
-    TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 124, /* 30 int32: by groups of four channels */
+    TINY_DENSE_3_W = 244, /* 25 int32: by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
@@ -76,7 +76,7 @@ static void tiny_rows_0(void);
 void tiny_invoke(void)
 {
     EB_STEP();
-    /* 0  2 ops, row by row */
+    /* 0  2 ops row by row, 248 B live: conv2d conv to depthwise_conv2d depthwise */
     tiny_rows_0();
     EB_STEP();
     /* 1  max_pool2d pool; 80 B live */
@@ -179,7 +179,8 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     int32_t y_zero, int32_t low, int32_t high, int8_t *scratch)
 {
     EB_STEP();
-    /* scratch: what lies under the windows of 2 outputs side by side, column by column, so that a window is one piece. */
+    /* scratch: what lies under the windows of 2 outputs side by side, column by column, so that a
+     * window is one piece. */
     static const uint8_t offsets[16] = { 0, 1, 6, 7, 12, 13, 18, 19, 24, 25, 30, 31, 36, 37, 42, 43 };
     for (int32_t ox = 0; ox < 8; ox += 2) {
         int8_t *to = scratch;

@@ -48,17 +48,17 @@ enum {
     TINY_IN = 96, /* 8x8x2, ring of 3, step 0: image */
     TINY_MAX_POOL2D_2 = 200, /* 2x2x4, steps 0 to 1: pool */
     TINY_DENSE_3 = 0, /* 3, steps 1 to 2: dense */
-    TINY_SOFTMAX_4 = 4, /* 3, steps 2 to 2: classes */
+    TINY_SOFTMAX_4 = 4, /* 3, step 2: classes */
     TINY_CONV2D_0_SCRATCH = 176, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 176, /* scratch of step 0: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 36 int32: start values, weights and rescaling by groups of four channels, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 160, /* 30 int32: by groups of four channels, depthwise */
-    TINY_DENSE_3_W = 280, /* 28 int32: start values, weights and rescaling by groups of four channels, dense */
-    TINY_SOFTMAX_4_TABLE = 392, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 36 int32: start values, weights and rescaling by groups of four channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 160, /* 30 int32: by groups of four channels */
+    TINY_DENSE_3_W = 280, /* 28 int32: start values, weights and rescaling by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 392, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
@@ -79,7 +79,7 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count);
 int32_t tiny_push_rows(const int8_t *rows, int32_t count)
 {
     EB_STEP();
-    /* 0  3 ops, row by row, as far as the rows of the input go */
+    /* 0  3 ops row by row, as far as the rows of the input go, 216 B live: conv2d conv to max_pool2d pool */
     if (tiny_rows_0(rows, count) == 0) {
         return 0;
     }
@@ -385,7 +385,8 @@ static inline uint32_t eb_load(const int8_t *from)
     return word;
 }
 
-/* One pixel of int8 in x, by `blocks` groups of four channels. Loads of x may be unaligned.
+/* One pixel of int8 in x, by `blocks`
+ * groups of four channels. Loads of x may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used)) static void eb_dot1_relu_clamped(
@@ -646,7 +647,8 @@ __attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
         "pop    {r3-r11, pc}\n\t");
 }
 
-/* One pixel of int8 in x, by `blocks` groups of four channels. Loads of x may be unaligned.
+/* One pixel of int8 in x, by `blocks`
+ * groups of four channels. Loads of x may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used)) static void eb_dot1_signed(

@@ -36,33 +36,33 @@ extern int8_t tiny_arena[532];
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_IN = 404, /* 8x8x2, steps 0 to 0: image */
+    TINY_IN = 404, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
     TINY_DEPTHWISE_CONV2D_1 = 340, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
-    TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
+    TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
     TINY_CONV2D_0_SCRATCH = 256, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 4x18x1 int8: by blocks of channels, in groups of taps, conv */
-    TINY_CONV2D_0_RESCALE = 88, /* 4x4 int32: start, multiplier, rounding, shift, conv */
-    TINY_CONV2D_0_PLACES = 152, /* 18 int16: of each tap in its order, conv */
-    TINY_CONV2D_0_RUNS = 188, /* 2x3 uint8: loop, turns, taps of a turn, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 196, /* 4x9 int8: by channel, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_START = 232, /* 4 int32: bias with the zero point folded in, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 248, /* 4 int32: Q0.31, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 264, /* 4 int32: half of what is shifted out, and the zero point, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 280, /* 4 int8: to the right, depthwise */
-    TINY_DENSE_3_W = 284, /* 3x16x1 int8: by blocks of channels, dense */
-    TINY_DENSE_3_START = 332, /* 3 int32: bias with the zero point folded in, dense */
-    TINY_DENSE_3_MULTIPLIER = 344, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_ROUNDING = 356, /* 3 int32: half of what is shifted out, and the zero point, dense */
-    TINY_DENSE_3_SHIFT = 368, /* 3 int8: to the right, dense */
-    TINY_SOFTMAX_4_TABLE = 372, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 4x18x1 int8: by blocks of channels, in groups of taps */
+    TINY_CONV2D_0_RESCALE = 88, /* 4x4 int32: start, multiplier, rounding, shift */
+    TINY_CONV2D_0_PLACES = 152, /* 18 int16: of each tap in its order */
+    TINY_CONV2D_0_RUNS = 188, /* 2x3 uint8: loop, turns, taps of a turn */
+    TINY_DEPTHWISE_CONV2D_1_W = 196, /* 4x9 int8: by channel */
+    TINY_DEPTHWISE_CONV2D_1_START = 232, /* 4 int32: bias with the zero point folded in */
+    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 248, /* 4 int32: Q0.31 */
+    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 264, /* 4 int32: half of what is shifted out, and the zero point */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 280, /* 4 int8: to the right */
+    TINY_DENSE_3_W = 284, /* 3x16x1 int8: by blocks of channels */
+    TINY_DENSE_3_START = 332, /* 3 int32: bias with the zero point folded in */
+    TINY_DENSE_3_MULTIPLIER = 344, /* 3 int32: Q0.31 */
+    TINY_DENSE_3_ROUNDING = 356, /* 3 int32: half of what is shifted out, and the zero point */
+    TINY_DENSE_3_SHIFT = 368, /* 3 int8: to the right */
+    TINY_SOFTMAX_4_TABLE = 372, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *rescale,
@@ -149,8 +149,9 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static inline int32_t eb_rescale_split_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static void eb_pairs_armv6m_4x1_up_clamped(
-    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
-    EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high);
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
+    EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
+    EB_REG int32_t low, EB_REG int32_t high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
@@ -207,16 +208,12 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
                 const int8_t *const in3 =
                     (uint32_t)iy3 < (uint32_t)8 && (uint32_t)ix3 < (uint32_t)8 ? x + (iy3 * 8 + ix3) * 2 : padding;
                 for (int32_t i = 0; i < 2; i += 2, place += 2) {
-                    {
-                        int32_t *const to = columns + place[0];
-                        to[0] = in0[i] + in1[i] * 65536;
-                        to[1] = in2[i] + in3[i] * 65536;
-                    }
-                    {
-                        int32_t *const to = columns + place[1];
-                        to[0] = in0[i + 1] + in1[i + 1] * 65536;
-                        to[1] = in2[i + 1] + in3[i + 1] * 65536;
-                    }
+                    int32_t *const to0 = columns + place[0];
+                    to0[0] = in0[i] + in1[i] * 65536;
+                    to0[1] = in2[i] + in3[i] * 65536;
+                    int32_t *const to1 = columns + place[1];
+                    to1[0] = in0[i + 1] + in1[i + 1] * 65536;
+                    to1[1] = in2[i + 1] + in3[i + 1] * 65536;
                 }
             }
         }
@@ -248,7 +245,9 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                 to[i + 3] = in[12];
             }
         }
-        const int32_t w0 = w[k * 9], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2], w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5], w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
+        const int32_t w0 = w[k * 9], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2];
+        const int32_t w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5];
+        const int32_t w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
         const int32_t first = start[k], m = multiplier[k], e = shift[k], half = rounding[k];
         int8_t *out = y + k;
         for (int32_t oy = 0; oy < 4; ++oy) {
@@ -340,7 +339,8 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          int32_t high)
 {
     EB_STEP();
-    /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed again where it does not divide. */
+    /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed
+     * again where it does not divide. */
     const int32_t columns = 1;
     const int8_t *const line = x;
     for (int32_t ox = 0; ox < columns; ox += 1) {
@@ -443,8 +443,8 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
     return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
 }
 
-/* x * multiplier / 2^31 / 2^(shift - 1), plus a zero point that is part of `rounding`, halves up. It multiplies in halves,
- * for want of a long multiplication. */
+/* x * multiplier / 2^31 / 2^(shift - 1), plus a zero point that is part of `rounding`, halves up. It multiplies in
+ * halves, for want of a long multiplication. */
 static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
     const uint32_t low = (uint32_t)(x * 4) & 0xFFFFu, by_low = (uint32_t)multiplier & 0xFFFFu;
@@ -454,8 +454,8 @@ static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t ro
     return (high * by_high + (int32_t)(middle >> 16) + (rest >> 16) + rounding) >> shift;
 }
 
-/* x * multiplier / 2^31 / 2^shift, rounded at both divisions, in the second one halves away from zero, plus a zero point
- * that is part of `rounding`. */
+/* x * multiplier / 2^31 / 2^shift, rounded at both divisions, in the second one halves away from zero, plus a zero
+ * point that is part of `rounding`. */
 static inline int32_t eb_rescale_split_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
     const int32_t y = eb_rescale_split(x, multiplier, 1, 1);
@@ -465,8 +465,9 @@ static inline int32_t eb_rescale_split_away(int32_t x, int32_t multiplier, int32
 /* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
  * r6 and r7 a group's sums, r8 and r9 T, r10 and r11 S1, r12 0x8000; -r2 weights are left of a run that ends at r1. */
 __attribute__((naked, noinline, used)) static void eb_pairs_armv6m_4x1_up_clamped(
-    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const uint8_t *runs,
-    EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t high)
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
+    EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
+    EB_REG int32_t low, EB_REG int32_t high)
 {
     __asm__(
         ".syntax unified\n\t"

@@ -34,22 +34,22 @@ extern int8_t tiny_arena[492];
 
 /* Where each tensor lies in the arena. The peak is at step 1. */
 enum {
-    TINY_IN = 256, /* 8x8x2, steps 0 to 0: image */
+    TINY_IN = 256, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
     TINY_DEPTHWISE_CONV2D_1 = 428, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
-    TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
+    TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
     TINY_CONV2D_0_SCRATCH = 384, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 124, /* 72 int8: by fours of channels, depthwise */
-    TINY_DENSE_3_W = 196, /* 25 int32: by groups of four channels, dense */
-    TINY_SOFTMAX_4_TABLE = 296, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 124, /* 72 int8: by fours of channels */
+    TINY_DENSE_3_W = 196, /* 25 int32: by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 296, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
@@ -133,7 +133,8 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
                                 int32_t low, int32_t high, int8_t *scratch)
 {
     EB_STEP();
-    /* scratch: what lies under the windows of 8 outputs side by side, column by column, so that a window is one piece. */
+    /* scratch: what lies under the windows of 8 outputs side by side, column by column, so that a
+     * window is one piece. */
     static const uint8_t offsets[16] = { 0, 1, 6, 7, 12, 13, 18, 19, 24, 25, 30, 31, 36, 37, 42, 43 };
     for (int32_t row = 0; row < 8; ++row) {
         for (int32_t ox = 0; ox < 8; ox += 8) {

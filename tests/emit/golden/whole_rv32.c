@@ -28,34 +28,34 @@ extern int8_t tiny_arena[456];
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_IN = 256, /* 8x8x2, steps 0 to 0: image */
+    TINY_IN = 256, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
     TINY_DEPTHWISE_CONV2D_1 = 340, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
-    TINY_SOFTMAX_4 = 0, /* 3, steps 4 to 4: classes */
+    TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
     TINY_CONV2D_0_SCRATCH = 384, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 1x18x4 int8: by blocks of channels, conv */
-    TINY_CONV2D_0_START = 88, /* 4 int32: bias with the zero point folded in, conv */
-    TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31, conv */
-    TINY_CONV2D_0_ROUNDING = 120, /* 4 int32: half of what is shifted out, and the zero point, conv */
-    TINY_CONV2D_0_SHIFT = 136, /* 4 int8: to the right, conv */
-    TINY_DEPTHWISE_CONV2D_1_W = 140, /* 4x9 int8: by channel, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_START = 176, /* 4 int32: bias with the zero point folded in, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 120, /* 4 int32: half of what is shifted out, and the zero point, depthwise */
-    TINY_DEPTHWISE_CONV2D_1_SHIFT = 136, /* 4 int8: to the right, depthwise */
-    TINY_DENSE_3_W = 192, /* 3x16x1 int8: by blocks of channels, dense */
-    TINY_DENSE_3_START = 240, /* 3 int32: bias with the zero point folded in, dense */
-    TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31, dense */
-    TINY_DENSE_3_ROUNDING = 264, /* 3 int32: half of what is shifted out, and the zero point, dense */
-    TINY_DENSE_3_SHIFT = 276, /* 3 int8: to the right, dense */
-    TINY_SOFTMAX_4_TABLE = 280, /* 249 int32: exp(-d * scale), Q0.31, classes */
+    TINY_CONV2D_0_W = 16, /* 1x18x4 int8: by blocks of channels */
+    TINY_CONV2D_0_START = 88, /* 4 int32: bias with the zero point folded in */
+    TINY_CONV2D_0_MULTIPLIER = 104, /* 4 int32: Q0.31 */
+    TINY_CONV2D_0_ROUNDING = 120, /* 4 int32: half of what is shifted out, and the zero point */
+    TINY_CONV2D_0_SHIFT = 136, /* 4 int8: to the right */
+    TINY_DEPTHWISE_CONV2D_1_W = 140, /* 4x9 int8: by channel */
+    TINY_DEPTHWISE_CONV2D_1_START = 176, /* 4 int32: bias with the zero point folded in */
+    TINY_DEPTHWISE_CONV2D_1_MULTIPLIER = 104, /* 4 int32: Q0.31 */
+    TINY_DEPTHWISE_CONV2D_1_ROUNDING = 120, /* 4 int32: half of what is shifted out, and the zero point */
+    TINY_DEPTHWISE_CONV2D_1_SHIFT = 136, /* 4 int8: to the right */
+    TINY_DENSE_3_W = 192, /* 3x16x1 int8: by blocks of channels */
+    TINY_DENSE_3_START = 240, /* 3 int32: bias with the zero point folded in */
+    TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31 */
+    TINY_DENSE_3_ROUNDING = 264, /* 3 int32: half of what is shifted out, and the zero point */
+    TINY_DENSE_3_SHIFT = 276, /* 3 int8: to the right */
+    TINY_SOFTMAX_4_TABLE = 280, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
@@ -150,7 +150,8 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
                                 int32_t x_zero, int32_t low, int32_t high, int8_t *scratch)
 {
     EB_STEP();
-    /* Blocks of 4 pixels by 4 channels; the last pixels of a row are computed again where it does not divide. */
+    /* Blocks of 4 pixels by 4 channels; the last pixels of a row are computed
+     * again where it does not divide. */
     for (int32_t row = 0; row < 8; ++row, y += 32) {
         const int32_t columns = 8;
         for (int32_t ox = 0; ox < columns; ox += 4) {
@@ -258,7 +259,9 @@ static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, con
                 to[i + 3] = in[12];
             }
         }
-        const int32_t w0 = w[k * 9], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2], w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5], w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
+        const int32_t w0 = w[k * 9], w1 = w[k * 9 + 1], w2 = w[k * 9 + 2];
+        const int32_t w3 = w[k * 9 + 3], w4 = w[k * 9 + 4], w5 = w[k * 9 + 5];
+        const int32_t w6 = w[k * 9 + 6], w7 = w[k * 9 + 7], w8 = w[k * 9 + 8];
         const int32_t first = start[k], m = multiplier[k], e = shift[k], half = rounding[k];
         int8_t *out = y + k;
         for (int32_t oy = 0; oy < 4; ++oy) {
@@ -350,7 +353,8 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          int32_t high)
 {
     EB_STEP();
-    /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed again where it does not divide. */
+    /* Blocks of 1 pixels by 1 channels; the last pixels of a row are computed
+     * again where it does not divide. */
     const int32_t columns = 1;
     const int8_t *const line = x;
     for (int32_t ox = 0; ox < columns; ox += 1) {
@@ -459,8 +463,8 @@ static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding
     return ((int32_t)(((int64_t)(x * 4) * multiplier) >> 32) + rounding) >> shift;
 }
 
-/* x * multiplier / 2^31 / 2^shift, rounded at both divisions, in the second one halves away from zero, plus a zero point
- * that is part of `rounding`. */
+/* x * multiplier / 2^31 / 2^shift, rounded at both divisions, in the second one halves away from zero, plus a zero
+ * point that is part of `rounding`. */
 static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift)
 {
     const int32_t y = eb_rescale(x, multiplier, 1, 1);
