@@ -79,6 +79,7 @@ class ModelRequest:
     )
     limit: tuple[tuple[str, int], ...] = option((), SIZES, "with --map: leave that much of a memory, as L1=48K,L2=300K")
     ram: int | None = option(None, SIZE, "largest arena, as 16384, 0x4000 or 16K; default: what the target has")
+    flash: int | None = option(None, SIZE, "largest constants and code, as estimated; default: no limit")
     max_mac_overhead: float | None = option(
         None, NUMBER, "of the MACs, that tiling may compute twice; default: 0", metavar="PERCENT"
     )

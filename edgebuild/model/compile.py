@@ -54,6 +54,8 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
 
 
 def plan_model(request: ModelRequest, target: Target) -> Plan:
+    if request.flash is not None and (request.map != "off" or request.objective == "energy"):
+        raise fail("option 'flash': not with --map, nor with --objective energy", hints=["leave one of them out"])
     if request.map != "off":
         target = limited(target, request.limit)
         check_request(target, request)

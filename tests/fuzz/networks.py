@@ -72,7 +72,7 @@ class Tally:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
-def modes(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
+def modes(recipe: Recipe, arena: int, flash: int, target: Target) -> Iterator[Options]:
     """The five kinds of tiling, one more wish; or one kind and one wish. Kernels are for speed, size or between.
 
     One more way, of those to move tiles, where the target has memory levels.
@@ -84,6 +84,7 @@ def modes(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
         {"ram": int(arena * s.rng.uniform(0.3, 0.8)), "tile": "auto"},
         {"stream_input": "rows"},
         {"objective": "ram"},
+        {"flash": int(flash * s.rng.uniform(0.8, 1)), "tile": s.pick("off", "auto")},
         {"tile": s.pick("fdt", "ffmt"), "max_mac_overhead": 200.0},
         {"arena": "caller"},
         {"portable": True, "tile": "rolling"},
@@ -122,6 +123,11 @@ class Judge:
     @property
     def arena(self) -> int:
         return int(self.report["ram"]["arena_bytes"])
+
+    @property
+    def flash(self) -> int:
+        rom = self.report["rom"]
+        return int(rom["weights_bytes"] + rom["estimated_code_bytes"])
 
     def _vectors(self) -> list[list[Array]]:
         vectors = random_inputs(self.file, self.report, VECTORS, self.recipe.seed & 0xFFFF)
@@ -198,7 +204,7 @@ def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tall
 
 def _sweep_on(machine: Machine, judge: Judge, most: int, tally: Tally) -> None:
     recipe, causes, known, arenas = judge.recipe, set[str](), set[str](), dict[str, int]()
-    ways = list(modes(recipe, judge.arena, machine.target))
+    ways = list(modes(recipe, judge.arena, judge.flash, machine.target))
     Random(recipe.seed).shuffle(ways)
     for options in sorted(ways, key=lambda o: o.get("objective") == "ram"):  # what is to be least comes last
         tally.runs += 1

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.flash import code_bytes
+from edgebuild.model.plan.choose import flash
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.plan.thrift import MOST
@@ -68,3 +71,31 @@ def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
     """ResNet-8 needs the assembly of one rounding only."""
     found = planned(network("resnet8", tmp_path), "riscv-virt")
     assert code(found) < 0.8 * code(planned(network("resnet8", tmp_path), "riscv-virt", optimize="speed"))
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385"])
+@pytest.mark.parametrize("name", ["ds_cnn", "5"])
+def test_kernels_get_smaller_as_far_as_flash_wants_it(name: str, target: str, tmp_path: Path) -> None:
+    """Between `balanced` and `size` the limit is kept, the linked program is smaller, and results stay equal."""
+    model, known = network(name, tmp_path), load_target(target)
+    ways = {optimize: planned(model, target, optimize=optimize) for optimize in ("balanced", "size")}
+    most, least = (flash(found) for found in ways.values())
+    wide = planned(model, target, flash=str(most))
+    assert [s.forms for s in wide.steps] == [s.forms for s in ways["balanced"].steps]
+    limit = (most + least) // 2
+    request = model_request(model, "model", target, {"tile": "off", "flash": str(limit)})
+    found = plan_model(request, known)
+    assert flash(found) <= limit < most
+    assert instructions(ways["balanced"].steps) <= instructions(found.steps) <= instructions(ways["size"].steps)
+    less = verify(model, known, compile_model(request))
+    more = verify(model, known, compile_model(replace(request, flash=None)))
+    assert less["equal"] and less["flash_bytes"] < more["flash_bytes"]
+
+
+def test_too_little_flash_is_said(tmp_path: Path) -> None:
+    model = network("ds_cnn", tmp_path)
+    with pytest.raises(EdgebuildError, match=r"constants and code take about \d+ B at least, --flash gives 1000 B"):
+        planned(model, "riscv-virt", flash="1000")
+    with pytest.raises(EdgebuildError, match="not with --map"):
+        planned(model, "pulp-cluster", flash="1M", map="layer")

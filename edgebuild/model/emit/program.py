@@ -168,13 +168,14 @@ def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
 
 
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
-    """The uses with kernels that share C functions, as far as that was asked for."""
+    """The uses with kernels that share C functions, as far as that was asked for, or `--flash` wants it."""
+    small = any(form.small for section in plan.steps for form in section.forms)
     kinds = [tuple(_parameters(plan, use)) for use in uses]
     found = shared(
         [use.kernel for use in uses],
         kinds,
         lambda kernel: _printed(plan, uses[0].op, kernel, "")[0],
-        SHARED_FROM[plan.request.optimize],
+        SHARED_FROM["size" if small else plan.request.optimize],
     )
     return [replace(use, kernel=kernel) for use, kernel in zip(uses, found, strict=True)]
 

@@ -8,6 +8,7 @@ from typing import Any
 from .. import ops
 from ..energy.compare import budget_row, iso_latency, section
 from ..ir import Graph, Tensor
+from ..plan.choose import code
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
@@ -36,7 +37,12 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "lower_bound_bytes": min(plan.schedule.bound, plan.layout.bound),
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
-        "rom": {"weights_bytes": len(weights.blob), "header_bytes": HEADER, "memory": plan.weights_memory},
+        "rom": {
+            "weights_bytes": len(weights.blob),
+            "header_bytes": HEADER,
+            "estimated_code_bytes": code(plan),
+            "memory": plan.weights_memory,
+        },
         "macs": {"model": macs + graph.removed_macs - plan.extra_macs, "generated": macs},
         "constant_channels": _constant_channels(graph),
         "schedule": {

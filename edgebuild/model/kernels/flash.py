@@ -12,8 +12,10 @@ from ..ops.base import Form, Kernel
 from . import used_helpers
 
 # Bytes of an instruction of assembly and of a statement of C: sizes of functions in programs of ResNet-8 and DS-CNN by
-# gcc 12 -O2, RV32IMC and Cortex-M4, over their counts. Armv6-M has instructions of two bytes, but for calls.
-ASSEMBLY, ASSEMBLY_OF_V6M, STATEMENT = 3.0, 2.0, 11.5
+# gcc 12 -O2, RV32IMC and Cortex-M4, over their counts; those of Armv6-M in the same way, on a Cortex-M0.
+ASSEMBLY, STATEMENT = 3.0, 11.5
+ASSEMBLY_OF_V6M, STATEMENT_OF_V6M = 2.0, 16.0
+NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) -> tuple[str, frozenset[str]]:
@@ -27,37 +29,38 @@ def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) ->
 def code_bytes(kernels: Iterable[Kernel], arithmetic: str, form: Form) -> int:
     """Of the C functions of kernels and of all that they call, each once.
 
-    Kernels that differ in numbers share a function, unless the form's wish is speed.
+    Kernels whose texts differ in numbers only share a function, unless the form's wish is speed.
     """
     core, apart = form.core, form.wish.optimize == "speed"
-    each = ASSEMBLY_OF_V6M if "armv6-m" in core else ASSEMBLY
-    texts, names = dict[object, str](), set[str]()
+    texts, names = dict[str, str](), set[str]()
     for kernel in kernels:
-        shape = tuple(sorted(kernel.shape.items()))
-        text, used = _text(kernel.template, shape)
-        texts[kernel.template, tuple(v for _, v in shape if apart or type(v) is not int)] = text
+        text, without_numbers, used = _text(kernel.template, tuple(sorted(kernel.shape.items())))
+        texts[text if apart else without_numbers] = text
         names |= used
     shared = (h.text for h in used_helpers(names, arithmetic) if h.head)
-    return round(sum(_size(text, each) for text in (*texts.values(), *shared)))
+    return round(sum(_size(text, core) for text in (*texts.values(), *shared)))
 
 
 @cache
 def source_bytes(file: Path, core: frozenset[str]) -> int:
     """Of the code of a file of C."""
-    each = ASSEMBLY_OF_V6M if "armv6-m" in core else ASSEMBLY
-    return round(_size(file.read_text(encoding="utf-8"), each))
+    return round(_size(file.read_text(encoding="utf-8"), core))
 
 
 @cache
 def _text(
     template: str, shape: tuple[tuple[str, int | str | bool | tuple[int, ...]], ...]
-) -> tuple[str, frozenset[str]]:
-    return printed(Kernel(template, "", dict(shape)), "", "int8_t", "int8_t", "int32_t")
+) -> tuple[str, str, frozenset[str]]:
+    """A kernel's C, the same without its numbers, and the names that it uses."""
+    text, used = printed(Kernel(template, "", dict(shape)), "", "int8_t", "int8_t", "int32_t")
+    return text, text.translate(NO_DIGITS), used
 
 
-def _size(text: str, each: float) -> float:
-    instructions = sum(map(_is_instruction, text.splitlines()))
-    return each * instructions if instructions else STATEMENT * text.count(";")
+def _size(text: str, core: frozenset[str]) -> float:
+    v6m = "armv6-m" in core
+    if instructions := sum(map(_is_instruction, text.splitlines())):
+        return (ASSEMBLY_OF_V6M if v6m else ASSEMBLY) * instructions
+    return (STATEMENT_OF_V6M if v6m else STATEMENT) * text.count(";")
 
 
 def _is_instruction(line: str) -> bool:

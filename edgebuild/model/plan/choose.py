@@ -18,13 +18,14 @@ from functools import partial
 from math import inf
 
 from ...base import progress
-from ...base.errors import Diagnostic, EdgebuildError
+from ...base.errors import Diagnostic, EdgebuildError, fail
 from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..ir import Graph
 from ..kernels import kernel_of
 from ..kernels.flash import code_bytes
+from ..ops.base import Kernel
 from . import thrift
 from .check import interpret
 from .cuts import untiled
@@ -185,22 +186,34 @@ def _worth(found: Plan) -> tuple[float, float]:
 
 def code(found: Plan) -> int:
     """Bytes of code of a plan, roughly: kernels, and a call for each op."""
-    forms = [(op, form) for s in found.steps for op, form in zip(s.ops, s.forms, strict=True)]
-    kernels = [kernel_of(op, found.graph, form) for op, form in forms]
-    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form) + CALL * len(forms)
+    kernels = _kernels(found)
+    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form) + CALL * len(kernels)
 
 
 def flash(found: Plan) -> int:
     """Bytes of flash, roughly: of kernels, and of the orders and calls of rows."""
-    formed = [pair for section in found.steps for pair in zip(section.ops, section.forms, strict=True)]
-    kernels = [kernel_of(op, found.graph, form) for op, form in formed]
+    kernels = _kernels(found)
     tables = sum(section.calls for section in found.steps if section.rolled)
-    return thrift.flash(found.graph, kernels, found.cutter.form) + tables + CALL * len(formed)
+    return thrift.flash(found.graph, kernels, found.cutter.form) + tables + CALL * len(kernels)
 
 
 def _thrifty(found: Plan) -> Plan:
-    """The plan with less code where that costs little, unless kernels were measured."""
-    return replace(found, steps=thrift.thrifty(found.graph, found.steps, found.cutter.form))
+    """The plan with less code where that costs little, unless kernels were measured; within `--flash`."""
+    form, room = found.cutter.form, found.request.flash
+    found = replace(found, steps=thrift.thrifty(found.graph, found.steps, form))
+    if room is None or (taken := flash(found)) <= room:
+        return found
+    beside = taken - thrift.flash(found.graph, _kernels(found), form)
+    least = replace(found, steps=thrift.within(found.graph, found.steps, form, room - beside))
+    if (taken := flash(least)) > room:
+        text = f"does not fit: constants and code take about {taken} B at least, --flash gives {room} B"
+        raise fail(text, file=found.graph.file, hints=[f"over by {taken - room} B"])
+    return least
+
+
+def _kernels(found: Plan) -> list[Kernel]:
+    formed = [pair for section in found.steps for pair in zip(section.ops, section.forms, strict=True)]
+    return [kernel_of(op, found.graph, form) for op, form in formed]
 
 
 def _interpreted(model: Graph, found: Plan) -> Plan:

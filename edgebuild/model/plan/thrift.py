@@ -6,7 +6,7 @@ layers that call it. So what a kernel costs of flash is known only when those of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -22,17 +22,37 @@ MOST = 0.02  # of all instructions that this may cost, but for `size`
 
 
 @dataclass(frozen=True)
+class Made:
+    """A kernel and the form that it was made for."""
+
+    form: Form
+    kernel: Kernel
+
+    @property
+    def function(self) -> str:
+        """The function in assembly that the kernel shares with others, if its shape names one."""
+        return str(self.kernel.shape.get("function", ""))
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """An op's kernel in a plan. `others` are kernels for the same place, none of which wants more scratch."""
+    """An op's kernel in a plan. `others` serve in the same place, and none of them wants more scratch."""
 
     step: int
     at: int
     calls: int
-    kernel: Kernel
-    others: tuple[Kernel, ...]
+    made: Made
+    others: tuple[Made, ...]
 
-    def cost(self, kernel: Kernel) -> float:
-        return self.calls * kernel.estimate
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.step, self.at
+
+    def cost(self, made: Made) -> float:
+        return self.calls * made.kernel.estimate
+
+
+Chosen = Mapping[tuple[int, int], Made]  # by `Candidate.key`
 
 
 def flash(graph: Graph, kernels: Sequence[Kernel], form: Form) -> int:
@@ -51,16 +71,13 @@ def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section
     optimize = form.wish.optimize
     worth, total = WORTH[optimize], sum(s.instructions for s in steps)
     most = total * (MOST if optimize != "size" else 1.0)
-    uses = [use for use in _uses(graph, steps) if use.calls] if worth else []
-    chosen = {(use.step, use.at): use.kernel for use in uses}
+    uses = [use for use in _uses(graph, steps, _alike) if use.calls] if worth else []
+    chosen = {use.key: use.made for use in uses}
     spent = 0.0
     while True:
-        taken = flash(graph, list(chosen.values()), form)
         ways = []
-        for way in _ways(uses, chosen):
-            more = sum(use.cost(way[key]) - use.cost(chosen[key]) for use in uses if (key := (use.step, use.at)) in way)
-            saved = taken - flash(graph, list({**chosen, **way}.values()), form)
-            if saved > 0 and more < saved * worth * total and spent + more <= most:
+        for saved, more, way in _savings(graph, uses, chosen, _without_function(uses, chosen), form):
+            if more < saved * worth * total and spent + more <= most:
                 ways.append((more - saved * worth * total, more, way))
         if not ways:
             return _with(steps, uses, chosen)
@@ -68,56 +85,107 @@ def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section
         chosen, spent = {**chosen, **way}, spent + more
 
 
-Chosen = Mapping[tuple[int, int], Kernel]
+def within(graph: Graph, steps: Sequence[Section], form: Form, most: int) -> tuple[Section, ...]:
+    """The steps with smaller kernels, until those take `most` bytes of flash or none is smaller.
+
+    Each time that change is made which costs the fewest instructions for each byte that it saves. In the end, what
+    turned out not to be needed is taken back.
+    """
+    uses = list(_uses(graph, steps, _smaller))
+    chosen = {use.key: use.made for use in uses}
+    while _flash(graph, chosen, form) > most:
+        ways = (*_without_function(uses, chosen), *({use.key: made} for use in uses for made in use.others))
+        found = list(_savings(graph, uses, chosen, ways, form)) or list(
+            _savings(graph, uses, chosen, [_all_small(uses)], form)
+        )
+        if not found:
+            break
+        chosen |= min(found, key=lambda way: way[1] / way[0])[2]
+    for use in sorted(uses, key=lambda use: use.cost(use.made) - use.cost(chosen[use.key])):
+        if _flash(graph, without := {**chosen, use.key: use.made}, form) <= most:
+            chosen = without
+    return _with(steps, uses, chosen)
 
 
-def _uses(graph: Graph, steps: Sequence[Section]) -> Iterator[Candidate]:
+def _flash(graph: Graph, chosen: Chosen, form: Form) -> int:
+    return flash(graph, [made.kernel for made in chosen.values()], form)
+
+
+def _savings(
+    graph: Graph, uses: Sequence[Candidate], chosen: Chosen, ways: Iterable[Chosen], form: Form
+) -> Iterator[tuple[int, float, Chosen]]:
+    """Bytes of flash that each way saves, instructions that it adds, and the way; only of those that save some."""
+    taken = _flash(graph, chosen, form)
+    for way in ways:
+        saved = taken - _flash(graph, {**chosen, **way}, form)
+        if saved > 0:
+            yield saved, sum(u.cost(way[u.key]) - u.cost(chosen[u.key]) for u in uses if u.key in way), way
+
+
+def _uses(
+    graph: Graph, steps: Sequence[Section], others: Callable[[Graph, Op, Made], Iterator[Made]]
+) -> Iterator[Candidate]:
     for step, section in enumerate(steps):
         for at, (op, form, calls) in enumerate(zip(section.ops, section.forms, section.calls_of, strict=True)):
-            kernel = kernel_of(op, graph, form)
-            if form.engine is None and not form.granularity and not form.choice:
-                yield Candidate(step, at, calls, kernel, tuple(_alike(kernel, op, form)))
+            made = Made(form, kernel_of(op, graph, form))
+            fixed = form.engine is not None or form.granularity or form.choice
+            yield Candidate(step, at, calls, made, () if fixed else tuple(others(graph, op, made)))
 
 
-def _alike(kernel: Kernel, op: Op, form: Form) -> Iterator[Kernel]:
-    for other in kernel.others:
-        same = (other.placed, other.counted) == (kernel.placed, kernel.counted)
-        if (
-            same
-            and aligned(other.scratch) <= aligned(kernel.scratch)
-            and (not form.over or other.in_place == kernel.in_place)
-        ):
-            yield other
+def _alike(graph: Graph, op: Op, made: Made) -> Iterator[Made]:
+    """The other kernels of a form that do for its place."""
+    for other in made.kernel.others:
+        if _serves(made, other):
+            yield Made(replace(made.form, variant=other.variant), other)
 
 
-def _ways(uses: Sequence[Candidate], chosen: Chosen) -> Iterator[dict[tuple[int, int], Kernel]]:
+def _smaller(graph: Graph, op: Op, made: Made) -> Iterator[Made]:
+    """The same, and those that are made where size counts."""
+    yield from _alike(graph, op, made)
+    small = replace(made.form, wish=replace(made.form.wish, optimize="size"), variant="")
+    first = kernel_of(op, graph, small)
+    for other in (first, *first.others):
+        if _serves(made, other):
+            yield Made(replace(small, variant=other.variant), other)
+
+
+def _serves(made: Made, other: Kernel) -> bool:
+    kernel = made.kernel
+    return (
+        (other.placed, other.counted) == (kernel.placed, kernel.counted)
+        and aligned(other.scratch) <= aligned(kernel.scratch)
+        and (not made.form.over or other.in_place == kernel.in_place)
+    )
+
+
+def _without_function(uses: Sequence[Candidate], chosen: Chosen) -> Iterator[Chosen]:
     """For each function that kernels have in common: all that call it do without, each as fast as that allows."""
-    for function in sorted({name for kernel in chosen.values() if (name := _calls(kernel))}):
-        way, left = dict[tuple[int, int], Kernel](), {_calls(k) for k in chosen.values()} - {function}
+    for function in sorted({name for made in chosen.values() if (name := made.function)}):
+        way, left = dict[tuple[int, int], Made](), {made.function for made in chosen.values()} - {function}
         for use in uses:
-            if _calls(chosen[use.step, use.at]) != function:
+            if chosen[use.key].function != function:
                 continue
-            others = [k for k in use.others if _calls(k) in left or not _calls(k)]
+            others = [made for made in use.others if made.function in left or not made.function]
             if not others:
                 break
-            way[use.step, use.at] = min(others, key=lambda k: k.estimate)
+            way[use.key] = min(others, key=lambda made: made.kernel.estimate)
         else:
             yield way
 
 
-def _calls(kernel: Kernel) -> str:
-    """The function in assembly that a kernel shares with others, if its shape names one."""
-    return str(kernel.shape.get("function", ""))
+def _all_small(uses: Sequence[Candidate]) -> Chosen:
+    """The kernels that are taken where size counts, of all ops at once: they save by having functions in common."""
+    return {use.key: small[0] for use in uses if (small := [made for made in use.others if made.form.small])}
 
 
 def _with(steps: Sequence[Section], uses: Sequence[Candidate], chosen: Chosen) -> tuple[Section, ...]:
     found = list(steps)
     for use in uses:
-        kernel = chosen[use.step, use.at]
-        if kernel is not use.kernel:
+        made = chosen[use.key]
+        if made is not use.made:
             section = found[use.step]
             forms = list(section.forms)
-            forms[use.at] = replace(forms[use.at], variant=kernel.variant)
-            more = use.cost(kernel) - use.cost(use.kernel)
+            forms[use.at] = made.form
+            more = use.cost(made) - use.cost(use.made)
             found[use.step] = replace(section, forms=tuple(forms), instructions=section.instructions + more)
     return tuple(found)
