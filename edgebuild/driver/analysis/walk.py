@@ -130,6 +130,12 @@ class Walker(Objects):
     def s_null_stmt(self, c: Cursor) -> None:
         pass
 
+    def s_unexposed_stmt(self, c: Cursor) -> None:
+        """A statement with attributes, such as `__attribute__((fallthrough));`."""
+        for child in clang.children(c):
+            if not child.kind.is_attribute():
+                self.statement(child)
+
     def s_decl_stmt(self, c: Cursor) -> None:
         for d in clang.children(c):
             if d.kind == CursorKind.VAR_DECL:

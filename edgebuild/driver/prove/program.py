@@ -98,6 +98,11 @@ class Program(Objects):
     def s_null_stmt(self, c: Cursor) -> None:
         pass
 
+    def s_unexposed_stmt(self, c: Cursor) -> None:
+        for child in clang.children(c):  # a statement with attributes
+            if not child.kind.is_attribute():
+                self.statement(child)
+
     def s_label_stmt(self, c: Cursor) -> None:
         for inner in clang.children(c):
             self.statement(inner)

@@ -142,7 +142,6 @@ def library() -> Any:
     lib.clang_EvalResult_getAsLongLong.argtypes = [ctypes.c_void_p]
     lib.clang_EvalResult_getAsLongLong.restype = ctypes.c_longlong
     lib.clang_EvalResult_dispose.argtypes = [ctypes.c_void_p]
-    lib.clang_getSpellingLocation.argtypes = [SourceLocation, *[ctypes.c_void_p] * 4]
     lib.clang_getPresumedLocation.argtypes = [SourceLocation, ctypes.POINTER(cindex._CXString), *[ctypes.c_void_p] * 2]
     lib.clang_getCursorPrettyPrinted.argtypes = [Cursor, ctypes.c_void_p]
     lib.clang_getCursorPrettyPrinted.restype = cindex._CXString
@@ -267,28 +266,6 @@ def is_offset(cursor: Cursor) -> bool:
         return False
     kinds = [c.kind for c in children(cursor)]
     return CursorKind.MEMBER_REF in kinds and CursorKind.TYPE_REF in kinds
-
-
-def from_macro(cursor: Cursor) -> bool:
-    """Whether either end of the cursor's text, or its name, comes out of a macro."""
-    end = cursor.extent.end
-    return (
-        from_macro_start(cursor) or _spelling(cursor.location) != cursor.location.offset or _spelling(end) != end.offset
-    )
-
-
-def from_macro_start(cursor: Cursor) -> bool:
-    start = cursor.extent.start
-    return _spelling(start) != start.offset
-
-
-def _spelling(location: SourceLocation) -> int:
-    file, offset = ctypes.c_void_p(), ctypes.c_uint()
-    unused = ctypes.c_uint()
-    library().clang_getSpellingLocation(
-        location, ctypes.byref(file), ctypes.byref(unused), ctypes.byref(unused), ctypes.byref(offset)
-    )
-    return offset.value
 
 
 def pretty(cursor: Cursor) -> str:

@@ -6,21 +6,20 @@ One text has one set of positions, so that everything after this works on byte o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
-from clang.cindex import Cursor, CursorKind
-
 from edgebuild.base.errors import fail
 from edgebuild.base.request import CPP_SUFFIXES
-from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Dialect, group_of, read_dialect
+from edgebuild.driver.source import clang, macros
+from edgebuild.driver.source.dialect import Dialect, read_dialect
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
+Parse = Callable[[str, bytes], clang.Unit]
 ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.M)
 MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_write\b", re.M)
 
@@ -62,6 +61,11 @@ class Lined:
             at = end
         return tuple(found)
 
+    def mark(self, at: int) -> LineMark:
+        """The line of a place that is behind a `#line`."""
+        _, end, line = [x for x in self.lines if x[1] <= at][-1]
+        return LineMark(line.number + self.data.count(b"\n", end, at) - 1, line.file)
+
     def part(self, start: int, end: int) -> list[bytes | LineMark]:
         """The pieces between two places, neither of which is inside of a `#line`."""
         out, at = list[bytes | LineMark](), start
@@ -96,10 +100,10 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     unit = clang.parse(name, text.data, triple, flags, cpp)
     dialect = read_dialect(unit)
     if MACROS.search(text.data):
-        expanded = _expanded(unit, dialect, text)
-        if expanded.data != text.data:
-            text = _with_lines(unit, clang.parse(name, expanded.data, triple, flags, cpp), expanded)
-            unit = clang.parse(name, text.data, triple, flags, cpp)
+        parse = partial(clang.parse, triple=triple, flags=flags, cpp=cpp)
+        expanded = _without_macros(name, unit, dialect, text, parse)
+        if expanded is not text:
+            text, unit = expanded, parse(name, expanded.data)
             dialect = read_dialect(unit)
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
     return Source(unit, dialect, tuple(files), text.lines)
@@ -187,70 +191,28 @@ def _load(path: Path) -> str:
         raise fail("is not UTF-8 text", file=str(path)) from error
 
 
-def _expanded(unit: clang.Unit, dialect: Dialect, text: Lined) -> Lined:
-    """The text with each function printed without macros in which an access comes out of one."""
-    pieces, at = list[bytes | LineMark](), 0
-    for f in unit.functions:
-        if not _access_in_macro(f, dialect):
-            continue
-        start, end = clang.span(f)
-        first, last = clang.place(f.extent.start), clang.place(f.extent.end)
-        printed = f"\n{clang.pretty(f)}\n".encode()
-        pieces += [*text.part(at, start), b"\n", LineMark(first.line, first.file), printed]
-        pieces += [LineMark(last.line, first.file), b"\n"]
-        at = end
-    return Lined((*pieces, *text.part(at, len(text.data))))
-
-
-def _with_lines(unit: clang.Unit, printed: clang.Unit, text: Lined) -> Lined:
-    """The printed text with `#line` in front of each statement that is no longer on the line of the source."""
-    places: dict[int, clang.Place] = {}
-    for f, g in zip(unit.functions, printed.functions, strict=False):
-        before, after = _statements(f), _statements(g)
-        if f.spelling != g.spelling or len(before) != len(after):
-            continue
-        for x, y in zip(before, after, strict=True):
-            at = clang.span(y)[0]
-            start = printed.text.rfind(b"\n", 0, at) + 1
-            here, there = clang.place(x.extent.start), clang.place(y.extent.start)
-            if not printed.text[start:at].strip() and (here.file, here.line) != (there.file, there.line):
-                places.setdefault(start, here)
-    pieces, last = list[bytes | LineMark](), 0
-    for start, here in sorted(places.items()):
-        pieces += [*text.part(last, start), LineMark(here.line, here.file), b"\n"]
-        last = start
-    return Lined((*pieces, *text.part(last, len(text.data))))
-
-
-def _statements(f: Cursor) -> list[Cursor]:
-    """The statements of a function's blocks, in the order of the text."""
-    blocks = (c for c in clang.preorder(f) if c.kind == CursorKind.COMPOUND_STMT)
-    return [s for block in blocks for s in clang.children(block)]
-
-
-def _access_in_macro(f: Cursor, dialect: Dialect) -> bool:
-    for c in clang.preorder(f):
-        if c.kind in (CursorKind.MEMBER_REF_EXPR, CursorKind.ARRAY_SUBSCRIPT_EXPR):
-            decl = c.referenced
-            mine = (
-                decl is not None
-                and decl.semantic_parent is not None
-                and decl.semantic_parent.spelling in dialect.groups
-            )
-            if (mine or group_of(c.type, dialect)[0]) and clang.from_macro(c):
-                return True
-        elif c.kind in OPERATORS and clang.from_macro_start(c) and _has_field(c, dialect):
-            return True
-    return False
-
-
-OPERATORS = (CursorKind.BINARY_OPERATOR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR, CursorKind.UNARY_OPERATOR)
-
-
-def _has_field(c: Cursor, dialect: Dialect) -> bool:
-    return any(
-        x.kind == CursorKind.MEMBER_REF_EXPR
-        and x.referenced is not None
-        and x.referenced.semantic_parent.spelling in dialect.groups
-        for x in clang.preorder(c)
+def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, parse: Parse) -> Lined:
+    """The text with the statements printed in which an access comes out of a macro."""
+    functions = macros.functions_to_print(unit, dialect)
+    if not functions:
+        return text
+    pieces = [macros.whole(f, text.data) for f in functions]
+    printed = parse(name, _replaced(text, pieces).data)
+    found = {g.get_usr(): g for g in printed.functions}
+    return _replaced(
+        text, [p for f in functions for p in macros.statements(f, found[f.get_usr()], unit, printed, dialect)]
     )
+
+
+def _replaced(text: Lined, printed: list[macros.Printed]) -> Lined:
+    pieces, at = list[bytes | LineMark](), 0
+    for p in printed:
+        pieces += [*text.part(at, p.start)]
+        if p.hidden:
+            pieces += [b"\n", *(f'#pragma push_macro("{n}")\n#undef {n}\n'.encode() for n in p.hidden)]
+            pieces += [text.mark(p.start), b"\n"]
+        pieces += [p.text.encode()]
+        if p.hidden:
+            pieces += [b"\n", *(f'#pragma pop_macro("{n}")\n'.encode() for n in p.hidden), text.mark(p.end), b"\n"]
+        at = p.end
+    return Lined((*pieces, *text.part(at, len(text.data))))
