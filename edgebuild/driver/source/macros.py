@@ -1,8 +1,8 @@
 """Accesses out of macros: the statements around them are printed as they are without macros.
 
-An access is replaced in the text, so the text has to show where each part of it begins and ends. `UART->CR1.EN = 1` does
-that though UART is a macro; `ENABLE(h)` does not. clang prints declarations only, so that a unit with whole functions is
-parsed first. Of these, the smallest statements with such an access go into the text; all else stays as it was written.
+An access is replaced in the text, so the text has to show where each part of it begins and ends. `UART->CR1.EN = 1`
+does that though UART is a macro; `ENABLE(h)` does not. clang prints declarations only, so that a unit with whole
+functions is parsed first. The smallest statements with such an access go into the text; all else stays as it was.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _alone(x: Cursor, parts: list[Cursor], i: int, text: bytes) -> bool:
         return first < start and end < last
     if x.kind == K.IF_STMT and i == len(parts) - 1 and i > 1:
         return b"else" in text[before:start]
-    if i == len(parts) - 1 and x.kind != K.DO_STMT or i == 0 and x.kind == K.DO_STMT or x.kind == K.IF_STMT and i == 1:
+    bodies = {K.DO_STMT: 0, K.IF_STMT: 1}
+    if i == bodies.get(x.kind, len(parts) - 1):
         return first < start
     return text[first:start].rstrip()[-1:] in (b"(", b";") and text[end:last].lstrip()[:1] in (b")", b";")
 
