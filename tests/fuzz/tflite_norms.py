@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
+from flatbuffers import flexbuffers
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.model.ir import Quant
@@ -13,6 +15,8 @@ from tests.graphs.tflite_models import VALID
 from .recipe import DoesNotFit
 from .tflite_elements import BOTH, FLOAT, Row, options_of, place
 from .tflite_parts import Parts, Value
+
+DETECTION = "custom TFLite_Detection_PostProcess"
 
 
 def unit_rows(w: Parts, x: Value, *_: Value) -> Value:
@@ -107,6 +111,26 @@ def embedding(w: Parts, x: Value, *_: Value) -> Value:
     return w.emit("EMBEDDING_LOOKUP", [flat, table], (prod(index.shape), table.shape[1]), table.quant)
 
 
+def detected(w: Parts, x: Value, *_: Value) -> Value:
+    """Boxes around random anchors. TFLM leaves places behind the last unwritten if classes are not apart."""
+    if len(x.shape) < 3:
+        raise DoesNotFit
+    count, classes, regular = w.s.between(2, 24), w.s.between(1, 3), w.s.pick(True, False)
+    most, rng = w.s.between(1, count), w.s.rng
+    options: dict[str, Any] = {"max_detections": most, "max_classes_per_detection": 1, "num_classes": classes}
+    options |= {"use_regular_nms": regular, "detections_per_class": w.s.pick(1, 3, 100)}
+    options["nms_score_threshold"] = w.s.pick(-1000.0, 0.5) if regular else -1000.0
+    options["nms_iou_threshold"] = w.s.pick(0.2, 0.5) if regular else 1.0
+    options |= {f"{side}_scale": w.s.pick(5.0, 10.0) for side in "yxhw"}
+    anchors = np.concatenate([rng.uniform(0, 1, (count, 2)), rng.uniform(0.2, 0.6, (count, 2))], axis=1)
+    sizes = (4, classes + w.s.pick(0, 1))
+    operands = [w.given((1, count, n), None, "float32") for n in sizes]
+    shapes = [(1, most, 4), (1, most), (1, most), (1,)]
+    packed = bytes(flexbuffers.Dumps(options))
+    given = [*operands, w.constant(anchors.astype(np.float32))]
+    return w.as_activation(w.several(DETECTION, given, shapes, None, packed, "float32", exact=True)[0])
+
+
 NORMS = {
     "ADD_N": Row(summed, (FLOAT,)),
     "ZEROS_LIKE": Row(zeros, BOTH),
@@ -118,4 +142,5 @@ NORMS = {
     "CUMSUM": Row(running_sum, (FLOAT,)),
     "LOCAL_RESPONSE_NORMALIZATION": Row(local_response, (FLOAT,)),
     "TOPK_V2": Row(best, BOTH),
+    DETECTION: Row(detected, BOTH),
 }

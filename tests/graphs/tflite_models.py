@@ -49,13 +49,16 @@ class File:
         return len(self.tensors) - 1
 
     def operator(self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None) -> None:
-        """Add an operator; `options` is an object of the schema."""
-        code = schema.OperatorCodeT()
-        code.builtinCode = getattr(schema.BuiltinOperator, name)
+        """Add an operator; `options` is an object of the schema, or the bytes of a custom operator's."""
+        code, custom = schema.OperatorCodeT(), name.removeprefix("custom ")
+        code.builtinCode = getattr(schema.BuiltinOperator, name if custom == name else "CUSTOM")
+        code.customCode = custom.encode() if custom != name else None
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
         op = schema.OperatorT()
         op.opcodeIndex, op.inputs, op.outputs = len(self.codes), list(inputs), list(outputs)
-        if options is not None:
+        if isinstance(options, bytes):
+            op.customOptions = list(options)
+        elif options is not None:
             op.builtinOptions = options
             op.builtinOptionsType = getattr(schema.BuiltinOptions, type(options).__name__.removesuffix("T"))
         self.codes.append(code)

@@ -202,6 +202,19 @@ def gather(s: Source) -> Graph:
     return single(s, "gather", [table, index], table.quant, axis=axis, batch=batch)
 
 
+def detection(s: Source) -> Graph:
+    """Boxes around anchors of a grid; scores of few values, so that some are equal."""
+    count, classes, most = s.between(1, 20), s.between(1, 3), s.between(1, 8)
+    anchors = np.concatenate([s.rng.uniform(0, 1, (count, 2)), s.rng.uniform(0.1, 0.5, (count, 2))], axis=1)
+    boxes = Tensor("boxes", (1, count, s.pick(4, 6)), "float32")
+    scores = Tensor("scores", (1, count, classes + s.pick(0, 1)), "float32")
+    attrs: dict[str, Any] = {"most": most, "classes": classes, "per_class": s.pick(0, 0, 1, 3, 100)}
+    attrs |= {"score_threshold": s.pick(-100.0, 0.3), "iou_threshold": s.pick(0.1, 0.5, 1.0)}
+    attrs |= {"y_scale": 10.0, "x_scale": 9.0, "h_scale": 5.0, "w_scale": 4.5}
+    operands = [boxes, scores, Tensor("anchors", (count, 4), "float32", None, anchors.astype(np.float32))]
+    return single(s, "detection", operands, None, "float32", **attrs)
+
+
 def scatter(s: Source) -> Graph:
     """Places may be those of a constant, negative, twice the same, or outside."""
     (rows, columns), count, reduction = s.pair(1, 5), s.between(1, 4), s.pick("none", "add", "mul", "max", "min")
@@ -227,6 +240,7 @@ KINDS |= {
     "gather": gather,
     "gather_nd": gather_nd,
     "scatter": scatter,
+    "detection": detection,
     "integer_sums": integer_sums,
     "topk": topk,
 }

@@ -77,6 +77,11 @@ class TfliteNode(Node):
         options.Init(table.Bytes, table.Pos)
         return options
 
+    def custom_options(self) -> bytes:
+        """The options of an operator that is none of the schema's."""
+        data = self._table.CustomOptionsAsNumpy()
+        return b"" if isinstance(data, int) else data.tobytes()
+
     def shared_name(self) -> str:
         """Of a VAR_HANDLE: the variable's name."""
         return _shared_name(self._table)
