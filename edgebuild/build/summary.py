@@ -13,7 +13,7 @@ def summary(artifacts: Sequence[Artifact]) -> str:
     """Summary of a model in three lines, and one each for what less memory would cost and for clocks."""
     files = {a.name: a.data for a in artifacts}
     r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
-    ram, macs = r["ram"], r["macs"]["model"]
+    ram, rom, macs = r["ram"], r["rom"], r["macs"]["model"]
     proved = r["layout"]["optimal"] and (r["schedule"]["optimal"] or r["tiling"])
     proof = "optimal" if proved else f"bound {ram['lower_bound_bytes']} B"
     size = f"{macs / 1e6:.2f} M" if macs >= 10000 else str(macs)
@@ -26,7 +26,7 @@ def summary(artifacts: Sequence[Artifact]) -> str:
             f"{r['model']['file']} -> {r['target']}: {count} ops, {size} MACs",
             f"arena {saved}{ram['arena_bytes']} B ({how})",
             *_less(r),
-            f"weights {r['rom']['weights_bytes']} B in {r['rom']['memory']}",
+            f"weights {rom['weights_bytes']} B in {rom['memory']}, code about {rom['estimated_code_bytes']} B",
             *([_energy(r["energy"])] if "energy" in r else []),
         )
     )
