@@ -100,9 +100,10 @@ class Wide(Net):
     def batch_matmul(self, _: Tensor) -> Tensor:
         (n, k), c, turned = self.rng.integers(1, 9, 2), int(self.rng.integers(4, 40)), self.pick(False, True)
         front = tuple(int(m) for m in self.rng.integers(1, 3, 2))
-        x = self.keep(Tensor("x", (*front, int(n), c), "int8", self.quant(0.02)))
-        w = self.keep(Tensor("w", (*front, *((int(k), c) if turned else (c, int(k)))), "int8", self.quant(0.02)))
-        scale = self.quant(0.02 * 0.02 * 74 * 74 * sqrt(c) / 60)
+        sizes = ((*front, int(n), c), (*front, *((int(k), c) if turned else (c, int(k)))))
+        x, w = (self.keep(Tensor(t, s, self.integer, self.quant(0.02))) for t, s in zip("xw", sizes, strict=True))
+        spread = 0.02 * 0.02 * 74 * 74 * sqrt(c) / 60
+        scale = self.quant(spread if self.integer == "int8" else spread * self.pick(1, 1, 0.25, 2, 4, 16))
         return self.add("batch_matmul", [x, w], scale, clamp=(None, None), turned=turned)
 
 
@@ -110,7 +111,7 @@ KINDS = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps",
 
 
 WIDE = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "depthwise_conv2d": "dsp wide taps",
-        "dense": "dsp wide pixel"}  # fmt: skip
+        "dense": "dsp wide pixel", "batch_matmul": "dsp wide columns"}  # fmt: skip
 
 
 def network(seed: int, *kinds: str, integer: str = "int8") -> Graph:
@@ -169,6 +170,7 @@ def test_without_vectors(target: str, tmp_path: Path) -> None:
 def test_wide_layers(target: str, tmp_path: Path) -> None:
     """Values of 16 bits: vectors on one processor, sums in 32 bits on all."""
     graphs = [network(seed, kind, integer="int16") for kind in WIDE for seed in range(30)]
+    graphs += [g for g in examples(single_ops("batch_matmul"), 60) if g.result(g.ops[0]).dtype == "int16"]
     found = variants(graphs)
     assert min(found[name] for name in WIDE.values()) > 8, found
     check(target, graphs, tmp_path)

@@ -53,5 +53,6 @@ ROWS = (
     Row("add", CORE, add),
     Row("mul", CORE, mul),
     Row("batch_matmul", CORE, matrix.product),
+    Row("batch_matmul", CORE, matrix.wide),
     Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 8.0)),
 )

@@ -36,6 +36,29 @@ def product(layer: Layer) -> Kernel | None:
     )  # fmt: skip
 
 
+def wide(layer: Layer) -> Kernel | None:
+    """int16: pairs of elements of a row meet those of two columns, in sums of 64 bits."""
+    op, graph, k = layer.op, layer.graph, layer.plain
+    (x, w), (a, b, n, columns) = graph.operands(op), graph.result(op).shape
+    c = x.shape[3]
+    if {x.dtype, w.dtype, graph.result(op).dtype} != {"int16"} or zero_of(x) or zero_of(w) or c % 2 or columns < 2:
+        return None
+    shape = {**k.shape, "turned": bool(op.attrs["turned"]), "step": 4 if c % 8 == 0 else 2 if c % 4 == 0 else 1}
+    shape["full"] = full = spatial.bounds(op, graph.result(op)) == (-(2**15), 2**15 - 1)
+    left_out = ("x0_zero", "x1_zero", *(("low", "high") if full else ()))
+    scalars = {name: value for name, value in k.scalars.items() if name not in left_out}
+    right = 15 - int(k.scalars["shift"])
+    near, far = 1 <= right <= 31, 33 <= right <= 62
+    shape["end"] = end = "" if graph.arithmetic != "tflite" else "near" if near else "far" if far else ""
+    if end:  # the upper word is shifted by less than the lower one
+        scalars |= {"shift": right - 32 * (end == "far"), "half": 1 << (right - 33 if end == "far" else right - 1)}
+    cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * ((28 if end else 90) + 2.6 * c))
+    return Kernel(
+        "arm_dsp/matmul_wide.c.j2", k.stem, shape, k.constants, scalars,
+        scratch=4 * c, variant="dsp wide columns", estimate=cost,
+    )  # fmt: skip
+
+
 def _kind(c: int) -> str:
     """Of the functions for rows of c bytes: how they go through groups of four."""
     return "_ragged" if c % 4 else "" if c < 12 else "_odd" if c // 4 % 2 else "_even"
