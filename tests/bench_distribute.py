@@ -25,7 +25,8 @@ from edgebuild.model.compile import prepare
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.choose import choose
-from edgebuild.model.plan.distribute.joint import Limits, Plan, Search
+from edgebuild.model.plan.distribute.decisions import Plan
+from edgebuild.model.plan.distribute.joint import Limits, Search
 from edgebuild.model.plan.distribute.problem import Medium
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive

@@ -7,7 +7,8 @@ from pathlib import Path
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan.distribute.joint import Limits, Plan, Search
+from edgebuild.model.plan.distribute.decisions import Plan
+from edgebuild.model.plan.distribute.joint import Limits, Search
 from edgebuild.model.plan.distribute.problem import Cluster, Device, Medium
 from tests.fuzz.networks import WRITERS, recipes
 

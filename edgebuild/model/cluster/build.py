@@ -24,7 +24,8 @@ from ..plan.choose import code, plan
 from ..plan.distribute.choose import Chosen
 from ..plan.distribute.timeline import Timeline
 from ..plan.search import Plan
-from .cut import Message, project
+from .cut import project
+from .pieces import Message
 from .predict import one_device_us, predict, times
 from .terms import GAIN, Spare, json_artifact, plan_cluster
 from .together import check_together

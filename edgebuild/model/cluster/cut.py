@@ -15,86 +15,20 @@ from math import prod
 import numpy as np
 
 from .. import ops
-from ..axes import Nest
 from ..ir import ITEM_BYTES, Graph, Op, Tensor
-from ..ops.base import Ranges, check_limits, is_float
+from ..ops.base import Ranges, is_float
 from ..ops.link import EVERYONE
 from ..ops.slice import neighbours
 from ..ops.spatial import bias_quant
 from ..plan.distribute import problem
-from ..plan.distribute.decisions import Decision, has
-from ..plan.distribute.joint import Plan
+from ..plan.distribute.decisions import Decision, Plan, has
 from ..plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
-from ..plan.distribute.transfers import Range, Transfer, block, routed, transfers
+from ..plan.distribute.transfers import Transfer, block, routed, transfers
 from ..plan.tiling.paths import needed
-from ..plan.tiling.transform import OPEN, last_axis, place, quant_of_part
+from ..plan.tiling.transform import OPEN, last_axis, place
+from .pieces import Message, Piece, one_part, part_of, ranges_of
 
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
-
-
-@dataclass(frozen=True)
-class Message:
-    """A transfer with its number. `step`: the layer before which it is sent (behind it, for sums)."""
-
-    number: int
-    step: int
-    tensor: str
-    transfer: Transfer
-    item: int  # bytes of an element on the wire
-
-
-def ranges_of(t: Tensor, rows: Range, channels: Range) -> Ranges:
-    """Rows and channels as ranges of all dimensions."""
-    found = [(0, n) for n in t.shape]
-    if len(t.shape) == 4 and t.shape[0] == 1:
-        found[1] = rows
-    if found:
-        found[-1] = channels
-    return tuple(found)
-
-
-def one_part(graph: Graph, op: Op, nest: Nest, cut: Mapping[str, Range]) -> tuple[Op, tuple[Ranges, ...], Ranges]:
-    """The op that makes a part of its result: with its attributes, the ranges of all operands and of the result."""
-    y, x = graph.result(op), graph.operands(op)[0]
-    out: Ranges = tuple(cut.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
-    reads = tuple(needed(nest, i, cut, graph.tensors[n].shape) for i, n in enumerate(op.inputs))
-    attrs = ops.SPECS[op.kind].part(op, graph, out, needed(nest, 0, cut, x.shape))
-    return replace(op, attrs=attrs), reads, out
-
-
-def can_be_cut(graph: Graph, op: Op, dim: int) -> bool:
-    """Whether halves of the result along a dimension are what the op makes of parts of its operands."""
-    nest = ops.nest(op, graph)
-    half = graph.result(op).shape[dim] // 2
-    if half == 0:
-        return False
-    for cut in ((0, half), (half, graph.result(op).shape[dim])):
-        made, reads, out = one_part(graph, op, nest, {nest.out[dim]: cut})
-        if any(first >= past for ranges in reads for first, past in ranges):
-            return False
-        tensors = dict(graph.tensors)
-        for name, ranges in zip(op.inputs, reads, strict=True):
-            tensors[name] = part_of(graph.tensors[name], ranges, name)
-        y = graph.result(op)
-        tensors[y.name] = part_of(y, out, y.name)
-        small = replace(graph, ops=(made,), tensors=tensors)
-        if ops.result_shape(made, small) != tensors[y.name].shape or check_limits(ops.SPECS[op.kind], made, small):
-            return False
-    return True
-
-
-def part_of(t: Tensor, ranges: Ranges, name: str) -> Tensor:
-    data = t.data[tuple(slice(*r) for r in ranges)] if t.data is not None else None
-    shape = tuple(past - first for first, past in ranges)
-    return Tensor(name, shape, t.dtype, quant_of_part(t.quant, ranges), data)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a tensor under a name of its own; all of it under its own."""
-
-    name: str
-    ranges: Ranges
 
 
 def project(graph: Graph, plan: Plan) -> tuple[tuple[Graph, ...], tuple[Message, ...]]:

@@ -19,7 +19,7 @@ from ..plan.distribute.problem import Cluster
 from ..plan.distribute.timeline import Compute, Receive, Send, Step, Timeline, simulate
 from ..plan.search import Plan
 from ..plan.section import Section, instructions
-from .cut import Message
+from .pieces import Message
 from .terms import HEAD, TAIL
 
 PIECE = 48  # bytes of sums that hal/src/cluster.c brings into the form of the wire at once

@@ -29,8 +29,8 @@ from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Ten
 from ..plan.distribute.problem import Window as Rows
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from ..plan.search import form_of
-from .cut import can_be_cut
 from .devices import check_byte_order, clock_of, instructions_of, with_work
+from .pieces import can_be_cut
 
 SCHEMA = 1
 HEAD, TAIL = 24, 4  # bytes of a frame before and behind its data: hal/src/cluster.c

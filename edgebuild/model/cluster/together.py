@@ -16,7 +16,7 @@ from .. import ops
 from ..ir import Array, Graph, Op
 from ..plan.check.interpret import compare
 from ..plan.check.replay import BrokenPlan
-from .cut import Message
+from .pieces import Message
 
 
 @dataclass

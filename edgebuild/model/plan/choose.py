@@ -29,7 +29,8 @@ from ..ops.base import Kernel
 from . import thrift
 from .check import interpret
 from .cuts import untiled
-from .search import METHODS, THOROUGH, Plan, Planner, with_rows
+from .rolling import with_rows
+from .search import METHODS, THOROUGH, Plan, Planner
 from .section import COUPLED, Decoupled, instructions
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said

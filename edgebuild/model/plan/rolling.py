@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from .. import ops
 from ..axes import Same, Spread, Window, input_range
-from ..ir import Graph, Op
+from ..ir import Graph, Op, rename
 
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
 
@@ -64,6 +64,18 @@ class Rolled:
     def events(self) -> tuple[Event, ...]:
         """The order of the calls."""
         return simulate(self.rolling, self.ops, self.fed).events
+
+
+def with_rows(graph: Graph) -> Graph:
+    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
+    x = graph.inputs[0]
+    readers = graph.consumers[x]
+    if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
+        return graph
+    shape = graph.result(readers[0]).shape
+    kept = [op for op in graph.ops if op is not readers[0]]
+    tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
+    return rename(replace(graph, ops=tuple(kept), tensors=tensors), {readers[0].outputs[0]: x})
 
 
 def rows_of(graph: Graph, tensor: str) -> int:

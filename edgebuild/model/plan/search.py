@@ -15,7 +15,7 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..energy.schedule import ClockSchedule
-from ..ir import Graph, rename
+from ..ir import Graph
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
 from .cuts import Cutter, frugal, untiled
@@ -27,6 +27,7 @@ from .moved.caches import NO_CACHE, Coherence
 from .moved.feeding import Ahead, FedRun
 from .moved.moves import MovedLayer
 from .pareto import Point, front, point_of
+from .refusal import does_not_fit
 from .rolling import RollingGraph, rows_of
 from .section import COUPLED, Decoupled, Section, instructions
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
@@ -202,7 +203,7 @@ class Planner:
             steps, placed, places = _place(cutter, steps, self.memories, self.request)
         except DoesNotFit as reason:
             rows = "--stream-input rows --tile auto" if self.request.tile == "off" else "--stream-input rows"
-            raise _does_not_fit(reason, cutter, steps, self.cutter, rows) from None
+            raise does_not_fit(reason, cutter, steps, self.cutter, rows) from None
         profile = cutter.profile(steps)
         peak = max(profile, default=0)
         if any(s.rolled for s in steps):
@@ -288,18 +289,6 @@ def _scheduled_strips(
     return min(orders, key=lambda found: found[0].least_peak)
 
 
-def with_rows(graph: Graph) -> Graph:
-    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
-    x = graph.inputs[0]
-    readers = graph.consumers[x]
-    if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
-        return graph
-    shape = graph.result(readers[0]).shape
-    kept = [op for op in graph.ops if op is not readers[0]]
-    tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
-    return rename(replace(graph, ops=tuple(kept), tensors=tensors), {readers[0].outputs[0]: x})
-
-
 def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
     """The input that the application brings row by row, if that is asked for."""
     if request.stream_input is None:
@@ -356,50 +345,3 @@ def _place(
         base = found.places[group]
         places[name] = Place(base.memory, base.offset + offset)
     return steps, found, places
-
-
-def _streamed_peak(cutter: Cutter) -> int | None:
-    """Bytes that would be live if the application pushed rows; None where it cannot."""
-    if len(cutter.graph.inputs) != 1:
-        return None
-    graph = with_rows(cutter.graph)
-    if rows_of(graph, graph.inputs[0]) < 2:
-        return None
-    same = {op.outputs[0]: op for op in graph.ops}
-    order = tuple(same[op.outputs[0]] for op in cutter.order)
-    streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, cutter.form)
-    try:
-        return max(streamed.profile(streamed.cut()), default=None)
-    except EdgebuildError:
-        return None
-
-
-def _does_not_fit(
-    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter, rows: str
-) -> EdgebuildError:
-    """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways.
-
-    `rows`: the options that bring the input in rows, beside those of this request.
-    """
-    graph, profile = cutter.graph, cutter.profile(steps)
-    highest = max(range(len(steps)), key=lambda i: profile[i], default=None)
-    op = steps[highest].ops[-1] if highest is not None else None  # inputs that are outputs need no step
-    least = "at least " if reason.proven else ""
-    text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
-    live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
-    shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
-    hints = [f"live at this step: {shown}"] if shown else []
-    ways = {
-        "--tile auto": max(others.profile(others.cut()), default=reason.needed),
-        rows: _streamed_peak(others),
-    }
-    known = {f"{way} ({size} B)": size for way, size in ways.items() if size is not None}
-    fitting = [text for text, size in known.items() if size <= reason.capacity]
-    if fitting:
-        hints.append(f"try: {', or '.join(fitting)}")
-    else:
-        over = reason.needed - reason.capacity
-        hints.append(f"over by {over} B; {' and '.join(known)} do not fit either; use a target with more RAM")
-    if op is None:
-        return fail(text, file=graph.file, hints=hints)
-    return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)

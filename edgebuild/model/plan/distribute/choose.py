@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ....base.errors import fail
-from .joint import Limits, Plan, Search
+from .decisions import Plan
+from .joint import Limits, Search
 from .pipeline import pipeline
 from .problem import SOURCE, Cluster, Form, Network, held, split
 from .thesis import Counts, full

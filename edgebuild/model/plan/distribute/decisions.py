@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .problem import ALL, Form
+from .problem import ALL, Cluster, Form, Network
+from .transfers import Cost
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,20 @@ class Decision:
     reads: tuple[Form, ...]
     makes: Form  # Z for a fan-in
     keeps: Form  # what the result is held in afterwards
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Decisions of all layers; `gather` brings the results to the source. No plan in the limits is below `bound`."""
+
+    network: Network
+    cluster: Cluster
+    decisions: tuple[Decision, ...]
+    gather: tuple[Conversion, ...]
+    cost: Cost
+    compute_us: float
+    bound: float  # of the objective: bytes, or microseconds
+    proved: bool
 
 
 def has(have: Form, want: Form) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import add, le
 
-from .decisions import Conversion, Decision, has
+from .decisions import Conversion, Decision, Plan, has
 from .paths import INFINITY, SLACK, Arc, Constraint, Route, shortest
 from .problem import ALL, SOURCE, SUMS, Cluster, Form, Layer, Network, Ranges, held, split
 from .transfers import Cost, cost, transfers
@@ -27,20 +27,6 @@ from .transfers import Cost, cost, transfers
 METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])
 CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else
 RUN = 4  # most layers in a row whose halos are computed twice
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Decisions of all layers; `gather` brings the results to the source. No plan in the limits is below `bound`."""
-
-    network: Network
-    cluster: Cluster
-    decisions: tuple[Decision, ...]
-    gather: tuple[Conversion, ...]
-    cost: Cost
-    compute_us: float
-    bound: float  # of the objective: bytes, or microseconds
-    proved: bool
 
 
 @dataclass(frozen=True)

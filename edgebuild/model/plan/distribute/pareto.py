@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .choose import usage
-from .joint import Limits, Plan, Search
+from .decisions import Plan
+from .joint import Limits, Search
 from .problem import Cluster, Network
 
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from .decisions import Conversion, Decision
-from .joint import Plan, Search
+from .decisions import Conversion, Decision, Plan
+from .joint import Search
 from .problem import SOURCE, Cluster, Form, Network
 from .transfers import Cost
 
