@@ -25,8 +25,8 @@ from edgebuild.model.compile import prepare
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.choose import choose
-from edgebuild.model.plan.distribute.decisions import Plan
-from edgebuild.model.plan.distribute.joint import Limits, Search
+from edgebuild.model.plan.distribute.decisions import ClusterPlan
+from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
 from edgebuild.model.plan.distribute.problem import Medium
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
@@ -73,10 +73,10 @@ def float_plan(name: str, n: int) -> dict[str, Any]:
     network, room = shapes.network(table, 4, 4, dense=False), footprint * 4
     first = next((c.m for c in counts[switch:] if c.counted), 0)
     steps = thesis.optimized(counts[switch:], n)[0] + ((counts[0].m + first) * (n - 1) / n if switch else 0.0)
-    best: Plan | None = None
+    best: ClusterPlan | None = None
     for arena in sorted({v * 4 for c in counts for v in (c.m + c.k, (c.m + c.k) / n)}):
         if room - arena >= network.weights / n:
-            limits = Limits((room - arena,) * n, (arena,) * n, thesis_arena=True)
+            limits = DeviceLimits((room - arena,) * n, (arena,) * n, thesis_arena=True)
             known = best.cost.bytes if best is not None else ANY
             best = Search(network, naive.cluster(n), limits).run(known) or best
     traffic = best.cost.bytes / 1e6 if best is not None else None
@@ -111,7 +111,7 @@ def brute(count: int) -> dict[str, int]:
 def exact() -> dict[str, Any]:
     """Processor seconds of the proved plan of 32 layers on 16 devices."""
     network = shapes.network(shapes.read_shapes(TABLES / "yolov2.yaml"), 1, 3, dense=False)
-    limits = Limits((network.weights / 16 * 1.08,) * 16, (ANY,) * 16)
+    limits = DeviceLimits((network.weights / 16 * 1.08,) * 16, (ANY,) * 16)
     began = time.process_time()
     plan = Search(network, naive.cluster(16, Medium()), limits).run()
     seconds = time.process_time() - began

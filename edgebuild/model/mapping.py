@@ -28,7 +28,7 @@ from .plan.search import form_of
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundMapping:
     """A layer, how it is mapped, and the processor time that this took. `cycles`: of the method that was asked for."""
 
     layer: TiledLayer
@@ -98,7 +98,7 @@ def room_of(target: Target, engine: Engine | None, model: bool) -> dict[str, int
     return rooms(target, engine)
 
 
-def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[Found]:
+def map_layers(source: Path, target: Target, method: str, limits: str | None) -> list[FoundMapping]:
     """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong."""
     word, most = search_method(method)
     layers = layers_to_map(source, target)
@@ -118,7 +118,7 @@ def map_layers(source: Path, target: Target, method: str, limits: str | None) ->
                 cycles = counted.total
         except NoMapping as reason:
             raise too_small(reason, room, source) from None
-        found.append(Found(layer, mapped, counted, cycles, (time.process_time() - began) * 1e3))
+        found.append(FoundMapping(layer, mapped, counted, cycles, (time.process_time() - began) * 1e3))
     return found
 
 
@@ -131,7 +131,7 @@ def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> Edgeb
     return fail(text, file=str(source), node=reason.layer, hints=["use a target with more of it, or raise --limit"])
 
 
-def row(found: Found) -> dict[str, Any]:
+def row(found: FoundMapping) -> dict[str, Any]:
     """A layer of the JSON."""
     if found.mapped is None or found.cost is None:
         return {"name": found.layer.name, "total_cycles": found.cycles, "cpu_ms": round(found.cpu_ms, 3)}
@@ -155,12 +155,12 @@ def row(found: Found) -> dict[str, Any]:
     }
 
 
-def as_json(found: list[Found], target: Target, method: str) -> str:
+def as_json(found: list[FoundMapping], target: Target, method: str) -> str:
     data = {"target": target.name, "search": method, "modelled": True, "layers": [row(f) for f in found]}
     return json.dumps(data, indent=1) + "\n"
 
 
-def as_text(found: list[Found]) -> str:
+def as_text(found: list[FoundMapping]) -> str:
     """A line for each layer; cycles are modelled."""
     lines = [f"{'layer':24} {'compute':>12} {'total':>12}  tile; operand@depth, *: two buffers (cycles are modelled)"]
     for f in found:

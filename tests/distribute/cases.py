@@ -7,8 +7,8 @@ from pathlib import Path
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan.distribute.decisions import Plan
-from edgebuild.model.plan.distribute.joint import Limits, Search
+from edgebuild.model.plan.distribute.decisions import ClusterPlan
+from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
 from edgebuild.model.plan.distribute.problem import Cluster, Device, Medium
 from tests.fuzz.networks import WRITERS, recipes
 
@@ -31,12 +31,12 @@ def cluster(n: int, kind: str = "switch", source: int = 0, shares: tuple[float, 
     return Cluster(devices, source, Medium(kind, broadcast=kind == "bus"))
 
 
-def plan_by(graph: Graph, devices: Cluster, way: str) -> Plan | None:
+def plan_by(graph: Graph, devices: Cluster, way: str) -> ClusterPlan | None:
     """A plan by one method wherever a layer has it; `joint`: with little more flash than the weights divided by n."""
     network, n = network_of(graph), len(devices.devices)
     if way == "joint":
-        return Search(network, devices, Limits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)).run()
-    limits = Limits((ANY,) * n, (ANY,) * n)
+        return Search(network, devices, DeviceLimits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)).run()
+    limits = DeviceLimits((ANY,) * n, (ANY,) * n)
     search, methods = Search(network, devices, limits), []
     for number in range(len(network.layers)):
         possible = {option[0] for option in search.options(number)}

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from edgebuild.model.plan.distribute.joint import Limits, Search
+from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
 from edgebuild.model.plan.distribute.problem import (
     ALL,
     SOURCE,
     SUMS,
     Cluster,
     Device,
-    Form,
     Layer,
     Medium,
     Network,
-    Tensor,
-    Window,
+    RowWindow,
+    Sizes,
+    Split,
 )
 
 
@@ -35,17 +35,17 @@ def chain(seed: int, most: int = 4, residual: bool = False, joined: bool = False
     """
     rng = random.Random(seed)
     rows, channels = rng.choice((1, 4, 6)), rng.choice((2, 4, 5))
-    tensors, layers = [Tensor("t0", rows, 2 * channels, channels)], []
+    tensors, layers = [Sizes("t0", rows, 2 * channels, channels)], []
     for i in range(rng.randint(2, most)):
         last = tensors[-1]
         kind = rng.choice(("conv", "conv", "carry")) if last.rows > 1 else rng.choice(("dense", "dense", "carry"))
         out = rng.choice((2, 4, 6)) if kind != "carry" else last.channels
         columns = last.row // last.channels
-        tensors.append(Tensor(f"t{i + 1}", last.rows, columns * out, out))
+        tensors.append(Sizes(f"t{i + 1}", last.rows, columns * out, out))
         weights = 9 * last.channels * out if kind != "carry" else 9 * out
         sums = kind != "carry"
-        window = Window(rng.choice((1, 3)), 1, 1) if last.rows > 1 else None
-        window = Window() if window is not None and window.size == 1 else window
+        window = RowWindow(rng.choice((1, 3)), 1, 1) if last.rows > 1 else None
+        window = RowWindow() if window is not None and window.size == 1 else window
         macs = weights * last.rows
         layer = Layer(f"l{i}", kind, (i,), i + 1, weights, macs, sums, sums, not sums, window, rng.choice((3, 4)))
         layers.append(layer)
@@ -54,21 +54,21 @@ def chain(seed: int, most: int = 4, residual: bool = False, joined: bool = False
             (i for i, t in enumerate(tensors[:-1]) if (t.rows, t.row, t.channels) == _shape(tensors[-1])), None
         )  # fmt: skip
         if skip is not None:
-            tensors.append(Tensor("sum", tensors[last].rows, tensors[last].row, tensors[last].channels))
-            window = Window() if tensors[last].rows > 1 else None
+            tensors.append(Sizes("sum", tensors[last].rows, tensors[last].row, tensors[last].channels))
+            window = RowWindow() if tensors[last].rows > 1 else None
             layers.append(Layer("add", "add", (skip, last), last + 1, by_channel=True, window=window))
     if joined:
         a, b = tensors[-2:]
         wide = a.channels + b.channels
-        tensors.append(Tensor("both", a.rows, a.row // a.channels * wide, wide))
-        pair, window = (len(tensors) - 3, len(tensors) - 2), Window() if a.rows > 1 else None
+        tensors.append(Sizes("both", a.rows, a.row // a.channels * wide, wide))
+        pair, window = (len(tensors) - 3, len(tensors) - 2), RowWindow() if a.rows > 1 else None
         layers.append(Layer("join", "concat", pair, len(tensors) - 1, window=window, joins=(0, a.channels)))
-        tensors.append(Tensor("last", a.rows, a.row // a.channels * 4, 4))
+        tensors.append(Sizes("last", a.rows, a.row // a.channels * 4, 4))
         layers.append(Layer("end", "dense", (len(tensors) - 2,), len(tensors) - 1, 90 * wide, 1, True, True, partial=3))
     return Network(tuple(tensors), tuple(layers), (0,), (len(tensors) - 1,))
 
 
-def _shape(t: Tensor) -> tuple[int, int, int]:
+def _shape(t: Sizes) -> tuple[int, int, int]:
     return t.rows, t.row, t.channels
 
 
@@ -80,7 +80,7 @@ def least(search: Search) -> int | None:
     def within(own: list[int]) -> bool:
         return all(w <= f + 1e-6 for w, f in zip(own, limits.flash, strict=True))
 
-    def step(number: int, live: dict[int, Form], weights: tuple[float, float], so_far: int) -> None:
+    def step(number: int, live: dict[int, Split], weights: tuple[float, float], so_far: int) -> None:
         nonlocal best
         if best is not None and so_far >= best:
             return
@@ -111,14 +111,14 @@ def least(search: Search) -> int | None:
     return best
 
 
-def _stays(live: dict[int, Form], reads: dict[int, Form]) -> Iterator[dict[int, Form]]:
+def _stays(live: dict[int, Split], reads: dict[int, Split]) -> Iterator[dict[int, Split]]:
     yield live
     gained = {t: f for t, f in reads.items() if f == ALL != live[t]}
     if gained:
         yield {**live, **gained}
 
 
-def sent(tensor: Tensor, have: Form, want: Form, group: Cluster, partial: int = 4) -> int:
+def sent(tensor: Sizes, have: Split, want: Split, group: Cluster, partial: int = 4) -> int:
     """Bytes that have to be sent, from which device holds which row and channel before and needs it after."""
     columns = tensor.row // tensor.channels
     n = len(group.devices)
@@ -133,7 +133,7 @@ def sent(tensor: Tensor, have: Form, want: Form, group: Cluster, partial: int = 
     return int((after & ~before).sum()) * columns * tensor.item
 
 
-def _has(tensor: Tensor, form: Form, device: int, group: Cluster) -> np.ndarray:
+def _has(tensor: Sizes, form: Split, device: int, group: Cluster) -> np.ndarray:
     held = np.zeros((tensor.rows, tensor.channels), bool)
     match form.letter:
         case "A":
@@ -147,7 +147,7 @@ def _has(tensor: Tensor, form: Form, device: int, group: Cluster) -> np.ndarray:
     return held
 
 
-def limits(network: Network, n: int, seed: int) -> Limits:
+def limits(network: Network, n: int, seed: int) -> DeviceLimits:
     """Flash between an even part and all of the weights."""
     part = random.Random(seed).uniform(1 / n, 1.0)
-    return Limits((network.weights * part + 20,) * n, (float("inf"),) * n)
+    return DeviceLimits((network.weights * part + 20,) * n, (float("inf"),) * n)

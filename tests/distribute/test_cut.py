@@ -14,7 +14,7 @@ from edgebuild.model.cluster.together import check_together, run_together
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph, verify
 from edgebuild.model.plan.check.replay import BrokenPlan
-from edgebuild.model.plan.distribute.decisions import Plan
+from edgebuild.model.plan.distribute.decisions import ClusterPlan
 from tests.distribute.cases import WAYS, cluster, plan_by, random_graph
 from tests.zoo.builders import ZOO, quantized
 
@@ -22,7 +22,7 @@ DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx
 SHARED = Path(__file__).parents[3] / "shared" / "models"
 
 
-def check(graph: Graph, plan: Plan) -> None:
+def check(graph: Graph, plan: ClusterPlan) -> None:
     graphs, messages = project(graph, plan)
     for device in graphs:
         verify(device, ops.result_shape)
@@ -90,7 +90,7 @@ def test_tensors_side_by_side(way: str, n: int, tmp_path: Path) -> None:
     check(graph, plan)
 
 
-def cut_digits() -> tuple[Graph, Plan]:
+def cut_digits() -> tuple[Graph, ClusterPlan]:
     graph = prepare(DIGITS)
     plan = plan_by(graph, cluster(3), "fan-in")
     assert plan is not None

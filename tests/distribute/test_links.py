@@ -14,7 +14,7 @@ import pytest
 from edgebuild.base.artifacts import publish
 from edgebuild.base.firmware import firmware_support
 from edgebuild.base.target import hal_dir, load_target
-from edgebuild.model.cluster.build import Cluster, ClusterRequest, Part, build_cluster
+from edgebuild.model.cluster.build import BuiltCluster, ClusterRequest, Part, build_cluster
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.build import SANITIZERS, Builder, run_tool
 from edgebuild.model.verify.oracles import Array, random_inputs
@@ -26,14 +26,14 @@ WALL_S = 240.0
 Started = dict[int, subprocess.Popen[bytes]]
 
 
-def made_for(folder: Path, targets: str, medium: str) -> Cluster:
+def made_for(folder: Path, targets: str, medium: str) -> BuiltCluster:
     rows = [f"- {{name: d{i}, target: {t}, flash: 16K, ram: 32K}}" for i, t in enumerate(targets.split())]
     file = folder / "cluster.yaml"
     file.write_text("\n".join(["devices:", *rows, "source: d0", f"medium: {{{medium}}}", ""]))
     return build_cluster(ClusterRequest(DIGITS, file, "model", method="owp"))
 
 
-def prepared(made: Cluster, part: Part, folder: Path) -> Builder:
+def prepared(made: BuiltCluster, part: Part, folder: Path) -> Builder:
     """A folder with a device's files and what the test program needs."""
     folder.mkdir(parents=True, exist_ok=True)
     publish((*part.artifacts, made.header, *firmware_support(part.target)), folder)
@@ -45,7 +45,7 @@ def files_of(part: Part) -> list[Path]:
     return [Path(part.name + suffix) for suffix in (".c", "_weights.S", "_weights.c")]
 
 
-def vectors_of(made: Cluster, count: int) -> tuple[together.Run, list[list[Array]]]:
+def vectors_of(made: BuiltCluster, count: int) -> tuple[together.Run, list[list[Array]]]:
     report = together.report_of(next(p for p in made.parts if p.number == made.source))
     return together.Run(made, {}, Path(), report), random_inputs(DIGITS, report, count)
 
@@ -118,7 +118,7 @@ def test_a_source_that_starts_anew_learns_what_devices_know(tmp_path: Path) -> N
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
-def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[Cluster, dict[int, list[str]]]:
+def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[BuiltCluster, dict[int, list[str]]]:
     made = made_for(tmp_path, "host " * devices, medium)
     commands = {}
     for part in made.parts:

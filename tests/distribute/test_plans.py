@@ -14,8 +14,8 @@ from edgebuild.cli import main
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.choose import choose, usage
-from edgebuild.model.plan.distribute.joint import Limits, Search
-from edgebuild.model.plan.distribute.problem import Layer, Medium, Network, Tensor, split
+from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
+from edgebuild.model.plan.distribute.problem import Layer, Medium, Network, Sizes, split
 from edgebuild.model.plan.distribute.thesis import Counts
 from tests.bench_distribute import float_plan, int8_plan
 from tests.distribute import naive
@@ -52,10 +52,10 @@ def test_running_example() -> None:
 
 @pytest.mark.parametrize(("n", "least"), [(2, 20), (3, 40), (4, 60)])
 def test_running_example_jointly(n: int, least: int) -> None:
-    tensors = tuple(Tensor(f"t{i}", 1, size, size) for i, size in enumerate(SIZES))
+    tensors = tuple(Sizes(f"t{i}", 1, size, size) for i, size in enumerate(SIZES))
     layers = tuple(Layer(f"l{i}", "dense", (i,), i + 1, c.q, c.q, True, True, partial=1) for i, c in enumerate(EXAMPLE))
     methods = (frozenset({"fan-out", "fan-in"}),) * 4
-    limits = Limits((240 / n,) * n, (float("inf"),) * n)
+    limits = DeviceLimits((240 / n,) * n, (float("inf"),) * n)
     plan = Search(Network(tensors, layers, (0,), (4,)), naive.cluster(n), limits, methods=methods).run()
     assert plan is not None and plan.cost.bytes == least
 
@@ -103,7 +103,8 @@ def test_tensors_side_by_side_take_what_is_best(seed: int) -> None:
 def test_tensors_side_by_side_are_joined_where_their_reader_wants_them() -> None:
     """Both stay split by channels, each along the ends of its readers' parts: the join sends nothing."""
     found = [
-        Search(naive.chain(s, 2, joined=True), naive.cluster(2), Limits((ANY,) * 2, (ANY,) * 2)) for s in range(12)
+        Search(naive.chain(s, 2, joined=True), naive.cluster(2), DeviceLimits((ANY,) * 2, (ANY,) * 2))
+        for s in range(12)
     ]
     forms = [s.channel_forms[len(s.network.tensors) - 3] for s in found]
     assert any(len(some) == 2 for some in forms)
@@ -180,7 +181,7 @@ def test_joint_is_never_worse(way: str) -> None:
 
 def test_a_broadcast_reaches_all_at_once() -> None:
     network = shapes.network(table("alexnet"), 1, 4, dense=False)
-    flash = Limits((network.weights / 6 * 1.01,) * 6, (float("inf"),) * 6)
+    flash = DeviceLimits((network.weights / 6 * 1.01,) * 6, (float("inf"),) * 6)
     switch = Search(network, naive.cluster(6), flash).run()
     bus = Search(network, naive.cluster(6, Medium("bus", broadcast=True)), flash).run()
     assert switch is not None and bus is not None and bus.cost.bytes < 0.6 * switch.cost.bytes

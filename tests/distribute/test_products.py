@@ -17,7 +17,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
 from edgebuild.model.cluster import build
-from edgebuild.model.cluster.build import Cluster, ClusterRequest, build_cluster
+from edgebuild.model.cluster.build import BuiltCluster, ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import random_inputs
@@ -128,7 +128,7 @@ def test_faults_end_in_a_code_and_the_next_inference_works(tmp_path: Path, seed:
 
 @pytest.mark.needs("gcc")
 def test_firmware_of_two_plans_is_refused(tmp_path: Path) -> None:
-    def built(folder: str, method: str) -> tuple[Cluster, dict[int, list[str]]]:
+    def built(folder: str, method: str) -> tuple[BuiltCluster, dict[int, list[str]]]:
         request = ClusterRequest(DIGITS, cluster_file(tmp_path, 2, "16K"), "model", method=method)
         made = build_cluster(request)
         programs = {p.number: together.program(p, tmp_path / folder / f"dev{p.number}", made) for p in made.parts}
@@ -207,7 +207,7 @@ def test_a_plan_that_comes_again_is_left_for_one_that_takes_less(
     """Products one byte too large, whatever the plan, until device 0 holds a good deal less than the first gave it."""
     planned: list[int] = []
 
-    def built(*given: Any) -> Cluster:
+    def built(*given: Any) -> BuiltCluster:
         planned.append(given[3]["devices"][0]["weights_bytes"])
         if planned[-1] > planned[0] - 100:
             raise build._Over({0: (1, 0)}, fail("one byte too many"))

@@ -10,9 +10,9 @@ import pytest
 from edgebuild.cli import main
 from edgebuild.model.cluster.build import ClusterRequest, build_cluster
 from edgebuild.model.plan.distribute.problem import Medium
-from edgebuild.model.plan.distribute.timeline import Compute, Receive, Send, simulate
+from edgebuild.model.plan.distribute.timeline import ComputeSpan, Receive, Send, simulate
 from edgebuild.model.verify.cluster import verify_cluster
-from edgebuild.model.verify.relay import SEND, TIME, Event
+from edgebuild.model.verify.relay import SEND, TIME, LinkEvent
 from edgebuild.model.verify.times import _first_starts
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
@@ -20,7 +20,7 @@ SLOW = {"bits_per_s": 8e6}  # a microsecond a byte
 
 
 def test_a_wait_ends_with_the_last_byte() -> None:
-    found = simulate([[Compute(10), Send((1,), 5, 5)], [Receive(0, 5), Compute(3)]], Medium("bus", **SLOW))
+    found = simulate([[ComputeSpan(10), Send((1,), 5, 5)], [Receive(0, 5), ComputeSpan(3)]], Medium("bus", **SLOW))
     assert (found.end(0), found.end(1), found.stuck) == (15, 18, ())
     assert [(s.kind, s.start, s.end) for s in found.spans[1]] == [("wait", 0, 15), ("compute", 15, 18)]
     assert found.computing() == 13 and found.longest_wait() == 15
@@ -33,7 +33,7 @@ def test_one_sends_at_a_time_but_on_a_switch() -> None:
 
 
 def test_who_is_ready_first_sends_first() -> None:
-    programs = [[Compute(5), Send((2,), 10, 10)], [Compute(4), Send((2,), 10, 10)], [Receive(0, 10)]]
+    programs = [[ComputeSpan(5), Send((2,), 10, 10)], [ComputeSpan(4), Send((2,), 10, 10)], [Receive(0, 10)]]
     assert simulate(programs, Medium("bus", **SLOW)).end(2) == 24
 
 
@@ -52,10 +52,10 @@ def test_who_waits_for_nothing_is_stuck() -> None:
 
 
 def test_an_inference_begins_with_the_first_of_a_row_of_starts() -> None:
-    def sent(kind: str) -> Event:
-        return Event(SEND, 1, 24, 0, 24, kind)
+    def sent(kind: str) -> LinkEvent:
+        return LinkEvent(SEND, 1, 24, 0, 24, kind)
 
-    events = [sent("start"), Event(TIME, 0, 0, 0), sent("start"), sent("data"), sent("start"), sent("start")]
+    events = [sent("start"), LinkEvent(TIME, 0, 0, 0), sent("start"), sent("data"), sent("start"), sent("start")]
     assert _first_starts(events) == [0, 4]
 
 

@@ -16,7 +16,7 @@ from ...base.target import Target, hal_dir, load_target
 from .. import ops
 from ..compile import check_weights, compile_model, prepare
 from ..emit import emit
-from ..emit.cluster import Row, cluster_header
+from ..emit.cluster import TrafficRow, cluster_header
 from ..ir import Graph, Link, Op
 from ..kernels.flash import source_bytes
 from ..ops.link import EVERYONE
@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class BuiltCluster:
     """All products. Devices that have nothing to do have no part."""
 
     parts: tuple[Part, ...]
@@ -93,7 +93,7 @@ def compile_part(request: ModelRequest) -> tuple[Artifact, ...]:
     return _of_device(made, request)
 
 
-def _of_device(made: Cluster, request: ModelRequest) -> tuple[Artifact, ...]:
+def _of_device(made: BuiltCluster, request: ModelRequest) -> tuple[Artifact, ...]:
     names = [row["name"] for row in made.report["devices"]]
     assert request.device is not None
     if request.device not in names:
@@ -116,7 +116,7 @@ class _Over(Exception):
         self.more, self.error = more, error
 
 
-def build_cluster(request: ClusterRequest) -> Cluster:
+def build_cluster(request: ClusterRequest) -> BuiltCluster:
     """Everything that the devices get. Raises EdgebuildError where the model, the cluster or a device is wrong.
 
     A plan counts weights and tensors. Where tables of kernels, or copies of parts, make a device's products larger than
@@ -152,7 +152,7 @@ def build_cluster(request: ClusterRequest) -> Cluster:
 
 def _built(
     request: ClusterRequest, graph: Graph, chosen: Chosen, report: dict[str, Any], spare: Mapping[int, Spare]
-) -> Cluster:
+) -> BuiltCluster:
     report["model"]["prefix"] = request.name
     source, digest = chosen.plan.cluster.source, int(report["plan_hash"][:8], 16)
     graphs, messages = project(graph, chosen.plan)
@@ -164,10 +164,10 @@ def _built(
         _complete(report["devices"][part.number], part)
     does = {part.number: f"{part.name}, {part.entry}()" for part in parts}
     devices = [(d["name"], does.get(d["number"], "idle")) for d in report["devices"]]
-    rows = [Row(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
+    rows = [TrafficRow(m.number, m.transfer.sender, _address(m), m.transfer.bytes, m.tensor) for m in messages]
     header = cluster_header(request.name, graph.file, digest, source, devices, rows)
     timeline = _timed(request, graph, chosen, parts, messages, report) if request.own is None else None
-    return Cluster(tuple(parts), source, report, messages, header, chosen, timeline)
+    return BuiltCluster(tuple(parts), source, report, messages, header, chosen, timeline)
 
 
 def _timed(

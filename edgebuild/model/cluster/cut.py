@@ -21,8 +21,8 @@ from ..ops.link import EVERYONE
 from ..ops.slice import neighbours
 from ..ops.spatial import bias_quant
 from ..plan.distribute import problem
-from ..plan.distribute.decisions import Decision, Plan, has
-from ..plan.distribute.problem import ALL, SOURCE, SUMS, Form, split
+from ..plan.distribute.decisions import ClusterPlan, Decision, has
+from ..plan.distribute.problem import ALL, SOURCE, SUMS, Split, split
 from ..plan.distribute.transfers import Transfer, block, routed, transfers
 from ..plan.tiling.paths import needed
 from ..plan.tiling.transform import OPEN, last_axis, place
@@ -31,7 +31,7 @@ from .pieces import Message, Piece, one_part, part_of, ranges_of
 METHODS_OF_PARTS = ("fan-out", "parts", "rows")
 
 
-def project(graph: Graph, plan: Plan) -> tuple[tuple[Graph, ...], tuple[Message, ...]]:
+def project(graph: Graph, plan: ClusterPlan) -> tuple[tuple[Graph, ...], tuple[Message, ...]]:
     """The graphs of all devices, and all messages in their order. A device that does nothing has no ops."""
     devices = [_Device(graph, k, k == plan.cluster.source) for k in range(len(plan.cluster.devices))]
     cut = _Cut(graph, plan, devices)
@@ -51,7 +51,7 @@ class _Device:
     is_source: bool
     ops: list[Op] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    pieces: dict[tuple[str, Form], Piece] = field(default_factory=dict)
+    pieces: dict[tuple[str, Split], Piece] = field(default_factory=dict)
     taken: dict[tuple[str, Ranges], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -160,17 +160,17 @@ class _Cut:
     """All devices together, layer by layer."""
 
     graph: Graph
-    plan: Plan
+    plan: ClusterPlan
     devices: list[_Device]
     messages: list[Message] = field(default_factory=list)
     passing: dict[tuple[int, int], Piece] = field(default_factory=dict)  # what the hub forwards, by hub and receiver
 
-    def found(self, device: _Device, name: str, want: Form) -> Piece:
+    def found(self, device: _Device, name: str, want: Split) -> Piece:
         """The piece that a device reads where the plan needs no transfer."""
         forms = [f for n, f in device.pieces if n == name and has(f, want)]
         return device.pieces[name, want if want in forms else forms[0]]
 
-    def block(self, tensor: int, form: Form, device: int) -> Ranges | None:
+    def block(self, tensor: int, form: Split, device: int) -> Ranges | None:
         """The ranges of a tensor in this form that a device has; None: nothing."""
         t = self.plan.network.tensors[tensor]
         rows, channels = block(t, form, device, self.plan.cluster.source)
@@ -194,7 +194,7 @@ class _Cut:
             elif ranges is not None:
                 device.pieces[op.outputs[0], d.keeps] = self.part(device, d.method, op, ranges, reads)
 
-    def part(self, device: _Device, method: str, op: Op, ranges: Ranges, reads: Mapping[str, Form]) -> Piece:
+    def part(self, device: _Device, method: str, op: Op, ranges: Ranges, reads: Mapping[str, Split]) -> Piece:
         """The op that makes a piece of the result."""
         nest = ops.nest(op, self.graph)
         cut = dict(zip(nest.out, ranges, strict=True)) if method in METHODS_OF_PARTS else {}
@@ -205,7 +205,9 @@ class _Cut:
         device.ops.append(replace(made, inputs=tuple(inputs), outputs=(y,)))
         return Piece(y, ranges)
 
-    def joined(self, device: _Device, layer: problem.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Form]) -> Piece:
+    def joined(
+        self, device: _Device, layer: problem.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Split]
+    ) -> Piece:
         """A piece of tensors that stand one behind another, of those that reach into it."""
         parts = []
         for name, start in zip(op.inputs, layer.joins, strict=True):
@@ -219,14 +221,14 @@ class _Cut:
     def everything(self, op: Op) -> tuple[Ranges, ...]:
         return tuple(tuple((0, n) for n in t.shape) for t in self.graph.operands(op))
 
-    def operand(self, device: _Device, name: str, wanted: Ranges, reads: Mapping[str, Form]) -> str:
+    def operand(self, device: _Device, name: str, wanted: Ranges, reads: Mapping[str, Split]) -> str:
         if self.graph.tensors[name].constant:
             return device.constant(name, wanted)
         return device.take(self.found(device, name, reads[name]), wanted)
 
     # ---- sums
 
-    def fan_in(self, step: int, d: Decision, op: Op, reads: Mapping[str, Form]) -> None:
+    def fan_in(self, step: int, d: Decision, op: Op, reads: Mapping[str, Split]) -> None:
         """Each device sums up its channels; owners add up what the others send, and finish it."""
         layer, network = self.plan.network.layers[d.layer], self.plan.network
         y = self.graph.result(op)
@@ -235,7 +237,7 @@ class _Cut:
         between = d.keeps
         if d.keeps == ALL:
             tensor = network.tensors[layer.output]
-            between = Form("P", split(tensor.channels, self.plan.cluster.shares))
+            between = Split("P", split(tensor.channels, self.plan.cluster.shares))
         whole = transfers(network.tensors[layer.output], SUMS, d.keeps, self.plan.cluster, layer.partial)
         owned = {k: self.block(layer.output, between, k) for k in range(len(self.devices))}
         joined = {k: self.devices[k].take(sums[k], r) for k, r in owned.items() if r is not None}
@@ -249,7 +251,7 @@ class _Cut:
         if between != d.keeps:
             self.convert(step, layer.output, between, d.keeps)
 
-    def sums(self, k: int, d: Decision, op: Op, reads: Mapping[str, Form]) -> str:
+    def sums(self, k: int, d: Decision, op: Op, reads: Mapping[str, Split]) -> str:
         """Partial sums of all of the result; those of the source, if it has a channel, begin with the bias."""
         device, (x, w), y = self.devices[k], self.graph.operands(op)[:2], self.graph.result(op)
         nest = ops.nest(op, self.graph)
@@ -307,9 +309,9 @@ class _Cut:
         self.messages += found
         return found
 
-    def convert(self, step: int, tensor: int, have: Form, want: Form) -> None:
+    def convert(self, step: int, tensor: int, have: Split, want: Split) -> None:
         """Bring a tensor from one form into another."""
-        shape: problem.Tensor = self.plan.network.tensors[tensor]
+        shape: problem.Sizes = self.plan.network.tensors[tensor]
         t = self.graph.tensors[shape.name]
         parts: dict[int, list[tuple[str, Ranges]]] = {k: [] for k in range(len(self.devices))}
         for device in self.devices:

@@ -16,7 +16,7 @@ from ..ir import ITEM_BYTES, Graph, Op
 from ..ops.link import EVERYONE
 from ..plan.choose import plan
 from ..plan.distribute.problem import Cluster
-from ..plan.distribute.timeline import Compute, Receive, Send, Step, Timeline, simulate
+from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from ..plan.search import Plan
 from ..plan.section import Section, instructions
 from .pieces import Message
@@ -40,10 +40,10 @@ class _Program:
         family = next((f for f in CHECKSUM if made.target.core.isa.startswith(f)), "")
         self.checksum = CHECKSUM.get(family, CHECKSUM_ELSEWHERE)
 
-    def us(self, count: float, what: str) -> Compute:
-        return Compute(count / self.hz * 1e6, what)
+    def us(self, count: float, what: str) -> ComputeSpan:
+        return ComputeSpan(count / self.hz * 1e6, what)
 
-    def head(self, what: str, read: bool = False) -> Compute:
+    def head(self, what: str, read: bool = False) -> ComputeSpan:
         return self.us((READ if read else MADE) + self.checksum * (HEAD - TAIL), what)
 
     def steps(self) -> Iterator[Step]:

@@ -25,8 +25,8 @@ from ..plan.distribute import thesis
 from ..plan.distribute.choose import Chosen, choose
 from ..plan.distribute.clusterfile import read_cluster
 from ..plan.distribute.pareto import pareto
-from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Tensor
-from ..plan.distribute.problem import Window as Rows
+from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Sizes
+from ..plan.distribute.problem import RowWindow as Rows
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from ..plan.search import form_of
 from .devices import check_byte_order, clock_of, instructions_of, with_work
@@ -49,10 +49,10 @@ def network_of(graph: Graph, forms: frozenset[Form] = frozenset()) -> Network:
     return Network(tuple(_tensor(graph, n) for n in names), layers, inputs, results)
 
 
-def _tensor(graph: Graph, name: str) -> Tensor:
+def _tensor(graph: Graph, name: str) -> Sizes:
     t = graph.tensors[name]
     rows = t.shape[1] if len(t.shape) == 4 and t.shape[0] == 1 else 1
-    return Tensor(name, rows, t.elements // rows, t.shape[-1] if t.shape else 1, ITEM_BYTES[t.dtype])
+    return Sizes(name, rows, t.elements // rows, t.shape[-1] if t.shape else 1, ITEM_BYTES[t.dtype])
 
 
 def _layer(op: Op, graph: Graph, number: Mapping[str, int], forms: frozenset[Form]) -> Layer:

@@ -11,7 +11,7 @@ from .names import comment, identifier
 
 
 @dataclass(frozen=True)
-class Row:
+class TrafficRow:
     """A message as the header shows it."""
 
     number: int
@@ -22,11 +22,16 @@ class Row:
 
 
 def cluster_header(
-    name: str, file: str, plan_hash: int, source: int, devices: Sequence[tuple[str, str]], messages: Sequence[Row]
+    name: str,
+    file: str,
+    plan_hash: int,
+    source: int,
+    devices: Sequence[tuple[str, str]],
+    messages: Sequence[TrafficRow],
 ) -> Artifact:
     """`devices`: names, and what they do. `plan_hash`: 32 bits."""
     shown = [{"id": identifier(n).upper(), "name": comment(n), "does": comment(does)} for n, does in devices]
-    rows = [Row(m.number, m.sender, m.receiver, m.bytes, comment(m.tensor)) for m in messages]
+    rows = [TrafficRow(m.number, m.sender, m.receiver, m.bytes, comment(m.tensor)) for m in messages]
     text = render("cluster.h.j2", name=name, prefix=name.upper(), file=comment(file), hash=plan_hash, source=source,
                   devices=shown, messages=rows)  # fmt: skip
     return Artifact(f"{name}_cluster.h", text.encode())

@@ -20,7 +20,7 @@ Ways = tuple[tuple[int, bool], ...]  # of each step: granularity, and whether it
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenClocks:
     """A plan for each budget, in the order in which they were given."""
 
     problems: tuple[EnergyProblem, ...]
@@ -30,7 +30,7 @@ class Chosen:
 
 def select_all(
     layers: Sequence[EnergyLayer], forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
-) -> Chosen:
+) -> ChosenClocks:
     """The plans of least energy within all budgets. Raises EdgebuildError if one is too short for any plan.
 
     `layers` have all points of `forms`, which are those of each step.
@@ -38,19 +38,19 @@ def select_all(
     problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
     alone = tuple(select(problem) for problem in problems)
     if len(alone) == 1:
-        return Chosen(problems, alone, _ways(alone[0]))
+        return ChosenClocks(problems, alone, _ways(alone[0]))
     found = [c for ways in dict.fromkeys(map(_ways, alone)) if (c := _under(ways, forms, model, budgets_us))]
     return min(found, key=lambda c: sum(s.energy_uj / a.energy_uj for s, a in zip(c.selections, alone, strict=True)))
 
 
 def _under(
     ways: Ways, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
-) -> Chosen | None:
+) -> ChosenClocks | None:
     """The plans with these forms of the steps; None if they are too slow for a budget. Never so for the shortest's."""
     layers = [_layer(each, *way, model) for each, way in zip(forms, ways, strict=True)]
     problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
     try:
-        return Chosen(problems, tuple(map(select, problems)), ways)
+        return ChosenClocks(problems, tuple(map(select, problems)), ways)
     except EdgebuildError:
         return None
 

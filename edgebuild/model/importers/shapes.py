@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...base.errors import Diagnostic, EdgebuildError, fail
 from ...base.facts import read_facts
-from ..plan.distribute.problem import Layer, Network, Tensor, Window
+from ..plan.distribute.problem import Layer, Network, RowWindow, Sizes
 from ..plan.distribute.thesis import Counts
 
 KINDS = ("conv", "depthwise", "pool", "dense", "add", "concat", "reorg", "other")
@@ -123,12 +123,12 @@ def counts(rows: tuple[Shape, ...], dense: bool = False) -> tuple[Counts, ...]:
 def network(rows: tuple[Shape, ...], item: int, partial: int, dense: bool = True) -> Network:
     """The rows as a problem; `item`: bytes of a weight and of an activation."""
     first = rows[0]
-    tensors, layers = [Tensor("input", first.y, first.x * first.c, first.c, item)], []
+    tensors, layers = [Sizes("input", first.y, first.x * first.c, first.c, item)], []
     for number, r in enumerate(rows):
         if r.kind == "dense" and not dense:
             break
         x, y, o = r.out
-        tensors.append(Tensor(r.name, y, x * o, o, item))
+        tensors.append(Sizes(r.name, y, x * o, o, item))
         sums = r.kind in ("conv", "dense")
         inputs = tuple(i + 1 for i in reads(rows, number))
         carried = r.kind in ("depthwise", "pool", "add", "other")
@@ -141,12 +141,12 @@ def network(rows: tuple[Shape, ...], item: int, partial: int, dense: bool = True
     return Network(tuple(tensors), tuple(layers), (0,), (len(layers),))
 
 
-def _window(r: Shape) -> Window | None:
+def _window(r: Shape) -> RowWindow | None:
     match r.kind:
         case "dense":
             return None
         case "add" | "concat" | "other":
-            return Window()
+            return RowWindow()
         case "reorg":
-            return Window(r.stride, r.stride, 0)
-    return Window(r.v, r.stride, r.pad)
+            return RowWindow(r.stride, r.stride, 0)
+    return RowWindow(r.v, r.stride, r.pad)

@@ -14,7 +14,7 @@ from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, offload
-from .row import Layer, Row
+from .row import KernelLayer, Row
 
 ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS)
 # By word of a core: what its compiler defines. Kernels for the core do without nothing of it.
@@ -56,7 +56,7 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
         return offload.kernel(op, graph, form)
     spec = SPECS[op.kind]
     sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
-    kernel = _best(Layer(op, graph, form, sums))
+    kernel = _best(KernelLayer(op, graph, form, sums))
     if form.variant:
         return next(k for k in (kernel, *kernel.others) if k.variant == form.variant)
     if not kernel.others or not form.choice or form.rolled or form.granularity:
@@ -70,14 +70,14 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
     return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
 
 
-def _best(layer: Layer) -> Kernel:
+def _best(layer: KernelLayer) -> Kernel:
     """The best row's kernel, or the op's own.
 
     A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
     """
     if layer.form.rolled and layer.sums is not None and layer.sums.pointwise:
         whole = replace(layer.form, rings=None, rows=0)
-        found = _from_rows(Layer(layer.op, layer.graph, whole, layer.sums.row))
+        found = _from_rows(KernelLayer(layer.op, layer.graph, whole, layer.sums.row))
         return placed(found) if found is not None else layer.plain
     return _from_rows(layer) or layer.plain
 
@@ -87,7 +87,7 @@ def placed(kernel: Kernel) -> Kernel:
     return replace(kernel, placed=True, others=tuple(replace(k, placed=True) for k in kernel.others))
 
 
-def _from_rows(layer: Layer) -> Kernel | None:
+def _from_rows(layer: KernelLayer) -> Kernel | None:
     """The cheapest of those whose conditions hold; where that is wanted, of those that gather first."""
     for gathers in (True, False) if layer.form.granularity else (False,):
         serving = (row for row in ROWS if row.gathers == gathers and row.serves(layer))

@@ -16,16 +16,16 @@ import numpy as np
 from ..ir import Array
 from ..ops import quantised, sigmoid16, spatial
 from ..ops.base import Constant, Kernel, scale_of
-from .row import Layer
+from .row import KernelLayer
 
 INT16 = (-(2**15), 2**15 - 1)
 BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
 
 
-def lined(template: str, variant: str, cost: float) -> Callable[[Layer], Kernel | None]:
+def lined(template: str, variant: str, cost: float) -> Callable[[KernelLayer], Kernel | None]:
     """The maker of a kernel for curves without broadcasting; `cost`: instructions an element."""
 
-    def make(layer: Layer) -> Kernel | None:
+    def make(layer: KernelLayer) -> Kernel | None:
         op, graph = layer.op, layer.graph
         y, function = graph.result(op), op.attrs["function"]
         if y.dtype != "int16" or function not in BITS or graph.arithmetic != "tflite" or layer.plain.shape["loops"]:

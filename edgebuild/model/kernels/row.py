@@ -14,7 +14,7 @@ CONVOLUTION, DEPTHWISE = "convolution", "depthwise"  # kinds of sums, whatever o
 
 
 @dataclass(frozen=True)
-class Layer:
+class KernelLayer:
     """An op for which a kernel is wanted. `sums` describes it if it is a sum of products in int8."""
 
     op: Op
@@ -48,21 +48,21 @@ class Row:
 
     kind: str
     core: frozenset[str]
-    make: Callable[[Layer], Kernel | None]
+    make: Callable[[KernelLayer], Kernel | None]
     calls: str = ""
     gathers: bool = False
 
-    def serves(self, layer: Layer) -> bool:
+    def serves(self, layer: KernelLayer) -> bool:
         """The kind is the layer's, and the core and the request allow it."""
         if self.kind not in layer.kinds:
             return False
         return self.calls in ("", layer.form.wish.calls) and self.core <= layer.form.core
 
 
-def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[Layer], Kernel | None]:
+def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLayer], Kernel | None]:
     """For rows that ask for nothing but the sums of a layer; a layer without them, such as one of floats, has none."""
 
-    def made(layer: Layer) -> Kernel | None:
+    def made(layer: KernelLayer) -> Kernel | None:
         return make(layer.sums, layer.form) if layer.sums is not None else None
 
     return made

@@ -19,7 +19,7 @@ from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support
 from ...base.request import ModelRequest
 from ...base.target import hal_dir, load_target
-from ..cluster.build import Cluster, ClusterRequest, Part, build_cluster
+from ..cluster.build import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
 from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .elf import read_sizes
@@ -93,7 +93,7 @@ def verify_cluster(
     return {"model": request.source.name, "simulated": simulate, **found}
 
 
-def _measure(made: Cluster, run: Run, rows: list[dict[str, Any]]) -> None:
+def _measure(made: BuiltCluster, run: Run, rows: list[dict[str, Any]]) -> None:
     """Put what the programs of devices take into their rows, the code of the simulation included."""
     for part in made.parts:
         if part.target.firmware is not None:
@@ -120,7 +120,7 @@ def _one_device(model: Path, folder: Path, count: int) -> Callable[[list[list[Ar
     return lambda vectors: run_harness(elf, target, vectors, report).outputs
 
 
-def program(part: Part, folder: Path, made: Cluster) -> list[str]:
+def program(part: Part, folder: Path, made: BuiltCluster) -> list[str]:
     """Build a device's program; the command that runs it in its folder."""
     target, is_source = part.target, part.number == made.source
     if target.firmware is not None and target.runner is None:
@@ -155,7 +155,7 @@ def _harness(part: Part, is_source: bool) -> str:
 class Run:
     """Programs of all devices, in the folders in which they run. `report`: the source's."""
 
-    made: Cluster
+    made: BuiltCluster
     programs: dict[int, list[str]]
     folder: Path
     report: dict[str, Any]
@@ -257,7 +257,7 @@ def _same(mine: Sequence[Array], theirs: Sequence[Array], moved: Mapping[str, fl
 
 
 def _judged(
-    made: Cluster, clean: Result, expected: list[list[Array]], moved: Mapping[str, float] = MappingProxyType({})
+    made: BuiltCluster, clean: Result, expected: list[list[Array]], moved: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, Any]:
     """The result of an undisturbed run."""
     pairs = [
@@ -317,7 +317,7 @@ def _disturb(
     }
 
 
-def _timeout(made: Cluster) -> int:
+def _timeout(made: BuiltCluster) -> int:
     link = next(p.plan.graph.link for p in made.parts if p.plan is not None)
     assert link is not None
     return link.timeout_us

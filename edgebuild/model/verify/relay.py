@@ -56,7 +56,7 @@ class _Closed(Exception):
 
 
 @dataclass(frozen=True)
-class Event:
+class LinkEvent:
     """Bytes that a device sent to another or received from it, after `ticks` of computing.
 
     `begins`: bytes of the frame whose head this is; `kind`: that of the frame.
@@ -84,7 +84,7 @@ class Relay:
     over: bool = False
     wire: dict[int, int] = field(default_factory=dict)  # bytes by inference, each transmission once
     frames: dict[tuple[int, int, str, int], int] = field(default_factory=dict)  # how often each was sent
-    events: dict[int, list[Event]] = field(default_factory=dict)
+    events: dict[int, list[LinkEvent]] = field(default_factory=dict)
     timeouts: int = 0
     requests: int = 0  # of all devices; it stands still where they hang
     broken: BaseException | None = None  # why a thread has ended before its time
@@ -187,7 +187,7 @@ class Relay:
         what, other = word & 0xFF, word >> 8 & 0xFF
         self.requests += 1
         if what == TIME:
-            self.events[device].append(Event(TIME, other, 0, ticks))
+            self.events[device].append(LinkEvent(TIME, other, 0, ticks))
             self._write(sink, struct.pack("<I", self.now & 0xFFFFFFFF))
         elif what == SEND:
             self._send(device, other, self._read(source, size), ticks)
@@ -195,7 +195,7 @@ class Relay:
                 while (device in self.killed or device in self.buried) and not self.over:
                     self.lock.wait()
         else:
-            self.events[device].append(Event(RECEIVE, other, size, ticks))
+            self.events[device].append(LinkEvent(RECEIVE, other, size, ticks))
             status, data = self._receive(device, other, size, timeout)
             self._write(sink, struct.pack("<I", status) + data)
 
@@ -228,7 +228,7 @@ class Relay:
             buffer = self.unfinished.setdefault((sender, to), bytearray())
             begins, kind_of = _begun(data) if not buffer else (0, "")
             buffer += data
-            self.events[sender].append(Event(SEND, to, len(data), ticks, begins, kind_of))
+            self.events[sender].append(LinkEvent(SEND, to, len(data), ticks, begins, kind_of))
             if len(buffer) < HEAD:
                 return
             inference, message, _, kind, length = struct.unpack_from("<IHBBI", buffer, 8)

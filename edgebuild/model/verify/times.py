@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...base.target import Target
-from ..cluster.build import Cluster
+from ..cluster.build import BuiltCluster
 from ..ops.link import EVERYONE
-from ..plan.distribute.timeline import Compute, Receive, Send, Step, Timeline, simulate
-from .relay import RECEIVE, SEND, Event
+from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
+from .relay import RECEIVE, SEND, LinkEvent
 
 
 def instructions_of(ticks: int, target: Target) -> float:
@@ -18,7 +18,7 @@ def instructions_of(ticks: int, target: Target) -> float:
 
 
 def simulated_times(
-    made: Cluster, events: Mapping[int, Sequence[Event]]
+    made: BuiltCluster, events: Mapping[int, Sequence[LinkEvent]]
 ) -> tuple[dict[str, float | bool], dict[int, int]]:
     """Microseconds of an inference, as predicted and as simulated; and instructions of each device, waits left out.
 
@@ -47,10 +47,10 @@ def simulated_times(
     return found_times, {k: round(n) for k, n in counted.items()}
 
 
-def _program(k: int, events: Sequence[Event], target: Target, hz: float, everyone: Sequence[int]) -> list[Step]:
+def _program(k: int, events: Sequence[LinkEvent], target: Target, hz: float, everyone: Sequence[int]) -> list[Step]:
     steps: list[Step] = []
     for e in events:
-        steps.append(Compute(instructions_of(e.ticks, target) / hz * 1e6))
+        steps.append(ComputeSpan(instructions_of(e.ticks, target) / hz * 1e6))
         if e.what == SEND:
             to = tuple(p for p in everyone if p != k) if e.device == EVERYONE else (e.device,)
             steps.append(Send(to, e.bytes, e.begins))
@@ -59,7 +59,7 @@ def _program(k: int, events: Sequence[Event], target: Target, hz: float, everyon
     return steps
 
 
-def _first_starts(events: Sequence[Event]) -> list[int]:
+def _first_starts(events: Sequence[LinkEvent]) -> list[int]:
     """Places of the events with which the source begins an inference: the first of a row of START frames."""
     at = [i for i, e in enumerate(events) if e.kind == "start"]
     sends = [i for i, e in enumerate(events) if e.what == SEND]
@@ -67,7 +67,7 @@ def _first_starts(events: Sequence[Event]) -> list[int]:
     return [i for i in at if before[i] < 0 or events[before[i]].kind != "start"]
 
 
-def _starts(events: Sequence[Event], found: Timeline, source: int) -> list[float]:
+def _starts(events: Sequence[LinkEvent], found: Timeline, source: int) -> list[float]:
     """When the source begins to send the first START of each inference."""
     place, times = set(_first_starts(events)), list[float]()
     at = 0
@@ -79,7 +79,7 @@ def _starts(events: Sequence[Event], found: Timeline, source: int) -> list[float
     return times
 
 
-def _between(events: Sequence[Event], is_source: bool) -> Sequence[Event]:
+def _between(events: Sequence[LinkEvent], is_source: bool) -> Sequence[LinkEvent]:
     """The events of whole inferences: from the first START or READY to the last."""
     marks = _first_starts(events) if is_source else [i for i, e in enumerate(events) if e.kind == "ready"]
     return events[marks[0] + 1 : marks[-1] + 1] if marks else ()

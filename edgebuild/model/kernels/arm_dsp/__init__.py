@@ -8,11 +8,11 @@ from functools import partial
 from ...ops import spatial
 from ...ops.base import Kernel
 from .. import curves
-from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
+from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import convolution, depthwise, gathered, matrix, wide
 
 
-def add(layer: Layer) -> Kernel | None:
+def add(layer: KernelLayer) -> Kernel | None:
     """Four elements at a time."""
     k = layer.plain
     if k.variant != "linear" or not k.shape["flat"]:
@@ -21,7 +21,7 @@ def add(layer: Layer) -> Kernel | None:
     return replace(k, template="arm_dsp/add.c.j2", variant="dsp four at once", estimate=cost)
 
 
-def mul(layer: Layer) -> Kernel | None:
+def mul(layer: KernelLayer) -> Kernel | None:
     """Products whose results no linear form gives: rounded twice in a few instructions."""
     k, y = layer.plain, layer.graph.result(layer.op)
     if k.variant == "linear" or y.dtype != "int8" or layer.graph.arithmetic != "tflite":

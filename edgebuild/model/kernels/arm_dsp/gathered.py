@@ -13,7 +13,7 @@ from ...ir import Array, Graph, Op
 from ...ops import sums
 from ...ops.base import C_TYPES, Constant, Kernel, Traffic, is_float, zero_of
 from .. import phases
-from ..row import Layer
+from ..row import KernelLayer
 from . import wide
 from .convolution import bounds, paired, per_output
 
@@ -32,7 +32,7 @@ class PhaseSums:
     result: float
 
 
-def convolution(layer: Layer) -> Kernel | None:
+def convolution(layer: KernelLayer) -> Kernel | None:
     """Only what other kernels do not serve: groups, columns that are not neighbours, and int16."""
     x, w = layer.graph.operands(layer.op)[:2]
     neighbours = x.dtype == "int8" and (layer.op.attrs["dilation"][1] == 1 or w.shape[2] == 1)
@@ -59,7 +59,7 @@ def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> PhaseSums | None:
     return PhaseSums(weights.shape[1], streams, s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
 
 
-def gathered(layer: Layer) -> Kernel | None:
+def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
     op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
     made = [_phase(op, graph, own) for own in taps]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ...ops import batch_matmul, spatial
 from ...ops.base import Kernel, zero_of
 from ...ops.fixedpoint import Multiplier
-from ..row import Layer
+from ..row import KernelLayer
 
 LARGEST = 2**15  # of a sum's terms, each of which is below 2^16
 
 
-def product(layer: Layer) -> Kernel | None:
+def product(layer: KernelLayer) -> Kernel | None:
     """Blocks of two rows and two columns. An odd one at the end is computed with the one before it."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y = graph.operands(op), graph.result(op)

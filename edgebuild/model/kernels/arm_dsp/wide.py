@@ -8,7 +8,7 @@ from ...ir import Array, Graph, Op
 from ...ops import spatial
 from ...ops.base import Constant, Kernel, Traffic, zero_of
 from ...ops.sums import words
-from ..row import Layer
+from ..row import KernelLayer
 
 
 def fits(op: Op, graph: Graph) -> bool:
@@ -57,7 +57,7 @@ def stream(weights: Array, first: Array, factors: Array, ways: int) -> Array:
     return words(np.concatenate(parts, axis=1))
 
 
-def dense(layer: Layer) -> Kernel | None:
+def dense(layer: KernelLayer) -> Kernel | None:
     """A row at a time, four channels of it at once."""
     op, graph = layer.op, layer.graph
     w = graph.operands(op)[1]
@@ -75,7 +75,7 @@ def dense(layer: Layer) -> Kernel | None:
     )  # fmt: skip
 
 
-def depthwise(layer: Layer) -> Kernel | None:
+def depthwise(layer: KernelLayer) -> Kernel | None:
     """Four channels of a pixel at a time, straight from x."""
     op, graph, form = layer.op, layer.graph, layer.form
     (x, w), (oh, ow, k) = graph.operands(op)[:2], graph.result(op).shape[1:]

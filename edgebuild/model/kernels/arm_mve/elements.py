@@ -7,10 +7,10 @@ from typing import cast
 
 from ...ops.base import Kernel
 from ...ops.loops import Loop
-from ..row import Layer
+from ..row import KernelLayer
 
 
-def elementwise(layer: Layer) -> Kernel | None:
+def elementwise(layer: KernelLayer) -> Kernel | None:
     k = layer.plain
     if k.variant != "linear" or not k.shape["flat"]:
         return None
@@ -18,7 +18,7 @@ def elementwise(layer: Layer) -> Kernel | None:
     return replace(k, template="arm_mve/elementwise.c.j2", variant="mve", estimate=cost)
 
 
-def rescaled(layer: Layer) -> Kernel | None:
+def rescaled(layer: KernelLayer) -> Kernel | None:
     k = layer.plain
     if not k.shape["linear"]:
         return None  # less than a vector: a call of gcc 12's code was seen to miss what the call before it wrote
@@ -26,7 +26,7 @@ def rescaled(layer: Layer) -> Kernel | None:
     return replace(k, template="arm_mve/convert.c.j2", variant="mve", estimate=cost)
 
 
-def mean(layer: Layer) -> Kernel | None:
+def mean(layer: KernelLayer) -> Kernel | None:
     """Where the innermost loop over what is kept goes over neighbours."""
     k, x = layer.plain, layer.graph.operands(layer.op)[0]
     if k.template != "mean.c.j2" or not k.shape["linear"]:
@@ -37,7 +37,7 @@ def mean(layer: Layer) -> Kernel | None:
     return replace(k, template="arm_mve/mean.c.j2", variant="mve", estimate=1.4 * x.elements)
 
 
-def pool(layer: Layer) -> Kernel | None:
+def pool(layer: KernelLayer) -> Kernel | None:
     """Neighbouring channels of a window's pixels: sixteen, or as many as sums of int16 or int32 leave room for."""
     k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     average = bool(k.shape["average"])
@@ -50,7 +50,7 @@ def pool(layer: Layer) -> Kernel | None:
     return replace(k, template="arm_mve/pool2d.c.j2", shape={**k.shape, "lanes": lanes}, variant="mve", estimate=cost)
 
 
-def dense_rows(layer: Layer) -> Kernel | None:
+def dense_rows(layer: KernelLayer) -> Kernel | None:
     """A dense layer that is fed with a row of its operand at a time."""
     k = layer.plain
     if k.template != "dense_rows.c.j2" or not k.shape["folded"]:

@@ -7,18 +7,18 @@ import numpy as np
 from ...ops import sums
 from ...ops.base import Constant, Kernel, Traffic, is_float, zero_of
 from .. import phases
-from ..row import Layer
+from ..row import KernelLayer
 from .sums import stream
 
 
-def convolution(layer: Layer) -> Kernel | None:
+def convolution(layer: KernelLayer) -> Kernel | None:
     """Only what other kernels do not serve: groups, and columns that are not neighbours."""
     op, w = layer.op, layer.graph.operands(layer.op)[1]
     neighbours = op.attrs["dilation"][1] == 1 or w.shape[2] == 1
     return None if op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)
 
 
-def gathered(layer: Layer) -> Kernel | None:
+def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
     op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
     (x, w), y = graph.operands(op)[:2], graph.result(op)

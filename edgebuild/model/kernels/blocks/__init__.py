@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
-from ..row import CONVOLUTION, DEPTHWISE, Layer, Row, of_sums
+from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import fours, gathered, pairs, sums
 
 
-def split(layer: Layer) -> Kernel | None:
+def split(layer: KernelLayer) -> Kernel | None:
     """Products in halves, for want of a long multiplication."""
     k = layer.plain
     if k.variant != "linear":
@@ -18,7 +18,7 @@ def split(layer: Layer) -> Kernel | None:
     return replace(k, shape={**k.shape, "scale": "eb_scale_split"}, estimate=IN_HALVES * k.estimate)
 
 
-def saturated(layer: Layer) -> Kernel | None:
+def saturated(layer: KernelLayer) -> Kernel | None:
     """Results kept within int8 by one instruction."""
     k = layer.plain
     if k.variant != "linear" or (k.shape["low"], k.shape["high"]) != (-128, 127):
@@ -32,11 +32,11 @@ WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
-    RV32: (((4, 4), (3, 4), (5, 2)), sums.Core(18)),
-    M3: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32, relu=-1, away=3)),
-    M33: (((3, 2), (2, 4), (2, 2)), sums.Core(8, mac=1.0, channel=32, relu=-1, away=3)),
-    M0: (((2, 2), (1, 4)), sums.Core(4, 1.6, 45, sums.SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7)),
-    ANY: (((2, 4),), sums.Core(18)),
+    RV32: (((4, 4), (3, 4), (5, 2)), sums.SumsCore(18)),
+    M3: (((3, 2), (2, 4), (2, 2)), sums.SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M33: (((3, 2), (2, 4), (2, 2)), sums.SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M0: (((2, 2), (1, 4)), sums.SumsCore(4, 1.6, 45, sums.SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7)),
+    ANY: (((2, 4),), sums.SumsCore(18)),
 }
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered
 ROWS = (

@@ -21,7 +21,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class Core:
+class FoursCore:
     """How a core computes: sums of `channels` at once, in groups of these `sizes`; the rest as in `pairs.Core`."""
 
     name: str
@@ -38,13 +38,13 @@ class Core:
         return sum(map(len, made)) * self.tap + len(made) * self.group + len(sizes(made)) * self.kind
 
 
-RV32 = Core("rv32", 8, 17, 18, 12, 16, 24, ANY_SIZE)
-M3 = Core("armv7m", 4, 6, 7, 6, 9, 22)
-M0 = Core("armv6m", 4, 11, 14, 12, 42, 40, SIZES[:-1])  # its branches do not reach over more
+RV32 = FoursCore("rv32", 8, 17, 18, 12, 16, 24, ANY_SIZE)
+M3 = FoursCore("armv7m", 4, 6, 7, 6, 9, 22)
+M0 = FoursCore("armv6m", 4, 11, 14, 12, 42, 40, SIZES[:-1])  # its branches do not reach over more
 PREPARE = 9  # instructions to bring one tap into its place
 
 
-def grouped(core: Core, weights: Array, quickly: bool) -> Groups:
+def grouped(core: FoursCore, weights: Array, quickly: bool) -> Groups:
     """The groups of taps that cost least. Where all sizes are allowed, smaller ones may make fewer runs."""
     if core.sizes is not ANY_SIZE:
         return groups(weights, core.sizes, quickly)
@@ -52,7 +52,7 @@ def grouped(core: Core, weights: Array, quickly: bool) -> Groups:
     return min((groups(weights, ANY_SIZE[:n], quickly=True) for n in most), key=core.turn)
 
 
-def dense(core: Core, s: Sums, form: Form) -> Kernel | None:
+def dense(core: FoursCore, s: Sums, form: Form) -> Kernel | None:
     """One pixel; the last block of channels repeats some where they do not divide."""
     (_, _, c), (oh, ow, k) = s.size, s.out
     scale = rescaling(s, finish(s)) if s.pointwise and oh * ow == 1 and k >= core.channels and not form.small else None

@@ -11,18 +11,18 @@ from ...ops import batch_matmul, spatial, sums
 from ...ops.base import Constant, Kernel, is_float, zero_of
 from ...ops.sums import words
 from .. import phases
-from ..row import Layer
-from .sums import Core, finish, packed
+from ..row import KernelLayer
+from .sums import SumsCore, finish, packed
 
 LARGEST = 2**15  # terms of a sum of a product of matrices, each of which is below 2^16
 
 
-def grouped(channels: int, core: Core, layer: Layer) -> Kernel | None:
+def grouped(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
     """An ordinary convolution of one group has kernels that are better."""
     return convolution(channels, core, layer) if layer.op.attrs.get("groups", 1) > 1 else None
 
 
-def convolution(channels: int, core: Core, layer: Layer) -> Kernel | None:
+def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
     """Two pixels by `channels` sums at a time."""
     op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
     (x, w), y = graph.operands(op)[:2], graph.result(op)
@@ -65,7 +65,7 @@ def convolution(channels: int, core: Core, layer: Layer) -> Kernel | None:
     )  # fmt: skip
 
 
-def product(core: Core, layer: Layer) -> Kernel | None:
+def product(core: SumsCore, layer: KernelLayer) -> Kernel | None:
     """Blocks of two rows and two columns. An odd one at the end is computed with the one before it."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y, c = graph.operands(op), graph.result(op), graph.operands(op)[0].shape[3]

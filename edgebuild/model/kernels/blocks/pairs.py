@@ -27,7 +27,7 @@ START = 0x8000  # of a group's sum
 
 
 @dataclass(frozen=True)
-class Core:
+class PairsCore:
     """How a core computes: sums of `pixels` x `channels` at once, and instructions for the estimate.
 
     `tap`, `group`, `kind`: for all sums, of a tap, of a group, of the groups of one size; `result`: of one result;
@@ -59,14 +59,14 @@ class Core:
 
 
 RV32 = (
-    Core("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11, doubled=(3,), away=4),
-    Core("rv32", 4, 3, 17, 19.5, 8, 11, 40, 3.6, 11, doubled=(3,), away=4),
-    Core("rv32", 2, 6, 19, 19.5, 8, 11, 60, 4, 12, doubled=(3,), away=4),
+    PairsCore("rv32", 6, 2, 17, 19.5, 8, 11, 40, 3.4, 11, doubled=(3,), away=4),
+    PairsCore("rv32", 4, 3, 17, 19.5, 8, 11, 40, 3.6, 11, doubled=(3,), away=4),
+    PairsCore("rv32", 2, 6, 19, 19.5, 8, 11, 60, 4, 12, doubled=(3,), away=4),
 )
-M3 = (Core("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10), Core("armv7m", 2, 2, 5, 5, 4, 7.5, 30, 4, 12))
+M3 = (PairsCore("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10), PairsCore("armv7m", 2, 2, 5, 5, 4, 7.5, 30, 4, 12))
 M0 = (
-    Core("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4)),
-    Core("armv6m", 2, 2, 9, 10, 11, 31, 40, 7, 18, doubled=(3, 4)),
+    PairsCore("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4)),
+    PairsCore("armv6m", 2, 2, 9, 10, 11, 31, 40, 7, 18, doubled=(3, 4)),
 )
 
 
@@ -169,7 +169,7 @@ def finish(s: Sums) -> str:
     return s.finish.partition("_")[0]
 
 
-def convolution(core: Core, s: Sums, form: Form, away: bool = False) -> Kernel | None:
+def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Kernel | None:
     """Blocks of pixels by channels in registers; blocks at the ends compute some pixels and channels again.
 
     `away`: halves are rounded away from zero where they need not be, for the function that other layers need.

@@ -21,7 +21,7 @@ GENERAL = 10.0  # instructions of a result of eb_requantize beside those of one 
 
 
 @dataclass(frozen=True)
-class Core:
+class SumsCore:
     """A core as estimates see it, fitted to `./sconsw bench-kernels`.
 
     `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
@@ -72,7 +72,7 @@ def packed(weights: Array, block: int) -> Array:
     return np.ascontiguousarray(weights.reshape(k // block, block, taps).transpose(0, 2, 1))
 
 
-def convolution(pixels: int, channels: int, core: Core, s: Sums, form: Form) -> Kernel | None:
+def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form) -> Kernel | None:
     """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels.
 
     Each pixel has a pointer; if they are copied, there is one for all.
@@ -111,7 +111,7 @@ def convolution(pixels: int, channels: int, core: Core, s: Sums, form: Form) -> 
     )  # fmt: skip
 
 
-def depthwise(core: Core, s: Sums, form: Form) -> Kernel | None:
+def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
     """One channel at a time, its weights in registers, from a plane with the padding around it."""
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or c != k or fh * fw > MOST_TAPS:

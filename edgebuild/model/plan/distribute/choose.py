@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ....base.errors import fail
-from .decisions import Plan
-from .joint import Limits, Search
+from .decisions import ClusterPlan
+from .joint import DeviceLimits, Search
 from .pipeline import pipeline
-from .problem import SOURCE, Cluster, Form, Network, held, split
+from .problem import SOURCE, Cluster, Network, Split, held, split
 from .thesis import Counts, full
 
 WAYS = ("joint", "fdto", "owp", "paper", "pipeline")
@@ -21,7 +21,7 @@ INFINITY = float("inf")
 class Chosen:
     """A plan, what each device holds of it, and whether it is proved to be the best for its shares."""
 
-    plan: Plan
+    plan: ClusterPlan
     weights: tuple[int, ...]
     arena: tuple[int, ...]
     optimal: bool
@@ -37,7 +37,7 @@ def choose(
     best: Chosen | None = None
     for candidate in (cluster,) if stated else _leaning(cluster):
         flash, ram = zip(*((float(d.flash), float(d.ram)) for d in candidate.devices), strict=True)
-        limits = Limits(flash, ram)
+        limits = DeviceLimits(flash, ram)
         for search in _searches(network, candidate, limits, method, objective):
             # A plan that is worse than the best so far is of no use, which makes the other searches short.
             known = INFINITY if best is None or objective == "memory" else _worth(best, objective)[0]
@@ -65,7 +65,9 @@ def _worth(found: Chosen, objective: str) -> tuple[float, ...]:
     return {"traffic": (*spent, most), "latency": (spent[1], spent[0], most), "memory": (most, *spent)}[objective]
 
 
-def _searches(network: Network, cluster: Cluster, limits: Limits, method: str, objective: str) -> Iterator[Search]:
+def _searches(
+    network: Network, cluster: Cluster, limits: DeviceLimits, method: str, objective: str
+) -> Iterator[Search]:
     goal = "latency" if objective == "latency" else "traffic"
     base = Search(network, cluster, limits, goal)
     match method:
@@ -103,7 +105,7 @@ def _ever_smaller(base: Search) -> Iterator[Search]:
 
 def _forced(network: Network, cluster: Cluster, ways: set[str]) -> tuple[frozenset[str], ...]:
     """Layers with weights by these methods where they can be cut so; all others at the source."""
-    search = Search(network, cluster, Limits((), ()))
+    search = Search(network, cluster, DeviceLimits((), ()))
     found = []
     for number, layer in enumerate(network.layers):
         possible = {option[0] for option in search.options(number)} & ways if layer.weights else set()
@@ -120,12 +122,12 @@ def _two_steps(network: Network, cluster: Cluster) -> tuple[frozenset[str], ...]
         for layer in network.layers
     ]  # fmt: skip
     _, switch = full(counts, len(cluster.devices))
-    search, behind = Search(network, cluster, Limits((), ())), _forced(network, cluster, {"fan-out", "fan-in"})
+    search, behind = Search(network, cluster, DeviceLimits((), ())), _forced(network, cluster, {"fan-out", "fan-in"})
     rows = [frozenset({"rows"} & {o[0] for o in search.options(n)} or {"whole"}) for n in range(switch)]
     return (*rows, *behind[switch:])
 
 
-def usage(plan: Plan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def usage(plan: ClusterPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Bytes of weights and of tensors on each device, counted naively from the decisions."""
     network, cluster = plan.network, plan.cluster
     devices = range(len(cluster.devices))
@@ -153,7 +155,7 @@ def usage(plan: Plan) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(weights), tuple(arena)
 
 
-def _weights(plan: Plan, number: int, method: str, makes: Form, device: int) -> int:
+def _weights(plan: ClusterPlan, number: int, method: str, makes: Split, device: int) -> int:
     layer, cluster = plan.network.layers[number], plan.cluster
     match method:
         case "whole":
@@ -170,7 +172,7 @@ def _weights(plan: Plan, number: int, method: str, makes: Form, device: int) -> 
 
 def _no_plan(network: Network, cluster: Cluster, method: str, objective: str, file: str) -> Exception:
     """Which device lacks what: the plan without limits of flash, then of RAM, shows it."""
-    room = Limits((INFINITY,) * len(cluster.devices), (INFINITY,) * len(cluster.devices))
+    room = DeviceLimits((INFINITY,) * len(cluster.devices), (INFINITY,) * len(cluster.devices))
     hints = []
     for search in _searches(network, cluster, room, "joint", "traffic"):
         plan = replace(search, limits=replace(room, flash=tuple(float(d.flash) for d in cluster.devices))).run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .problem import ALL, Cluster, Form, Network
+from .problem import ALL, Cluster, Network, Split
 from .transfers import Cost
 
 
@@ -13,8 +13,8 @@ class Conversion:
     """A tensor is brought from one form into another before a layer (or behind it, for partial sums)."""
 
     tensor: int
-    have: Form
-    want: Form
+    have: Split
+    want: Split
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Decision:
     layer: int
     method: str
     before: tuple[Conversion, ...]
-    reads: tuple[Form, ...]
-    makes: Form  # Z for a fan-in
-    keeps: Form  # what the result is held in afterwards
+    reads: tuple[Split, ...]
+    makes: Split  # Z for a fan-in
+    keeps: Split  # what the result is held in afterwards
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClusterPlan:
     """Decisions of all layers; `gather` brings the results to the source. No plan in the limits is below `bound`."""
 
     network: Network
@@ -43,7 +43,7 @@ class Plan:
     proved: bool
 
 
-def has(have: Form, want: Form) -> bool:
+def has(have: Split, want: Split) -> bool:
     """Whether a tensor in one form can be read as in the other without a transfer."""
     if have.ring:
         have = have.plain

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import add, le
 
-from .decisions import Conversion, Decision, Plan, has
+from .decisions import ClusterPlan, Conversion, Decision, has
 from .paths import INFINITY, SLACK, Arc, Constraint, Route, shortest
-from .problem import ALL, SOURCE, SUMS, Cluster, Form, Layer, Network, Ranges, held, split
+from .problem import ALL, SOURCE, SUMS, Cluster, Layer, Network, Ranges, Split, held, split
 from .transfers import Cost, cost, transfers
 
 METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])
@@ -30,7 +30,7 @@ RUN = 4  # most layers in a row whose halos are computed twice
 
 
 @dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """Bytes. `arena(search, layer, forms of live tensors, makes)`: what a step takes of each device's RAM."""
 
     flash: tuple[float, ...]
@@ -38,9 +38,9 @@ class Limits:
     thesis_arena: bool = False
 
 
-Forms = tuple[tuple[int, Form], ...]
+Forms = tuple[tuple[int, Split], ...]
 Bytes = tuple[int, ...]  # by device
-Option = tuple[str, tuple[Form, ...], Form, tuple[Form, ...]]
+Option = tuple[str, tuple[Split, ...], Split, tuple[Split, ...]]
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class _Way:
     all have.
     """
 
-    keeps: Form
-    reads: Mapping[int, Form]
-    gained: Mapping[int, Form]
+    keeps: Split
+    reads: Mapping[int, Split]
+    gained: Mapping[int, Split]
     sends: bool
     needs: Bytes
     value: float
@@ -81,14 +81,14 @@ class Search:
 
     network: Network
     cluster: Cluster
-    limits: Limits
+    limits: DeviceLimits
     objective: str = "traffic"
     methods: tuple[frozenset[str], ...] | None = None
     sums_to: str = "SAPF"
     recompute: int = RUN
-    _costs: dict[tuple[int, Form, Form, int], Cost] = field(default_factory=dict)
-    _held: dict[tuple[int, Form, int], Bytes] = field(default_factory=dict)
-    _found: dict[tuple[int, tuple[Form, ...]], tuple[_Way, ...]] = field(default_factory=dict, init=False)
+    _costs: dict[tuple[int, Split, Split, int], Cost] = field(default_factory=dict)
+    _held: dict[tuple[int, Split, int], Bytes] = field(default_factory=dict)
+    _found: dict[tuple[int, tuple[Split, ...]], tuple[_Way, ...]] = field(default_factory=dict, init=False)
 
     # ---- forms
 
@@ -102,11 +102,11 @@ class Search:
             found[tensor].append(len(self.network.layers))
         return found
 
-    def channels(self, tensor: int) -> Form:
-        return Form("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
+    def channels(self, tensor: int) -> Split:
+        return Split("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
 
     @cached_property
-    def channel_forms(self) -> list[tuple[Form, ...]]:
+    def channel_forms(self) -> list[tuple[Split, ...]]:
         """Of each tensor: channels by shares, and those of which a reader that joins tensors makes such."""
         found = []
         for tensor, readers in enumerate(self.readers):
@@ -120,16 +120,16 @@ class Search:
     def divisible(self, tensor: int) -> bool:
         return self.network.tensors[tensor].channels >= len(self.cluster.devices)
 
-    def joined(self, layer: Layer, position: int) -> Form:
+    def joined(self, layer: Layer, position: int) -> Split:
         """The channels of an input that lie in the parts of the output."""
         start, count = layer.joins[position], self.network.tensors[layer.inputs[position]].channels
         ends = ([min(max(at - start, 0), count) for at in r] for r in self.channels(layer.output).ranges)
-        return Form("P", tuple((first, past) for first, past in ends))
+        return Split("P", tuple((first, past) for first, past in ends))
 
-    def rows(self, tensor: int, lean: float = 1.0) -> Form:
+    def rows(self, tensor: int, lean: float = 1.0) -> Split:
         """Rows by shares; `lean`: what the source takes of its share."""
         shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
-        return Form("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
+        return Split("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
 
     @cached_property
     def leans(self) -> tuple[float, ...]:
@@ -140,9 +140,9 @@ class Search:
         return (1.0,) if alone or inputs < CROWDED * room else (1.0, 0.0)
 
     @cached_property
-    def row_forms(self) -> list[tuple[Form, ...]]:
+    def row_forms(self) -> list[tuple[Split, ...]]:
         """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
-        found: list[tuple[Form, ...]] = [() for _ in self.network.tensors]
+        found: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
         for tensor in reversed(range(len(self.network.tensors))):
             enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
             forms = [self.rows(tensor, lean) for lean in self.leans] if enough else []
@@ -158,12 +158,12 @@ class Search:
             found[tensor] = tuple(dict.fromkeys(forms))
         return found
 
-    def _back(self, form: Form, run: Sequence[int], tensor: int) -> Form:
+    def _back(self, form: Split, run: Sequence[int], tensor: int) -> Split:
         ranges = form.ranges
         for position, number in reversed(list(enumerate(run))):
             start = tensor if position == 0 else self.network.layers[run[position - 1]].output
             ranges = self.needed(self.network.layers[number], ranges, start)
-        return Form("F", ranges)
+        return Split("F", ranges)
 
     def needed(self, layer: Layer, ranges: Ranges, tensor: int) -> Ranges:
         assert layer.window is not None
@@ -172,7 +172,7 @@ class Search:
 
     # ---- costs
 
-    def cost(self, tensor: int, have: Form, want: Form, partial: int = 4) -> Cost:
+    def cost(self, tensor: int, have: Split, want: Split, partial: int = 4) -> Cost:
         key = (tensor, have, want, partial)
         if key not in self._costs:
             self._costs[key] = cost(
@@ -183,7 +183,7 @@ class Search:
     def value(self, spent: Cost, compute_us: float) -> float:
         return spent.time_us + compute_us if self.objective == "latency" else spent.bytes
 
-    def compute_us(self, layer: Layer, method: str, makes: Form) -> float:
+    def compute_us(self, layer: Layer, method: str, makes: Split) -> float:
         """The slowest device's time for its part."""
         devices, tensor = self.cluster.devices, self.network.tensors[layer.output]
         if method == "whole":
@@ -225,9 +225,9 @@ class Search:
             yield "parts", wanted, self.channels(out), (self.channels(out),)
         if layer.window is not None:
             for form in self.row_forms[out]:
-                yield "rows", tuple(Form("F", self.needed(layer, form.ranges, t)) for t in inputs), form, (form,)
+                yield "rows", tuple(Split("F", self.needed(layer, form.ranges, t)) for t in inputs), form, (form,)
 
-    def rings(self, number: int, makes: Form) -> Iterator[Form]:
+    def rings(self, number: int, makes: Split) -> Iterator[Split]:
         """The form of a result that runs into its reader row by row, if that can be and memory is short."""
         layer = self.network.layers[number]
         after = self.readers[layer.output]
@@ -251,7 +251,7 @@ class Search:
             found.append(not self.limits.thesis_arena and sum(tensors[t].bytes for t in sizes) > room)
         return found
 
-    def needs(self, layer: Layer, live: Mapping[int, Form], reads: Mapping[int, Form], makes: Form) -> Bytes | None:
+    def needs(self, layer: Layer, live: Mapping[int, Split], reads: Mapping[int, Split], makes: Split) -> Bytes | None:
         """RAM that a step takes of each device beside the live tensors as they are kept: for those that it reads in
         other forms, and for the result. None if it never fits.
         """
@@ -271,7 +271,7 @@ class Search:
     def _none(self) -> Bytes:
         return (0,) * len(self.cluster.devices)
 
-    def _all_held(self, live: Mapping[int, Form]) -> Bytes:
+    def _all_held(self, live: Mapping[int, Split]) -> Bytes:
         """Bytes that tensors in these forms take of each device."""
         if not self._ram_is_short or self.limits.thesis_arena:
             return self._none
@@ -281,7 +281,7 @@ class Search:
     def _ram_is_short(self) -> bool:
         return min(self.limits.ram, default=float("inf")) < float("inf")
 
-    def _holds(self, tensor: int, form: Form, partial: int = 4) -> Bytes:
+    def _holds(self, tensor: int, form: Split, partial: int = 4) -> Bytes:
         """Bytes of a tensor in this form on each device."""
         key = (tensor, form, partial)
         found = self._held.get(key)
@@ -291,7 +291,7 @@ class Search:
             self._held[key] = found
         return found
 
-    def _thesis_arena(self, layer: Layer, makes: Form) -> float:
+    def _thesis_arena(self, layer: Layer, makes: Split) -> float:
         """Eq. 5.13: input and output of a layer with weights, divided where rows are split, whole otherwise."""
         if not layer.fan_out:
             return 0.0
@@ -309,7 +309,7 @@ class Search:
             found.append(Constraint(own, 1 - share, flash - share * self.network.weights))
         return tuple(found)
 
-    def run(self, below: float = float("inf")) -> Plan | None:
+    def run(self, below: float = float("inf")) -> ClusterPlan | None:
         """The best plan within the limits; None if there is none, or none that costs at most `below`."""
         nodes: dict[Forms, int] = {tuple((t, SOURCE) for t in sorted(self.network.inputs)): 0}
         spent = {0: 0.0}  # least cost to each node, whatever the flash
@@ -332,14 +332,14 @@ class Search:
         path = shortest(layers, self.constraints(), below)
         return self._plan(path) if path is not None else None
 
-    def _plan(self, path: Route) -> Plan:
+    def _plan(self, path: Route) -> ClusterPlan:
         chosen = [arc.choice for arc in path.arcs]
         spent = sum((c.spent for c in chosen), Cost())
         decisions = tuple(c.decision for c in chosen[:-1] if c.decision is not None)
         compute, proved = sum(c.compute_us for c in chosen), path.bound >= path.cost - 1e-6
-        return Plan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute, path.bound, proved)
+        return ClusterPlan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute, path.bound, proved)
 
-    def _gathering(self, live: dict[int, Form], tail: int) -> Arc:
+    def _gathering(self, live: dict[int, Split], tail: int) -> Arc:
         gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not has(live[t], SOURCE))
         spent = sum((self.cost(c.tensor, c.have, c.want) for c in gather), Cost())
         return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather))
@@ -364,7 +364,7 @@ class Search:
                 head = after.setdefault(key, len(after))
                 yield Arc(tail, head, way.value, way.whole, way.copied, way.choice)
 
-    def _ways(self, number: int, live: tuple[Form, ...]) -> tuple[_Way, ...]:
+    def _ways(self, number: int, live: tuple[Split, ...]) -> tuple[_Way, ...]:
         """The options of a layer whose inputs are kept in these forms: the same whatever else is kept."""
         key = number, live
         if key not in self._found:
@@ -373,7 +373,7 @@ class Search:
             )
         return self._found[key]
 
-    def _new_ways(self, number: int, live: dict[int, Form]) -> Iterator[_Way]:
+    def _new_ways(self, number: int, live: dict[int, Split]) -> Iterator[_Way]:
         layer = self.network.layers[number]
         for method, wanted, makes, kept in self.options(number):
             asked = dict(zip(layer.inputs, wanted, strict=True))

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .choose import usage
-from .decisions import Plan
-from .joint import Limits, Search
+from .decisions import ClusterPlan
+from .joint import DeviceLimits, Search
 from .problem import Cluster, Network
 
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)
 
 
 @dataclass(frozen=True)
-class Point:
+class ClusterPoint:
     """A plan: the most that a device needs of weights and tensors, bytes; the wire's bytes; microseconds, modelled."""
 
     weights: int
@@ -22,12 +22,12 @@ class Point:
     traffic: int
     time_us: float
 
-    def betters(self, other: Point) -> bool:
+    def betters(self, other: ClusterPoint) -> bool:
         mine, theirs = ((p.weights, p.arena, p.traffic, p.time_us) for p in (self, other))
         return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
 
 
-def pareto(network: Network, cluster: Cluster) -> tuple[Point, ...]:
+def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:
     """Points by rising weights, for devices whose flash grows from an even part of the weights to all of them.
 
     RAM is that of the devices. Shares are those of the cluster.
@@ -37,17 +37,17 @@ def pareto(network: Network, cluster: Cluster) -> tuple[Point, ...]:
     return tuple(sorted(kept, key=lambda p: (p.weights, p.arena, p.traffic)))
 
 
-def _points(network: Network, cluster: Cluster) -> Iterator[Point]:
+def _points(network: Network, cluster: Cluster) -> Iterator[ClusterPoint]:
     ram = tuple(float(d.ram) for d in cluster.devices)
     for step in STEPS:
         flash = tuple(min(step * share, 1.0) * network.weights + 1 for share in cluster.shares)
-        plan = Search(network, cluster, Limits(flash, ram)).run()
+        plan = Search(network, cluster, DeviceLimits(flash, ram)).run()
         if plan is not None:
             yield _point(plan)
         if all(step * share >= 1 for share in cluster.shares):
             return
 
 
-def _point(plan: Plan) -> Point:
+def _point(plan: ClusterPlan) -> ClusterPoint:
     weights, arena = usage(plan)
-    return Point(max(weights), max(arena), plan.cost.bytes, round(plan.cost.time_us + plan.compute_us, 3))
+    return ClusterPoint(max(weights), max(arena), plan.cost.bytes, round(plan.cost.time_us + plan.compute_us, 3))

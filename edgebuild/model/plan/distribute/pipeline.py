@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from .decisions import Conversion, Decision, Plan
+from .decisions import ClusterPlan, Conversion, Decision
 from .joint import Search
-from .problem import SOURCE, Cluster, Form, Network
+from .problem import SOURCE, Cluster, Network, Split
 from .transfers import Cost
 
 STAGE = "stage"
 INFINITY = float("inf")
 
 
-def pipeline(network: Network, cluster: Cluster, search: Search) -> Plan | None:
+def pipeline(network: Network, cluster: Cluster, search: Search) -> ClusterPlan | None:
     """The plan; None where no cut keeps the flash of each device and the RAM that a layer's tensors take."""
     order = [cluster.source, *(k for k in range(len(cluster.devices)) if k != cluster.source)]
     edges = _cuts(network, search, order)
@@ -28,12 +28,12 @@ def pipeline(network: Network, cluster: Cluster, search: Search) -> Plan | None:
     return _plan(network, cluster, search, where)
 
 
-def at(network: Network, cluster: Cluster, tensor: int, device: int) -> Form:
+def at(network: Network, cluster: Cluster, tensor: int, device: int) -> Split:
     """The form of a tensor that one device has."""
     rows = network.tensors[tensor].rows
     if device == cluster.source:
         return SOURCE
-    return Form("F", tuple((0, rows) if k == device else (0, 0) for k in range(len(cluster.devices))))
+    return Split("F", tuple((0, rows) if k == device else (0, 0) for k in range(len(cluster.devices))))
 
 
 def _cuts(network: Network, search: Search, order: Sequence[int]) -> list[int] | None:
@@ -73,7 +73,7 @@ def _segments(network: Network, search: Search, first: int, device: int) -> list
     return found
 
 
-def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[int]) -> Plan:
+def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[int]) -> ClusterPlan:
     spent, compute, decisions = Cost(), 0.0, list[Decision]()
     stands = {t: {cluster.source} for t in network.inputs}  # devices that have a tensor, its maker first
     maker = dict.fromkeys(network.inputs, cluster.source)
@@ -95,4 +95,4 @@ def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[in
         if cluster.source not in stands[t]
     )
     spent = sum((search.cost(c.tensor, c.have, c.want) for c in gather), spent)
-    return Plan(network, cluster, tuple(decisions), gather, spent, compute, 0.0, False)
+    return ClusterPlan(network, cluster, tuple(decisions), gather, spent, compute, 0.0, False)

@@ -11,7 +11,7 @@ Ranges = tuple[tuple[int, int], ...]  # half open, one a device
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Sizes:
     """`rows` of `row` elements each, with `channels` innermost; `item` bytes an element."""
 
     name: str
@@ -30,7 +30,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Window:
+class RowWindow:
     """Output row r reads the input rows from r * stride - pad on, `size` of them, dilation included."""
 
     size: int = 1
@@ -66,7 +66,7 @@ class Layer:
     fan_out: bool = False
     fan_in: bool = False
     by_channel: bool = False
-    window: Window | None = None
+    window: RowWindow | None = None
     partial: int = 4
     rolls: bool = False
     joins: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ class Layer:
 class Network:
     """Layers in a valid order. Inputs and results stand at the source device."""
 
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Sizes, ...]
     layers: tuple[Layer, ...]
     inputs: tuple[int, ...]
     results: tuple[int, ...]
@@ -138,7 +138,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Form:
+class Split:
     """How devices hold a tensor.
 
     S: the source has it. A: all have it. P: each has the channels `ranges[d]`. F: each has the rows `ranges[d]`, which
@@ -160,11 +160,11 @@ class Form:
         return self._hash
 
     @property
-    def plain(self) -> Form:
-        return Form(self.letter, self.ranges) if self.ring else self
+    def plain(self) -> Split:
+        return Split(self.letter, self.ranges) if self.ring else self
 
 
-SOURCE, ALL, SUMS = Form("S"), Form("A"), Form("Z")
+SOURCE, ALL, SUMS = Split("S"), Split("A"), Split("Z")
 
 
 def split(total: int, shares: Sequence[float]) -> Ranges:
@@ -177,13 +177,13 @@ def split(total: int, shares: Sequence[float]) -> Ranges:
     return tuple(pairwise(edges))
 
 
-def held(tensor: Tensor, form: Form, device: int, source: int, partial: int = 4) -> int:
+def held(tensor: Sizes, form: Split, device: int, source: int, partial: int = 4) -> int:
     """Bytes of a tensor in this form on a device."""
     if form.ring and form.ring < tensor.rows:
         first, past = form.ranges[device] if form.letter == "F" else (0, tensor.rows)
         some = replace(tensor, rows=min(form.ring, past - first))
         ranges = tuple((0, min(form.ring, b - a)) for a, b in form.ranges) if form.letter == "F" else form.ranges
-        return held(some, Form(form.letter, ranges), device, source)
+        return held(some, Split(form.letter, ranges), device, source)
     match form.letter:
         case "S":
             return tensor.bytes if device == source else 0

@@ -19,7 +19,7 @@ SOON = 1e-9  # microseconds: sums of floats that are equal
 
 
 @dataclass(frozen=True)
-class Compute:
+class ComputeSpan:
     """Microseconds of computing; `what` names it."""
 
     us: float
@@ -45,7 +45,7 @@ class Receive:
     what: str = ""
 
 
-Step = Compute | Send | Receive
+Step = ComputeSpan | Send | Receive
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Simulation:
         """Let a device go on until it wants to send, ends, or waits for what nobody has sent yet."""
         moved = False
         while not isinstance(step := self.devices[k].step, Send | None):
-            if isinstance(step, Compute):
+            if isinstance(step, ComputeSpan):
                 self.passed(k, "compute", self.devices[k].now + step.us)
             else:
                 when = self.arrival(step, k)

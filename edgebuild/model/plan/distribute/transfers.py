@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .problem import ALL, Cluster, Form, Medium, Tensor, split
+from .problem import ALL, Cluster, Medium, Sizes, Split, split
 
 Range = tuple[int, int]
 
@@ -37,7 +37,7 @@ class Cost:
         return Cost(self.bytes + other.bytes, self.time_us + other.time_us)
 
 
-def transfers(tensor: Tensor, have: Form, want: Form, cluster: Cluster, partial: int = 4) -> tuple[Transfer, ...]:
+def transfers(tensor: Sizes, have: Split, want: Split, cluster: Cluster, partial: int = 4) -> tuple[Transfer, ...]:
     """In order of sender and receiver. Partial sums (Z) go to the owners of what becomes of them."""
     if have in (want, ALL):
         return ()
@@ -48,13 +48,13 @@ def transfers(tensor: Tensor, have: Form, want: Form, cluster: Cluster, partial:
     )
 
 
-def _reduced_everywhere(tensor: Tensor, cluster: Cluster, partial: int) -> tuple[Transfer, ...]:
+def _reduced_everywhere(tensor: Sizes, cluster: Cluster, partial: int) -> tuple[Transfer, ...]:
     """Reduce and scatter along channels, then gather everywhere."""
-    between = Form("P", split(tensor.channels, cluster.shares))
+    between = Split("P", split(tensor.channels, cluster.shares))
     return (*_sums(tensor, between, cluster, partial), *_parts(tensor, between, ALL, cluster))
 
 
-def _sums(tensor: Tensor, want: Form, cluster: Cluster, partial: int) -> Iterator[Transfer]:
+def _sums(tensor: Sizes, want: Split, cluster: Cluster, partial: int) -> Iterator[Transfer]:
     """Every device sends to each owner the partial sums of what that owns."""
     devices = range(len(cluster.devices))
     for sender in devices:
@@ -65,7 +65,7 @@ def _sums(tensor: Tensor, want: Form, cluster: Cluster, partial: int) -> Iterato
                 yield Transfer(sender, (receiver,), count * partial, rows, channels, sums=True)
 
 
-def block(tensor: Tensor, form: Form, device: int, source: int) -> tuple[Range, Range]:
+def block(tensor: Sizes, form: Split, device: int, source: int) -> tuple[Range, Range]:
     """Rows and channels of a tensor in this form that a device has; none are (0, 0)."""
     rows, channels = (0, tensor.rows), (0, tensor.channels)
     match form.letter:
@@ -78,7 +78,7 @@ def block(tensor: Tensor, form: Form, device: int, source: int) -> tuple[Range, 
     return (rows, channels) if _area(rows) and _area(channels) else ((0, 0), (0, 0))
 
 
-def _parts(tensor: Tensor, have: Form, want: Form, cluster: Cluster) -> Iterator[Transfer]:
+def _parts(tensor: Sizes, have: Split, want: Split, cluster: Cluster) -> Iterator[Transfer]:
     devices = range(len(cluster.devices))
     owned = _owned(tensor, have, cluster)
     for sender in devices:
@@ -102,7 +102,7 @@ def _common(a: Range, b: Range) -> Range:
     return max(a[0], b[0]), min(a[1], b[1])
 
 
-def _owned(tensor: Tensor, have: Form, cluster: Cluster) -> list[tuple[Range, Range]]:
+def _owned(tensor: Sizes, have: Split, cluster: Cluster) -> list[tuple[Range, Range]]:
     """Rows and channels of which each device is the one that sends them; rows that several have are the first one's."""
     every_row, every_channel, none = (0, tensor.rows), (0, tensor.channels), (0, 0)
     found, reached = [], 0
@@ -120,7 +120,7 @@ def _owned(tensor: Tensor, have: Form, cluster: Cluster) -> list[tuple[Range, Ra
 
 
 def _missing(
-    tensor: Tensor, have: Form, want: Form, device: int, source: int, rows: Range, channels: Range
+    tensor: Sizes, have: Split, want: Split, device: int, source: int, rows: Range, channels: Range
 ) -> tuple[int, Range, Range]:
     """Bytes, rows and channels of this block that a device wants and has not got: it may have the last rows of it."""
     wanted_rows, wanted_channels = block(tensor, want, device, source)
