@@ -1,4 +1,4 @@
-"""What is said of a model that does not fit: by how much, where, and which options would help."""
+"""Words for a model that does not fit: by how much, where, and which options would help."""
 
 from __future__ import annotations
 
