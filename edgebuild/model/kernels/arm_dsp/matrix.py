@@ -36,7 +36,7 @@ def product(layer: KernelLayer) -> Kernel | None:
     )  # fmt: skip
 
 
-def wide(layer: Layer) -> Kernel | None:
+def wide(layer: KernelLayer) -> Kernel | None:
     """int16: pairs of elements of a row meet those of two columns, in sums of 64 bits."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), (a, b, n, columns) = graph.operands(op), graph.result(op).shape
