@@ -11,7 +11,7 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest
 from edgebuild.driver.pipeline import compile_driver
-from tests.drivers.cases import HEAD, PADS
+from tests.drivers.cases import HEAD, PADS, svd
 from tests.drivers.machine import Bench, build
 from tests.drivers.more_cases import CASES
 from tests.drivers.test_cases import in_cpp
@@ -205,3 +205,15 @@ def test_no_warnings(compiler: str, tmp_path: Path) -> None:
     files = ["class.cpp", *(f"{name}.cpp" for name in sources)]
     result = subprocess.run([*command, *files], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_groups_of_a_namespace_on_a_fixed_layout(tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(svd("CR@0: EN:0:1 DIV:4:4"))
+    text = """namespace hw { bfGroup Cr { bit EN; uint4 DIV; }; bfGroup Dev { bfGroup Cr CR; }; make_device(Dev, dev, 0x40000000); }
+    static void set(hw::Cr &r, hw::Dev *d) { r.DIV = 3; d->CR.EN = 1; }
+    extern "C" void t(void) { set(hw::dev->CR, hw::dev); }
+    """
+    b = build(tmp_path, text, layout=f"fixed:{tmp_path / 'chip.svd'}", cpp=True)
+    b.call("t")
+    assert [line for line in b.machine.trace if line[0] == "w"] == ["w EN=0 DIV=3", "w EN=1 DIV=3"]

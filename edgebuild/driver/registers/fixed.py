@@ -28,7 +28,7 @@ from edgebuild.driver.registers.rdl import read_rdl
 from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap, normal
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId, Group
+from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,7 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     size = sum(groups[d.group].size for d in dialect.devices.values())
     fields = fixer.fields
     new = {
-        g.name: Group(
-            g.name, tuple(fields.get(m.id, m) if isinstance(m, Field) else m for m in g.members), g.where, g.extent
-        )
+        g.name: replace(g, members=tuple(fields.get(m.id, m) if isinstance(m, Field) else m for m in g.members))
         for g in dialect.groups.values()
     }
     files = [str(path), *([str(overlay_file)] if overlay_file.is_file() else [])]
