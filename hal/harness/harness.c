@@ -198,6 +198,9 @@ int main(void)
     }
     eb_close(output);
     eb_close(input);
+    const int again = eb_open("input.bin", EB_READ); /* an inference writes over its inputs */
+    read_inputs(again);
+    eb_close(again);
     report(measured, "stack", stack_of_invoke()); /* last: its result does not count */
     report_copies(measured);
     eb_close(measured);

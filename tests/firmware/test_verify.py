@@ -110,6 +110,14 @@ def test_the_build_machine_runs_it_with_sanitizers() -> None:
         check(target, fake.model(target, fake.code("volatile int by = 40; by = 1 << by;")))
 
 
+def test_the_stack_is_measured_on_inputs_of_the_model() -> None:
+    """An inference may leave anything where its inputs were, such as an index that no table has."""
+    target, inputs = runnable("host"), vectors()
+    inputs[:, 0] = 1
+    shifts = fake.code("volatile int by = model_arena[0]; by = 1 << by;", "model_arena[0] = 40;")
+    assert verify(Path("fake.tflite"), target, fake.model(target, shifts), inputs)["equal"]
+
+
 def test_a_wrong_result_and_a_wrong_intermediate_are_found() -> None:
     target = runnable("mps2-an386")
     wrong = check(target, fake.model(target, fake.code(plus="i == 7 && model_arena[7] < 100")))
