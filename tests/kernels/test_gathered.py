@@ -185,3 +185,13 @@ def test_rows(integer: str, tmp_path: Path) -> None:
     graphs += [network(seed, "conv2d", "depthwise_conv2d", integer=integer) for seed in range(8)]
     assert all(ops.SPECS[op.kind].rows(op, g) for g in graphs for op in g.ops)
     check(TARGET, graphs, tmp_path, tile="rolling")
+
+
+@pytest.mark.needs(*NEEDS)
+def test_wide_elements(tmp_path: Path) -> None:
+    """Sums and products of int16, at both ends of the type, too."""
+    graphs = [g for kind in ("add", "mul") for g in examples(single_ops(kind), 250)]
+    graphs = [g for g in graphs if g.result(g.ops[0]).dtype == "int16" and g.arithmetic == "tflite"]
+    found = variants(graphs)
+    assert min(found["dsp wide sums"], found["dsp wide products"]) > 8, found
+    check(TARGET, graphs, tmp_path)

@@ -52,6 +52,8 @@ ROWS = (
     Row("depthwise_conv2d", CORE, wide.depthwise),
     Row("add", CORE, add),
     Row("mul", CORE, mul),
+    Row("add", CORE, wide.total),
+    Row("mul", CORE, wide.product),
     Row("batch_matmul", CORE, matrix.product),
     Row("batch_matmul", CORE, matrix.wide),
     Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 8.0)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...ir import Array, Graph, Op
@@ -94,6 +96,49 @@ def depthwise(layer: KernelLayer) -> Kernel | None:
         scratch=4 * taps + 2 * k, variant="dsp wide taps", traffic=Traffic(passes=made),
         estimate=2 * k + made * (30 + 16 * taps + k // 4 * (36 + 9.5 * taps)),
     )  # fmt: skip
+
+
+def _plain_halves(layer: KernelLayer) -> bool:
+    """int16 in TFLite's arithmetic without zero points, whose results are bounded by their type alone."""
+    tensors = (*layer.graph.operands(layer.op), layer.graph.result(layer.op))
+    if layer.graph.arithmetic != "tflite" or any(t.dtype != "int16" or zero_of(t) for t in tensors):
+        return False
+    return spatial.bounds(layer.op, tensors[-1]) == (-(2**15), 2**15 - 1)
+
+
+def product(layer: KernelLayer) -> Kernel | None:
+    """Elementwise products, rounded twice in a few instructions."""
+    k = layer.plain
+    if not _plain_halves(layer) or not -31 <= int(k.scalars["y_shift"]) <= -1:
+        return None
+    scalars = {name: value for name, value in k.scalars.items() if name not in ("low", "high")} | _end(k)
+    shape, cost = {**k.shape, "ends": "eb_scale_halves"}, 20.0 + 13 * int(str(k.shape["N"]))
+    return replace(k, shape=shape, scalars=scalars, variant="dsp wide products", estimate=cost)
+
+
+def total(layer: KernelLayer) -> Kernel | None:
+    """Elementwise sums: each operand and the sum are rounded."""
+    k = layer.plain
+    if not _plain_halves(layer) or not k.shape["flat"] or not -31 <= int(k.scalars["y_shift"]) <= -1:
+        return None
+    shape, scalars = {"N": k.shape["N"]}, {"y_zero": 0} | _end(k)
+    for name in ("x0", "x1"):
+        shift = int(k.scalars[f"{name}_shift"])
+        if not -31 <= shift <= 0:
+            return None
+        shape[f"ends{name[1]}"] = "_shifted" if shift else ""
+        scalars |= {f"{name}_mul": k.scalars[f"{name}_mul"]} | (
+            {f"{name}_shift": -(2 ** (32 + shift))} if shift else {}
+        )
+    cost = 20.0 + 16 * int(str(k.shape["N"]))
+    return replace(
+        k, template="arm_dsp/add_wide.c.j2", shape=shape, scalars=scalars, variant="dsp wide sums", estimate=cost
+    )
+
+
+def _end(k: Kernel) -> dict[str, int | float]:
+    """The factor of a result as eb_scale_halves takes it."""
+    return {"y_mul": 2 * int(k.scalars["y_mul"]) - 2**32, "y_shift": -(2 ** (32 + int(k.scalars["y_shift"])))}
 
 
 def _constant(packed: Array) -> Constant:
