@@ -21,6 +21,8 @@ from typing import Any
 
 from edgebuild.base.errors import did_you_mean, fail
 
+LARGEST = 1e12  # number that an option takes: far beyond use, and products of such remain numbers
+
 Value = str | int | float | bool | None  # as a user or a request file writes it
 Read = Callable[[str, Value], Any]  # (option's name, value) to what the request holds; raises EdgebuildError
 
@@ -128,8 +130,8 @@ def _number(option: str, value: Value) -> float:
         number = float(value) if value is not None and not isinstance(value, bool) else math.nan
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and number >= 0):
-        raise fail(f"option '{option}': '{value}' is not a number from 0 upwards")
+    if not 0 <= number <= LARGEST:
+        raise fail(f"option '{option}': '{value}' is not a number from 0 to {LARGEST:.0e}")
     return number
 
 

@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import replace
 from itertools import permutations, product
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -181,6 +182,14 @@ def test_map_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_input(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", str(FILE), *arguments]) == 1
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["0", "-3", "16385", "1e99"])
+def test_extents_that_no_layer_has(size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "layers.yaml"
+    file.write_text(f"layers:\n  - {{name: a, K: {size}, C: 3, FY: 1, FX: 1, OY: 2, OX: 2}}\n")
+    assert main(["map", str(file), "--target", "gap8"]) == 1
+    assert "layers.yaml:2" in (text := capsys.readouterr().err) and "K is" in text and "from 1 to 16384" in text
 
 
 def test_layers_that_cannot_be(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]

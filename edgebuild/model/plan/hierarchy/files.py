@@ -11,6 +11,8 @@ from ....base.facts import read_facts
 from ...axes import Dim, Nest, Same, Window
 from .nest import Channel, Compute, Operand, TiledLayer
 
+LARGEST = 16384  # extent of an axis: tiles are searched by their sizes, in time and memory that grow with it
+
 
 @dataclass(frozen=True)
 class ShapeRow:
@@ -30,8 +32,9 @@ class ShapeRow:
 
     def __post_init__(self) -> None:
         for letter in ("K", "C", "FY", "FX", "OY", "OX", "stride", "groups"):
-            if getattr(self, letter) < 1:
-                raise ValueError(f"layer '{self.name}': {letter} is {getattr(self, letter)}, must be at least 1")
+            if not 1 <= getattr(self, letter) <= LARGEST:
+                text = f"layer '{self.name}': {letter} is {getattr(self, letter)}, must be from 1 to {LARGEST}"
+                raise ValueError(text)
         if self.groups not in (1, self.C) or (self.groups > 1 and self.K != self.C):
             raise ValueError(f"layer '{self.name}': groups is 1, or equal to both K and C")
         for axis, pad, n, out in (("y", self.pad_y, self.FY, self.OY), ("x", self.pad_x, self.FX, self.OX)):
