@@ -23,7 +23,7 @@ from edgebuild.cli import main
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array
-from edgebuild.model.plan.cuts import CALL
+from edgebuild.model.kernels.unstated import PER_CALL
 from tests.conftest import ROOT
 from tests.graphs import random_inputs
 from tests.hierarchy.test_engines import power_of_two_file
@@ -140,7 +140,7 @@ def test_a_network_on_the_prototype(limit: str, weights: str, method: str, proto
     copies, size, pieces, mover, jobs, digital = (n // vectors for n in counted)
     assert (copies, size, pieces) == (moved["transfers"], moved["bytes"], moved["pieces"])
     assert jobs == sum(row["calls"] for row in rows)
-    assert digital == sum(row["compute_cycles"] - CALL * row["calls"] for row in rows)
+    assert digital == sum(row["compute_cycles"] - PER_CALL * row["calls"] for row in rows)
     assert mover == sum(row["dma_cycles"] for row in rows)
 
 

@@ -122,7 +122,7 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """Part of an access in its region, and the variable that it shares with the others."""
 
     region: Region
@@ -134,7 +134,7 @@ class _Rewriter:
     def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool) -> None:
         self.text, self.function, self.merged, self.hal, self.cpp = text, function, merged, hal, cpp
         self.declarations: list[str] = []
-        self.parts: dict[Access, Part] = {}
+        self.parts: dict[Access, TextPart] = {}
 
     def run(self) -> None:
         regions = self.merged.conflicts.regions[self.function.name]
@@ -173,25 +173,25 @@ class _Rewriter:
     def _share(self, region: Region) -> None:
         if region.place.whole:
             for a in region.accesses:
-                self.parts[a] = Part(region, region.place.site.variable)
+                self.parts[a] = TextPart(region, region.place.site.variable)
             return
         if len(region.accesses) == 1 and region not in self.merged.reused.values():
-            self.parts[region.accesses[0]] = Part(region, "")
+            self.parts[region.accesses[0]] = TextPart(region, "")
             return
         if region.kind == "r":
             name = self._new(wide_type(self.merged.window(region).bits))
             for a in region.accesses:
-                self.parts[a] = Part(region, name)
+                self.parts[a] = TextPart(region, name)
         else:
             last = {self.merged.ref(a).leaf: a for a in region.accesses}
             for a in region.accesses[:-1]:
                 if last[self.merged.ref(a).leaf] is not a:
-                    self.parts[a] = Part(region, "overwritten")
+                    self.parts[a] = TextPart(region, "overwritten")
                 elif constant := self._constant(a):
-                    self.parts[a] = Part(region, "constant", constant)
+                    self.parts[a] = TextPart(region, "constant", constant)
                 else:
-                    self.parts[a] = Part(region, self._new(value_type(self._width(a))))
-            self.parts[region.place] = Part(region, "last")
+                    self.parts[a] = TextPart(region, self._new(value_type(self._width(a))))
+            self.parts[region.place] = TextPart(region, "last")
 
     def _constant(self, a: Access) -> str:
         """The text of a value that is the same at the place of the merged store."""

@@ -18,7 +18,7 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.driver.prove.compare import TIME_MS, compare, covered
 from edgebuild.driver.prove.hardware import Different, Unknown
 from edgebuild.driver.prove.loops import by_induction, has_loops
-from edgebuild.driver.prove.sides import Generated, Source
+from edgebuild.driver.prove.sides import Generated, SideSource
 from edgebuild.driver.prove.ways import Tree, Way, all_ways, each_way, together
 from edgebuild.driver.source import clang
 from edgebuild.driver.stages import Driver
@@ -48,12 +48,12 @@ def prove(
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
     # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
     unit = clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
-    source = Source(driver.source.unit, driver.dialect, driver.layout, False)
+    source = SideSource(driver.source.unit, driver.dialect, driver.layout, False)
     other = Generated(unit, driver.dialect, driver.layout, True)
     return [_verdict(name, source, other) for name in names]
 
 
-def _verdict(name: str, source: Source, other: Generated) -> Verdict:
+def _verdict(name: str, source: SideSource, other: Generated) -> Verdict:
     bounded = False
     try:
         for program in (source, other):
@@ -74,7 +74,7 @@ def _verdict(name: str, source: Source, other: Generated) -> Verdict:
     return Verdict(name, "proved", "", bounded)
 
 
-def _by_ways(name: str, source: Source, other: Generated) -> bool:
+def _by_ways(name: str, source: SideSource, other: Generated) -> bool:
     """Compare each way from the start to the end; whether some were cut off. Raises Different or Unknown."""
     mine, also = all_ways(source, name)
     other.hints = list({h.get_id(): h for h in source.hints}.values())
@@ -93,7 +93,7 @@ def _by_ways(name: str, source: Source, other: Generated) -> bool:
     return open_ or also
 
 
-def _search(name: str, source: Source, other: Generated) -> None:
+def _search(name: str, source: SideSource, other: Generated) -> None:
     """Raise Different for a difference on the first ways: there may be too many. Nothing follows if there is none."""
     ways = (w for w in each_way(source, name) if w is not None)
     for a in list(islice(ways, SOME)):

@@ -19,7 +19,7 @@ from clang.cindex import Cursor, CursorKind
 from edgebuild.driver.prove.compare import TIME_MS, by_name, compare, covered, shared
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer, Unknown
 from edgebuild.driver.prove.program import Program
-from edgebuild.driver.prove.sides import Generated, Source
+from edgebuild.driver.prove.sides import Generated, SideSource
 from edgebuild.driver.prove.values import Cut, Int, bits_of
 from edgebuild.driver.prove.ways import Tree, Way, all_ways, together
 from edgebuild.driver.source import clang
@@ -49,7 +49,7 @@ class Start:
 
 
 @dataclass
-class Node:
+class LoopNode:
     """A head, the way that led there first on each side, and what all ways so far have in common."""
 
     way: tuple[Start, ...]
@@ -101,7 +101,7 @@ def has_loops(program: Program, name: str) -> bool:
     return any(c.kind in LOOPS for c in clang.preorder(program.functions[name]))
 
 
-def by_induction(name: str, source: Source, other: Generated) -> tuple[bool, bool]:
+def by_induction(name: str, source: SideSource, other: Generated) -> tuple[bool, bool]:
     """(proved, a few turns only of loops in functions that it calls). Nothing follows from a failure."""
     try:
         numbers = [_numbers(p, name) for p in (source, other)]
@@ -126,9 +126,9 @@ def _numbers(program: Program, name: str) -> dict[int, int] | None:
 
 
 class _Induction:
-    def __init__(self, name: str, sides: tuple[Source, Generated], numbers: tuple[dict[int, int], ...]) -> None:
+    def __init__(self, name: str, sides: tuple[SideSource, Generated], numbers: tuple[dict[int, int], ...]) -> None:
         self.name, self.sides, self.numbers = name, sides, numbers
-        self.nodes: dict[Head, Node] = {}
+        self.nodes: dict[Head, LoopNode] = {}
         self.pruned = False
 
     def run(self) -> bool:
@@ -186,7 +186,7 @@ class _Induction:
         kept = {n: values[n] for n in names if _lasting(values[n]) and bits_of(values[n]).eq(bits_of(theirs[n]))}
         node = self.nodes.get(a.at)
         if node is None:
-            self.nodes[a.at] = Node(starts, (a.taken, b.taken), names, kept)
+            self.nodes[a.at] = LoopNode(starts, (a.taken, b.taken), names, kept)
             return
         agreed = {n: v for n, v in node.kept.items() if n in kept and bits_of(v).eq(bits_of(kept[n]))}
         if names >= node.names and len(agreed) == len(node.kept):

@@ -17,7 +17,7 @@ from edgebuild.driver.source.dialect import group_of
 K = CursorKind
 
 
-class Objects(Expressions):
+class ProvedObjects(Expressions):
     """Expressions of C++ besides those of C. In C nothing here is asked."""
 
     def e_cxx_this_expr(self, c: Cursor) -> Pointer:

@@ -15,7 +15,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
-from edgebuild.driver.prove.objects import Objects
+from edgebuild.driver.prove.objects import ProvedObjects
 from edgebuild.driver.prove.values import (
     DEPTH,
     POLLS,
@@ -34,7 +34,7 @@ from edgebuild.driver.source.dialect import group_of
 K = CursorKind
 
 
-class Program(Objects):
+class Program(ProvedObjects):
     """The functions and statements of one unit."""
 
     heads: Callable[[Program, Cursor, int], None] | None = None  # what happens at the head of a loop; None: nothing

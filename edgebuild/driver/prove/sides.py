@@ -23,7 +23,7 @@ from edgebuild.driver.source.dialect import Child, Field, group_of
 K = CursorKind
 
 
-class Source(Program):
+class SideSource(Program):
     """A program in the dialect."""
 
     def place(self, chain: Chain) -> tuple[Pointer, Key, Register | None, Slot | None, Any]:

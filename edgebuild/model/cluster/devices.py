@@ -12,6 +12,8 @@ from ...clock.configs import clock_plan
 from ...clock.emit import target_tree
 from ..plan.distribute.problem import Cluster, Device
 
+# Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks
+# (`./sconsw bench-kernels`); PLAIN: of other cores.
 PER_MAC = {"mve": 0.3, "dsp": 1.3, "rv32": 2.6, "armv6-m": 4.5}
 PLAIN = 3.0
 BYTE, MESSAGE = 24.0, 1200.0  # instructions for each byte and message of both sides; see predict.py

@@ -20,14 +20,11 @@ from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing
 from edgebuild.model.energy.values import EnergyLayer, OperatingPoint, pareto
+from edgebuild.model.kernels.unstated import PER_CALL, PER_TURN
 from edgebuild.model.ops.base import Kernel
 
 GRANULARITIES = (0, 2, 4, 8, 12, 16)
-CACHE_SHARE = 0.75  # of the cache that operands can count on staying in
-
-# Instructions of kernels that have no estimate of their own.
-PER_ITERATION = 7.0  # of the innermost loop
-PER_CALL = 30.0
+CACHE_SHARE = 0.75  # of the cache that operands can count on staying in; assumed, for no simulator here has caches
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ class KernelUse:
     def instructions(self) -> float:
         """Of all calls; where the kernel has no estimate, by its iterations."""
         known = self.kernel.estimate * self.calls
-        return known or self.iterations * PER_ITERATION + self.calls * PER_CALL
+        return known or float(self.iterations * PER_TURN + self.calls * PER_CALL)
 
     @property
     def constants(self) -> int:

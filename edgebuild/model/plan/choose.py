@@ -24,7 +24,7 @@ from ...base.target import Target
 from .. import ops
 from ..ir import Graph
 from ..kernels import kernel_of
-from ..kernels.flash import code_bytes
+from ..kernels.flash import OF_CALL, code_bytes
 from ..ops.base import Kernel
 from . import thrift
 from .check import interpret
@@ -37,7 +37,6 @@ MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at an
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
 KNEE = 1.1  # of the instructions of every op whole: the most that --tile auto gives for memory
 FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
-CALL = 40  # bytes of flash of a call
 QUICK = 60_000  # ops of paths that --tile auto looks at: a second or two, and all there are of small networks
 CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
 Order = Callable[[Plan], tuple[float, float]]
@@ -188,14 +187,14 @@ def _worth(found: Plan) -> tuple[float, float]:
 def code(found: Plan) -> int:
     """Bytes of code of a plan, roughly: kernels, and a call for each op."""
     kernels = _kernels(found)
-    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form) + CALL * len(kernels)
+    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form) + OF_CALL * len(kernels)
 
 
 def flash(found: Plan) -> int:
     """Bytes of flash, roughly: of kernels, and of the orders and calls of rows."""
     kernels = _kernels(found)
     tables = sum(section.calls for section in found.steps if section.rolled)
-    return thrift.flash(found.graph, kernels, found.cutter.form) + tables + CALL * len(kernels)
+    return thrift.flash(found.graph, kernels, found.cutter.form) + tables + OF_CALL * len(kernels)
 
 
 def _thrifty(found: Plan) -> Plan:

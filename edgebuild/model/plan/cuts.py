@@ -21,6 +21,7 @@ from ...base.errors import fail
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
+from ..kernels.unstated import PER_CALL, PER_ROW_CALL, PER_TURN
 from ..ops.base import SAME, Form
 from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
 from .section import (
@@ -38,8 +39,6 @@ from .section import (
 )
 from .ways import Interval, Ways, little_more
 
-CALL, ROW_CALL = 40, 60  # instructions of a call beside those of the kernel's estimate, of a whole op and by rows
-PORTABLE = 8  # instructions per turn of the innermost loop, of kernels in plain C that state none
 FAR = 64  # sections one after the other that are of no use before longer ones are not looked at
 FIRST = 16  # ops that are rolled at once in the search of sections; twice as many where these are too few
 
@@ -143,8 +142,10 @@ class Cutter:
             whole = replace(whole_form(op, self.form, self.decoupled), over=over)
             form = row_form(self.rolling, rolled, op, self.form) if rolled is not None else whole
             found: list[Choice] = []
-            stated = float(PORTABLE * prod(ops.nest(op, self.graph).extents.values()))
-            stated, call = (stated / calls(self.rolling, op), ROW_CALL) if rolled is not None else (stated, CALL)
+            stated = float(PER_TURN * prod(ops.nest(op, self.graph).extents.values()))
+            stated, call = (
+                (stated / calls(self.rolling, op), PER_ROW_CALL) if rolled is not None else (stated, PER_CALL)
+            )
             kernel, limit = kernel_of(op, self.graph, form), None
             how = kernel.in_place if over else ""
             gathers = whole.granularity > 0 and kernel_of(op, self.graph, replace(whole, over=False)).traffic.rounds > 0

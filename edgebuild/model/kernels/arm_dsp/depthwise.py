@@ -58,7 +58,7 @@ def stream(s: Sums, held: list[Pair]) -> Array:
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
-CLEAR = 1.3  # instructions for a number of a plane
+CLEAR = 1.3  # instructions for a number of a plane; `./sconsw bench-kernels` shows the error of the estimate
 
 
 def filling(rows: int, columns: int, wide: int = 1) -> int:

@@ -41,7 +41,7 @@ class FoursCore:
 RV32 = FoursCore("rv32", 8, 17, 18, 12, 16, 24, ANY_SIZE)
 M3 = FoursCore("armv7m", 4, 6, 7, 6, 9, 22)
 M0 = FoursCore("armv6m", 4, 11, 14, 12, 42, 40, SIZES[:-1])  # its branches do not reach over more
-PREPARE = 9  # instructions to bring one tap into its place
+PREPARE = 9  # instructions to bring one tap into its place; `./sconsw bench-kernels` shows the error of the estimate
 
 
 def grouped(core: FoursCore, weights: Array, quickly: bool) -> Groups:

@@ -17,7 +17,9 @@ from ...ops.sums import in_place, shape_of
 
 SPLIT = "eb_rescale_split"  # for cores without a long multiplication
 MOST_TAPS = 16  # of a depthwise window that is held in registers
-GENERAL = 10.0  # instructions of a result of eb_requantize beside those of one that is rounded in few steps
+# Instructions of a result of eb_requantize beside those of one that is rounded in few steps; `./sconsw bench-kernels`
+# shows the error of the estimate.
+GENERAL = 10.0
 
 
 @dataclass(frozen=True)

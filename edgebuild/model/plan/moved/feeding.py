@@ -16,8 +16,9 @@ import numpy as np
 
 from ...ir import Op
 from ...kernels import kernel_of
+from ...kernels.unstated import PER_ROW_CALL
 from ...ops.base import Constant, Form, Kernel
-from ..cuts import ROW_CALL, Cutter
+from ..cuts import Cutter
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel
 from ..rolling import Rolled, calls, row_bytes, rows_of
@@ -282,10 +283,10 @@ class Feeder:
             choice = next((c for c in choices if c.scratch * together <= self.room // SCRATCH_SHARE), choices[-1])
             form = choice.form
             rate = self.rates[op.outputs[0]]
-            work = choice.instructions - ROW_CALL
+            work = choice.instructions - PER_ROW_CALL
             if rate is not None:
                 work = rate / calls(self.cutter.rolling, op) * self.cores  # it is that of all cores together
-            call = ROW_CALL + (HANDOVER if self.cores > 1 else 0)
+            call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
             self._known[key] = form, kernel_of(op, self.cutter.graph, form), work + call
         return self._known[key]
 

@@ -14,8 +14,8 @@ from ... import ops
 from ...axes import Dim, Grouped, Nest, Same, Window, separable
 from ...ir import ITEM_BYTES, Graph, Op
 from ...kernels import kernel_of
+from ...kernels.unstated import PER_CALL
 from ...ops.base import Form
-from ..cuts import CALL
 from ..hierarchy.files import Hardware
 from ..hierarchy.nest import Channel, Compute, Operand, TiledLayer
 from ..hierarchy.search import NoMapping
@@ -111,7 +111,7 @@ def core_hardware(target: Target) -> Hardware:
     channel = way_to(target, near, far)
     spaces = dict.fromkeys("IWO", near.name)
     compute = at(rates.over_channels), at(rates.channelwise)
-    return Hardware(spaces, dict.fromkeys("IWO", channel), *compute, {}, False, CALL)
+    return Hardware(spaces, dict.fromkeys("IWO", channel), *compute, {}, False, PER_CALL)
 
 
 def rooms(target: Target, engine: Engine | None) -> dict[str, int]:
@@ -172,16 +172,25 @@ def layer_of_op(
     stated = stated_cycles(nest, target)
     each = (max(kernel.estimate or 8.0 * points, 1.0) if stated is None else stated) / points
     cores = min(target.cores, MOST)
-    alone = CALL + points * each * (1 if stated is None else cores)
+    alone = PER_CALL + points * each * (1 if stated is None else cores)
     layer = TiledLayer(
-        op.name, nest, tuple(operands), axes, Compute(lambda lengths: 0.0, CALL), {}, True, cores, stated is None, alone
+        op.name,
+        nest,
+        tuple(operands),
+        axes,
+        Compute(lambda lengths: 0.0, PER_CALL),
+        {},
+        True,
+        cores,
+        stated is None,
+        alone,
     )
     share = busiest(layer, cores if stated is None else 1)
 
     def cycles(lengths: Mapping[str, Any]) -> Any:
         return prod(lengths.values()) * each * share(lengths)
 
-    return replace(layer, compute=Compute(cycles, CALL + (HANDOVER if cores > 1 else 0)))
+    return replace(layer, compute=Compute(cycles, PER_CALL + (HANDOVER if cores > 1 else 0)))
 
 
 def whole_cycles(layer: TiledLayer) -> float:

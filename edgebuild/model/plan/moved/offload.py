@@ -15,8 +15,8 @@ from ....base.target import Memory, Target
 from ...axes import Nest, Window
 from ...ir import Graph, Op
 from ...kernels import offload
+from ...kernels.unstated import PER_CALL
 from ...ops.base import Form
-from ..cuts import CALL
 from ..hierarchy.costs import compute_cycles
 from ..hierarchy.nest import Compute, TiledLayer
 from ..hierarchy.search import NoMapping, best
@@ -84,7 +84,7 @@ def engine_layer(
 
     rows = (axes["OY"], axes["FY"]) if "OY" in axes and "FY" in axes else None
     units = {axes[letter]: n for letter, n in engine.array.items() if letter in axes}
-    compute = Compute(cycles, CALL, rows)
+    compute = Compute(cycles, PER_CALL, rows)
     return replace(layer, operands=tuple(operands), compute=compute, units=units, cores=1, estimated=False)
 
 

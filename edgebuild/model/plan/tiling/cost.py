@@ -15,14 +15,13 @@ from math import prod
 from ... import ops
 from ...axes import Grouped, Nest, Spread, Window, input_range, separable
 from ...ir import ITEM_BYTES, Graph, Op
+from ...kernels import flash
 from ...ops.base import Ranges
 from ...ops.slice import neighbours
 from .paths import GRIDS, MOST_PARTS, Path, needed
 
 Range = tuple[int, int]
 ALIGN = 4  # bytes of every buffer
-# Bytes of code on a Cortex-M4. Person detection (TFLM's) takes 42 a call and 120 to 360 a kernel, by `nm -S`.
-CALL, KERNEL = 40, 300
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ class Estimate:
                 continue
             kinds = self._kinds(i)
             outer = prod(self.tiling.counts[:-1])  # parts in the last dimension are made in loops
-            code += CALL * outer * kinds[-1] * (2 if slices else 1) + KERNEL * (prod(kinds) - 1)
+            code += flash.OF_CALL * outer * kinds[-1] * (2 if slices else 1) + flash.OF_KERNEL * (prod(kinds) - 1)
             if path.fan_in and i == len(path.ops) - 1:
                 most = max(most, before + slices)
                 break

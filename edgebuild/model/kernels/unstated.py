@@ -1,0 +1,12 @@
+"""Instructions that no kernel states: those of a call, and of kernels that have no estimate.
+
+PER_CALL and PER_ROW_CALL: `./sconsw bench-calls` counts 3 to 12 and 36 to 39 with two arguments. Kernels with constants
+and scratch take up to ten arguments and save all registers, which is 20 to 40 more.
+
+PER_TURN: `./sconsw bench-kernels` counts, per multiply-accumulate of a float network on a Cortex-M4, 6 of a dense
+layer, 11 of a convolution and 15 of a depthwise one; on RV32IMC 7 of a convolution of int16.
+"""
+
+PER_CALL = 40  # of a whole op
+PER_ROW_CALL = 60  # of a row: with the order's table and the addresses of rows
+PER_TURN = 8  # of the innermost loop
