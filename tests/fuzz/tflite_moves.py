@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
+from tests.graphs.tflite_models import TYPES
+
 from .recipe import DoesNotFit
 from .tflite_elements import BOTH, Make, Row, options_of, place
 from .tflite_parts import FULL, Parts, Value
@@ -262,6 +264,22 @@ def gather_nd(w: Parts, x: Value, *_: Value) -> Value:
     return w.emit("GATHER_ND", [x, w.constant(known)], (1, many, *x.shape[depth:]), x.quant)
 
 
+def updated(w: Parts, x: Value, *_: Value) -> Value:
+    """A part put into the value, at a known place or where the largest of some numbers is."""
+    if len(x.shape) < 2:
+        raise DoesNotFit
+    part = w.fresh([1 if d == 0 else w.s.between(1, n) for d, n in enumerate(x.shape)], x.quant)
+    start: Value | int = w.list_of([w.s.between(0, n) for n in x.shape])
+    if w.s.pick(True, False):
+        found = w.given((len(x.shape), w.s.between(1, max(x.shape))), None, "float32")
+        options = schema.ArgMaxOptionsT()
+        options.outputType = TYPES["int32"]
+        start = w.emit(
+            "ARG_MAX", [found, w.constant(np.array(1, np.int32))], (len(x.shape),), None, options, "int32", True
+        )
+    return w.emit("DYNAMIC_UPDATE_SLICE", [x, part, start], x.shape, x.quant)
+
+
 MOVES = {
     "SLICE": Row(slice_),
     "STRIDED_SLICE": Row(strided),
@@ -287,4 +305,5 @@ MOVES = {
     "SQUEEZE": Row(squeeze),
     "GATHER": Row(gather, BOTH),
     "GATHER_ND": Row(gather_nd, BOTH),
+    "DYNAMIC_UPDATE_SLICE": Row(updated, BOTH),
 }

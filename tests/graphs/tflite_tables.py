@@ -355,6 +355,21 @@ def gather_nd(real: bool) -> Callable[[Draft], bytes]:
     return make
 
 
+def updated(real: bool) -> Callable[[Draft], bytes]:
+    """A part put into a tensor, at a place that is known or computed, and may lie outside."""
+
+    def make(f: Draft) -> bytes:
+        shape = f.s.shape(1, 4)
+        part = [f.s.pick(n, f.s.between(1, n)) for n in shape]
+        dtype, q = f.s.pick("float32", "int32") if real else "int8", None if real else f.quant()
+        operands = [f.input(shape, q, dtype), f.input(part, q, dtype)]
+        known = [f.s.between(-2, n + 1) for n in shape]
+        start = f.list_of(known) if f.s.pick(True, False) else f.input((len(shape),), None, f.s.pick("int32", "int64"))
+        return f.done("DYNAMIC_UPDATE_SLICE", [*operands, start], shape, q, None, dtype)
+
+    return make
+
+
 def bilinear(real: bool) -> Callable[[Draft], bytes]:
     def make(f: Draft) -> bytes:
         shape, size = (1, f.s.between(1, 5), f.s.between(1, 5), f.s.between(1, 3)), f.s.pair(1, 9)
@@ -373,6 +388,8 @@ OPERATORS |= {"ARG_MAX": extreme("ARG_MAX"), "ARG_MIN": extreme("ARG_MIN")}
 OPERATORS |= {
     "GATHER_ND": gather_nd(True),
     "GATHER_ND int8": gather_nd(False),
+    "DYNAMIC_UPDATE_SLICE": updated(False),
+    "DYNAMIC_UPDATE_SLICE float": updated(True),
     "RESIZE_BILINEAR": bilinear(False),
     "RESIZE_BILINEAR float": bilinear(True),
 }

@@ -216,13 +216,21 @@ def detection(s: Source) -> Graph:
 
 
 def scatter(s: Source) -> Graph:
+    return _scattered(s, "scatter", s.pick("int32", "int64", "int8"), "none")
+
+
+def scatter_reduce(s: Source) -> Graph:
+    return _scattered(s, "scatter_reduce", s.pick("int32", "int64"), s.pick("add", "mul", "max", "min"))
+
+
+def _scattered(s: Source, kind: str, dtype: str, reduction: str) -> Graph:
     """Places may be those of a constant, negative, twice the same, or outside."""
-    (rows, columns), count, reduction = s.pair(1, 5), s.between(1, 4), s.pick("none", "add", "mul", "max", "min")
-    dtype = "float32" if s.real else s.pick("int32", "int64")
+    (rows, columns), count = s.pair(1, 5), s.between(1, 4)
+    dtype, quant = "float32" if s.real else dtype, s.quant() if dtype == "int8" else None
     data = s.rng.integers(-rows, rows, count) if s.pick(False, True) else None
     index = Tensor("index", (count,), "int64" if data is not None else s.pick("int32", "int64"), None, data)
-    update = Tensor("update", (count, columns), dtype)
-    return single(s, "scatter", [Tensor("x", (rows, columns), dtype), index, update], None, dtype, reduction=reduction)
+    operands = [Tensor("x", (rows, columns), dtype, quant), index, Tensor("update", (count, columns), dtype, quant)]
+    return single(s, kind, operands, quant, dtype, reduction=reduction)
 
 
 def gather_nd(s: Source) -> Graph:
@@ -240,6 +248,7 @@ KINDS |= {
     "gather": gather,
     "gather_nd": gather_nd,
     "scatter": scatter,
+    "scatter_reduce": scatter_reduce,
     "detection": detection,
     "integer_sums": integer_sums,
     "topk": topk,

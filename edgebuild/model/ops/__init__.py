@@ -87,6 +87,7 @@ SPECS: dict[str, Spec] = {
         *reduce.SPECS,
         reshape.SPEC,
         resize.SPEC,
+        scatter.REDUCE,
         scatter.SPEC,
         slice.SLICE,
         slice.SPAN,

@@ -1,11 +1,12 @@
-"""GatherElements, ScatterElements, ScatterND: elements or rows at places of their own.
+"""GatherElements, ScatterElements, ScatterND, DYNAMIC_UPDATE_SLICE: elements or rows at places of their own.
 
-`scatter` is y = x with rows of the third operand joined in at the places of the second, one after another. The readers
-make one place in a table of rows of all the indices that an operator gives for it.
+`scatter` is y = x with rows of the third operand at the places of the second, one after another; `scatter_reduce` joins
+them with those that are there. Readers make one place in a table of rows of all the indices that a file gives for it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -54,11 +55,17 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     x, index, _ = operands
     names = pointwise.operand_names(operands)
     shape: dict[str, Any] = dict(zip(("table", "index", "update"), names, strict=True))
-    shape |= {"rows": x.shape[0], "run": x.shape[1], "N": index.elements, "bytes": x.bytes}
+    shape |= {
+        "rows": x.shape[0],
+        "run": x.shape[1],
+        "N": index.elements,
+        "bytes": x.bytes,
+        "row_bytes": x.bytes // x.shape[0],
+    }
     shape["join"] = JOINS[op.attrs["reduction"]][0]
     constants = (Constant(n, t.data, "operand") for n, t in zip(names, operands, strict=True) if t.data is not None)
     cost = 20.0 + 1.5 * x.elements + index.elements * (10.0 + 6.0 * x.shape[1])
-    return Kernel("scatter.c.j2", f"scatter_{x.shape[0]}x{x.shape[1]}", shape, tuple(constants), estimate=cost)
+    return Kernel("scatter.c.j2", f"{op.kind}_{x.shape[0]}x{x.shape[1]}", shape, tuple(constants), estimate=cost)
 
 
 def _places(node: Any, sizes: Array, steps: Array, rest: Array | None) -> Array | str:
@@ -105,7 +112,7 @@ def gather_elements(node: Any) -> None:
 
 
 def scatter_elements(node: Any) -> None:
-    _scattered(node, _element_places(node), (node.tensor(0).elements, 1))
+    _scattered(node, _element_places(node), (node.tensor(0).elements, 1), 2, node.attr("reduction", "none"))
 
 
 def scatter_rows(node: Any) -> None:
@@ -113,23 +120,48 @@ def scatter_rows(node: Any) -> None:
     shape = node.tensor(0).shape
     depth = node.tensor(1).shape[-1]
     sizes, steps = np.array(shape[:depth]), np.array(loops.steps(shape[:depth]))
-    _scattered(node, _places(node, sizes, steps, None), (prod(shape[:depth]), prod(shape[depth:])))
+    table = prod(shape[:depth]), prod(shape[depth:])
+    _scattered(node, _places(node, sizes, steps, None), table, 2, node.attr("reduction", "none"))
 
 
-def _scattered(node: Any, places: Array | str, table: tuple[int, int]) -> None:
+def update_slice(node: Any) -> None:
+    """DYNAMIC_UPDATE_SLICE: a part put to a place that is kept such that all of the part is inside."""
+    x, part, start = (node.tensor(i) for i in range(3))
+    if len(part.shape) != len(x.shape) or any(n > m for n, m in zip(part.shape, x.shape, strict=True)):
+        raise node.error(f"a part of shape {part.shape} in {x.shape}", "as many dimensions, and none of them larger")
+    depth = max((d + 1 for d, n in enumerate(part.shape) if n < x.shape[d]), default=0)
+    if start.elements != len(x.shape) or not depth:
+        return node.emit("reshape", node.inputs[1:2], shape=x.shape)
+    steps = np.array(loops.steps(x.shape[:depth]), np.int32)
+    rest = np.tensordot(steps, np.indices(part.shape[:depth]), 1).ravel()
+    most = np.array([m - n for m, n in zip(x.shape, part.shape, strict=True)][:depth], np.int32)
+    table = prod(x.shape[:depth]), prod(x.shape[depth:])
+    if start.data is not None:
+        places: Array | str = (np.clip(start.data[:depth], 0, most) * steps).sum() + rest
+        return _scattered(node, places, table, 1, "none")
+    name = node.inner("take", [node.inputs[2]], index=(tuple(range(depth)),))
+    name = name if start.dtype == "int32" else node.inner("cast", [name], to="int32")
+    for function, numbers in (("maximum", np.zeros(depth, np.int32)), ("minimum", most), ("product", steps)):
+        name = node.inner("pointwise", [name, node.array(numbers)], **pointwise.attributes(function))
+    total = node.reshaped(node.inner("reduce_sum", [name], axes=(0,)), (1,))
+    places = node.inner("pointwise", [total, node.array(rest.astype(np.int32))], **pointwise.attributes("sum"))
+    _scattered(node, places, table, 1, "none")
+
+
+def _scattered(node: Any, places: Array | str, table: tuple[int, int], update: int, reduction: str) -> None:
     """Rows that replace others at known places are moved there; of those that meet, the last."""
-    x, update, reduction = node.tensor(0), node.tensor(2), node.attr("reduction", "none")
     if reduction not in JOINS:
         raise node.error(f"reduction {reduction}", f"supported: {', '.join(JOINS)}")
-    rows, run = table
-    count = update.elements // run
-    names = [node.reshaped(node.inputs[0], table), node.reshaped(node.inputs[2], (count, run))]
+    (rows, run), shape = table, node.tensor(0).shape
+    count = node.tensor(update).elements // run
+    names = [node.reshaped(node.inputs[0], table), node.reshaped(node.inputs[update], (count, run))]
     if reduction == "none" and not isinstance(places, str):
         index = np.arange(rows)
         index[places.ravel()] = rows + np.arange(count)
-        return taken_along(node, 0, index, x.shape, node.inner("concat", names, axis=0))
+        return taken_along(node, 0, index, shape, node.inner("concat", names, axis=0))
     at = node.array(places.ravel().astype(np.int32)) if not isinstance(places, str) else node.reshaped(places, (count,))
-    node.emit_as("scatter", [names[0], at, names[1]], x.shape, reduction=reduction)
+    kind = "scatter" if reduction == "none" else "scatter_reduce"
+    node.emit_as(kind, [names[0], at, names[1]], shape, reduction=reduction)
 
 
 SPEC = Spec(
@@ -137,8 +169,9 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
+    tflite={"DYNAMIC_UPDATE_SLICE": update_slice},
     onnx={"GatherElements": gather_elements, "ScatterElements": scatter_elements, "ScatterND": scatter_rows},
-    float_only=True,
-    plain=True,
+    exact=True,
     limits=(whole_places,),
 )
+REDUCE = replace(SPEC, kind="scatter_reduce", tflite={}, onnx={}, exact=False, float_only=True, plain=True)
