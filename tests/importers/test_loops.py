@@ -12,11 +12,13 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
+from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
 from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import SAME, File
+from tests.ops.test_tflm import interpreted
 
 HIDDEN, STEPS, RNG = 5, 4, np.random.default_rng(3)
 
@@ -85,6 +87,48 @@ def test_a_loop_is_unrolled(tmp_path: Path) -> None:
     file.write_bytes(loop())
     artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
     assert verify(file, load_target("host"), artifacts)["equal"]
+
+
+def branches(known: bool | None = None, integer: bool = False, assigned: bool = False) -> bytes:
+    """The absolute value of an input or a sum, by an input or a known condition."""
+    graph, yes, no = File(), File(), File()
+    yes.buffers = no.buffers = graph.buffers
+    kind, q = ("int8", Quant((0.05,), (3,))) if integer else ("float32", None)
+    data = None if known is None else np.array([known])
+    condition, x = graph.tensor("condition", (1,), "bool", None, data), graph.tensor("x", (1, 6), kind, q)
+    for inner, operator in ((yes, "RELU"), (no, "ADD")):
+        values = [inner.tensor(name, (1, 6), kind, q) for name in ("given", "found")]
+        more = [inner.tensor("three", (1, 1), kind, q, np.full((1, 1), 63, kind))] if operator == "ADD" else []
+        inner.operator(operator, [values[0], *more], values[1:], schema.AddOptionsT() if more else None)
+    if assigned:
+        handle = no.tensor("handle", (1,), "resource")
+        no.operator("VAR_HANDLE", [], [handle], schema.VarHandleOptionsT())
+        no.operator("READ_VARIABLE", [handle], [no.tensor("old", (1, 6), kind, q)], schema.ReadVariableOptionsT())
+        no.operator("ASSIGN_VARIABLE", [handle, 1], [], schema.AssignVariableOptionsT())
+    y, options = graph.tensor("y", (1, 6), kind, q), schema.IfOptionsT()
+    options.thenSubgraphIndex, options.elseSubgraphIndex = 1, 2
+    graph.operator("IF", [condition, x], [y], options)
+    return packed(graph, [condition, x] if known is None else [x], [y], [(yes, [0], [1]), (no, [0], [1])])
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("known", [None, True, False])
+def test_branches(known: bool | None, integer: bool, tmp_path: Path) -> None:
+    """Both are computed where the condition is; a branch that is never taken is not there."""
+    data, rng = branches(known, integer), np.random.default_rng(1)
+    x = rng.integers(-60, 60, (1, 6)).astype(np.int8) if integer else rng.normal(0, 9, (1, 6)).astype(np.float32)
+    vectors = [[x]] if known is not None else [[np.array([c]), x] for c in (True, False)]
+    (tmp_path / "if.tflite").write_bytes(data)
+    graph = read_model(tmp_path / "if.tflite")
+    for vector, want in zip(vectors, interpreted([data], [vectors], tmp_path)[0], strict=True):
+        np.testing.assert_array_equal(ops.run(graph, *vector)[graph.outputs[0]], want[0])
+    assert known is None or {op.kind for op in graph.ops} <= {"clamp" if known else "add", "reshape"}
+
+
+def test_a_branch_that_assigns_a_variable_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "if.tflite").write_bytes(branches(assigned=True))
+    with pytest.raises(EdgebuildError, match="a branch assigns a variable"):
+        read_model(tmp_path / "if.tflite")
 
 
 @pytest.mark.parametrize(("turns", "step", "text"), [(None, 1, "computed by the graph"), (4, 0, "more than 256 turns")])

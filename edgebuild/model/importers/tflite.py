@@ -19,7 +19,7 @@ from ...base.errors import EdgebuildError, fail
 from ..ir import Array, Graph, Quant, Tensor
 from ..ops import SPECS, TFLITE_READERS
 from .builder import GraphBuilder, Node, checked_size, needed
-from .tflite_loops import unroll
+from .tflite_loops import choose, unroll
 from .tflite_variables import Variables, after
 
 TYPES = {
@@ -136,7 +136,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
         raise fail("a model without a graph", file=file)
     subgraph = model.Subgraphs(0)
     kinds = {_operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
-    if model.SubgraphsLength() > 1 and not {"CALL_ONCE", "WHILE"} & kinds:
+    if model.SubgraphsLength() > 1 and not {"CALL_ONCE", "IF", "WHILE"} & kinds:
         raise fail(f"{model.SubgraphsLength()} subgraphs; only models of one are supported", file=file)
     builder = GraphBuilder(file, "tflite")
     tensors = _tensors(model, subgraph, file, len(data))
@@ -164,6 +164,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
     inner = _Inner(model, file, len(data), builder, special)
     special["WHILE"] = lambda node: unroll(node, inner.read)
+    special["IF"] = lambda node: choose(node, inner.read, variables.current)
     _read_nodes(builder, nodes, special)
     variables.finish(builder)
     return builder.finish(inputs, ends)

@@ -1,13 +1,15 @@
-"""WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers: it is unrolled.
+"""WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers, is unrolled; and IF.
 
 Its counters are constants in each turn, so that the condition is one, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+from ..ops.pointwise import attributes
 
 MOST_TURNS = 256
 MOST_OPS = 1 << 15  # of the whole model, so that nested loops of a damaged file end
@@ -31,6 +33,34 @@ def unroll(node: Any, read: Read) -> None:
             raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
     else:
         raise node.error(f"more than {MOST_TURNS} turns", f"loops are unrolled, up to {MOST_TURNS} turns")
+    _ends(node, values)
+
+
+def choose(node: Any, read: Read, variables: Mapping[str, str]) -> None:
+    """IF: one branch where the condition is known, else both, of which each element of the result takes one."""
+    options, tensors, condition = node.options("IfOptions"), node.builder.tensors, node.tensor(0)
+    numbers = options.ThenSubgraphIndex(), options.ElseSubgraphIndex()
+    if min(numbers) < 1:
+        raise node.error("a branch around the whole model", "the file is damaged; fetch or export it again")
+    given, before = node.inputs[1:], dict(variables)
+    if condition.data is not None:
+        taken = numbers[not condition.data.all()]
+        return _ends(node, read(taken, given, f"{node.name}/{taken}"))
+    branches = [read(number, given, f"{node.name}/{number}") for number in numbers]
+    if dict(variables) != before:
+        raise node.error("a branch assigns a variable", "assign it behind the branches")
+    for i, (yes, no) in enumerate(zip(*branches, strict=True)):
+        a, b = tensors[yes], tensors[no]
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
+            raise node.error(seen, "both are computed where the condition is; give them one type and shape")
+        name = node.reshaped(node.inputs[0], (1,) * len(a.shape))
+        node.emit("pointwise", [name, yes, no], output=i, **{**attributes("where"), "to": a.dtype})
+
+
+def _ends(node: Any, values: Sequence[str]) -> None:
+    """The node's outputs are these tensors."""
+    tensors = node.builder.tensors
     for i, (name, y) in enumerate(zip(values, node.written, strict=True)):
         value = tensors[name]
         if value.constant:
