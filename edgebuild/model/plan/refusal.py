@@ -29,17 +29,19 @@ def _streamed_peak(cutter: Cutter) -> int | None:
 
 
 def does_not_fit(
-    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter, rows: str
+    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter, rows: str, taken: int
 ) -> EdgebuildError:
     """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways.
 
-    `rows`: the options that bring the input in rows, beside those of this request.
+    `rows`: the options that bring the input in rows, beside those of this request. `taken`: bytes of the memory that
+    stack and states take.
     """
     graph, profile = cutter.graph, cutter.profile(steps)
     highest = max(range(len(steps)), key=lambda i: profile[i], default=None)
     op = steps[highest].ops[-1] if highest is not None else None  # inputs that are outputs need no step
     least = "at least " if reason.proven else ""
     text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
+    text += f" beside {taken} B of stack and states" if taken > 0 else ""
     live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
     shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []

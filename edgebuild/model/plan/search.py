@@ -203,7 +203,8 @@ class Planner:
             steps, placed, places = _place(cutter, steps, self.memories, self.request)
         except DoesNotFit as reason:
             rows = "--stream-input rows --tile auto" if self.request.tile == "off" else "--stream-input rows"
-            raise does_not_fit(reason, cutter, steps, self.cutter, rows) from None
+            taken = 0 if self.request.ram is not None else self._taken(reason.memory)
+            raise does_not_fit(reason, cutter, steps, self.cutter, rows, taken) from None
         profile = cutter.profile(steps)
         peak = max(profile, default=0)
         if any(s.rolled for s in steps):
@@ -226,6 +227,11 @@ class Planner:
             decoupled=self.decoupled,
             fused=fused,
         )
+
+    def _taken(self, memory: str) -> int:
+        """Bytes of a memory that stack and states take."""
+        size = next((m.size for m in self.target.memories if m.name == memory), 0)
+        return size - next((m.capacity or 0 for m in self.memories if m.name == memory), size)
 
     @property
     def _deadline(self) -> float | None:
