@@ -12,10 +12,11 @@ from ..base.request import ModelRequest
 from ..base.target import Target
 from .compile import prepare
 from .plan.hierarchy.costs import copy_cycles
+from .plan.memory.problem import BufferMemory
 from .plan.moved.ahead import early, staged
-from .plan.moved.auto import WAITS, far_memories, search_of
+from .plan.moved.auto import WAITS, far_memories, search_of, spilled
 from .plan.moved.feeding import FedRun
-from .plan.moved.levels import channel_between, check_levels, nearest, resized, rooms, way_to
+from .plan.moved.levels import by_way_of, channel_between, check_levels, nearest, resized, rooms, way_to
 from .plan.moved.residency import Residency, Step
 from .plan.search import Planner
 
@@ -36,7 +37,8 @@ def modelled(planner: Planner, known: Residency | None = None) -> tuple[Modelled
     `known`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
     """
     target = planner.target
-    search = search_of(planner, rooms(target, None)[nearest(target)[0].name])
+    memories, near = levels_behind(planner), nearest(target)[0]
+    search = search_of(planner, rooms(target, None)[near.name], memories, spilled(planner, memories))
     if known is not None:
         search = replace(search, tiles=known.tiles, runs=known.runs)
     found = [_cycles(search, steps) for waits in WAITS if (steps := search.best(0.0, waits)) is not None]
@@ -44,6 +46,21 @@ def modelled(planner: Planner, known: Residency | None = None) -> tuple[Modelled
     if search.possible(layers):
         found.append(_cycles(search, layers))
     return (Modelled(min(found), sum(search.whole.values())) if found else None), search
+
+
+def levels_behind(planner: Planner) -> tuple[BufferMemory, ...]:
+    """Where activations lie: also in memories that tiles reach by way of the second level.
+
+    Of that, tiles on their way take as much as the first level has, where some network would need it.
+    """
+    target, direct = planner.target, far_memories(planner)
+    near, stage = nearest(target)
+    by_name = {m.name: m for m in target.memories}
+    others = [m for m in planner.memories if m not in direct and by_way_of(target, near, stage, by_name[m.name])]
+    if not others or sum(planner.cutter.sizes.values()) <= (direct[0].capacity or 0):
+        return direct
+    first = replace(direct[0], capacity=max(1, (direct[0].capacity or 0) - near.size))
+    return (first, *direct[1:], *others)
 
 
 def _cycles(search: Residency, steps: Sequence[Step]) -> float:
@@ -58,9 +75,9 @@ def _cycles(search: Residency, steps: Sequence[Step]) -> float:
         sizes.append(sum(b.data.nbytes for b in blocks))
         there = {n for n, (first, last) in cutter.life.items() if first < step.start <= last}
         there.update(search.results(step.start, step.stop))
-        live.append(sum(cutter.sizes[n] for n in there - step.held))
+        live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
     copies = [(copy_cycles(way, 1, size, 1) if size else 0.0, size) for size in sizes]
-    return total + sum(staged(steps, copies, live, search.far))
+    return total + sum(staged(steps, copies, live, search.far[home.name]))
 
 
 def sizes_of(text: str, target: Target) -> dict[str, list[int]]:

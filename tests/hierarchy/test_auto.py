@@ -84,6 +84,23 @@ def test_networks_as_they_are_planned(tmp_path: Path) -> None:
     check(examples(small_graphs(), NETWORKS), tmp_path, planned_jointly)
 
 
+def in_three_levels(graph: Graph, name: str, seed: int) -> Plan:
+    """A plan whose second level has room for half of the arena, and the third for the rest."""
+    chip, asked = with_cores(seed), request(name, ("auto", "layer", "dory")[seed % 3])
+    peak = Planner(graph, chip, asked).untiled_bytes
+    far, home, near = chip.memories
+    memories = (replace(home, size=max(64, peak // 2)), replace(far, roles=(*far.roles, "arena")), near)
+    chip = replace(chip, memories=memories)
+    return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+
+
+@pytest.mark.needs("gcc")
+def test_what_the_second_level_has_no_room_for_lies_in_the_third(tmp_path: Path) -> None:
+    plans = check(examples(small_graphs(), NETWORKS), tmp_path, in_three_levels)
+    spilled = [p for p in plans if any(place.memory == "ROM" for place in p.places.values())]
+    assert len(spilled) >= NETWORKS // 2 and any(p.request.map == "auto" for p in spilled)
+
+
 def cycles(p: Plan) -> float:
     early_ = sum(a.waited for a in p.ahead)
     bare = [s.ops[0].outputs[0] for s in p.steps if s.ops[0].outputs[0] not in p.moved]

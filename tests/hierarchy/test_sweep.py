@@ -9,7 +9,9 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
+from edgebuild.model.compile import prepare
 from edgebuild.model.plan.moved.ahead import staged
+from edgebuild.model.plan.moved.levels import resized
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sizes_of, sweep, sweep_words
 from tests.conftest import ROOT
@@ -42,6 +44,18 @@ def test_no_plan_is_below_the_computing() -> None:
 def sum_of_rates(compute: float, count: int) -> float:
     """Without the calls, of which a mapping may have as few as one for each op."""
     return compute - 40 * count
+
+
+def test_what_the_second_level_has_no_room_for_comes_by_way_of_it() -> None:
+    """A tensor in the third level costs copies, most of which the computing hides."""
+    planned = []
+    for size in (4 << 10, 3 << 10):
+        chip = resized(load_target("gap8"), [("L1", 1536), ("L2", size)])
+        figures, search = modelled(Planner(prepare(DIGITS), chip, request("digits", "auto", "gap8")))
+        assert figures is not None
+        planned.append((figures.cycles, {memory.name for memory in search.homes.values()}))
+    (whole, nothing), (less, third) = planned
+    assert nothing == set() and third == {"L3"} and less < 1.1 * whole
 
 
 def test_constants_wait_for_their_way_to_the_second_level() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,8 @@ def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
     layers = [_step(plan, i) for i in range(len(plan.steps))]
     near = {name for engine in plan.target.engines for name in engine.memories}
     levels = [*plan.target.levels, *(m for m in plan.target.memories if m.name in near and not m.level)]
-    heights = {**plan.layout.heights, plan.weights_memory: len(weights.blob)}
+    heights = Counter(plan.layout.heights)
+    heights[plan.weights_memory] += len(weights.blob)
     moved = [row for row in layers if row["operands"]]
     keys = ("transfers", "bytes", "pieces")
     total = sum(row["cycles"] for row in layers)
@@ -28,7 +30,7 @@ def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
     return {
         "modelled": True,
         "method": plan.request.map,
-        "levels": [{"name": m.name, "bytes": m.size, "used_bytes": heights.get(m.name, 0)} for m in levels],
+        "levels": [{"name": m.name, "bytes": m.size, "used_bytes": heights[m.name]} for m in levels],
         "cycles": {
             "total": total,
             "compute": sum(row["compute_cycles"] for row in layers),

@@ -12,7 +12,7 @@ from functools import cached_property
 from ...base.errors import EdgebuildError, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
-from ...base.target import Target
+from ...base.target import Memory, Target
 from .. import ops
 from ..energy.schedule import ClockSchedule
 from ..ir import Graph
@@ -73,6 +73,11 @@ class Plan:
     @property
     def arena_bytes(self) -> int:
         return self.layout.height
+
+    def home(self, tensor: str) -> Memory:
+        """The memory that a tensor lies in."""
+        name = self.places[self.rolling.storage[tensor]].memory
+        return next(m for m in self.target.memories if m.name == name)
 
     @property
     def tiled(self) -> bool:
@@ -319,15 +324,20 @@ def state_bytes(graph: Graph) -> int:
     return sum(graph.tensors[graph.inputs[s.read]].bytes for s in graph.states)
 
 
+def constant_bytes(graph: Graph) -> int:
+    return sum(t.bytes for t in graph.tensors.values() if t.constant)
+
+
 def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[BufferMemory, ...]:
     """Where activations may go, best first, less stack and states; `--ram` limits what the first may give."""
     stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
     taken = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
     taken[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
+    taken[target.memory("weights").name] += constant_bytes(graph) if moves else 0
     memories = [
         BufferMemory(m.name, max(1, m.size - taken[m.name]), CACHE_LINE if m.cached and moves else 1)
         for m in target.memories
-        if "arena" in m.roles and (request.map == "off" or m.level != 1)
+        if "arena" in m.roles and (m.access == "cpu" if request.map == "off" else m.level != 1)
     ]
     if request.ram is not None:
         return (BufferMemory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)

@@ -91,20 +91,25 @@ class TiledLayer:
     cores: int = 1
     estimated: bool = False
     alone: float = 0.0
+    shares: tuple[str, ...] = ()  # axes along which cores share a tile; none: `axes`
+
+    @property
+    def core_axes(self) -> tuple[str, ...]:
+        return self.shares or self.axes
 
     @cached_property
     def costs(self) -> dict[Any, Any]:
         """Costs of its tile sizes: see `grid.costs_of`."""
         return {}
 
-    def along(self, axis: str) -> TiledLayer:
-        """The same, cut along one axis alone."""
-        if axis not in self._along:
-            self._along[axis] = replace(self, axes=(axis,))
-        return self._along[axis]
+    def along(self, *axes: str) -> TiledLayer:
+        """The same, cut along these axes alone; cores share its tiles along all."""
+        if axes not in self._along:
+            self._along[axes] = replace(self, axes=axes, shares=self.core_axes)
+        return self._along[axes]
 
     @cached_property
-    def _along(self) -> dict[str, TiledLayer]:
+    def _along(self) -> dict[tuple[str, ...], TiledLayer]:
         return {}
 
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from types import MappingProxyType
 
 from ....base import progress
 from ....base.errors import fail
@@ -61,8 +62,10 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     planner = Planner(graph, target, request)
     near, _ = nearest(target)
     room = whole = rooms(target, None)[near.name]
+    memories = far_memories(planner)
+    homes = spilled(planner, memories)
     for _ in range(TRIES):
-        search = search_of(planner, room)
+        search = search_of(planner, room, memories, homes)
         search.check_tiles()
         found = chosen(search)
         for kept in (found, replace(found, early=())):
@@ -70,7 +73,11 @@ def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
                 return assembled(planner, search, kept)
             except (DoesNotFit, NoMapping) as reason:
                 progress.say(f"no layout of {room} B: {reason}")
-        room -= whole // 16
+            except Elsewhere as better:
+                homes = {**homes, **better.homes}
+                break
+        else:
+            room -= whole // 16
     raise fail(f"no layout of {near.name} was found", file=graph.file, hints=["use --map layer"])
 
 
@@ -85,11 +92,45 @@ def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
     return tuple(m for m in planner.memories if channel_between(target, near, _memory(target, m.name)) is not None)
 
 
-def search_of(planner: Planner, room: int) -> Residency:
-    """The search within `room` bytes of the first level."""
-    target, memories = planner.target, far_memories(planner)
+class Elsewhere(Exception):
+    """The layout puts tensors into other memories than the search counted with."""
+
+    def __init__(self, homes: Mapping[str, TargetMemory]) -> None:
+        super().__init__(", ".join(homes))
+        self.homes = homes
+
+
+def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, TargetMemory]:
+    """The storages that the second level has no room for if every op runs by itself, and where they lie instead."""
+    cutter = planner.cutter
+    if len(memories) < 2:
+        return {}
+    steps = tuple(replace(cutter.whole(at), overlaps=()) for at in range(len(cutter.order)))
+    problem, inside = layout_problem(cutter, steps, memories)
+    try:
+        found = layout(problem, effort=EFFORT)
+    except DoesNotFit:
+        return {}
+    return _elsewhere(planner.target, memories[0].name, found, inside)
+
+
+def _elsewhere(
+    target: Target, first: str, found: Layout, inside: Mapping[str, tuple[str, int]]
+) -> dict[str, TargetMemory]:
+    places = {name: found.places[group].memory for name, (group, _) in inside.items() if group in found.places}
+    return {name: _memory(target, memory) for name, memory in places.items() if memory != first}
+
+
+def search_of(
+    planner: Planner,
+    room: int,
+    memories: Sequence[BufferMemory] = (),
+    homes: Mapping[str, TargetMemory] = MappingProxyType({}),
+) -> Residency:
+    """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
+    target, memories = planner.target, memories or far_memories(planner)
     spaces = nearest(target)[0], _memory(target, memories[0].name), target.memory("weights")
-    return Residency(planner.cutter, target, spaces, room, sum(m.capacity or 0 for m in memories))
+    return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
 
 
 def candidates(search: Residency) -> Iterator[Found]:
@@ -109,7 +150,8 @@ def chosen(search: Residency) -> Found:
     """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
     every = list(candidates(search))
     if not every:
-        text = f"activations do not fit: {search.spaces[1].name} has {search.far} B for them"
+        sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
+        text = f"activations do not fit: {sizes} for them"
         raise fail(text, file=search.cutter.graph.file, hints=["use a target with more RAM"])
     layers = sum(s.cycles for s in search.layerwise())
     most = min(max(layers, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
@@ -195,12 +237,17 @@ class _Assembly:
         return found
 
     def _far(self, sections: Sequence[Section]) -> tuple[Layout, dict[str, Place]]:
-        """Layout of the second level, and places of the tensors in it."""
+        """Layout of what is behind the first level, and places of the tensors there."""
         problem, inside = layout_problem(self.planner.cutter, sections, far_memories(self.planner))
-        held = self._held()
-        problem = replace(problem, buffers=tuple(b for b in problem.buffers if b.name not in held))
+        held, homes = self._held(), self.search.homes
+        buffers = (b for b in problem.buffers if b.name not in held)
+        fixed = (replace(b, memories=(homes[b.name].name,)) if b.name in homes else b for b in buffers)
+        problem = replace(problem, buffers=tuple(fixed))
         found = layout(problem)
         check_layout(problem, found)
+        strays = _elsewhere(self.planner.target, self.search.spaces[1].name, found, inside)
+        if more := {n: m for n, m in strays.items() if n not in homes}:
+            raise Elsewhere(more)
         return found, {n: found.places[group] for n, (group, _) in inside.items() if group not in held}
 
     def _near(self, made: Sequence[MovedLayer | FedRun | None]) -> MemoryProblem:

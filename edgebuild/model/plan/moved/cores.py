@@ -23,13 +23,13 @@ Parts = tuple[Mapping[str, Range], ...]
 
 def shared(layer: TiledLayer, turn: Mapping[str, Range], buffers: Sequence[Ranges], cores: int) -> Parts:
     """The parts of a turn, at most `cores`; `buffers`: what each operand's buffer holds in this turn."""
-    whole = {**turn, **{a: (0, layer.nest.extents[a]) for a in layer.axes if a not in turn}}
+    whole = {**turn, **{a: (0, layer.nest.extents[a]) for a in layer.core_axes if a not in turn}}
     parts: Parts = (whole,)
-    for _ in layer.axes:
+    for _ in layer.core_axes:
         each = cores // len(parts)
         if each < 2:
             break
-        options = [_cut(layer, parts, axis, each, buffers) for axis in layer.axes]
+        options = [_cut(layer, parts, axis, each, buffers) for axis in layer.core_axes]
         better = max(options, key=len, default=parts)
         if len(better) <= len(parts):
             break
@@ -66,7 +66,7 @@ def busiest(layer: TiledLayer, cores: int) -> Callable[[Mapping[str, Any]], Any]
 
     def share(lengths: Mapping[str, Any]) -> Any:
         least: Any = 1.0
-        for axis in layer.axes if cores > 1 else ():
+        for axis in layer.core_axes if cores > 1 else ():
             n = lengths[axis]
             cut = 1.0
             for operand in layer.operands:

@@ -9,7 +9,7 @@ are read and written where they lie. Nothing is computed twice, and no tensor be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -164,11 +164,12 @@ class Feeder:
     """Makes runs of an order of ops. `rate`: cycles of one call's work by op; None where kernels' estimates count."""
 
     cutter: Cutter
-    home: Channel  # between the levels, for activations
+    home: Channel  # between the levels, for activations; those of `others` come another way
     store: Channel  # for constants
     room: int
     cores: int
     rates: Mapping[str, float | None]  # by result: cycles of the whole op, where the target states its rates
+    others: Mapping[str, Channel] = field(default_factory=dict)  # by storage
 
     def operands(self, start: int, stop: int) -> tuple[str, ...]:
         made = {op.outputs[0] for op in self.cutter.order[start:stop]}
@@ -244,9 +245,12 @@ class Feeder:
     def _runs(self) -> dict[tuple[int, int, int], Batches]:
         return {}
 
+    def way(self, stream: Stream) -> Channel:
+        return self.others.get(stream.storage, self.home)
+
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
-        sizes = [(self.home, s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
+        sizes = [(self.way(s), s.total if s.whole else size) for s in streams for size in (s.bytes, s.most)]
         sizes += [(self.store, b.data.nbytes) for b in blocks]
         return all(size % c.align == 0 and (not c.largest or size <= c.largest) for c, size in sizes)
 
@@ -313,7 +317,7 @@ class Feeder:
 
     def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCost:
         constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
-        each = {s.storage: copy_cycles(self.home, 1, s.total if s.whole else s.most, 1) for s in streams}
+        each = {s.storage: copy_cycles(self.way(s), 1, s.total if s.whole else s.most, 1) for s in streams}
         beside = sum(each[s.storage] * s.copies for s in streams)
         return RunCost(compute, constants, beside, sum(each.values()), count, each)
 

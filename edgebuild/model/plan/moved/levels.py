@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
@@ -82,9 +83,23 @@ def nearest(target: Target) -> tuple[Memory, Memory]:
 def way_to(target: Target, near: Memory, far: Memory) -> Channel:
     """The channel between two levels. Raises EdgebuildError if no DMA reaches both."""
     found = channel_between(target, near, far)
+    if found is None and (stages := [m for m in target.levels if near.level < m.level < far.level]):
+        found = by_way_of(target, near, stages[0], far)
     if found is None:
         raise fail(f"no DMA of target {target.name} reaches both {near.name} and {far.name}", file=target.files[0])
     return found
+
+
+def by_way_of(target: Target, near: Memory, stage: Memory, far: Memory) -> Channel | None:
+    """Two DMA units one after the other, of which the slower one says how many bytes a cycle come."""
+    first, second = channel_between(target, near, stage), channel_between(target, stage, far)
+    if first is None or second is None:
+        return None
+    starts, pieces = first.start_cycles + second.start_cycles, first.piece_cycles + second.piece_cycles
+    rate, dimensions = min(first.bytes_per_cycle, second.bytes_per_cycle), min(first.dimensions, second.dimensions)
+    align, overlap = max(first.align, second.align), first.overlap and second.overlap
+    largest = min((c.largest for c in (first, second) if c.largest), default=0)
+    return Channel(rate, starts, pieces, dimensions, align, largest, overlap)
 
 
 def engine_hardware(target: Target, engine: Engine) -> Hardware:
@@ -144,11 +159,12 @@ def layer_of_op(
     form: Form,
     spaces: tuple[Memory, Memory, Memory],
     held: frozenset[str] = frozenset(),
+    homes: Mapping[str, Memory] = MappingProxyType({}),
 ) -> TiledLayer:
     """An op that runs by itself as a nest between the first level and where its operands lie.
 
     `form`: of its kernel. `spaces`: the first level, where activations lie, where weights are fetched from. Tensors
-    that are `held` lie in the first level whole.
+    that are `held` lie in the first level whole; those of `homes` lie elsewhere than the other activations.
     """
     near, home, store = spaces
     nest, y = ops.nest(op, graph), graph.result(op)
@@ -158,7 +174,7 @@ def layer_of_op(
     operands = []
     for i in activations:
         x = graph.tensors[op.inputs[i]]
-        way = way_to(target, near, home)
+        way = way_to(target, near, homes.get(x.name, home))
         operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way)
         operands.append(replace(operand, held=x.name in held))
     if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
@@ -166,7 +182,8 @@ def layer_of_op(
         way = channel_between(target, near, store) or way_to(target, near, home)
         operands.append(Operand("weights", dims, sizes, item, near.name, way, False, True, extra, extra_dim))
     out = tuple(Same(a) for a in nest.out)
-    result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way_to(target, near, home), True)
+    way = way_to(target, near, homes.get(y.name, home))
+    result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, way, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
     stated = stated_cycles(nest, target)

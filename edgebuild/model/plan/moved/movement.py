@@ -54,10 +54,10 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
     for section in plan.steps:
         (op,) = section.ops
         y = op.outputs[0]
-        home = next(m for m in target.memories if m.name == plan.places[plan.rolling.storage[y]].memory)
-        store = next(m for m in target.memories if m.name == plan.weights_memory)
+        homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
+        home, store = homes[y], next(m for m in target.memories if m.name == plan.weights_memory)
         spaces[y] = home, store
-        layer = layer_of_op(op, plan.graph, target, form, (near, home, store))
+        layer = layer_of_op(op, plan.graph, target, form, (near, home, store), homes=homes)
         found = _by_core(plan, op, form, layer, (near, home, store), choose)
         whole[y] = layer.alone if found is None else whole_cycles(layer)
         if engines_of(target):
@@ -97,7 +97,7 @@ def _by_core(
     choose: Callable[[TiledLayer], Mapped] | None,
 ) -> MovedLayer | None:
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
-    near, home, store = spaces
+    near, _, store = spaces
     if near.name in scratchpads(plan.target):
         return None
     room = rooms(plan.target, None)[near.name]
@@ -113,7 +113,8 @@ def _by_core(
         else:
             found = cheapest_layer(op, plan.graph, layer, form, room)
     except NoMapping as reason:
-        if home.access == "dma" or store.access == "dma":
+        roots = {plan.home(o.name) for o in layer.operands if not o.packed}
+        if any(memory.access == "dma" for memory in (*roots, store)):
             raise no_tile(op, plan.graph.file, near, room, layer, reason) from None
         return None
     return found if len(found.copies) <= MOST_COPIES else None

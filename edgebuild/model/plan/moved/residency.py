@@ -7,13 +7,15 @@ over states: a position in the order, and the tensors that are held there. It is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
 
 from ....base.target import Memory, Target
+from ...ir import Op
 from ..cuts import Cutter
 from ..hierarchy.nest import TiledLayer
 from ..hierarchy.search import NoMapping
@@ -104,13 +106,14 @@ class _State:
 
 @dataclass(frozen=True)
 class Residency:
-    """The search over an order of ops. `room`: bytes of the first level; `far`: of the second, for activations."""
+    """The search over an order of ops. `room`: bytes of the first level."""
 
     cutter: Cutter
     target: Target
     spaces: tuple[Memory, Memory, Memory]  # the first level, where activations lie, where weights lie
     room: int
-    far: int
+    far: Mapping[str, int]  # bytes for activations of each memory behind the first level
+    homes: Mapping[str, Memory] = field(default_factory=dict)  # of storages that lie behind the second level
     tiles: dict[object, list[tuple[int, Tiles]]] = field(default_factory=dict)
     runs: dict[object, FedRun | None] = field(default_factory=dict)
 
@@ -127,7 +130,8 @@ class Residency:
         rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
         way = way_to(self.target, near, home)
         constants = channel_between(self.target, near, store) or way  # else they come by way of the second level
-        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates)
+        others = {name: way_to(self.target, near, memory) for name, memory in self.homes.items()}
+        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates, others)
 
     @cached_property
     def whole(self) -> dict[str, float]:
@@ -139,7 +143,7 @@ class Residency:
     @property
     def open(self) -> bool:
         """Whether the core reaches operands where they lie."""
-        return all(memory.access == "cpu" for memory in self.spaces[1:])
+        return all(memory.access == "cpu" for memory in (*self.spaces[1:], *self.homes.values()))
 
     def possible(self, steps: Sequence[Step]) -> bool:
         """Whether the second level has room for the steps, and the core reaches what it uses."""
@@ -219,10 +223,13 @@ class Residency:
         return stop <= last < len(self.cutter.order) and self.sizes[name] <= self.room // MOST_HELD
 
     def fits_far(self, start: int, stop: int, held: frozenset[str]) -> bool:
-        """Whether what lives in the second level beside the section fits there."""
+        """Whether what lives behind the first level beside the section fits where it lies."""
         live = {n for n, (first, last) in self.cutter.life.items() if first < start <= last}
         live.update(self.results(start, stop))
-        return sum(self.cutter.sizes[n] for n in live - held) <= self.far
+        taken = Counter[str]()
+        for name in live - held:
+            taken[self.homes.get(name, self.spaces[1]).name] += self.cutter.sizes[name]
+        return all(taken[memory] <= size for memory, size in self.far.items())
 
     def stops(self, start: int) -> list[int]:
         """Ends of runs of two ops or more that begin here."""
@@ -268,7 +275,8 @@ class Residency:
             if had >= room >= tiles.need or (room > had and tiles.cycles <= ALIKE * self.least(known, room)):
                 return tiles
         form, graph = self.cutter.form, self.cutter.graph
-        layer = known[0][1].layer if known else layer_of_op(op, graph, self.target, form, self.spaces, names)
+        layer = known[0][1].layer if known else None
+        layer = layer or layer_of_op(op, graph, self.target, form, self.spaces, names, self.homes_of(op))
         moved: MovedLayer | None = None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
@@ -277,6 +285,11 @@ class Residency:
             moved = None
         known.append((room, Tiles(layer, moved)))
         return known[-1][1]
+
+    def homes_of(self, op: Op) -> dict[str, Memory]:
+        """Where operands and result of an op lie that are not in the second level."""
+        roots = ((name, self.cutter.rolling.storage.get(name, "")) for name in (*op.inputs, *op.outputs))
+        return {name: self.homes[root] for name, root in roots if root in self.homes}
 
     def least(self, known: Sequence[tuple[int, Tiles]], room: int) -> float:
         """Cycles that an op takes at least within so much room: what it takes within more."""

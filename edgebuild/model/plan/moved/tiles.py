@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -84,9 +85,9 @@ def cheapest_layer(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
     """The op in the tiles whose kernels take least, of several good mappings. Raises NoMapping where no tile fits.
 
     The search holds all work for equal. Kernels do not: borders, short rows and few channels cost more. So mappings
-    that cut one axis and the one of DORY's rule are made into kernels as well. Where kernels take much more than their
-    part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest copies is
-    taken, for their tables are flash; but none that takes more than DORY's.
+    that cut some of the axes and the one of DORY's rule are made into kernels as well. Where kernels take much more
+    than their part of the op, so are mappings of larger tiles. Of those that take nearly the same, the one of fewest
+    copies is taken, for their tables are flash; but none that takes more than DORY's.
     """
     found, rule = [_fitting(op, graph, layer, form, room)], None
     if layer.estimated and layer.axes:
@@ -94,9 +95,9 @@ def cheapest_layer(op: Op, graph: Graph, layer: TiledLayer, form: Form, room: in
             near = {layer.operands[-1].space: max(1, room - kernel_of(op, graph, form).scratch)}
             rule = dory(layer, near, True)[0] if all(not o.held for o in layer.operands) else None
             found += [_fitting(op, graph, layer, form, room, rule, found)] if rule else []
-        for axis in layer.axes if len(layer.axes) > 1 else ():
+        for fewer in (f for n in range(1, len(layer.axes)) for f in combinations(layer.axes, n)):
             with suppress(NoMapping):
-                found.append(_fitting(op, graph, layer.along(axis), form, room, None, found))
+                found.append(_fitting(op, graph, layer.along(*fewer), form, room, None, found))
         for unit in UNITS:
             if all(m.figures.compute > POOR * m.promised for m in found):
                 with suppress(NoMapping):
