@@ -62,6 +62,10 @@ class Chain:
     def is_field(self) -> bool:
         return isinstance(self.end, Field)
 
+    @property
+    def end_name(self) -> str:
+        return self.end.name if self.end else ""
+
 
 @dataclass(eq=False)
 class Access:

@@ -13,6 +13,19 @@ from edgebuild.driver.analysis.cdfg import Chain, Prefix, Step
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Child, Dialect, Field, group_of
 
+K = CursorKind
+CHAINS = frozenset((K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR))
+BUSY = frozenset(
+    (
+        K.CALL_EXPR,
+        K.COMPOUND_ASSIGNMENT_OPERATOR,
+        K.StmtExpr,
+        K.LAMBDA_EXPR,
+        K.CXX_NEW_EXPR,
+        K.CXX_DELETE_EXPR,
+    )
+)
+
 
 class Chains:
     """Reads chains of one unit."""
@@ -28,6 +41,21 @@ class Chains:
         if reader is not self:
             cursor._chain = self, (chain := self._read(cursor))
         return chain
+
+    def does(self, right: Cursor) -> str:
+        """Whether the right side "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
+        found = ""
+        for x in clang.preorder(right):
+            kind = x.kind
+            if (
+                kind in BUSY
+                or (kind == K.BINARY_OPERATOR and clang.binary(x) == "=")
+                or (kind == K.UNARY_OPERATOR and clang.unary(x).endswith(("++", "--")))
+            ):
+                return "changes"
+            if kind in CHAINS and not found and self.read(x):
+                found = "reads"
+        return found
 
     def _read(self, cursor: Cursor) -> Chain | None:
         kind = cursor.kind

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clang.cindex import Cursor, CursorKind, Type, TypeKind
+from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Node, Site, link
-from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.analysis.chains import CHAINS, variable_name
 from edgebuild.driver.analysis.keys import REFERENCES, is_local
 from edgebuild.driver.analysis.whole import Whole
 from edgebuild.driver.source import clang
@@ -22,17 +22,6 @@ COPIERS = {"memcpy", "memmove", "memset", "memcmp", "bcopy", "bzero"} | {
 }
 JUMPERS = {"setjmp", "_setjmp", "sigsetjmp", "longjmp", "__builtin_setjmp", "__builtin_longjmp"}
 K = CursorKind
-CHAINS = frozenset((K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR))
-BUSY = frozenset(
-    (
-        K.CALL_EXPR,
-        K.COMPOUND_ASSIGNMENT_OPERATOR,
-        K.StmtExpr,
-        K.LAMBDA_EXPR,
-        K.CXX_NEW_EXPR,
-        K.CXX_DELETE_EXPR,
-    )
-)
 
 
 class Evaluator(Whole):
@@ -222,7 +211,7 @@ class Evaluator(Whole):
             steps = [(0, lambda: self.evaluate_chain(chain)), (1, lambda: self.expression(right))]
             self._in_turn(outer, steps)
             site.write = self.access("w", chain, site)
-            site.does = self.does(right)
+            site.does = self.chains.does(right)
             return
         name, pointer = group_of(c.type, self.dialect)
         if chain or (name and not pointer):
@@ -241,21 +230,6 @@ class Evaluator(Whole):
             step()
         self.path = outer
 
-    def does(self, right: Cursor) -> str:
-        """Whether the right side "changes" something, only "reads" fields, or may be evaluated at any time ("")."""
-        found = ""
-        for x in clang.preorder(right):
-            kind = x.kind
-            if (
-                kind in BUSY
-                or (kind == K.BINARY_OPERATOR and clang.binary(x) == "=")
-                or (kind == K.UNARY_OPERATOR and clang.unary(x).endswith(("++", "--")))
-            ):
-                return "changes"
-            if kind in CHAINS and not found and self.chains.read(x):
-                found = "reads"
-        return found
-
     def e_compound_assignment_operator(self, c: Cursor, used: bool) -> None:
         left, right = clang.children(c)
         chain = self.chains.read(left)
@@ -269,7 +243,7 @@ class Evaluator(Whole):
             self.local("set", c, chain, clang.binary(c), right, used)
             return
         site = self._modified(c, left, chain, "compound", clang.binary(c), right, used)
-        site.does = self.does(right)
+        site.does = self.chains.does(right)
 
         def read() -> None:
             self.evaluate_chain(chain)
@@ -290,12 +264,8 @@ class Evaluator(Whole):
             return
         if operator == "&" and chain:
             if chain.is_field:
-                raise clang.error_at(
-                    c,
-                    self.unit.text,
-                    f"a bit field has no address: '{_end(chain)}'",
-                    "  pass its group, or read it into a variable",
-                )
+                text = f"a bit field has no address: '{chain.end_name}'"
+                raise clang.error_at(c, self.unit.text, text, "  pass its group, or read it into a variable")
             self.evaluate_chain(chain)
             self.escaped(chain)
         elif operator == "&":
@@ -410,7 +380,7 @@ class Evaluator(Whole):
 
     def assigned(self, left: Cursor) -> None:
         target = clang.bare(left)
-        if _is_volatile(target.type):
+        if clang.is_volatile(target.type):
             self.check_volatile(target)
         elif target.kind == K.DECL_REF_EXPR and target.referenced is not None:
             self.node("assign", at=target, text=variable_name(target.referenced))
@@ -422,13 +392,5 @@ class Evaluator(Whole):
             self.node("assign", at=target, text=MEMORY)
 
     def check_volatile(self, c: Cursor) -> None:
-        if _is_volatile(c.type):
+        if clang.is_volatile(c.type):
             self.node("barrier", at=c, text="a volatile access")
-
-
-def _is_volatile(type_: Type) -> bool:
-    return bool(type_.is_volatile_qualified()) or type_.kind == TypeKind.ATOMIC
-
-
-def _end(chain: Chain) -> str:
-    return chain.end.name if chain.end else ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Chain
-from edgebuild.driver.analysis.chains import variable_name
-from edgebuild.driver.analysis.evaluate import CHAINS, Evaluator
+from edgebuild.driver.analysis.chains import CHAINS, variable_name
+from edgebuild.driver.analysis.evaluate import Evaluator
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, group_of

@@ -76,7 +76,7 @@ class Recorder:
     def read_chain(self, c: Cursor, chain: Chain) -> None:
         """A chain whose value is wanted."""
         if chain.is_field and chain.missing:
-            raise clang.error_at(c, self.unit.text, f"an array of bit fields has no address: '{_end(chain)}'")
+            raise clang.error_at(c, self.unit.text, f"an array of bit fields has no address: '{chain.end_name}'")
         if chain.is_field:
             site = self.site("read", c, c)
             self.evaluate_chain(chain)
@@ -134,7 +134,3 @@ class Recorder:
             return
         for x in clang.children(c):
             self.unevaluated(x)
-
-
-def _end(chain: Chain) -> str:
-    return chain.end.name if chain.end else ""

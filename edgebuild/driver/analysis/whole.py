@@ -52,13 +52,10 @@ class Whole(Recorder):
             if v is not None:
                 self.path = (*outer, ("u", i + 1))
                 self.expression(v)
-        site.inner = tuple(i for i, v in enumerate(values) if v is not None and self.does(v))
+        site.inner = tuple(i for i, v in enumerate(values) if v is not None and self.chains.does(v))
         self.path = outer
         site.parts = tuple((self.access("w", x, site), v) for x, v in zip(chains, values, strict=True))
         return True
-
-    def does(self, value: Cursor) -> str:
-        raise NotImplementedError
 
     def _group(self, c: Cursor) -> Chain:
         chain = self.chains.read(c)

@@ -1,12 +1,5 @@
 """Layouts that silicon has fixed: fields of the source found in a CMSIS-SVD or SystemRDL file.
 
-An overlay beside the file (`chip.overlay.yaml` for `chip.svd`) says what the file does not:
-
-    fields:
-      GPIO.CTRL.EN: {plain: true}            # stored, and nothing else changes it
-      GPIO.SCRATCH.*: {memory: true}         # as memory: stores that are overwritten may be left out, in any order
-      "GPIO.*.DONE": {rse: [self], back: "0"}  # patterns of PERIPHERAL.REGISTER.FIELD
-
 What is fixed is *ordered*: neighbouring accesses of one register may become one, every store is made, and all accesses
 keep their order. SVD does not say which fields are plain; without an overlay no read stands for another, too.
 """
@@ -14,7 +7,7 @@ keep their order. SVD does not say which fields are plain; without an overlay no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise, product
 from math import prod
@@ -24,46 +17,12 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub
+from edgebuild.driver.registers.overlay import Overlay, Words, check_keys, field_name, field_names, whole_field
 from edgebuild.driver.registers.rdl import read_rdl
 from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap, normal
 from edgebuild.driver.registers.svd import read_svd
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Child, Device, Dialect, Field, FieldId
-
-
-@dataclass(frozen=True)
-class Words:
-    """Facts of an overlay about fields; None: nothing. `rse` and `wse` hold `self` and patterns of other fields."""
-
-    plain: bool | None = None  # nothing but a write changes it
-    memory: bool | None = None  # plain, and stores may be left out or change their order
-    independent: bool | None = None  # its accesses need not keep their order with those of other fields
-    shared: bool | None = None  # a race between its writers is meant
-    volatile: bool | None = None  # it may change by itself
-    rse: tuple[str, ...] | None = None
-    wse: tuple[str, ...] | None = None
-    access: str | None = None
-    back: str | None = None
-
-    def __post_init__(self) -> None:
-        for key, words, known in (
-            ("access", (self.access,), ("r", "w", "rw", None)),
-            ("back", (self.back,), ("keep", "0", "1", "never", None)),
-        ):
-            for word in words:
-                if word not in known:
-                    raise ValueError(f"{key}: '{word}' is none of " + ", ".join(k for k in known if k))
-
-
-@dataclass(frozen=True)
-class Overlay:
-    """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
-
-    `bytes`: the bus takes accesses to a part of a register, which no description says.
-    """
-
-    fields: Mapping[str, Words] = field(default_factory=dict)
-    bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,11 +57,11 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     map_ = read_map(path)
     overlay_file = path.with_suffix(".overlay.yaml")
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
-    fixer = _Fixer(path, text, map_, overlay.fields, dialect, shapes)
+    fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items() if name not in shapes.idle}
     fixer.order_views()
     fixer.add_targets(overlay_file)
-    fixer.check_keys(overlay_file)
+    check_keys(overlay, overlay_file, map_, path)
     size = sum(groups[d.group].size for d in dialect.devices.values())
     fields = fixer.fields
     new = {
@@ -120,7 +79,7 @@ class _Fixer:
         path: Path,
         text: bytes,
         map_: RegisterMap,
-        overlay: Mapping[str, Words],
+        overlay: Overlay,
         dialect: Dialect,
         shapes: Shapes,
     ) -> None:
@@ -249,7 +208,7 @@ class _Fixer:
         name = info.name if inner else info.full_name
         name = name if not leaf.dims or packed else f"{name}_array"
         if name not in registers:
-            slots = [self._slot(f, info, spots[0].block) for f in info.fields or (_whole(info),)]
+            slots = [self._slot(f, info, spots[0].block) for f in info.fields or (whole_field(info),)]
             registers[name] = Register(
                 name,
                 info.offset - base,
@@ -263,7 +222,7 @@ class _Fixer:
         register = registers[name]
         elements = {s.found.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
         mine = spots[0].found.field.name
-        said = self._overlay(spots[0].block, info, spots[0].found.field)
+        said = self.overlay.of(spots[0].block, info, spots[0].found.field)
         slots = [
             replace(
                 self._agreed(s, leaf),
@@ -307,7 +266,7 @@ class _Fixer:
         )
 
     def _slot(self, info: FieldInfo, register: RegisterInfo, block: Block) -> Slot:
-        over = self._overlay(block, register, info)
+        over = self.overlay.of(block, register, info)
         plain = over.plain or over.memory or False
         access = over.access or info.access
         volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
@@ -327,30 +286,21 @@ class _Fixer:
             volatile,
             modified=modified,
             action=action,
-            key=_name(block, register, info),
+            key=field_name(block, register, info),
         )
-
-    def _overlay(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
-        """Facts of all entries that fit the field; of two with the same key, the later one counts."""
-        name = _name(block, register, info)
-        found = Words()
-        for pattern, words in self.overlay.items():
-            if fnmatchcase(name, pattern):
-                found = replace(found, **{k: v for k, v in vars(words).items() if v is not None})
-        return found
 
     def _note(self, id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
         """Facts of the file about the field, added to those of the source."""
         old = self.fields.get(id, self.dialect.field(id))
-        over = self._overlay(spot.block, spot.found.register, spot.found.field)
+        over = self.overlay.of(spot.block, spot.found.register, spot.found.field)
         info, rse, wse = spot.found.field, set(old.rse), set(old.wse)
         if (slot.sensitive and not over.rse) or "self" in (over.rse or ()):
             rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
         if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
             wse |= {id}
-        self.names.setdefault(id, set()).add(_name(spot.block, spot.found.register, info))
+        self.names.setdefault(id, set()).add(field_name(spot.block, spot.found.register, info))
         if not info.known and over == Words():
-            self.open[_name(spot.block, spot.found.register, info)] = (id, info)
+            self.open[field_name(spot.block, spot.found.register, info)] = (id, info)
         for kind, words in (("rse", over.rse), ("wse", over.wse)):
             self.targets.update({(id, kind, word): None for word in words or () if word != "self"})
         order = "memory" if over.memory else "independent" if over.independent else "ordered"
@@ -366,16 +316,6 @@ class _Fixer:
             shared=old.shared or bool(over.shared),
         )
 
-    def check_keys(self, file: Path) -> None:
-        """Every key of the overlay is about something."""
-        silicon = {_name(b, r, f) for b in self.map.blocks for r in b.registers for f in r.fields or (_whole(r),)}
-        for pattern in self.overlay:
-            if not any(fnmatchcase(name, pattern) for name in silicon):
-                lines = file.read_text().splitlines()
-                line = next((i for i, text in enumerate(lines, 1) if pattern in text), 0)
-                text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {self.path.name}"
-                raise fail(text + did_you_mean(pattern, silicon), file=str(file), line=line)
-
     def order_views(self) -> None:
         """Fields of registers that share addresses keep their order, whatever the overlay says of each alone."""
         for group in self.groups.values():
@@ -387,7 +327,7 @@ class _Fixer:
 
     def add_targets(self, file: Path) -> None:
         """The other fields that the overlay says are changed, once the names of all are known."""
-        silicon = {_name(b, r, f) for b in self.map.blocks for r in b.registers for f in r.fields or (_whole(r),)}
+        silicon = field_names(self.map)
         for id, kind, pattern in self.targets:
             if not any(fnmatchcase(name, pattern) for name in silicon):
                 near = did_you_mean(pattern, silicon)
@@ -436,14 +376,6 @@ class _Fixer:
             return strides.pop()
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
         return max([*ends, *inner], default=4)
-
-
-def _name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
-    return f"{block.name}.{register.full_name}.{info.name}"
-
-
-def _whole(register: RegisterInfo) -> FieldInfo:
-    return FieldInfo(register.name, 0, register.bits, register.access)
 
 
 def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:

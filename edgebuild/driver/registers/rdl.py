@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
-from edgebuild.driver.registers.regmap import Array, Block, FieldInfo, RegisterInfo, RegisterMap, clusters
+from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
 
 ONWRITE = {
     "woclr": "oneToClear",
@@ -129,19 +129,23 @@ def write_rdl(map_: RegisterMap, comment: str = "") -> str:
 
 def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
     for item in clusters(registers):
-        if isinstance(item, RegisterInfo):
+        if isinstance(item, Cluster):
+            yield f"{pad}regfile {{"
+            yield from _inside(item.registers, pad + "    ")
+            yield _end(item, item.name, item.offset, pad)
+        else:
             yield from _register(item, pad)
-            continue
-        if isinstance(item, Array):
-            yield from _register(item.first, pad, f"[{item.count}]", f" += {item.stride:#x}")
-            continue
-        yield f"{pad}regfile {{"
-        yield from _inside(item.registers, pad + "    ")
-        array, step = (f"[{item.count}]", f" += {item.stride:#x}") if item.count else ("", "")
-        yield f"{pad}}} {_name(item.name)}{array} @ {item.offset:#x}{step};"
 
 
-def _register(r: RegisterInfo, pad: str, array: str = "", step: str = "") -> Iterator[str]:
+def _end(item: RegisterInfo | Array | Cluster, name: str, offset: int, pad: str) -> str:
+    """The line that closes a register or a regfile, or an array of them."""
+    if isinstance(item, RegisterInfo) or not item.count:
+        return f"{pad}}} {_name(name)} @ {offset:#x};"
+    return f"{pad}}} {_name(name)}[{item.count}] @ {offset:#x} += {item.stride:#x};"
+
+
+def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
+    r = item.first if isinstance(item, Array) else item
     width = f"regwidth = {r.bits}; accesswidth = {min(r.bits, 32)}; "
     for f in r.fields:
         if f.values:
@@ -155,7 +159,7 @@ def _register(r: RegisterInfo, pad: str, array: str = "", step: str = "") -> Ite
         words += [f"encode = {_enum(r, f)};"] if f.values else []
         reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
         yield f"{pad}    field {{ {' '.join(words)} }} {_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
-    yield f"{pad}}} {_name(r.name)}{array} @ {r.offset:#x}{step};"
+    yield _end(item, r.name, r.offset, pad)
 
 
 def _hardware(f: FieldInfo) -> Iterator[str]:

@@ -40,30 +40,30 @@ def write_svd(map_: RegisterMap, comment: str = "") -> str:
 
 def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
     for item in clusters(registers):
-        if isinstance(item, RegisterInfo):
+        if isinstance(item, Cluster):
+            yield f"{pad}<cluster>"
+            yield from _named(item, item.name, pad)
+            yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
+            yield from _inside(item.registers, pad + "  ")
+            yield f"{pad}</cluster>"
+        else:
             yield from _register(item, pad)
-            continue
-        if isinstance(item, Array):
-            yield from _register(item.first, pad, item)
-            continue
-        yield f"{pad}<cluster>"
-        yield from _dim(item, pad)
-        yield f"{pad}  <name>{_escaped(item.name)}{'_%s' if item.count else ''}</name>"
-        yield f"{pad}  <addressOffset>{item.offset:#x}</addressOffset>"
-        yield from _inside(item.registers, pad + "  ")
-        yield f"{pad}</cluster>"
 
 
-def _dim(item: Array | Cluster, pad: str) -> Iterator[str]:
-    if item.count:
-        yield f"{pad}  <dim>{item.count}</dim>"
-        yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+def _named(item: RegisterInfo | Array | Cluster, name: str, pad: str) -> Iterator[str]:
+    """Dimensions of an array, and the name."""
+    if isinstance(item, RegisterInfo) or not item.count:
+        yield f"{pad}  <name>{_escaped(name)}</name>"
+        return
+    yield f"{pad}  <dim>{item.count}</dim>"
+    yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
+    yield f"{pad}  <name>{_escaped(name)}_%s</name>"
 
 
-def _register(r: RegisterInfo, pad: str, array: Array | None = None) -> Iterator[str]:
+def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
+    r = item.first if isinstance(item, Array) else item
     yield f"{pad}<register>"
-    yield from _dim(array, pad) if array else ()
-    yield f"{pad}  <name>{_escaped(r.name)}{'_%s' if array else ''}</name>"
+    yield from _named(item, r.name, pad)
     if r.alternate:
         yield f"{pad}  <alternateGroup>views</alternateGroup>"
     yield f"{pad}  <addressOffset>{r.offset:#x}</addressOffset>"

@@ -381,3 +381,7 @@ def pointer_to(type_: Type) -> str:
     while type_.kind == TypeKind.CONSTANTARRAY:
         dims, type_ = f"{dims}[{type_.element_count}]", type_.element_type
     return f"{type_.spelling} (*){dims}" if dims else f"{type_.spelling} *"
+
+
+def is_volatile(type_: Type) -> bool:
+    return bool(type_.is_volatile_qualified()) or type_.kind == TypeKind.ATOMIC
