@@ -160,7 +160,7 @@ def test_each_objective_is_least_in_what_it_asks_for() -> None:
             quick, quiet = (choose(network, group, False, objective=o) for o in ("latency", "traffic"))
         except EdgebuildError:
             continue
-        assert quick.optimal and quiet.optimal
+        assert all(c.optimal or c.plan.decisions[0].method == "stage" for c in (quick, quiet))
         times = [c.plan.cost.time_us + c.plan.compute_us for c in (quick, quiet)]
         assert times[0] <= times[1] * (1 + 1e-9) and quiet.plan.cost.bytes <= quick.plan.cost.bytes, seed
         differ += times[0] < times[1] and quiet.plan.cost.bytes < quick.plan.cost.bytes

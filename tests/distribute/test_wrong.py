@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,12 @@ def test_more_than_16_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ({"devices": [BIG, f"{BIG}, name: d0"]}, "3:48: error: key 'name' is given twice"),
         ({"devices": [f"{BIG}, share: 1e308"] * 2}, "2:3: error: device 'd0': share is at most 1e+09"),
         ({"devices": [BIG], "medium": "kind: bus, bits_per_s: 1, timeout_ms: 1e-9"}, "4:9: error: a medium has a rate"),
+        (
+            {"devices": [BIG], "medium": "kind: bus, bits_per_s: 1e-300"},
+            "4:9: error: bits_per_s is from 0.001 to 1e+15",
+        ),
+        ({"devices": [BIG], "medium": "kind: bus, bits_per_s: 1, message_us: 1e300"}, "4:9: error: bits_per_s is from"),
+        ({"devices": [f"{BIG}, clock_hz: 1e-300"]}, "2:3: error: device 'd0': macs_per_us and clock_hz are from"),
         ({"devices": [BIG], "source": "d7"}, "3:9: error: source 'd7' is no device"),
         ({"devices": [BIG], "medium": "kind: starr, bits_per_s: 1"}, "4:16: error: unknown word 'starr'; did you mean"),
     ],
@@ -105,6 +112,25 @@ def test_two_devices_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file = cluster(tmp_path, [BIG] * 2)
     file.write_text(file.read_text().replace("name: d1", "name: d0"))
     assert "cluster.yaml:3:3: error: two devices are named 'd0'" in refused(file, capsys)
+
+
+@pytest.mark.parametrize("name", ['""', r'"a\n*/ int x; /*"'])
+def test_names_that_no_line_shows(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = cluster(tmp_path, [BIG] * 2)
+    file.write_text(file.read_text().replace("name: d1", f"name: {name}"))
+    assert "cluster.yaml:3:10: error: a device is named '" in refused(file, capsys)
+
+
+@pytest.mark.needs("gcc")
+def test_devices_whose_names_are_alike_in_c(tmp_path: Path) -> None:
+    file = cluster(tmp_path, [BIG] * 3)
+    text = file.read_text().replace("name: d1", "name: 'a b'").replace("name: d2", "name: A_B")
+    file.write_text(text)
+    header = build_cluster(ClusterRequest(DIGITS, file, "net", method="fdto")).header
+    assert b"NET_DEVICE_A_B_1 = 1, /* a b: " in header.data and b"NET_DEVICE_A_B_2 = 2" in header.data
+    (tmp_path / header.name).write_bytes(header.data)
+    command = ["gcc", "-std=c11", "-Wall", "-Werror", "-fsyntax-only", "-x", "c", header.name]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
 
 
 @pytest.mark.parametrize("key", ["share: 0", "clock_hz: -1", "macs_per_us: 0"])

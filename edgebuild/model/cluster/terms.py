@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
@@ -22,10 +22,10 @@ from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..ops.base import Form, zero_of
 from ..plan.distribute import thesis
-from ..plan.distribute.choose import Chosen, choose
+from ..plan.distribute.choose import Chosen, choose, macs
 from ..plan.distribute.clusterfile import read_cluster
 from ..plan.distribute.pareto import pareto
-from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Sizes
+from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Sizes, Split
 from ..plan.distribute.problem import RowWindow as Rows
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from ..plan.search import form_of
@@ -52,7 +52,7 @@ def network_of(graph: Graph, forms: frozenset[Form] = frozenset()) -> Network:
 def _tensor(graph: Graph, name: str) -> Sizes:
     t = graph.tensors[name]
     rows = t.shape[1] if len(t.shape) == 4 and t.shape[0] == 1 else 1
-    return Sizes(name, rows, t.elements // rows, t.shape[-1] if t.shape else 1, ITEM_BYTES[t.dtype])
+    return Sizes(name, rows, t.elements // rows, t.shape[-1] if t.shape else 1, ITEM_BYTES[t.dtype], t.dtype)
 
 
 def _layer(op: Op, graph: Graph, number: Mapping[str, int], forms: frozenset[Form]) -> Layer:
@@ -192,21 +192,36 @@ def _less(d: Device, flash: int, ram: int) -> Device:
     return replace(d, flash=max(0, d.flash - flash), ram=max(0, d.ram - ram))
 
 
-def messages(chosen: Chosen) -> list[tuple[int, str, Transfer]]:
-    """(step, tensor, transfer) of all transfers of one inference, in their order."""
-    plan, found = chosen.plan, list[tuple[int, str, Transfer]]()
+@dataclass(frozen=True)
+class Sent:
+    """A transfer of an inference. `dtype`: of its elements on the wire; `step`: the layer before which it is made."""
+
+    step: int
+    tensor: str
+    dtype: str
+    transfer: Transfer
+
+
+def messages(chosen: Chosen) -> list[Sent]:
+    """All transfers of one inference, in their order."""
+    plan, found = chosen.plan, list[Sent]()
     tensors, cluster = plan.network.tensors, plan.cluster
+
+    def send(step: int, number: int, have: Split, want: Split, partial: int = 4) -> None:
+        t = tensors[number]
+        sums = "float32" if t.dtype == "float32" else f"int{8 * partial}"
+        for transfer in routed(transfers(t, have, want, cluster, partial), cluster):
+            found.append(Sent(step, t.name, sums if transfer.sums else t.dtype, transfer))
+
     for step, d in enumerate(plan.decisions):
         layer = plan.network.layers[d.layer]
         for c in d.before:
-            found += [(step, tensors[c.tensor].name, t) for t in transfers(tensors[c.tensor], c.have, c.want, cluster)]
+            send(step, c.tensor, c.have, c.want)
         if d.makes == SUMS:
-            out = tensors[layer.output]
-            found += [(step, out.name, t) for t in transfers(out, SUMS, d.keeps, cluster, layer.partial)]
+            send(step, layer.output, SUMS, d.keeps, layer.partial)
     for c in plan.gather:
-        sent = transfers(tensors[c.tensor], c.have, c.want, cluster)
-        found += [(len(plan.decisions), tensors[c.tensor].name, t) for t in sent]
-    return [(step, tensor, hop) for step, tensor, t in found for hop in routed([t], cluster)]
+        send(len(plan.decisions), c.tensor, c.have, c.want)
+    return found
 
 
 def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str, Any]:
@@ -216,14 +231,15 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
     rows = [
         {
             "number": number,
-            "step": step,
-            "from": cluster.devices[t.sender].name,
-            "to": [cluster.devices[r].name for r in t.receivers],
-            "tensor": tensor,
-            "bytes": t.bytes,
-            "frames": frames(t.bytes, cluster.medium),
+            "step": m.step,
+            "from": cluster.devices[m.transfer.sender].name,
+            "to": [cluster.devices[r].name for r in m.transfer.receivers],
+            "tensor": m.tensor,
+            "dtype": m.dtype,
+            "bytes": m.transfer.bytes,
+            "frames": frames(m.transfer.bytes, cluster.medium),
         }
-        for number, (step, tensor, t) in enumerate(sent)
+        for number, m in enumerate(sent)
     ]
     alone = sum(layer.macs for layer in plan.network.layers) / cluster.devices[cluster.source].macs_per_us
     time = plan.cost.time_us + plan.compute_us
@@ -250,7 +266,7 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
         "wire": {
             "payload_bytes": plan.cost.bytes,
             "frame_bytes": framed(chosen),
-            "by_link": _links(cluster, [t for _, _, t in sent]),
+            "by_link": _links(cluster, [m.transfer for m in sent]),
         },
         "time_us": {
             "one_device": round(alone, 3),
@@ -265,7 +281,7 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
 
 
 def _device(chosen: Chosen, k: int) -> dict[str, Any]:
-    cluster, sent = chosen.plan.cluster, [t for _, _, t in messages(chosen)]
+    cluster, sent = chosen.plan.cluster, [m.transfer for m in messages(chosen)]
     return {
         "number": k,
         "name": cluster.devices[k].name,
@@ -273,6 +289,7 @@ def _device(chosen: Chosen, k: int) -> dict[str, Any]:
         "share": round(cluster.shares[k], 6),
         "weights_bytes": chosen.weights[k],
         "arena_bytes": chosen.arena[k],
+        "macs": macs(chosen.plan, k),
         "bytes_sent": sum(t.bytes for t in sent if t.sender == k),
         "bytes_received": sum(t.bytes for t in sent if k in t.receivers),
     }
@@ -281,7 +298,7 @@ def _device(chosen: Chosen, k: int) -> dict[str, Any]:
 def framed(chosen: Chosen) -> int:
     """Bytes on the wire of one inference: data, the frames around them, and the frames that begin it."""
     plan, sent = chosen.plan, messages(chosen)
-    busy = {k for _, _, t in sent for k in (t.sender, *t.receivers)} - {plan.cluster.source}
+    busy = {k for m in sent for k in (m.transfer.sender, *m.transfer.receivers)} - {plan.cluster.source}
     return plan.cost.bytes + len(sent) * (HEAD + TAIL) + 2 * len(busy) * HEAD
 
 

@@ -30,7 +30,10 @@ def cluster_header(
     messages: Sequence[TrafficRow],
 ) -> Artifact:
     """`devices`: names, and what they do. `plan_hash`: 32 bits."""
-    shown = [{"id": identifier(n).upper(), "name": comment(n), "does": comment(does)} for n, does in devices]
+    ids = [identifier(n).upper() for n, _ in devices]
+    ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
+    rows_of = zip(ids, devices, strict=True)
+    shown = [{"id": own, "name": comment(n), "does": comment(does)} for own, (n, does) in rows_of]
     rows = [TrafficRow(m.number, m.sender, m.receiver, m.bytes, comment(m.tensor)) for m in messages]
     text = render("cluster.h.j2", name=name, prefix=name.upper(), file=comment(file), hash=plan_hash, source=source,
                   devices=shown, messages=rows)  # fmt: skip

@@ -122,13 +122,13 @@ def counts(rows: tuple[Shape, ...], dense: bool = False) -> tuple[Counts, ...]:
 
 def network(rows: tuple[Shape, ...], item: int, partial: int, dense: bool = True) -> Network:
     """The rows as a problem; `item`: bytes of a weight and of an activation."""
-    first = rows[0]
-    tensors, layers = [Sizes("input", first.y, first.x * first.c, first.c, item)], []
+    first, dtype = rows[0], "int8" if item == 1 else "float32"
+    tensors, layers = [Sizes("input", first.y, first.x * first.c, first.c, item, dtype)], []
     for number, r in enumerate(rows):
         if r.kind == "dense" and not dense:
             break
         x, y, o = r.out
-        tensors.append(Sizes(r.name, y, x * o, o, item))
+        tensors.append(Sizes(r.name, y, x * o, o, item, dtype))
         sums = r.kind in ("conv", "dense")
         inputs = tuple(i + 1 for i in reads(rows, number))
         carried = r.kind in ("depthwise", "pool", "add", "other")

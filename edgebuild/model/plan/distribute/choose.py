@@ -1,4 +1,7 @@
-"""Plans by name: the joint optimum, and what others do, as restrictions of the same search."""
+"""Plans by name: the joint optimum, and what others do, as restrictions of the same search.
+
+`joint` may take a pipeline, too, which splits no layer: where devices have little flash it may be all that fits.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,23 @@ def choose(
             found = Chosen(plan, *usage(plan), method == "joint" and plan.proved)
             if best is None or _worth(found, objective) < _worth(best, objective):
                 best = found
+    whole = _in_a_row(network, cluster, objective) if method == "joint" else None
+    if whole is not None and (best is None or _worth(whole, objective) < _worth(best, objective)):
+        best = whole
     if best is None:
         raise _no_plan(network, cluster, method, objective, file)
     return best
+
+
+def _in_a_row(network: Network, cluster: Cluster, objective: str) -> Chosen | None:
+    """The pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
+    flash, ram = zip(*((float(d.flash), float(d.ram)) for d in cluster.devices), strict=True)
+    plan = pipeline(network, cluster, Search(network, cluster, DeviceLimits(flash, ram), objective))
+    if plan is None or len(cluster.devices) == 1:
+        return None
+    weights, arena = usage(plan)
+    fits = all(w <= f and a <= r for w, f, a, r in zip(weights, flash, arena, ram, strict=True))
+    return Chosen(plan, weights, arena, False) if fits else None
 
 
 def _leaning(cluster: Cluster) -> Iterator[Cluster]:
@@ -168,6 +185,27 @@ def _weights(plan: ClusterPlan, number: int, method: str, makes: Split, device: 
     channels = plan.network.tensors[along].channels
     first, past = split(channels, cluster.shares)[device]
     return layer.weights * (past - first) // channels
+
+
+def macs(plan: ClusterPlan, device: int) -> int:
+    """Multiply-accumulates that a device does; rows that two devices compute count twice."""
+    network, cluster, total = plan.network, plan.cluster, 0
+    for d in plan.decisions:
+        layer = network.layers[d.layer]
+        match d.method:
+            case "whole":
+                part, of = int(device == cluster.source), 1
+            case "copies":
+                part, of = 1, 1
+            case "fan-in":
+                of = network.tensors[layer.inputs[0]].channels
+                first, past = split(of, cluster.shares)[device]
+                part = past - first
+            case _:
+                made = replace(network.tensors[layer.output], item=1)
+                part, of = held(made, d.makes, device, cluster.source), made.bytes
+        total += layer.macs * part // of
+    return total
 
 
 def _no_plan(network: Network, cluster: Cluster, method: str, objective: str, file: str) -> Exception:

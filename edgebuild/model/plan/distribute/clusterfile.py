@@ -21,6 +21,8 @@ OBJECTIVES = ("traffic", "latency", "memory")
 HOLDS = ("weights", "products")  # what the flash of a device is for: code, too, or not
 MOST_DEVICES = 16
 MOST_SHARE = 1e9  # sums of shares stay numbers
+FASTEST, SLOWEST = 1e15, 1e-3  # of rates, clocks and speeds: times stay numbers
+LONGEST = 1e12  # microseconds of a message
 LEAST_WAIT = 0.001  # milliseconds: generated code counts whole microseconds
 INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are known
 
@@ -32,6 +34,14 @@ def _bytes(node: Any) -> int:
     except EdgebuildError as error:
         first = error.diagnostics[0]
         raise wrong(node, first.text.partition(": ")[2], *first.hints) from None
+
+
+def _name(node: Any) -> str:
+    """A name that a line of a report, and a comment, can show."""
+    name = read_text(node)
+    if not name or not name.isprintable():
+        raise wrong(node, f"a device is named {name!r}", "names have at least one character, all of them printable")
+    return name
 
 
 def _target(node: Any) -> str:
@@ -74,7 +84,7 @@ class DeviceFacts:
     `clock_hz`: of its core, default that of the target; `macs_per_us`: for plans, default from the clock.
     """
 
-    name: str
+    name: Annotated[str, _name]
     target: Annotated[str, _target]
     flash: Annotated[int, _bytes]
     ram: Annotated[int, _bytes]
@@ -85,6 +95,9 @@ class DeviceFacts:
     def __post_init__(self) -> None:
         if any(x is not None and not x > 0 for x in (self.share, self.macs_per_us, self.clock_hz)):
             raise ValueError(f"device '{self.name}': share, macs_per_us and clock_hz are above 0")
+        if any(x is not None and not SLOWEST <= x <= FASTEST for x in (self.macs_per_us, self.clock_hz)):
+            text = f"macs_per_us and clock_hz are from {SLOWEST:g} to {FASTEST:g}"
+            raise ValueError(f"device '{self.name}': {text}")
         if self.share is not None and self.share > MOST_SHARE:
             raise ValueError(f"device '{self.name}': share is at most {MOST_SHARE:g}")
 
@@ -105,6 +118,9 @@ class MediumFacts:
             raise ValueError("in a star each message reaches one device; leave broadcast out, or say kind: bus")
         if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not LEAST_WAIT <= self.timeout_ms < 2e6:
             text = "a medium has a rate above 0, and no negative times or sizes; timeout_ms is from 0.001 to 2e6"
+            raise ValueError(text)
+        if not SLOWEST <= self.bits_per_s <= FASTEST or self.message_us > LONGEST:
+            text = f"bits_per_s is from {SLOWEST:g} to {FASTEST:g}, message_us at most {LONGEST:g}"
             raise ValueError(text)
 
 

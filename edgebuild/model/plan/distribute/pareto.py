@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .choose import usage
 from .decisions import ClusterPlan
 from .joint import DeviceLimits, Search
+from .pipeline import pipeline
 from .problem import Cluster, Network
 
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)
@@ -41,9 +42,8 @@ def _points(network: Network, cluster: Cluster) -> Iterator[ClusterPoint]:
     ram = tuple(float(d.ram) for d in cluster.devices)
     for step in STEPS:
         flash = tuple(min(step * share, 1.0) * network.weights + 1 for share in cluster.shares)
-        plan = Search(network, cluster, DeviceLimits(flash, ram)).run()
-        if plan is not None:
-            yield _point(plan)
+        search = Search(network, cluster, DeviceLimits(flash, ram))
+        yield from (_point(plan) for plan in (search.run(), pipeline(network, cluster, search)) if plan is not None)
         if all(step * share >= 1 for share in cluster.shares):
             return
 

@@ -1,13 +1,17 @@
-"""Pipelines, to compare with: each device runs some layers in a row, the source the first ones.
+"""Pipelines: the source runs some layers in a row, then each device some, then the source again.
 
-A dynamic program over the places where the network is cut finds the least bytes that go from one device to another. A
-tensor that stands at one device alone has form F with all rows there.
+A baseline, and a plan that splits no layer where that sends least. The least bytes from any layer to any other by way
+of the devices are products of matrices, one a device, in which sums stand for products and minima for sums. A tensor
+that stands at one device alone has form F with all rows there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .decisions import ClusterPlan, Conversion, Decision
 from .joint import Search
@@ -16,14 +20,16 @@ from .transfers import Cost
 
 STAGE = "stage"
 INFINITY = float("inf")
+Floats = NDArray[np.float64]
 
 
 def pipeline(network: Network, cluster: Cluster, search: Search) -> ClusterPlan | None:
     """The plan; None where no cut keeps the flash of each device and the RAM that a layer's tensors take."""
-    order = [cluster.source, *(k for k in range(len(cluster.devices)) if k != cluster.source)]
-    edges = _cuts(network, search, order)
+    others = [k for k in range(len(cluster.devices)) if k != cluster.source]
+    edges = _cuts(network, search, others)
     if edges is None:
         return None
+    order = [cluster.source, *others, cluster.source]
     where = [k for k, (first, past) in zip(order, pairwise(edges), strict=True) for _ in range(first, past)]
     return _plan(network, cluster, search, where)
 
@@ -36,41 +42,67 @@ def at(network: Network, cluster: Cluster, tensor: int, device: int) -> Split:
     return Split("F", tuple((0, rows) if k == device else (0, 0) for k in range(len(cluster.devices))))
 
 
-def _cuts(network: Network, search: Search, order: Sequence[int]) -> list[int] | None:
-    """Numbers of layers: device order[i] runs those from edge i to edge i + 1."""
+def _cuts(network: Network, search: Search, others: Sequence[int]) -> list[int] | None:
+    """Numbers of layers: the source runs those up to the first, others[i] those from i to i + 1, the source the rest.
+
+    None if none keep the limits.
+    """
+    source, count = search.cluster.source, len(network.layers)
+    own = _segments(network, search, source)
+    alike = {(search.limits.flash[k], search.limits.ram[k]): k for k in others}
+    known = {limits: _segments(network, search, k) for limits, k in alike.items()}
+    steps = [known[search.limits.flash[k], search.limits.ram[k]] for k in others]
+    weights = np.cumsum([0, *(layer.weights for layer in network.layers)])
+    twice = weights[:, None] + weights[-1] - weights[None, :] > search.limits.flash[source]
+    found = [np.where(np.eye(count + 1, dtype=bool), 0.0, INFINITY)]
+    for step in steps:
+        found.append(np.array([(row[:, None] + step).min(axis=0) for row in found[-1]]))
+    total = own[0][:, None] + found[-1] + own[:, count][None, :]
+    total[twice] = INFINITY
+    np.fill_diagonal(total[:count, :count], INFINITY)  # the source alone is one segment, not two
+    first, last = (int(i) for i in np.unravel_index(int(total.argmin()), total.shape))
+    if total[first, last] == INFINITY:
+        return None
+    edges = [last]
+    for step, before in zip(reversed(steps), reversed(found[:-1]), strict=True):
+        sent = before[first] + step[:, edges[-1]]
+        edges.append(int(np.flatnonzero(sent == sent.min())[-1]))  # the first devices work, where one is enough
+    return [0, *reversed(edges), count]
+
+
+def _segments(network: Network, search: Search, device: int) -> Floats:
+    """Bytes that are sent so that a device runs the layers from any (row) up to any (column); infinite where it cannot.
+
+    The results that it makes are sent to the source.
+    """
     count = len(network.layers)
-    best: list[dict[int, tuple[float, list[int]]]] = [{0: (0.0, [0])}]
-    for device in order:
-        after: dict[int, tuple[float, list[int]]] = {}
-        for first, (cost, edges) in best[-1].items():
-            for past, more in _segments(network, search, first, device):
-                if cost + more < after.get(past, (INFINITY, []))[0]:
-                    after[past] = cost + more, [*edges, past]
-        best.append(after)
-    found = best[-1].get(count)
-    return found[1] if found is not None else None
+    found = np.full((count + 1, count + 1), INFINITY)
+    for first in range(count + 1):
+        for past, sent in _segments_from(network, search, first, device):
+            found[first, past] = sent
+    return found
 
 
-def _segments(network: Network, search: Search, first: int, device: int) -> list[tuple[int, float]]:
+def _segments_from(network: Network, search: Search, first: int, device: int) -> Iterator[tuple[int, float]]:
     """Ends of segments of a device that begin at a layer, and the bytes that are sent to it (or back, at the end)."""
-    found, flash, sent, here = [(first, 0.0)], 0.0, 0.0, set[int]()
-    makers = {layer.output: n for n, layer in enumerate(network.layers)}
-    is_source = device == search.cluster.source
+    tensors, readers, is_source = network.tensors, search.readers, device == search.cluster.source
+    yield first, 0.0
+    flash, sent = 0.0, 0.0
+    own = set(network.inputs) if is_source else set[int]()  # made here, or here from the beginning
+    here = set(own)
     for number in range(first, len(network.layers)):
         layer = network.layers[number]
         flash += layer.weights
-        room = sum(network.tensors[t].bytes for t in (*layer.inputs, layer.output))
+        own = {t for t in own if readers[t] and readers[t][-1] >= number}
+        room = sum(tensors[t].bytes for t in {*own, *layer.inputs, layer.output})
         if flash > search.limits.flash[device] or room > search.limits.ram[device]:
-            break
-        for tensor in layer.inputs:
-            there = is_source and (makers.get(tensor, -1) < 0 or first == 0)
-            if makers.get(tensor, -1) < first and tensor not in here and not there:
-                sent += network.tensors[tensor].bytes
-                here.add(tensor)
+            return
+        sent += sum(tensors[t].bytes for t in layer.inputs if t not in here)
+        here |= {*layer.inputs, layer.output}
+        own.add(layer.output)
         if layer.output in network.results and not is_source:
-            sent += network.tensors[layer.output].bytes
-        found.append((number + 1, sent))
-    return found
+            sent += tensors[layer.output].bytes
+        yield number + 1, sent
 
 
 def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[int]) -> ClusterPlan:

@@ -12,13 +12,14 @@ Ranges = tuple[tuple[int, int], ...]  # half open, one a device
 
 @dataclass(frozen=True)
 class Sizes:
-    """`rows` of `row` elements each, with `channels` innermost; `item` bytes an element."""
+    """`rows` of `row` elements each, with `channels` innermost; `item` bytes an element, of type `dtype`."""
 
     name: str
     rows: int
     row: int
     channels: int
     item: int = 1
+    dtype: str = "int8"
 
     @property
     def elements(self) -> int:
