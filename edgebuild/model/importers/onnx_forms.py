@@ -18,9 +18,11 @@ from onnx import helper, numpy_helper
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import DYNAMIC, GATES, unrolled
 from .onnx_control import reads
+from .onnx_fused import FUSED, Fused
 from .onnx_types import MICROSOFT, OWN_DOMAINS
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
+NORMALISES = 17  # opset that first has LayerNormalization
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,17 @@ def usual(
     nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
+    if any(node.op_type == "LayerNormalization" for node in nodes):
+        _at_least(model, NORMALISES)
     _dequantised_first(model.graph)
     return model
+
+
+def _at_least(model: onnx.ModelProto, opset: int) -> None:
+    """Tell an opset in which an operator has a body. What is read of the older ones has the same meaning there."""
+    for own in model.opset_import:
+        if own.domain in OWN_DOMAINS:
+            own.version = max(own.version, opset)
 
 
 def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
@@ -218,6 +229,8 @@ def real_form(
         yield from _integer(node, graph)
     elif node.op_type in FLOAT_PRODUCTS and node.domain == MICROSOFT:
         yield from _float_product(node, graph, file)
+    elif node.op_type in FUSED and node.domain == MICROSOFT:
+        yield from FUSED[node.op_type](Fused(node, graph, file))
     elif node.op_type == "QLinearConcat" and node.domain == MICROSOFT:
         yield from _concat(node)
     elif node.op_type in QUANTISED and node.domain in _domains(node.op_type):

@@ -52,6 +52,8 @@ KINDS["t"] = STEPS | KINDS["i"]
 TYPES = {"i": AttributeProto.INT, "f": AttributeProto.FLOAT, "s": AttributeProto.STRING, "I": AttributeProto.INTS,
          "F": AttributeProto.FLOATS, "S": AttributeProto.STRINGS}  # fmt: skip
 POOL = "kernel_shape:I! auto_pad:s pads:I strides:I ceil_mode:i count_include_pad:i channels_last:i"
+CONV = "kernel_shape:I auto_pad:s pads:I strides:I dilations:I group:i"
+GEMM = "transA:i transB:i alpha:f beta:f activation:s activation_alpha:f activation_beta:f activation_gamma:f"
 CELL = "hidden_size:i direction:s activations:S activation_alpha:F activation_beta:F clip:f input_forget:i"
 # Operator: operands; results; attributes. A port is a type of KINDS with the name of its variable, `?` if it may be
 # left out, `*` if it and those behind it may follow again. An attribute that must be there ends in `!`.
@@ -69,6 +71,14 @@ TABLE = {
     "MatMulIntegerToFloat": ("bA bB hF hF bA? bB? hF?", "hF", ""),
     "DynamicQuantizeMatMul": ("fF bB fF bB? fF?", "fF", ""),
     "DynamicQuantizeLSTM": ("fT bW bW fT? iL? fT? fT? fT? fT bW fT bW", "fT? fT? fT?", CELL),
+    "Gelu": ("hT", "hT", ""),
+    "BiasGelu": ("hT hT", "hT", ""),
+    "FastGelu": ("hT hT?", "hT", ""),
+    "QuickGelu": ("hT", "hT", "alpha:f"),
+    "FusedMatMul": ("hT hT", "hT", "alpha:f transA:i transB:i transBatchA:i transBatchB:i"),
+    "FusedConv": ("hT hT hT? hT?", "hT", f"{CONV} activation:s activation_params:F"),
+    "FusedGemm": ("hT hT hT?", "hT", GEMM),
+    "SkipLayerNormalization": ("hT hT hT hT? hT?", "hT fU? fU? hT?", "epsilon:f"),
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
     "DequantizeLinear": ("tT hF tT?", "hF", "axis:i"),
 }

@@ -1,0 +1,99 @@
+"""Operators that onnxruntime's optimiser makes of several, against onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.model import ops
+from edgebuild.model.importers import read_model
+from edgebuild.model.ir import Array
+from tests.importers.test_onnx import onnxruntime_outputs
+
+Case = tuple[str, tuple[int, ...], list[Any], dict[str, Any]]
+RNG = np.random.default_rng(4)
+
+
+def numbers(*shape: int) -> Array:
+    return RNG.normal(0, 0.5, shape).astype(np.float32)
+
+
+CASES: dict[str, Case] = {
+    "gelu": ("Gelu", (2, 5), [], {}),
+    "gelu with a bias": ("BiasGelu", (2, 3, 5), [numbers(5)], {}),
+    "gelu by tanh": ("FastGelu", (2, 5), [], {}),
+    "gelu by tanh with a bias": ("FastGelu", (2, 5), [numbers(5)], {}),
+    "gelu by sigmoid": ("QuickGelu", (2, 5), [], {}),
+    "gelu by another sigmoid": ("QuickGelu", (2, 5), [], {"alpha": 0.7}),
+    "product": ("FusedMatMul", (2, 3, 4), [numbers(4, 5)], {"alpha": 0.25}),
+    "product, second turned": ("FusedMatMul", (2, 3, 4), [numbers(5, 4)], {"transB": 1}),
+    "product, first turned": ("FusedMatMul", (2, 4, 3), [numbers(2, 4, 5)], {"transA": 1, "alpha": -2.0}),
+    "product, both turned": ("FusedMatMul", (4, 3), [numbers(5, 4)], {"transA": 1, "transB": 1}),
+    "norm": ("SkipLayerNormalization", (2, 3, 8), [numbers(2, 3, 8), numbers(8), numbers(8), numbers(8)], {}),
+    "norm without offsets": ("SkipLayerNormalization", (1, 3, 8), [numbers(1, 3, 8), numbers(8)], {"epsilon": 1e-3}),
+    "convolution": ("FusedConv", (1, 3, 6, 5), [numbers(4, 3, 3, 3), numbers(4)], {"activation": "Relu"}),
+    "convolution and sum": (
+        "FusedConv", (1, 3, 4, 4), [numbers(2, 3, 1, 1), numbers(2), numbers(1, 2, 4, 4)], {"activation": "Tanh"}
+    ),
+    "convolution, leaky": (
+        "FusedConv", (1, 2, 5, 5), [numbers(3, 2, 2, 2)], {"activation": "LeakyRelu", "activation_params": [0.2]}
+    ),
+    "convolution, clipped": (
+        "FusedConv", (1, 2, 5, 5), [numbers(3, 2, 2, 2)], {"activation": "Clip", "activation_params": [-0.2, 0.6]}
+    ),
+    "dense": ("FusedGemm", (2, 4), [numbers(3, 4), numbers(3)], {"transB": 1, "activation": "Sigmoid"}),
+}  # fmt: skip
+
+
+def model(case: Case, opset: int, outputs: int = 1) -> onnx.ModelProto:
+    operator, shape, constants, attributes = case
+    names = [f"c{i}" for i in range(len(constants))]
+    results = ["y", "", "", "sum"][:outputs]
+    node = helper.make_node(operator, ["x", *names], results, "node", domain="com.microsoft", **attributes)
+    stored = [numpy_helper.from_array(c, n) for n, c in zip(names, constants, strict=True)]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    ys = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None] * len(shape)) for n in results if n]
+    graph = helper.make_graph([node], "one", [x], ys, stored)
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def check(made: onnx.ModelProto, folder: Path) -> None:
+    onnx.save(made, folder / "m.onnx")
+    graph = read_model(folder / "m.onnx")
+    shape = [d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(0).normal(0, 2, shape).astype(np.float32)
+    values = ops.run(graph, x)
+    for name, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
+        np.testing.assert_allclose(values[name], want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [14, 21])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_onnxruntime(name: str, opset: int, tmp_path: Path) -> None:
+    check(model(CASES[name], opset), tmp_path)
+
+
+def test_the_sum_is_a_result_too(tmp_path: Path) -> None:
+    check(model(CASES["norm"], 17, outputs=4), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("product", {"transBatchA": 1}, "transBatchA"),
+        ("convolution", {"activation": "Softplus"}, "activation Softplus"),
+        ("product", {"beta": 1.0}, "attribute 'beta'"),
+    ],
+)
+def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    operator, shape, constants, attributes = CASES[name]
+    onnx.save(model((operator, shape, constants, attributes | changes), 17), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=said):
+        read_model(tmp_path / "m.onnx")
