@@ -32,6 +32,7 @@ class GraphBuilder:
     def __init__(self, file: str, arithmetic: str) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
+        self.computed = 0  # elements of the constants that were computed while the file was read
         self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 

@@ -8,8 +8,7 @@ uint8 values become int8 by subtracting 128 from value and zero point alike.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +19,10 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from ...base.errors import EdgebuildError, fail, visible
-from ..ir import Array, Graph, Quant, Tensor, real_values
+from ..ir import Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
-from . import onnx_control, onnx_ml
-from .builder import LARGEST, GraphBuilder, Node, checked_size, needed
+from . import onnx_constants, onnx_control, onnx_ml
+from .builder import GraphBuilder, Node, checked_size, needed
 from .onnx_forms import usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_types import OWN_DOMAINS, check_types
@@ -81,6 +80,7 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     bodies = [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name)]
     if not bodies:
         return model
+    _told_defaults(model.graph.node, {name for _, name in bodies})
     typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}
     for constant in model.graph.initializer:  # the inliner wants to know all types
         if constant.name not in typed:
@@ -88,6 +88,18 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
             model.graph.value_info.append(value)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
+
+
+def _told_defaults(nodes: Sequence[onnx.NodeProto], names: Container[str]) -> None:
+    """Give nodes of these operators the attributes that they leave out: the inliner leaves theirs open in the body."""
+    for node in nodes:
+        if node.domain or node.op_type not in names:
+            continue
+        given = {a.name for a in node.attribute}
+        for name, attribute in onnx.defs.get_schema(node.op_type).attributes.items():
+            if name not in given and attribute.default_value.type:
+                node.attribute.add().CopyFrom(attribute.default_value)
+                node.attribute[-1].name = name
 
 
 def _has_body(name: str) -> bool:
@@ -108,13 +120,8 @@ def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
         raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
     if data.dtype.kind == "f" and np.isnan(data).any():
         raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
-    data = _single(data)
+    data = onnx_constants.single(data)
     return Tensor(proto.name, data.shape, str(data.dtype), None, data)
-
-
-def _single(data: Array) -> Array:
-    """Real numbers of half and double precision in single precision, which is all that the generated C has."""
-    return data.astype(np.float32) if data.dtype in (np.float16, np.float64) else data
 
 
 def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
@@ -152,7 +159,7 @@ def _read_node(node: Node) -> None:
     elif node.origin in ("Shape", "Size"):
         _read_shape(node)
     elif node.origin == "Constant" or (node.origin != "DequantizeLinear" and _all_constant(node)):
-        _fold(node)
+        onnx_constants.fold(node)
     elif node.origin in onnx_control.CONTROL:
         onnx_control.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:
@@ -180,56 +187,10 @@ def _read_shape(node: OnnxNode) -> None:
 
 
 def _all_constant(node: OnnxNode) -> bool:
-    """Control flow whose bodies read tensors from around them is none of what can be computed by itself."""
+    """Control flow is none of what is computed by itself: its bodies are read, and their constants computed."""
     read = [node.builder.tensors[n] for n in node.inputs if n]
-    bodies = [a.g for a in node.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
-    return bool(read) and all(t.constant and t.quant is None for t in read) and not any(map(_captures, bodies))
-
-
-def _captures(body: onnx.GraphProto) -> bool:
-    """A node of the body reads what is neither made in it nor given to it."""
-    own = {"", *(v.name for v in (*body.input, *body.initializer)), *(n for node in body.node for n in node.output)}
-    read = {*(n for node in body.node for n in node.input), *(v.name for v in body.output)}
-    inner = (a.g for node in body.node for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
-    return not read <= own or any(map(_captures, inner))
-
-
-def _fold(node: OnnxNode) -> None:
-    """Compute a node whose operands are all constants with the ONNX package's own evaluator."""
-    from onnx.reference import ReferenceEvaluator
-
-    tensors = node.builder.tensors
-    read = [n for n in node.inputs if n]
-    _refuse_large(node)
-    values = [
-        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(tensors[n].data.dtype), None)  # type: ignore[union-attr]
-        for n in read
-    ]
-    results = [onnx.ValueInfoProto(name=n) for n in node.outputs if n]
-    body = onnx.helper.make_graph([node.proto], "constant", values, results)
-    model = onnx.helper.make_model(body, opset_imports=[onnx.helper.make_opsetid("", node.opset)])
-    for name, data in zip(
-        [n for n in node.outputs if n],
-        ReferenceEvaluator(model).run(None, {n: tensors[n].data for n in read}),
-        strict=True,
-    ):
-        data = _single(np.asarray(data))
-        tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
-
-
-def _refuse_large(node: OnnxNode) -> None:
-    """Constants are computed as a whole: one whose operands ask for too many elements is not begun."""
-    shape = {"ConstantOfShape": 0, "Expand": 1}.get(node.origin)
-    values = [np.ravel(np.asarray(node.builder.tensors[name].data)) for name in node.inputs if name]
-    if shape is not None and shape < len(values):
-        sizes = [int(n) for n in values[shape]]
-    elif node.origin == "Range" and len(values) == 3 and values[2].any():
-        first, end, step = (float(v[0]) for v in values)
-        sizes = [int(abs(end - first) / abs(step))]
-    else:
-        return
-    if math.prod(max(n, 1) for n in sizes) * 8 > LARGEST:
-        raise node.error(f"a constant of shape {'x'.join(map(str, sizes))} is too large")
+    constant = bool(read) and all(t.constant and t.quant is None for t in read)
+    return constant and node.origin not in onnx_control.CONTROL
 
 
 def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
