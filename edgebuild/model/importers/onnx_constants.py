@@ -105,7 +105,7 @@ def _letters(equation: str, operands: Sequence[Array]) -> tuple[int, ...]:
 
 
 def _work(node: OnnxNode, values: dict[str, Array], elements: int) -> Iterator[tuple[str, int, int]]:
-    """What it does: name, count, and how many are too many."""
+    """Name and count of what it does, and how many are too many."""
     read = [values[name] for name in node.inputs if name]
     if node.origin in PRODUCTS:
         yield "products", elements * (read[0].size // max(prod(read[0].shape[:-1]), 1)), MOST_PRODUCTS
