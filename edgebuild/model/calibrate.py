@@ -28,8 +28,7 @@ from .plan.search import Plan
 from .verify.build import MODEL_SOURCES, NAME, Builder, write_sources
 from .verify.run import run_program
 
-# The model's functions call the profiler when they come and go. Helpers are part of the kernel that uses them.
-HOOKS = ("-finstrument-functions", "-finstrument-functions-exclude-function-list=eb_,__")
+# The phases of steps that gather their operands first are marked in the kernels.
 PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_compute()", "-include", "profile_model.h")
 CALIBRATION = "calibration.yaml"
 
@@ -84,7 +83,9 @@ def _build(target: Target, folder: Path, needs_libm: bool, clocks: bool) -> Path
         model, *rest = (Path(name) for name in MODEL_SOURCES)
         hal = [hal_dir() / "harness/profile.c", hal_dir() / "src/semihost.c", hal_dir() / "src/mem.c"]
         sources = [*rest, *hal, *([Path("clock_config.c")] if clocks else [])]
-        elf = Builder(target, Path(objects), needs_libm).program("profile", sources, {model: (*HOOKS, *PHASES)})
+        elf = Builder(target, Path(objects), needs_libm).program(
+            "profile", sources, {model: ("-include", str(hal_dir() / "harness/layers.h"), *PHASES)}
+        )
         (folder / elf.name).write_bytes(elf.read_bytes())
     return folder / "profile.elf"
 
@@ -135,11 +136,7 @@ def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: 
     if log:
         measured += read_supply_log(log, [c.name for c in model.plan.configs])
     decided = plan_model(request, target)
-    # The hooks of the functions that a run calls for each row are measured with it.
-    rolled = [i for i, step in enumerate(decided.steps) if step.rolled]
-    kept = [m for m in measured if m.step not in rolled]
     found_works = works(decided, require_timing(model))
-    found = fit(kept, found_works, model, str(measurements))
+    found = fit(measured, found_works, model, str(measurements))
     publish((Artifact(CALIBRATION, calibration_text(found).encode()),), output)
-    left = f"left out: steps that go row by row ({', '.join(map(str, rolled))})\n" if len(kept) < len(measured) else ""
-    return calibration_words(found, model, found_works, kept) + left + f"written: {output / CALIBRATION}\n"
+    return calibration_words(found, model, found_works, measured) + f"written: {output / CALIBRATION}\n"

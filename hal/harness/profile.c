@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: 0BSD
  * Runs a network in every clock configuration and writes the cycles of its steps, for `edgebuild calibrate --fit`.
  *
- * The model alone is compiled with -finstrument-functions, so the two functions below see each of its functions come
- * and go; EB_ACCESS and EB_COMPUTE, around the gathering of decoupled layers, are eb_profile_access and
- * eb_profile_compute. harness_model.h (generated) is that of harness.c, and defines
+ * The model is compiled with layers.h, so eb_layer is called as each step begins; EB_ACCESS and EB_COMPUTE, around the
+ * gathering of decoupled layers, are eb_profile_access and eb_profile_compute. harness_model.h (generated) is that of
+ * harness.c, and defines
  *   STEPS               number of steps
  *   PROFILE_CONFIGS     list of X(name), the configurations of clock_config.h; not defined: clocks stay as they are
  *   PROFILE_SUPPLY_MS   0: a pin is high within each step; otherwise the pin is high for so long in each configuration,
@@ -18,6 +18,7 @@
 
 #include "eb_semihost.h"
 #include "harness_model.h"
+#include "layers.h"
 #ifdef PROFILE_CONFIGS
 #include "clock_config.h"
 #endif
@@ -30,9 +31,15 @@
 
 enum { EXECUTE, ACCESS, PHASES };
 
-static uint32_t cycles[STEPS][PHASES];
-static uint32_t steps; /* seen */
-static uint32_t depth; /* 1: within a function that the application calls, 2: within a step */
+#define MOST (2 * STEPS) /* a loop over steps has a mark of its own */
+
+typedef struct {
+    uint32_t line;
+    uint32_t cycles[PHASES];
+} mark;
+
+static mark marks[MOST];
+static uint32_t seen;
 static uint32_t phase;
 static uint32_t last; /* the counter when the phase began */
 static uint32_t overhead;
@@ -41,8 +48,6 @@ static int wrong;
 void eb_profile_write(const char *line);
 void eb_profile_access(void);
 void eb_profile_compute(void);
-void __cyg_profile_func_enter(void *function, void *caller);
-void __cyg_profile_func_exit(void *function, void *caller);
 
 static void counter_on(void)
 {
@@ -96,8 +101,8 @@ static void pin(uint32_t level)
 static void change_phase(uint32_t to)
 {
     const uint32_t now = DWT_CYCCNT;
-    if (depth >= 2u && steps < STEPS) {
-        cycles[steps][phase] += now - last - overhead;
+    if (seen != 0u && seen <= MOST) {
+        marks[seen - 1u].cycles[phase] += now - last - overhead;
     }
     phase = to;
     last = DWT_CYCCNT;
@@ -113,52 +118,60 @@ void eb_profile_compute(void)
     change_phase(EXECUTE);
 }
 
-__attribute__((noinline)) void __cyg_profile_func_enter(void *function, void *caller)
+static void ends(void)
 {
-    (void)function;
-    (void)caller;
-    if (++depth == 2u) {
-        if (PROFILE_SUPPLY_MS == 0) {
-            pin(1u);
-        }
-        phase = EXECUTE;
-        last = DWT_CYCCNT;
+    change_phase(EXECUTE);
+    if (PROFILE_SUPPLY_MS == 0 && seen != 0u) {
+        pin(0u);
     }
 }
 
-__attribute__((noinline)) void __cyg_profile_func_exit(void *function, void *caller)
+__attribute__((noinline)) void eb_layer(uint32_t line)
 {
-    (void)function;
-    (void)caller;
-    if (depth == 2u) {
-        change_phase(EXECUTE);
-        if (PROFILE_SUPPLY_MS == 0) {
-            pin(0u);
-        }
-        ++steps;
+    ends();
+    if (seen < MOST) {
+        marks[seen].line = line;
     }
-    --depth;
+    ++seen;
+    if (PROFILE_SUPPLY_MS == 0) {
+        pin(1u);
+    }
+    last = DWT_CYCCNT;
+}
+
+/* Whether a mark stands before a loop over steps, where no step begins: its line runs once, the next one repeats. */
+static int heads_loop(uint32_t at)
+{
+    uint32_t mine = 0, next = 0;
+    for (uint32_t i = 0; i < seen; ++i) {
+        mine += marks[i].line == marks[at].line;
+        next += at + 1u < seen && marks[i].line == marks[at + 1u].line;
+    }
+    return mine == 1u && next > 1u;
+}
+
+static void begin(void)
+{
+    memset(marks, 0, sizeof marks);
+    seen = 0;
+    phase = EXECUTE;
 }
 
 static void invoke(void)
 {
-    memset(cycles, 0, sizeof cycles);
-    steps = 0;
-    depth = 0;
+    begin();
     MODEL_INVOKE();
-    wrong |= steps != STEPS;
+    ends();
 }
 
 /* What the counting itself takes. */
 static void weigh(void)
 {
-    depth = 1;
-    steps = 0;
     overhead = 0;
-    cycles[0][EXECUTE] = 0;
-    __cyg_profile_func_enter(0, 0);
-    __cyg_profile_func_exit(0, 0);
-    overhead = cycles[0][EXECUTE];
+    begin();
+    eb_layer(1);
+    ends();
+    overhead = marks[0].cycles[EXECUTE];
 }
 
 static char *text(char *to, const char *from)
@@ -186,18 +199,24 @@ static char *number(char *to, uint32_t value)
 static void write_rows(const char *config)
 {
     static const char *const names[PHASES] = {"execute", "access"};
-    for (uint32_t i = 0; i < STEPS; ++i) {
-        const int decoupled = cycles[i][ACCESS] != 0u;
+    uint32_t step = 0;
+    for (uint32_t i = 0; i < seen && i < MOST; ++i) {
+        if (heads_loop(i)) {
+            continue;
+        }
+        const int decoupled = marks[i].cycles[ACCESS] != 0u;
         for (uint32_t p = 0; p <= (uint32_t)decoupled; ++p) {
             char line[80];
             char *to = text(text(text(line, "cycles,"), config), ",");
-            to = text(number(to, i), ",");
+            to = text(number(to, step), ",");
             to = text(text(to, decoupled ? names[p] : ""), ",");
-            to = text(number(to, cycles[i][p]), "\n");
+            to = text(number(to, marks[i].cycles[p]), "\n");
             *to = '\0';
             eb_profile_write(line);
         }
+        ++step;
     }
+    wrong |= step != STEPS;
 }
 
 #ifdef PROFILE_CONFIGS

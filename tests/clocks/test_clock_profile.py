@@ -103,6 +103,27 @@ def test_phases_of_a_decoupled_step_are_measured_apart(tmp_path: Path) -> None:
 
 
 @MARK
+@pytest.mark.parametrize("tile", ["rolling", "fdt"])
+def test_tiled_steps_are_measured(tmp_path: Path, tile: str) -> None:
+    """Runs that go row by row count as one step, and loops over parts as all their turns."""
+    pytest.importorskip("unicorn")
+    from tests.clocks.chip import Chip
+
+    request = replace(F767, tile=tile)
+    profile(request, tmp_path, None, 0)
+    plan = power_model(load_target("stm32f767"), request).plan
+    chip = Chip(load_target("stm32f767"), plan, tmp_path / "profile.elf", 1.5)
+    chip.run()
+    assert b"wrong" not in chip.written
+    (tmp_path / "profile.csv").write_bytes(chip.written)
+    rows = [m for m in read_measurements(tmp_path / "profile.csv") if m.config == "216MHZ"]
+    report = json.loads((tmp_path / "model_report.json").read_text())
+    assert [m.step for m in rows] == list(range(len(report["schedule"]["steps"])))
+    assert all(m.value > 0 for m in rows) and report["tiling"]
+    fitted(request, tmp_path / "profile.csv", None, tmp_path)
+
+
+@MARK
 def test_a_supply_log_gives_currents(tmp_path: Path) -> None:
     model = power_model(load_target("stm32f767"), F767)
     lines = ["ms,ma,pin"]
