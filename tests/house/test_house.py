@@ -15,7 +15,8 @@ from edgebuild.model.compile import compile_model
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "edgebuild"
-LINES = 600
+LINES = 400
+LINES_OF_TESTS = 600
 
 
 def sources(*folders: Path, suffix: str) -> list[Path]:
@@ -30,7 +31,8 @@ def name(file: Path) -> str:
     "file", [*sources(PACKAGE, ROOT / "tests", suffix=".py"), *sources(PACKAGE, suffix=".j2")], ids=name
 )
 def test_files_are_short(file: Path) -> None:
-    assert len(file.read_text().splitlines()) < LINES
+    most = LINES if file.is_relative_to(PACKAGE) else LINES_OF_TESTS
+    assert len(file.read_text().splitlines()) < most
 
 
 def test_functions_fit_a_screen() -> None:

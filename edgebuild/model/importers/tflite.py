@@ -18,35 +18,12 @@ import tflite
 from ...base.errors import EdgebuildError, fail
 from ..ir import Array, Graph, Quant, Tensor
 from ..ops import SPECS, TFLITE_READERS
-from .builder import GraphBuilder, Node, checked_size, needed
+from .builder import GraphBuilder, Node, needed
 from .tflite_loops import choose, unroll
+from .tflite_tensors import TYPES, ints, operator_name, tensors_of
 from .tflite_variables import Variables, after
 
-TYPES = {
-    0: "float32",
-    1: "float16",
-    2: "int32",
-    3: "uint8",
-    4: "int64",
-    6: "bool",
-    7: "int16",
-    9: "int8",
-    13: "resource",
-}
-NAMES = {
-    5: "text",
-    8: "complex",
-    10: "float64",
-    11: "complex",
-    12: "uint64",
-    15: "uint32",
-    16: "uint16",
-    17: "computed int4",
-}
-INT4 = 17
-SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
-OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
 BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
@@ -135,12 +112,12 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     if model.SubgraphsLength() < 1:
         raise fail("a model without a graph", file=file)
     subgraph = model.Subgraphs(0)
-    kinds = {_operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
+    kinds = {operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
     if model.SubgraphsLength() > 1 and not {"CALL_ONCE", "IF", "WHILE"} & kinds:
         raise fail(f"{model.SubgraphsLength()} subgraphs; only models of one are supported", file=file)
     builder = GraphBuilder(file, "tflite")
-    tensors = _tensors(model, subgraph, file, len(data))
-    surface = _ints(subgraph.InputsAsNumpy()), _ints(subgraph.OutputsAsNumpy())
+    tensors = tensors_of(model, subgraph, file, len(data))
+    surface = ints(subgraph.InputsAsNumpy()), ints(subgraph.OutputsAsNumpy())
     if min((i for numbers in surface for i in numbers), default=0) < 0:
         raise ValueError("an input or output that is no tensor")
     inputs, outputs = ([tensors[i].name for i in numbers] for numbers in surface)
@@ -157,7 +134,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     for op, (read, written), used in zip(operators, ports, serving, strict=True):
         if used or not written:
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
-            origin = _operator_name(model, op)
+            origin = operator_name(model, op)
             nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, *marks))
     variables = Variables(_first_values(model, file, len(data)))
     special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
@@ -200,9 +177,9 @@ class _Inner:
         """
         subgraph = self.model.Subgraphs(number)
         if number not in self.known:
-            self.known[number] = _tensors(self.model, subgraph, self.file, self.size)
+            self.known[number] = tensors_of(self.model, subgraph, self.file, self.size)
         own = [replace(t, name=f"{number if t.constant else prefix}/{t.name}") for t in self.known[number]]
-        for i, name in zip(_ints(subgraph.InputsAsNumpy()), given, strict=True):
+        for i, name in zip(ints(subgraph.InputsAsNumpy()), given, strict=True):
             own[i] = self.builder.tensors[name]
         self.builder.tensors |= {t.name: t for t in own if t.constant}
         marks = _marks(subgraph, own)
@@ -210,14 +187,14 @@ class _Inner:
         for op in (subgraph.Operators(i) for i in range(subgraph.OperatorsLength())):
             read, written = _ports(op, own)
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
-            origin = _operator_name(self.model, op)
+            origin = operator_name(self.model, op)
             nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, *marks))
         if number in self.open:
             raise ValueError("a graph inside of itself")
         self.open.add(number)
         _read_nodes(self.builder, nodes, self.special)
         self.open.discard(number)
-        outputs = [own[i].name for i in _ints(subgraph.OutputsAsNumpy())]
+        outputs = [own[i].name for i in ints(subgraph.OutputsAsNumpy())]
         if not self.builder.tensors.keys() >= set(outputs):
             raise ValueError("an output that nothing computes")
         return outputs
@@ -227,7 +204,7 @@ def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], fr
     """Names of the tensors that are uint8 in the file, and of those of which it leaves a size open."""
     numbered = [(t.name, subgraph.Tensors(i)) for i, t in enumerate(tensors)]
     legacy = frozenset(name for name, t in numbered if TYPES.get(t.Type()) == "uint8")
-    return legacy, frozenset(name for name, t in numbered if -1 in _ints(t.ShapeSignatureAsNumpy()))
+    return legacy, frozenset(name for name, t in numbered if -1 in ints(t.ShapeSignatureAsNumpy()))
 
 
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
@@ -235,10 +212,10 @@ def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for graph in (model.Subgraphs(i) for i in range(1, model.SubgraphsLength())):
         operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
-        kinds = [_operator_name(model, op) for op in operators]
+        kinds = [operator_name(model, op) for op in operators]
         if not {*kinds} <= {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
             continue
-        tensors, handles = _tensors(model, graph, file, size), dict[int, str]()
+        tensors, handles = tensors_of(model, graph, file, size), dict[int, str]()
         for op, kind in zip(operators, kinds, strict=True):
             if kind == "VAR_HANDLE":
                 handles[op.Outputs(0)] = _shared_name(op)
@@ -258,10 +235,10 @@ def _shared_name(op: Any) -> str:
 
 def _ports(op: Any, tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
     """Tensors that a node reads, None for operands that are left out, and those that it writes."""
-    written = _ints(op.OutputsAsNumpy())
+    written = ints(op.OutputsAsNumpy())
     if min(written, default=0) < 0:
         raise ValueError("a node without results")
-    return [None if i < 0 else tensors[i] for i in _ints(op.InputsAsNumpy())], [tensors[i] for i in written]
+    return [None if i < 0 else tensors[i] for i in ints(op.InputsAsNumpy())], [tensors[i] for i in written]
 
 
 def _known(node: Node) -> None:
@@ -295,91 +272,6 @@ def _compute(builder: GraphBuilder, first: int) -> None:
         value = SPECS[op.kind].reference(op, builder.graph, *(np.asarray(t.data) for t in operands))
         builder.tensors[y.name] = replace(y, data=np.ascontiguousarray(value, y.dtype).reshape(y.shape))
     del builder.ops[first:]
-
-
-def _ints(array: Any) -> list[int]:
-    return [] if isinstance(array, int) else [int(n) for n in array]
-
-
-def _tensors(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tensor]:
-    tensors, taken = [], set[str]()
-    for index in range(subgraph.TensorsLength()):
-        t = subgraph.Tensors(index)
-        name = (t.Name() or b"").decode() or f"tensor_{index}"
-        name = name if name not in taken else f"{name}#{index}"
-        taken.add(name)
-        shape = tuple(_ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
-        halves = t.Type() == INT4 and bool(model.Buffers(t.Buffer()).DataLength())
-        dtype = "int8" if halves else TYPES.get(t.Type())
-        if dtype is None or t.Sparsity() is not None:
-            what = "sparse" if t.Sparsity() is not None else NAMES.get(t.Type(), f"of type {t.Type()}")
-            hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
-            hint += SPECTRA if what == "complex" else ""
-            kind = _writer(model, subgraph, index)
-            text, node = f"tensor '{name}' is {what}, which is not supported", name.split(";")[0] if kind else ""
-            raise fail(text, file=file, node=node, kind=kind, hints=[hint])
-        if any(n < 1 for n in shape):
-            hint = "export the model with static shapes and batch size 1"
-            raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
-        quant, data = _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size, halves)
-        tensors.append(_usual(checked_size(Tensor(name, shape, dtype, quant, data), file)))
-    return tensors
-
-
-def _writer(model: Any, subgraph: Any, number: int) -> str:
-    """The operator that writes a tensor, or none."""
-    operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
-    return next((_operator_name(model, op) for op in operators if number in _ints(op.OutputsAsNumpy())), "")
-
-
-def _usual(t: Tensor) -> Tensor:
-    """The tensor in one of the types that ops know."""
-    if t.dtype == "float16" and t.data is not None:
-        return replace(t, dtype="float32", data=t.data.astype(np.float32))
-    if t.dtype == "uint8" and t.quant is not None:
-        quant = replace(t.quant, zero_point=tuple(z - 128 for z in t.quant.zero_point))
-        data = None if t.data is None else (t.data.astype(np.int16) - 128).astype(np.int8)
-        return replace(t, dtype="int8", quant=quant, data=data)
-    return t
-
-
-def _data(model: Any, t: Any, shape: tuple[int, ...], dtype: str, file_size: int, halves: bool = False) -> Any:
-    """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
-    buffer = model.Buffers(t.Buffer())
-    if not buffer.DataLength():
-        return None
-    count = int(np.prod(shape, dtype=np.int64))
-    size = -(-count // 2) if halves else count * np.dtype(dtype).itemsize
-    if buffer.DataLength() != size or size > file_size:
-        raise ValueError("buffer and shape disagree")
-    if halves:
-        both = buffer.DataAsNumpy().view(np.int8)
-        return np.stack([both << 4 >> 4, both >> 4], axis=-1).ravel()[:count].reshape(shape)
-    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(dtype).newbyteorder("<")).reshape(shape)
-
-
-def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
-    q = t.Quantization()
-    if q is None or not q.ScaleLength():
-        return None
-    scale = tuple(float(s) for s in q.ScaleAsNumpy())
-    zero = tuple(_ints(q.ZeroPointAsNumpy())) if q.ZeroPointLength() else (0,) * len(scale)
-    if len(zero) == 1:
-        zero *= len(scale)
-    if len(zero) != len(scale):
-        raise fail(f"tensor '{name}' has {len(scale)} scales and {len(zero)} zero points", file=file)
-    if not all(0 <= s < float("inf") for s in scale) or (len(scale) == 1 and scale[0] == 0):
-        raise fail(f"tensor '{name}' has scale {min(scale)}; scales must be positive and finite", file=file)
-    axis = q.QuantizedDimension() if q.QuantizedDimension() < rank else 0
-    return Quant(scale, zero, axis if len(scale) > 1 else None)
-
-
-def _operator_name(model: Any, op: Any) -> str:
-    code = model.OperatorCodes(op.OpcodeIndex())
-    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    if number == tflite.BuiltinOperator.CUSTOM:
-        return f"custom {(code.CustomCode() or b'').decode()}"
-    return OPERATORS.get(number, f"operator {number}")
 
 
 def _node_name(written: Sequence[Tensor]) -> str:
