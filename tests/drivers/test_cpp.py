@@ -160,6 +160,7 @@ def test_what_only_cpp_has(source: str, call: tuple[object, ...], trace: list[st
         ("struct S { int x = r->c; };", "where the generator cannot follow"),
         ("void f(unsigned char &); void t() { f(r->d); }", "no reference"),
         ("void t() { const auto &x = r->d; (void)x; }", "no reference"),
+        ("int t() { switch (int x = r->c; x) { case 1: return 1; } return 2; }", "in front of a switch's value"),
         ("void t() { try { r->c = 1; } catch (...) { } }", "exceptions are not supported"),
         ("int x = r->c;", "where the generator cannot follow"),
         ("class G2 { bfGroup In { bit a; }; };", "outside of classes"),

@@ -62,10 +62,10 @@ def test_silicon_is_proved(part: Part, tmp_path: Path) -> None:
 
 
 def test_classes_are_proved(tmp_path: Path) -> None:
-    """Methods, members, references, a constructor; what makes an object of a class is not followed."""
+    """Methods, members, references, a constructor, and functions that make objects."""
     found = {v.function: v.what for v in verdicts(compiled(tmp_path, REGISTERS + CLASS))}
     methods = {f"driver::{n}" for n in ("divider", "set", *(f"Serial::{m}" for m in METHODS))}
-    assert found == dict.fromkeys(methods, "proved") | {"t": "unknown", "u": "unknown"}
+    assert found == dict.fromkeys(methods, "proved") | {"t": "proved", "u": "proved"}
 
 
 METHODS = ("Serial", "open", "read", "both", "twice")
@@ -82,4 +82,5 @@ def test_faults_in_methods_are_refuted(old: str, new: str, function: str, tmp_pa
     assert body.count(old) == 1
     changed = Artifact("case.cpp", body.replace(old, new).encode())
     wrong = tuple(changed if a.name == "case.cpp" else a for a in artifacts)
-    assert [v.function for v in verdicts((driver, wrong)) if v.what == "refuted"] == [function]
+    refuted = {v.function for v in verdicts((driver, wrong)) if v.what == "refuted"}
+    assert function in refuted and refuted <= {function, "t", "u"}  # the last two call it

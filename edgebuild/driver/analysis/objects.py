@@ -83,6 +83,13 @@ class Objects(Evaluator):
     def prepared(self, c: Cursor) -> list[Cursor]:
         """The parts of an if, while or switch; what it declares or does in front of its condition is evaluated."""
         parts = clang.children(c)
+        if (
+            self.unit.cpp
+            and c.kind == K.SWITCH_STMT
+            and b";" in self.unit.text[clang.span(c)[0] : clang.span(parts[0])[0]]
+        ):
+            text = "a statement in front of a switch's value is not supported"  # libclang does not show it
+            raise clang.error_at(c, self.unit.text, text, "  write it in front of the switch")
         while self.unit.cpp and len(parts) > 2:
             gap = self.unit.text[clang.span(parts[0])[1] : clang.span(parts[1])[0]].strip()
             if parts[0].kind == K.VAR_DECL:

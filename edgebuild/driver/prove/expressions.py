@@ -51,7 +51,7 @@ class Expressions:
         self.jumps = 0
         self.inside = 0  # expressions that hold statements
         self.active: list[str] = []  # the functions that are being run
-        self.memory: dict[int, Any] = {}  # ordinary objects, by their width
+        self.memory: dict[Any, Any] = {}  # ordinary objects, by their width; bit fields by their bits
 
     def symbol(self, name: str, type_: Type) -> Any:
         if type_.get_canonical().kind in POINTERS:
@@ -139,7 +139,7 @@ class Expressions:
             return self._atomic(c, inside)
         target = clang.bare(c)
         if target.kind == K.DECL_REF_EXPR and target.referenced.kind == K.FUNCTION_DECL:
-            raise Unknown("a function as a value")
+            return self.value(target)
         return self.converted(self.value(inside[0]), c.type)
 
     def _atomic(self, c: Cursor, operands: list[Cursor]) -> Any:
@@ -190,6 +190,8 @@ class Expressions:
 
     def scope(self, d: Cursor) -> tuple[dict[str, Any], str]:
         """The variables that one is among, and its name there: a global has the same on both sides."""
+        if d.storage_class.name == "STATIC" and d.semantic_parent.kind in clang.FUNCTIONS:
+            return self.globals, f"{clang.qualified(d.semantic_parent)}: {d.spelling}"
         if variable_name(d) in self.env or d.semantic_parent.kind in clang.FUNCTIONS:
             return self.env, variable_name(d)
         return self.globals, clang.qualified(d) if self.unit.cpp else str(d.spelling)
@@ -200,14 +202,13 @@ class Expressions:
         volatile = target.type.is_volatile_qualified()
         if target.kind == K.UNARY_OPERATOR and self.generated and volatile and clang.unary(target) == "*":
             at = self.value(clang.children(target)[0])
-            stored = self.converted(value, target.type)
-            self.hardware.store(at, self.width(target.type) // 8, stored.bits, self.active[-1])
-            return stored
+            if at.group:
+                stored = self.converted(value, target.type)
+                self.hardware.store(at, self.width(target.type) // 8, stored.bits, self.active[-1])
+                return stored
         stored = self.converted(value, target.type)
-        if target.kind != K.DECL_REF_EXPR:
-            place = self.object(target)
-            self.memory[self.width(target.type)] = z3.Store(self.words(target.type), place.value, bits_of(stored))
-            return stored
+        if target.kind != K.DECL_REF_EXPR or self.in_memory(target.referenced):
+            return self.remember(target, stored)
         if target.type.is_volatile_qualified():
             self.hardware.call(f"volatile {target.spelling}", (stored.bits,) if isinstance(stored, Int) else ())
             return stored
@@ -219,11 +220,12 @@ class Expressions:
         operator, operand = clang.unary(c), clang.children(c)[0]
         if operator == "&":
             return self.address(operand)
-        if operator == "*" and not c.type.is_volatile_qualified():
-            return self.remembered(c)
-        if operator == "*" and self.generated:
+        if operator == "*" and c.type.is_volatile_qualified() and self.generated:
             at = self.value(operand)
-            return Int(self.hardware.load(at, self.width(c.type) // 8, self.active[-1]), signed_type(c.type))
+            if at.group:
+                return Int(self.hardware.load(at, self.width(c.type) // 8, self.active[-1]), signed_type(c.type))
+        if operator == "*":
+            return self.remembered(c)
         if operator.endswith(("++", "--")):
             old = self.value(operand)
             new = self.arithmetic(operator[-1], old, Int(z3.BitVecVal(1, 32), True), operand.type)
@@ -252,7 +254,9 @@ class Expressions:
             return self._element(self.value(base), self.value(index), c.type)
         elif c.kind == K.UNARY_OPERATOR and clang.unary(c) == "*":
             return self.value(clang.children(c)[0])
-        raise Unknown("the address of an object in memory")
+        elif c.kind == K.CALL_EXPR:
+            raise Unknown("the address of a value")
+        return self.object(c)
 
     def _element(self, base: Pointer, index: Any, type_: Type) -> Pointer:
         name, pointer = group_of(type_, self.dialect)
@@ -266,37 +270,19 @@ class Expressions:
 
     e_array_subscript_expr = e_member_ref_expr
 
-    # ---- ordinary objects, reached through pointers
-
-    def words(self, type_: Type) -> Any:
-        """All objects of a width; nothing is reordered among them, so objects of other widths are apart."""
-        width = self.width(type_)
-        if width not in self.memory:
-            name = f"memory {width}!{self.hardware.count_of('call')}"
-            self.memory[width] = z3.Array(name, z3.BitVecSort(ADDRESS), z3.BitVecSort(width))
-        return self.memory[width]
+    # ---- ordinary objects, which `memory` follows
 
     def remembered(self, c: Cursor) -> Any:
-        """The value of an object."""
-        if c.type.is_volatile_qualified():
-            raise Unknown("a volatile object")
-        found = z3.Select(self.words(c.type), self.object(c).value)
-        return Pointer(found) if c.type.get_canonical().kind == TypeKind.POINTER else Int(found, signed_type(c.type))
+        raise NotImplementedError
+
+    def remember(self, c: Cursor, value: Any) -> Any:
+        raise NotImplementedError
 
     def object(self, c: Cursor) -> Pointer:
-        """The address of an object that is reached through a pointer."""
-        c = clang.bare(c)
-        if c.kind == K.UNARY_OPERATOR and clang.unary(c) == "*":
-            return self.value(clang.children(c)[0])
-        if c.kind == K.ARRAY_SUBSCRIPT_EXPR:
-            base, index = clang.children(c)
-            if base.type.get_canonical().kind == TypeKind.POINTER and clang.bare(base).type.kind in POINTERS[:1]:
-                return self._element(self.value(base), self.value(index), c.type)
-        if c.kind == K.MEMBER_REF_EXPR and c.referenced.kind == K.FIELD_DECL and not c.referenced.is_bitfield():
-            base = clang.children(c)[0]
-            if base.type.get_canonical().kind == TypeKind.POINTER:
-                return self.value(base).moved(c.referenced.get_field_offsetof() // 8)
-        raise Unknown("an object in memory")
+        raise NotImplementedError
+
+    def in_memory(self, d: Cursor | None) -> bool:
+        raise NotImplementedError
 
     def e_binary_operator(self, c: Cursor) -> Any:
         left, right = clang.children(c)

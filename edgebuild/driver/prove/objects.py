@@ -8,8 +8,8 @@ import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.expressions import Expressions
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.memory import Memory
 from edgebuild.driver.prove.values import POINTERS, Int, bits_of
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
@@ -17,7 +17,7 @@ from edgebuild.driver.source.dialect import group_of
 K = CursorKind
 
 
-class ProvedObjects(Expressions):
+class ProvedObjects(Memory):
     """Expressions of C++ besides those of C. In C nothing here is asked."""
 
     def e_cxx_this_expr(self, c: Cursor) -> Pointer:
@@ -41,14 +41,14 @@ class ProvedObjects(Expressions):
     def e_decl_ref_expr(self, c: Cursor) -> Any:
         d = c.referenced
         if self.unit.cpp and d.type.get_canonical().kind in REFERENCES:
-            raise Unknown("a reference to an object")
+            return self.remembered(c)
         return super().e_decl_ref_expr(c)
 
     def assigned(self, left: Cursor, value: Any) -> Any:
         target = clang.bare(left)
         refers = target.kind == K.DECL_REF_EXPR and target.referenced.type.get_canonical().kind in REFERENCES
         if self.unit.cpp and refers:
-            raise Unknown("a reference to an object")
+            return self.remember(target, self.converted(value, target.type))
         return super().assigned(left, value)
 
     def address(self, c: Cursor) -> Pointer:
@@ -74,7 +74,22 @@ class ProvedObjects(Expressions):
             if target.referenced.kind != K.FIELD_DECL or target.type.get_canonical().kind in REFERENCES:
                 raise Unknown("a member that is no value")
             return self.this.moved(target.referenced.get_field_offsetof() // 8)
+        if self.unit.cpp and target.kind == K.DECL_REF_EXPR and target.type is not None:
+            found = self.env.get(self.scope(target.referenced)[1])
+            if isinstance(found, Pointer) and target.referenced.type.get_canonical().kind in REFERENCES:
+                return found
+        if self.unit.cpp and target.kind == K.CALL_EXPR and self._refers(target):
+            value = self.value(target)
+            assert isinstance(value, Pointer)
+            return value
         return super().object(c)
+
+    def e_unexposed_expr(self, c: Cursor) -> Any:
+        target = clang.bare(c)
+        scalar = c.type.get_canonical().kind not in (*REFERENCES, TypeKind.RECORD)
+        if self.unit.cpp and target.kind == K.CALL_EXPR and self._refers(target) and scalar:
+            return self.converted(self.remembered(target), c.type)
+        return super().e_unexposed_expr(c)
 
     def e_call_expr(self, c: Cursor) -> Any:
         if not self.unit.cpp:
@@ -120,4 +135,4 @@ class ProvedObjects(Expressions):
             value = self.value(inside[0])
             assert isinstance(value, Pointer)
             return value
-        raise Unknown("an object")
+        return self.object(inside[0])

@@ -14,8 +14,8 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
+from edgebuild.driver.prove.classes import Classes
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
-from edgebuild.driver.prove.objects import ProvedObjects
 from edgebuild.driver.prove.values import (
     DEPTH,
     POLLS,
@@ -34,11 +34,15 @@ from edgebuild.driver.source.dialect import group_of
 K = CursorKind
 
 
-class Program(ProvedObjects):
+SCOPES = (K.COMPOUND_STMT, K.FOR_STMT, K.IF_STMT, K.SWITCH_STMT)
+
+
+class Program(Classes):
     """The functions and statements of one unit."""
 
     heads: Callable[[Program, Cursor, int], None] | None = None  # what happens at the head of a loop; None: nothing
     given: tuple[Any, ...] = ()  # conditions under which it runs
+    refers: list[bool]  # of the functions that are being run: whether they return a reference
     pruned: bool = False  # whether a way was not followed to its end
 
     def run(self, name: str, taken: list[bool]) -> Any:
@@ -46,10 +50,11 @@ class Program(ProvedObjects):
         self.hardware = Hardware(self.dialect, self.layout, hints=self.hints if self.generated else [])
         self.hardware.touch_all()
         self.decisions, self.env, self.globals = Decisions(taken, self.answers, given=self.given), {}, {}
-        self.active, self.memory, self.jumps, self.inside = [], {}, 0, 0
+        self.active, self.memory, self.jumps, self.inside, self.made = [], {}, 0, 0, 0
         if name not in self.functions:
             raise Unknown("the generated code has another name for it")
         self.this = Pointer(z3.BitVec("this", ADDRESS))
+        self.alive, self.temporaries, self.firsts, self.refers = [], [], [], []
         arguments = []
         for i, p in enumerate(x for x in clang.children(self.functions[name]) if x.kind == K.PARM_DECL):
             arguments.append(self.symbol(f"argument {i}", p.type))
@@ -63,23 +68,34 @@ class Program(ProvedObjects):
             raise Pruned
         parameters = [p for p in clang.children(function) if p.kind == K.PARM_DECL]
         for p, value in zip(parameters, arguments, strict=True):
-            self.env[variable_name(p)] = self.converted(value, p.type)
+            if self.in_memory(p):
+                self.put(self.new_object(p), p.type, value)
+            else:
+                self.env[variable_name(p)] = self.converted(value, p.type)
         body = next(c for c in clang.children(function) if c.kind == K.COMPOUND_STMT)
+        if function.kind == K.CONSTRUCTOR and self.firsts:
+            self.begin_members()
+        self.refers.append(function.result_type.get_canonical().kind in REFERENCES)
         try:
             self.statement(body)
             result = None
         except Return as done:
             result = done.value
+        self.refers.pop()
         self.env = outer
         self.active.pop()
         return result if result is None else self.converted(result, function.result_type)
 
     def statement(self, c: Cursor) -> None:
         handler: Callable[[Cursor], None] | None = getattr(self, clang.method("s", c.kind), None)
-        if handler:
+        if handler and self.unit.cpp and c.kind in SCOPES:
+            with self.scope_of_objects():
+                handler(c)
+        elif handler:
             handler(c)
         elif clang.is_expression(c) or c.kind == K.UNEXPOSED_EXPR:
-            self.value(c)
+            with self.full_expression():
+                self.value(c)
         else:
             raise Unknown(f"a statement: {c.kind.name.lower()}")
 
@@ -121,7 +137,7 @@ class Program(ProvedObjects):
 
     def declared(self, d: Cursor) -> None:
         if d.storage_class.name == "STATIC":
-            raise Unknown("a static variable in a function")
+            return  # it has some value, as a variable outside of functions has
         parts = [x for x in clang.children(d) if clang.is_expression(x)]
         group, pointer = group_of(d.type, self.dialect)
         if self.unit.cpp and d.type.get_canonical().kind in REFERENCES:
@@ -129,8 +145,14 @@ class Program(ProvedObjects):
         elif group and not pointer and not self.generated:
             self.env[variable_name(d)] = self.loaded(parts[-1])
             self.chains.locals.add(variable_name(d))
-        elif d.type.kind in (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.RECORD):
+        elif d.type.get_canonical().kind == TypeKind.VARIABLEARRAY:
             raise Unknown(f"a variable of type {d.type.spelling}")
+        elif self.in_memory(d):
+            at = self.new_object(d)
+            if parts and clang.span(parts[-1])[0] >= clang.offset(d.location) and not _is_size(d, parts):
+                with self.full_expression():
+                    self.initialise(at, d.type, parts[-1])
+            self.made_here(at, d.type)
         elif parts and clang.span(parts[-1])[0] > clang.offset(d.location):
             self.env[variable_name(d)] = self.converted(self.value(parts[-1]), d.type)
         else:
@@ -138,7 +160,9 @@ class Program(ProvedObjects):
 
     def s_return_stmt(self, c: Cursor) -> None:
         values = clang.children(c)
-        raise Return(self.value(values[0]) if values else None)
+        with self.full_expression():
+            result = (self.bound if self.refers[-1] else self.value)(values[0]) if values else None
+        raise Return(result)
 
     def s_if_stmt(self, c: Cursor) -> None:
         condition, then, *other = self.parts(c)
@@ -152,12 +176,17 @@ class Program(ProvedObjects):
         self.loop(condition, body, None)
 
     def parts(self, c: Cursor) -> list[Cursor]:
-        """The parts of an if or while."""
+        """The parts of an if, while or switch; what it declares or does in front of its condition is done."""
         found = clang.children(c)
-        if self.unit.cpp and len(found) > 2:
+        while self.unit.cpp and len(found) > 2:
             between = self.unit.text[clang.span(found[0])[1] : clang.span(found[1])[0]]
-            if found[0].kind in (K.VAR_DECL, K.DECL_STMT) or between.strip().startswith(b";"):
+            before = found[0].kind in (K.VAR_DECL, K.DECL_STMT) or between.strip().startswith(b";")
+            if not before:
+                break
+            if c.kind == K.WHILE_STMT:
                 raise Unknown("a declaration in a condition")
+            (self.declared if found[0].kind == K.VAR_DECL else self.statement)(found[0])
+            found = found[1:]
         return found
 
     def s_do_stmt(self, c: Cursor) -> None:
@@ -207,7 +236,9 @@ class Program(ProvedObjects):
         """Equal as long as nothing happens."""
         values = ((n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int))
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
-        return self.decisions.number, self.hardware.count, tuple(values), tuple(state)  # stores may repeat
+        memory = ((str(key), array.get_id()) for key, array in sorted(self.memory.items(), key=str))
+        seen = self.decisions.number, self.hardware.count  # stores may repeat
+        return *seen, tuple(values), tuple(state), tuple(memory)
 
     def s_break_stmt(self, c: Cursor) -> None:
         raise Break
@@ -216,7 +247,7 @@ class Program(ProvedObjects):
         raise Continue
 
     def s_switch_stmt(self, c: Cursor) -> None:
-        value, body = clang.children(c)
+        value, body = self.parts(c)
         chosen = self.value(value)
         entries: list[tuple[list[Any], Cursor]] = []
         for s in clang.children(body):
@@ -241,3 +272,9 @@ class Program(ProvedObjects):
         self.hardware.call("asm", ())
 
     s_gcc_asm_stmt = s_ms_asm_stmt = s_asm_stmt
+
+
+def _is_size(d: Cursor, parts: list[Cursor]) -> bool:
+    """Whether what stands behind the name of an array is the number of its elements."""
+    array = d.type.get_canonical().kind == TypeKind.CONSTANTARRAY
+    return array and parts[-1].kind != K.INIT_LIST_EXPR and len(parts) == 1

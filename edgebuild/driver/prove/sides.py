@@ -177,7 +177,8 @@ class SideSource(Program):
 
     def _held_in(self, chain: Chain) -> Held:
         found = next(v for n, v in self.env.items() if n == chain.local)
-        assert isinstance(found, dict)
+        if not isinstance(found, dict):
+            raise Unknown("a variable across a loop")
         return found
 
     def _set(self, chain: Chain, value: Any) -> Any:
