@@ -2,6 +2,15 @@
 # -DEDGEBUILD_LIBC=ON compiles and links against the toolchain's C library, which floating-point models need.
 
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
+# A file is given from the source folder or from where cmake was called; projects that try a compiler stand elsewhere.
+if(EDGEBUILD_TARGET MATCHES "\\.ya?ml$" AND NOT IS_ABSOLUTE "${EDGEBUILD_TARGET}")
+  foreach(_edgebuild_folder IN ITEMS "${CMAKE_SOURCE_DIR}" "$ENV{PWD}")
+    if(EXISTS "${_edgebuild_folder}/${EDGEBUILD_TARGET}")
+      set(EDGEBUILD_TARGET "${_edgebuild_folder}/${EDGEBUILD_TARGET}")
+      break()
+    endif()
+  endforeach()
+endif()
 _edgebuild_describe_target("${EDGEBUILD_TARGET}")
 
 set(CMAKE_SYSTEM_NAME Generic)
