@@ -91,6 +91,12 @@ GUARD = """
 extern "C" void lock(void);
 extern "C" void unlock(void);
 struct Guard { Guard() { lock(); } ~Guard() { unlock(); } };
+struct Mutex { void lock() { ::lock(); } void unlock() { ::unlock(); } };
+template <typename T> struct Held { T &of; explicit Held(T &x) : of(x) { of.lock(); } ~Held() { of.unlock(); } };
+template <typename T> struct Wrapped { Held<T> held; explicit Wrapped(T &x) : held(x) {} };
+template <typename T> struct Derived : Held<T> { explicit Derived(T &x) : Held<T>(x) {} };
+template <typename T> struct Pair { T a, b; };
+static Mutex mutex;
 """
 
 
@@ -103,6 +109,11 @@ struct Guard { Guard() { lock(); } ~Guard() { unlock(); } };
         ("for (int i = 0; i < 1; i++) { Guard g; r->a = 1; if (x) break; }", ["w a=1", "w b=1"]),
         ("r->a = 1; { r->c = 2; }", ["w a=1 b=1 c=2"]),
         ("r->a = 1; Guard();", ["w a=1", "w b=1"]),
+        ("{ Held<Mutex> g(mutex); r->a = 1; }", ["w a=1", "w b=1"]),
+        ("{ Wrapped<Mutex> g(mutex); r->a = 1; }", ["w a=1", "w b=1"]),
+        ("{ Derived<Mutex> g(mutex); r->a = 1; }", ["w a=1", "w b=1"]),
+        ("if (x) { Held<Mutex> list[] = { Held<Mutex>(mutex) }; r->a = 1; }", ["w a=1", "w b=1"]),
+        ("{ Pair<int> p = { x, x }; r->a = p.a; }", ["w a=1 b=1"]),
     ],
 )
 def test_destructors_are_calls(source: str, trace: list[str], tmp_path: Path) -> None:

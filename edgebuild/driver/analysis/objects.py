@@ -51,14 +51,17 @@ class Objects(Evaluator):
         while type_.kind == TypeKind.CONSTANTARRAY:
             type_ = type_.element_type
         canonical = type_.get_canonical()
+        if canonical.kind == TypeKind.UNEXPOSED:
+            return f"~{type_.spelling}"  # what a parameter of a template stands for is not known
         class_ = canonical.get_declaration() if canonical.kind == TypeKind.RECORD else None
         if class_ is None or group_of(type_, self.dialect)[0]:
             return None
-        members = clang.children(class_)
+        members = clang.members(class_)
         own = next((m for m in members if m.kind == K.DESTRUCTOR), None)
         if own is not None and not own.is_default_method():
             return self.unit.function_name(own)
-        inner = (m.type for m in members if m.kind in (K.FIELD_DECL, K.CXX_BASE_SPECIFIER))
+        bases = [m.type for m in members if m.kind == K.CXX_BASE_SPECIFIER]
+        inner = [*bases, *(f.type for f in canonical.get_fields())]
         return f"~{class_.spelling}" if any(self.destructor(t) for t in inner) else None
 
     def full_expression(self, c: Cursor, used: bool = True, wrap: bool = True, targets: object = None) -> None:

@@ -61,11 +61,16 @@ class Classes(ProvedObjects):
         canonical = type_.get_canonical()
         if canonical.kind == TypeKind.CONSTANTARRAY and self._destructor(canonical.element_type):
             raise Unknown("an array of objects with destructors")
+        if canonical.kind == TypeKind.UNEXPOSED:
+            raise Unknown("an object of a template's parameter")
         if canonical.kind != TypeKind.RECORD:
             return None
-        members = clang.children(canonical.get_declaration())
+        members = clang.members(canonical.get_declaration())
         own = next((m for m in members if m.kind == K.DESTRUCTOR and not m.is_default_method()), None)
-        inner = [m.type for m in members if m.kind in (K.FIELD_DECL, K.CXX_BASE_SPECIFIER)]
+        inner = [
+            *(m.type for m in members if m.kind == K.CXX_BASE_SPECIFIER),
+            *(f.type for f in canonical.get_fields()),
+        ]
         if any(self._destructor(t) is not None for t in inner):
             raise Unknown("an object of a class whose members have destructors")
         return own

@@ -351,6 +351,14 @@ def method(prefix: str, kind: CursorKind) -> str:
     return f"{prefix}_{kind.name.lower()}"
 
 
+def members(class_: Cursor) -> list[Cursor]:
+    """Members and bases of a class; for a class that a template makes, which shows none, those of the template."""
+    if children(class_):
+        return children(class_)
+    template = cindex.conf.lib.clang_getSpecializedCursorTemplate(class_)
+    return children(template) if template is not None else []
+
+
 def is_expression(cursor: Cursor) -> bool:
     return _expression_kind(cursor.kind)
 
