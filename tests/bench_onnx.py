@@ -7,7 +7,7 @@ The scope is stated by a rule. A test belongs to it
 * if all tensors at its surface are of the types in TYPES;
 * and if it is not the expanded form of another test.
 
-With onnx 1.23 that makes 679 tests. Node tests give shapes, axes and weights as inputs of the graph. In files that
+With onnx 1.23 that makes 769 tests. Node tests give shapes, axes and weights as inputs of the graph. In files that
 exporters write they are constants, so operands that DATA does not count as data are made constants here.
 
 A test is `passed` if all outputs are within 1e-3 (relative) of the expected ones, and integers of quantised operators
@@ -136,6 +136,8 @@ OPERATORS = (
         "InstanceNormalization",
         "GroupNormalization",
         "RMSNormalization",
+        "Attention",
+        "RotaryEmbedding",
         "LpNormalization",
         "LSTM",
         "GRU",
@@ -176,7 +178,7 @@ DATA = {
     ),
     **dict.fromkeys(["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "GatherND", "Gather", "Einsum"], 99),
 }
-DATA |= dict.fromkeys(["GatherElements", "ScatterElements", "ScatterND"], 99)
+DATA |= dict.fromkeys(["GatherElements", "ScatterElements", "ScatterND", "Attention", "RotaryEmbedding"], 99)
 QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")
 BATCH = 48  # models in one program
 FLAGS = "-std=c11 -O1 -Wall -Wextra -Werror -Wno-unused-parameter"

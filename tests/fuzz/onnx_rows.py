@@ -38,7 +38,22 @@ MOVES += (
     "MaxPool",
 )
 STEPS = ("Floor", "Ceil", "Round", "Sign")
-KEEP = {*MOVES, *STEPS, "Abs", "Neg", "Relu", "Max", "Min", "Clip", "TopK", "Cast", "Mod", "ReduceMax", "ReduceMin"}
+KEEP = {
+    *MOVES,
+    *STEPS,
+    "Abs",
+    "Neg",
+    "Relu",
+    "Max",
+    "Min",
+    "Clip",
+    "TopK",
+    "Cast",
+    "CastLike",
+    "Mod",
+    "ReduceMax",
+    "ReduceMin",
+}
 COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 # Where functions are defined, and stay among numbers of some size.
 DOMAIN = {"Acos": "unit", "Asin": "unit", "Atanh": "unit", "Tan": "unit", "Acosh": "above one", "Log": "positive"}
@@ -445,6 +460,7 @@ ROWS: dict[str, Make] = {
     "PRelu": prelu,
     "TopK": top,
     "Cast": cast,
+    "CastLike": lambda w, x, *_: w.node("CastLike", [w.node("Cast", [w.exactly(x)], to=TensorProto.INT32), x]),
     "Gather": gather,
     "GatherND": gather_nd,
     "Slice": slice_,

@@ -34,6 +34,7 @@ class GraphBuilder:
         self.ops: list[Op] = []
         self.computed = 0  # elements of the constants that were computed while the file was read
         self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
+        self.infinite = set[str]()  # tensors in which a constant that is not finite may have left infinities
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
     def read(self, nodes: Sequence[Node], known: Callable[[Node], None], reader: Callable[[Node], None]) -> None:
@@ -65,6 +66,8 @@ class GraphBuilder:
             if name not in self.tensors:
                 raise fail(f"output '{name}' is never computed", file=self.graph.file)
             t = self.tensors[name]
+            if not t.elements:
+                raise fail(f"output '{name}' has the empty shape {'x'.join(map(str, t.shape))}", file=self.graph.file)
             if name in inputs or name in own or t.constant:
                 y = replace(t, name=f"{name}@output{own.count(name) or ''}", data=None)
                 self.tensors[y.name] = y
@@ -122,6 +125,13 @@ class Node:
         result = Tensor(self._fresh(kind), shape, attrs.get("to", first.dtype), quant or first.quant)
         self._add(kind, inputs, result, attrs)
         return result.name
+
+    def infinite(self, name: str) -> bool:
+        """Whether a tensor is a constant that is not finite, or one was read on the way to it."""
+        data = self.builder.tensors[name].data
+        return name in self.builder.infinite or (
+            data is not None and data.dtype.kind == "f" and not np.isfinite(data).all()
+        )
 
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""
@@ -210,8 +220,12 @@ class Node:
         first = self.builder.tensors[inputs[0]] if inputs else result
         if ops.SPECS[kind].view and not first.constant and first.dtype != result.dtype:
             raise self.error(f"'{first.name}' is {first.dtype} and '{result.name}' {result.dtype}")
+        if not result.elements:
+            raise self.error(f"result of shape {result.shape}", "empty tensors are not supported")
         self.builder.tensors[result.name] = checked_size(result, self.builder.graph.file)
         self.builder.ops.append(op)
+        if any(self.infinite(name) for name in op.inputs):
+            self.builder.infinite.add(result.name)
         problem = check_limits(ops.SPECS[kind], op, self.builder.graph)
         if problem:
             raise problem

@@ -31,7 +31,8 @@ def _rescaled(node: Any, name: str) -> bool:
 
 
 def from_onnx(node: Any) -> None:
-    node.emit("concat", node.inputs, axis=axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
+    whole = [n for i, n in enumerate(node.inputs) if node.tensor(i).elements]
+    node.emit("concat", whole, axis=axis_of(node, node.attr("axis", 0), len(node.tensor(0).shape)))
 
 
 def nest(op: Op, graph: Graph) -> Nest:

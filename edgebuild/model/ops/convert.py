@@ -25,6 +25,18 @@ def cast_from_onnx(node: Any) -> None:
     node.emit("cast", node.inputs, to=node.dtype_of(node.attr("to", 1)))
 
 
+def cast_like(node: Any) -> None:
+    """In the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
+    x, like = node.tensor(0), node.tensor(1)
+    to = "float32" if like.quant is not None else like.dtype
+    if x.data is not None and x.quant is None:
+        node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0], dtype=to, data=x.data.astype(to))
+        return
+    if x.dtype == to:
+        return node.emit("reshape", node.inputs[:1], shape=x.shape)
+    node.emit("cast", node.inputs[:1], to=to)
+
+
 def quantize_from_tflite(node: Any) -> None:
     """QUANTIZE reads float32 or, to change scale or type, integers."""
     node.emit("quantize" if node.tensor(0).dtype == "float32" else "requantize", node.inputs)
@@ -153,7 +165,7 @@ CAST = Spec(
     cast_reference,
     kernel,
     {"CAST": cast_from_tflite},
-    {"Cast": cast_from_onnx},
+    {"Cast": cast_from_onnx, "CastLike": cast_like},
     rows=rows,
     float_only=True,
     integers=INTEGERS,

@@ -21,7 +21,11 @@ def from_tflite(kind: str, options_type: str) -> Any:
 
 
 def from_onnx(kind: str) -> Any:
+    """Sums and products in which infinities may be are those of elements, which bound no result to what is finite."""
+
     def read(node: Any) -> None:
+        if any(map(node.infinite, node.inputs)):
+            return node.emit("pointwise", node.inputs, function=INTEGERS[kind], clamp=(None, None))
         _emit(node, kind, (None, None))
 
     return read

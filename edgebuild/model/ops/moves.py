@@ -28,8 +28,10 @@ def _take(node: Any, name: str, index: Sequence[Index], shape: Sequence[int] | N
     tables = tuple(tuple(int(i) for i in table) for table in index)
     own = tuple(map(len, tables))
     shape = own if shape is None else tuple(shape)
-    if any(len(t) == 0 for t in tables):
-        raise node.error(f"result of shape {own}", "empty tensors are not supported")
+    if not all(map(len, tables)):  # as bodies of standard operators have, which join them with others
+        y = replace(x, name=node.outputs[output], shape=shape, data=np.zeros(shape, x.dtype), origin=None)
+        node.builder.tensors[y.name] = y
+        return
     moved = moving(tables, x)
     if not any(moved):
         node.emit("reshape", [name], output=output, shape=shape)
@@ -87,11 +89,7 @@ def tflite_slice(node: Any) -> None:
     x = node.tensor(0)
     begin, size = _numbers(node, 1, "begin"), _numbers(node, 2, "size")
     index = [range(b, n if s < 0 else b + s) for b, s, n in zip(begin, size, x.shape, strict=True)]
-    if all(index):
-        _take(node, node.inputs[0], index)
-        return
-    nothing = np.zeros([len(r) for r in index], x.dtype)  # Keras' loops join it with a step at either end
-    node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0], shape=nothing.shape, data=nothing)
+    _take(node, node.inputs[0], index)
 
 
 def tflite_strided_slice(node: Any) -> None:

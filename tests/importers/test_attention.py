@@ -1,0 +1,23 @@
+"""Operators of transformers that are read as their standard's bodies: C against the standard's own tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench_onnx import cases, compile_case, run_batch
+
+LEAST = {"Attention": 65, "RotaryEmbedding": 8}  # tests that are not refused, as those of caches that grow are
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("operator", LEAST)
+def test_equals_the_standard(operator: str, tmp_path: Path) -> None:
+    """Among them masks of -inf, whole rows of them, and slices without elements."""
+    found = list(cases(operator))
+    for number, case in enumerate(found):
+        compile_case(case, number, tmp_path)
+    run_batch(found, 0, tmp_path)
+    assert not [f"{case.name}: {case.why}" for case in found if case.verdict in ("wrong", "crashed")]
+    assert sum(case.verdict == "passed" for case in found) >= LEAST[operator]
