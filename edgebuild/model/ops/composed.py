@@ -12,7 +12,7 @@ from .moves import axis_of, taken_along
 from .pool2d import from_onnx as pool
 from .reduction import kept_shape
 
-LENGTHS = {1: ("abs", ""), 2: ("square", "sqrt")}  # of LpPool's p: before and after the sum
+LENGTHS = {1: ("abs", ""), 2: ("square", "sqrt")}  # of LpPool's p: before and after the sum; others are powers
 
 
 def _chosen(node: Any, condition: str, yes: str, no: str, dtype: str) -> None:
@@ -66,28 +66,38 @@ def triangle(node: Any) -> None:
 def length_pool(node: Any) -> None:
     """Lengths of windows: the root of an average of squares, times the number of elements."""
     p, window = node.attr("p", 2), node.attr("kernel_shape", [])
-    if p not in LENGTHS or node.attr("ceil_mode", 0):
-        raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p 1 and 2, ceil_mode 0")
-    before, after = LENGTHS[p]
-    average = node.before("average")
-    average.inputs = [node.inner("pointwise", node.inputs[:1], **pointwise.attributes(before))]
+    if p < 1 or node.attr("ceil_mode", 0):
+        raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p from 1 on, ceil_mode 0")
+    before, after = LENGTHS.get(p, ("abs", "power"))
+    average, name = node.before("average"), node.inner("pointwise", node.inputs[:1], **pointwise.attributes(before))
+    average.inputs = [name if p in LENGTHS else _power(node, name, p)]
     average.attributes = {**node.attributes, "count_include_pad": 1}
     pool("avg_pool2d")(average)
     total = [average.outputs[0], node.array(np.float32(prod(window)))]
     if not after:
         return node.emit("mul", total, clamp=pointwise.OPEN)
-    node.emit("pointwise", [node.inner("mul", total, clamp=pointwise.OPEN)], **pointwise.attributes(after))
+    more = [node.array(np.float32(1 / p))] if after == "power" else []
+    node.emit("pointwise", [node.inner("mul", total, clamp=pointwise.OPEN), *more], **pointwise.attributes(after))
+
+
+def _power(node: Any, name: str, p: int) -> str:
+    return str(node.inner("pointwise", [name, node.array(np.float32(p))], **pointwise.attributes("power")))
 
 
 def reversed_sequences(node: Any) -> None:
-    """The first elements along an axis, as many as each sequence has, the other way round."""
-    x, lengths = node.tensor(0), {int(n) for n in np.ravel(node.constant(1, "sequence_lens").data)}
-    axis = node.attr("time_axis", 0)
-    if len(lengths) > 1 or not 0 <= axis < len(x.shape) or not 1 <= min(lengths) <= x.shape[axis]:
-        raise node.error(f"sequences of {sorted(lengths)} elements", "supported: one length for all")
-    count = lengths.pop()
-    index = np.array([*range(count)[::-1], *range(count, x.shape[axis])])
-    taken_along(node, axis, index, x.shape)
+    """The first elements along the axis of time, as many as each sequence has, the other way round."""
+    x, lengths = node.tensor(0), np.ravel(node.constant(1, "sequence_lens").data).astype(int).tolist()
+    time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
+    if sorted((time, batch)) != [0, 1] or len(x.shape) < 2 or len(lengths) != x.shape[batch]:
+        raise node.error(f"{len(lengths)} sequences, axes {time} and {batch}", "time and batch are the axes 0 and 1")
+    if not all(0 <= n <= x.shape[time] for n in lengths):
+        raise node.error(f"sequences of {sorted({*lengths})} elements, of {x.shape[time]}")
+    rows = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2])
+    turned = np.moveaxis(rows, time, 0).copy()
+    for sequence, n in zip(turned.T, lengths, strict=True):
+        sequence[:n] = sequence[:n][::-1].copy()
+    index = np.moveaxis(turned, 0, time).ravel()
+    taken_along(node, 0, index, x.shape, node.reshaped(node.inputs[0], (rows.size, *x.shape[2:])))
 
 
 ONNX = {
