@@ -12,6 +12,7 @@ from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
 from edgebuild.model.cluster.build import ClusterRequest, build_cluster
 from tests.fuzz.networks import WRITERS, drawn
+from tests.zoo.builders import OPSET, Net, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 
@@ -42,6 +43,20 @@ def test_devices_without_flash_for_the_weights(tmp_path: Path, capsys: pytest.Ca
 def test_a_device_without_ram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(cluster(tmp_path, ["target: host, flash: 1M, ram: 40"] * 2), capsys)
     assert "of RAM for the plan of least traffic, has 40 B" in text
+
+
+def test_devices_have_no_more_than_their_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two micro:bits of which the file says too much: the plan keeps to what there is, or the message says it."""
+    file = cluster(tmp_path, ["target: microbit, flash: 1M, ram: 200K"] * 2)
+    made = build_cluster(ClusterRequest(DIGITS, file, "net"))
+    assert [(d.flash, d.ram) for d in made.chosen.plan.cluster.devices] == [(256 << 10, 14 << 10)] * 2
+    model = tmp_path / "wide.onnx"
+    net = Net("wide", (64, 128, 128), 0, OPSET)
+    model.write_bytes(quantized(net.model(net.conv("input", 8, (1, 1))), 0).SerializeToString())
+    assert main(["distribute", str(model), "--cluster", str(file), "--name", "net", "-o", str(tmp_path / "out")]) == 1
+    text = capsys.readouterr().err
+    assert "device 'd0': microbit has 14336 B of RAM beside stack and states, not 204800 B" in text
+    assert "device 'd1': microbit has 262144 B of flash, not 1048576 B" in text
 
 
 def test_tensors_that_do_not_fit_as_they_lie_name_the_device(tmp_path: Path) -> None:

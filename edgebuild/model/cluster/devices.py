@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from ...base.errors import fail
+from ...base.request import ModelRequest
 from ...base.target import Target, load_target
 from ...clock.configs import clock_plan
 from ...clock.emit import target_tree
+from ..ir import Graph
 from ..plan.distribute.problem import Cluster, Device
+from ..plan.search import arena_memories
 
 # Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks
 # (`./sconsw bench-kernels`); PLAIN: of other cores.
@@ -41,6 +45,25 @@ def with_work(cluster: Cluster) -> Cluster:
     """The cluster whose medium says what messages cost the slowest device: two checksums, two heads."""
     each = 1e6 / min(d.hz for d in cluster.devices)
     return replace(cluster, medium=replace(cluster.medium, byte_work_us=BYTE * each, message_work_us=MESSAGE * each))
+
+
+def within_target(device: Device, graph: Graph) -> Device:
+    """The device with no more flash and RAM than its target has: beside stack and states, and for weights."""
+    target = load_target(device.target)
+    request = ModelRequest(Path(graph.file), device.name, device.target)
+    ram = sum(m.capacity or 0 for m in arena_memories(graph, target, request))
+    return replace(device, flash=min(device.flash, target.memory("weights").size), ram=min(device.ram, ram))
+
+
+def limited(stated: Sequence[Device], used: Sequence[Device]) -> list[str]:
+    """Lines on devices of which the cluster file says more than their targets have."""
+    found = []
+    for s, d in zip(stated, used, strict=True):
+        if s.ram > d.ram:
+            found.append(f"device '{d.name}': {d.target} has {d.ram} B of RAM beside stack and states, not {s.ram} B")
+        if s.flash > d.flash:
+            found.append(f"device '{d.name}': {d.target} has {d.flash} B of flash, not {s.flash} B")
+    return found
 
 
 def byte_order(target: Target) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
+from ...base.errors import EdgebuildError
 from ...base.target import load_target
 from .. import ops
 from ..axes import Nest, Offset, Same, Window
@@ -29,7 +30,7 @@ from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Siz
 from ..plan.distribute.problem import RowWindow as Rows
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from ..plan.search import form_of
-from .devices import check_byte_order, clock_of, instructions_of, with_work
+from .devices import check_byte_order, clock_of, instructions_of, limited, with_work, within_target
 from .pieces import can_be_cut
 
 SCHEMA = 1
@@ -174,14 +175,18 @@ def plan_cluster(
     """
     cluster, stated = read_cluster(cluster_file, count, clock_of, instructions_of)
     check_byte_order(cluster.devices, str(cluster_file))
-    cluster = replace(
-        with_work(cluster), devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(cluster.devices))
-    )
+    within = tuple(within_target(d, graph) for d in cluster.devices) if graph is not None else cluster.devices
+    over = limited(cluster.devices, within)
+    cluster = replace(with_work(cluster), devices=tuple(_less(d, *spare.get(k, (0, 0))) for k, d in enumerate(within)))
     table = shapes.read_shapes(model) if graph is None else ()
     forms = frozenset(form_of(load_target(d.target)) for d in cluster.devices) if graph is not None else frozenset()
     network = network_of(graph, forms) if graph is not None else shapes.network(table, 1, 4)
     objective = objective or cluster.objective
-    chosen = choose(network, cluster, stated, method, objective, str(cluster_file))
+    try:
+        chosen = choose(network, cluster, stated, method, objective, str(cluster_file))
+    except EdgebuildError as error:
+        first = error.diagnostics[0]
+        raise EdgebuildError(replace(first, hints=(*first.hints, *over))) from None
     found = report(model, chosen, method, objective)
     if graph is None:
         found["paper"] = paper(table, len(cluster.devices))
