@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from tests.fuzz.journal import Journal
-from tests.fuzz.machine import Machine, check_explained, compiled, machine, report_of
+from tests.fuzz.machine import Machine, TooLong, at_most, check_explained, compiled, machine, report_of
 from tests.fuzz.networks import WRITERS, Found, Judge, Tally, drawn, drawn_sizes, keep, recipes, smaller, sweep
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
@@ -186,3 +187,12 @@ def written(writer: Any) -> Any:
     with suppress(ValueError):  # nothing is left
         writer.write()
     return writer
+
+
+def test_time_that_the_machine_spends_elsewhere_does_not_count() -> None:
+    """A plan that never ends is stopped; one that waits for other work is not."""
+    with at_most(1):
+        time.sleep(1.1)
+    with pytest.raises(TooLong), at_most(1):
+        while True:
+            pass
