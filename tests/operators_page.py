@@ -12,8 +12,8 @@ HEAD = """\
 # Operators
 
 Made from the registry by `python -m tests.operators_page`; `edgebuild ops` prints the same with all limits. ONNX
-operators whose standard gives a function body (LayerNormalization, GroupNormalization, RMSNormalization, Attention
-and others) are read as that body. Operators on constants are computed beforehand, whichever they are.
+operators whose standard gives a function body (RMSNormalization, Attention and others) are read as
+that body. Operators on constants are computed beforehand, whichever they are.
 
 """
 

@@ -304,6 +304,13 @@ def layer_norm(w: Any, x: Any, *_: Any) -> Any:
     return w.node("LayerNormalization", [x, w.normal(x.shape[-1])], axis=-1, epsilon=0.01)
 
 
+def mean_variance(w: Any, x: Any, *_: Any) -> Any:
+    _, h, v = w.image(x)
+    if h * v < 3:
+        raise DoesNotFit
+    return w.node("MeanVarianceNormalization", [x], axes=w.s.pick([2, 3], [0, 2, 3]))
+
+
 def batch_product(w: Any, x: Any, *_: Any) -> Any:
     """With itself turned around, or with another value."""
     if len(x.shape) < 3 or prod(x.shape) > 4000:
@@ -471,6 +478,7 @@ ROWS: dict[str, Make] = {
     "ConvTranspose": conv_transpose,
     "InstanceNormalization": instance_norm,
     "LayerNormalization": layer_norm,
+    "MeanVarianceNormalization": mean_variance,
     "MatMul": batch_product,
     "Einsum": einsum,
     "CumSum": running_sum,

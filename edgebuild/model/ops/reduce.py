@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
-from . import loops, pointwise, reduction
+from . import loops, normalise, pointwise, reduction
 from .base import Form, Kernel, Spec, is_float
 from .moves import axis_of
 from .reduction import from_onnx, from_onnx_global, from_tflite, keeps_dims, kept_shape, onnx_axes
@@ -84,24 +84,6 @@ def emit_normalised(node: Any, axes: tuple[int, ...], before: str, after: str, l
     total = node.inner("pointwise", [total, node.array(np.float32(least))], **pointwise.attributes("maximum"))
     norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
     node.emit("pointwise", [node.inputs[0], norm], **pointwise.attributes("quotient"))
-
-
-def instance_normalisation(node: Any) -> None:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel of each sample."""
-    x = node.tensor(0)
-    axes, shape = tuple(range(2, len(x.shape))), (1, x.shape[1], *(1 for _ in x.shape[2:]))
-    keep = kept_shape(x, axes, True)
-    mean = node.reshaped(node.inner("mean", node.inputs[:1], axes=axes), keep)
-    rest = node.inner("pointwise", [node.inputs[0], mean], **pointwise.attributes("difference"))
-    squares = node.inner("pointwise", [rest], **pointwise.attributes("square"))
-    variance = node.reshaped(node.inner("mean", [squares], axes=axes), keep)
-    safe = node.inner(
-        "pointwise", [variance, node.array(np.float32(node.attr("epsilon", 1e-5)))], **pointwise.attributes("sum")
-    )
-    norm = node.inner("pointwise", [safe], **pointwise.attributes("rsqrt"))
-    scaled = node.inner("mul", [rest, norm], clamp=(None, None))
-    scale, offset = (node.reshaped(node.inputs[i], shape) for i in (1, 2))
-    node.emit("add", [node.inner("mul", [scaled, scale], clamp=(None, None)), offset], clamp=(None, None))
 
 
 # Places of extremes --------------------------------------------------------------------------
@@ -225,7 +207,7 @@ SPECS = (
             "ReduceLogSum": from_onnx("reduce_sum", "", "log"),
             "ReduceLogSumExp": _log_sum_exp,
             "LpNormalization": lp_normalisation,
-            "InstanceNormalization": instance_normalisation,
+            **normalise.ONNX,
         },
     ),
     _spec("reduce_prod", {"REDUCE_PROD": from_tflite("reduce_prod")}, {"ReduceProd": from_onnx("reduce_prod")}),
