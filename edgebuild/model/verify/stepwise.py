@@ -6,7 +6,7 @@ Hence in two parts: every op by itself, fed with the oracle's own values, is wit
 computes exactly what all the ops together do.
 
 A C library and numpy differ in the last bit of a real function. Where that bit decides how a real number is rounded to
-an integer, both integers are right.
+an integer, both integers are right, of each element by itself. A sum of such elements has an interval of right results.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import ops
 from ..ir import Graph, Op, Tensor, origin_of
+from ..ops.base import Interval
 from ..ops.fixedpoint import limits
 from .oracles import OFF_STEP, Array, Reference
 
@@ -60,22 +61,37 @@ def _nearest(graph: Graph, inputs: Sequence[Array], found: Mapping[str, Array]) 
     """Every tensor's value, moved towards those found as far as the last bits of real numbers can move it.
 
     Ops behind a tensor that was found take its moved value: of many elements, some may be rounded up and others down.
+    Where it was not found, each of its elements may be either, so ops behind it have intervals of results.
     """
     values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
     values |= dict(zip(graph.inputs, inputs, strict=True))
     ways = {share: dict(values) for share in (0.0, -LAST_BITS, LAST_BITS)}
+    open_: dict[str, Interval] = {}  # tensors whose elements may have one of several values
     for op in graph.ops:
         name = op.outputs[0]
         for share, way in ways.items():
             way[name] = _rounded(op, graph, way, share)
-        results = [way[name] for way in ways.values()]
-        value = found.get(name)
-        if value is None or value.size != results[0].size or all(np.array_equal(results[0], y) for y in results[1:]):
+        results = [*(way[name] for way in ways.values()), *_ends(op, graph, values | ways[0.0], open_)]
+        if all(np.array_equal(results[0], y) for y in results[1:]):
             continue
         low, high = np.minimum.reduce(results), np.maximum.reduce(results)
+        value = found.get(name)
+        if value is None or value.size != results[0].size:
+            open_[name] = low, high
+            continue
         for way in ways.values():
             way[name] = np.clip(value.reshape(low.shape), low, high).astype(low.dtype)
     return ways[0.0]
+
+
+def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str, Interval]) -> Sequence[Array]:
+    """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
+    spec, y = ops.SPECS[op.kind], graph.result(op)
+    transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
+    if transfer is None or y.dtype != "int8" or not any(name in open_ for name in op.inputs):
+        return ()
+    operands = [open_.get(name, (values[name], values[name])) for name in op.inputs]
+    return [end.reshape(y.shape) for end in transfer(op, graph, *operands) or ()]
 
 
 def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) -> Array:
