@@ -258,6 +258,34 @@ def test_inputs_on_which_onnxruntime_fails_are_a_diagnostic(tmp_path: Path) -> N
         verify(path, load_target("host"), artifacts, inputs=np.zeros((1, 8), np.int32))
 
 
+def test_models_that_onnxruntime_refuses_are_a_diagnostic(tmp_path: Path) -> None:
+    """Its LSTM has no layout of batches first, though the standard has."""
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in {"x": (1, 2, 3), "y": (1, 2, 1, 4)}.items()
+    )
+    stored = [numpy_helper.from_array(np.ones((1, 16, n), np.float32), f"w{n}") for n in (3, 4)]
+    cell = helper.make_node("LSTM", ["x", "w3", "w4"], ["y"], hidden_size=4, layout=1)
+    graph = helper.make_graph([cell], "g", [x], [y], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    artifacts = compile_model(ModelRequest(tmp_path / "m.onnx", "model", "host"))
+    with pytest.raises(EdgebuildError, match="onnxruntime cannot run this model"):
+        verify(tmp_path / "m.onnx", load_target("host"), artifacts)
+
+
+def test_sequences_on_the_way_are_not_compared(tmp_path: Path) -> None:
+    path, ports = tmp_path / "m.onnx", [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in "xy"]
+    nodes = [
+        helper.make_node("SequenceConstruct", ["c", "c"], ["both"]),
+        helper.make_node("SequenceAt", ["both", "one"], ["second"]),
+        helper.make_node("Add", ["x", "second"], ["y"]),
+    ]
+    constants = {"c": np.arange(3, dtype=np.float32), "one": np.array(1)}
+    stored = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    assert verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")))["equal"]
+
+
 def test_remainders_of_floats_are_exact(tmp_path: Path) -> None:
     """Quotients of many digits, divisors that are tiny or endless: a difference of products would be far off."""
     path, rng = tmp_path / "mod.onnx", np.random.default_rng(5)

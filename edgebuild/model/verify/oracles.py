@@ -183,7 +183,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
 
     proto = onnx.load(str(model))
     outputs = [port["name"] for port in report["outputs"]]
-    session, names = _session(proto)
+    session, names = _session(proto, model)
     surface = session.get_inputs()
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
@@ -191,6 +191,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
     for vector in inputs:
         feeds = {i.name: _feed(x, port, i) for i, x, port in zip(surface, vector, report["inputs"], strict=True)}
         values = dict(zip(names, _run(session, names, feeds, model), strict=True))
+        values = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}  # no sequence
         integers = _integers(proto.graph, values)
         row = []
         for name, port in zip(outputs, report["outputs"], strict=True):
@@ -212,7 +213,7 @@ def _run(session: Any, names: list[str], feeds: dict[str, Array], model: Path) -
     return results
 
 
-def _session(proto: Any) -> tuple[Any, list[str]]:
+def _session(proto: Any, model: Path) -> tuple[Any, list[str]]:
     """A session without graph optimisation that tells the result of every node, and their names."""
     import onnx
     import onnxruntime
@@ -226,7 +227,12 @@ def _session(proto: Any) -> tuple[Any, list[str]]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]), names
+    try:
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as reason:  # its exceptions have no class in common
+        why = str(reason).split("Status Message: ")[-1].strip()
+        raise fail("onnxruntime cannot run this model", file=str(model), hints=[why]) from None
+    return session, names
 
 
 def _feed(x: Array, port: Port, surface: Any) -> Array:
