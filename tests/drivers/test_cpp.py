@@ -97,6 +97,11 @@ template <typename T> struct Wrapped { Held<T> held; explicit Wrapped(T &x) : he
 template <typename T> struct Derived : Held<T> { explicit Derived(T &x) : Held<T>(x) {} };
 template <typename T> struct Pair { T a, b; };
 static Mutex mutex;
+static inline int ask() { lock(); return 1; }
+static inline int asked(int a = ask()) { return a; }
+static inline int plain(int a = 3) { return a; }
+struct Asking { int m = ask(); };
+struct Simple { int a, b; };
 """
 
 
@@ -114,6 +119,11 @@ static Mutex mutex;
         ("{ Derived<Mutex> g(mutex); r->a = 1; }", ["w a=1", "w b=1"]),
         ("if (x) { Held<Mutex> list[] = { Held<Mutex>(mutex) }; r->a = 1; }", ["w a=1", "w b=1"]),
         ("{ Pair<int> p = { x, x }; r->a = p.a; }", ["w a=1 b=1"]),
+        ("r->a = 1; (void)asked();", ["w a=1", "w b=1"]),
+        ("r->a = 1; Asking s{}; (void)s;", ["w a=1", "w b=1"]),
+        ("r->a = 1; (void)Asking{}.m;", ["w a=1", "w b=1"]),
+        ("{ const Guard &g = Guard(); (void)g; r->a = 1; }", ["w a=1", "w b=1"]),
+        ("r->a = 1; Simple s{}; (void)s; (void)plain();", ["w a=1 b=1"]),
     ],
 )
 def test_destructors_are_calls(source: str, trace: list[str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Chain
-from edgebuild.driver.analysis.chains import CHAINS, variable_name
+from edgebuild.driver.analysis.chains import BUSY, CHAINS, variable_name
 from edgebuild.driver.analysis.evaluate import Evaluator
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.source import clang
@@ -78,10 +78,25 @@ class Objects(Evaluator):
         if self.unit.cpp and refers and parts:
             self.no_field(clang.bare(parts[-1]))
         super().variable(d)
-        name = None if refers or not self.unit.cpp else self.destructor(d.type)
+        name = self._ends(parts[-1]) if refers and parts else None
+        if not refers and self.unit.cpp:
+            name = self.destructor(d.type)
         if name is not None and self.scopes:
             self.temporaries = False
             self.scopes[-1].append(name)
+
+    def _ends(self, value: Cursor) -> str | None:
+        """The destructor of an object without a name that a reference keeps alive."""
+        made = (x for x in clang.preorder(value) if x.kind in (K.CALL_EXPR, K.CXX_FUNCTIONAL_CAST_EXPR))
+        return next((n for n in (self.destructor(x.type) for x in made) if n is not None), None)
+
+    def e_init_list_expr(self, c: Cursor, used: bool) -> None:
+        super().e_init_list_expr(c, used)
+        type_ = c.type.get_canonical()
+        if self.unit.cpp and type_.kind == TypeKind.RECORD and not group_of(c.type, self.dialect)[0]:
+            self.temporaries = self.temporaries or self.destructor(c.type) is not None
+            if not type_.is_pod():  # members that are not named may call what their class says
+                self.node("call", at=c, text="")
 
     def prepared(self, c: Cursor) -> list[Cursor]:
         """The parts of an if, while or switch; what it declares or does in front of its condition is evaluated."""
@@ -178,6 +193,8 @@ class Objects(Evaluator):
         else:
             self._bound(operands)
             super().e_call_expr(c, used)
+        if any(clang.span(x)[0] == clang.span(x)[1] for x in operands) and _calls_by_default(to):
+            self.node("call", at=c, text="")
         self.temporaries = self.temporaries or self.destructor(c.type) is not None
 
     def _bound(self, arguments: list[Cursor]) -> None:
@@ -215,6 +232,12 @@ class Objects(Evaluator):
 
     def e_cxx_throw_expr(self, c: Cursor, used: bool) -> None:
         raise clang.error_at(c, self.unit.text, "exceptions are not supported in a driver")
+
+
+def _calls_by_default(to: Cursor | None) -> bool:
+    """Whether a default argument, which stands where the function is declared, may do something."""
+    parameters = [p for p in clang.children(to) if p.kind == K.PARM_DECL] if to is not None else []
+    return not parameters or any(x.kind in BUSY for p in parameters for x in clang.preorder(p))
 
 
 def _is_function(c: Cursor) -> bool:
