@@ -77,7 +77,7 @@ def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385"])
 @pytest.mark.parametrize("name", ["ds_cnn", "5"])
 def test_kernels_get_smaller_as_far_as_flash_wants_it(name: str, target: str, tmp_path: Path) -> None:
-    """Between `balanced` and `size` the limit is kept, the linked program is smaller, and results stay equal."""
+    """Between `balanced` and `size` the limit is kept, by the linked program roughly, and results stay equal."""
     model, known = network(name, tmp_path), load_target(target)
     ways = {optimize: planned(model, target, optimize=optimize) for optimize in ("balanced", "size")}
     most, least = (flash(found) for found in ways.values())
@@ -91,6 +91,7 @@ def test_kernels_get_smaller_as_far_as_flash_wants_it(name: str, target: str, tm
     less = verify(model, known, compile_model(request))
     more = verify(model, known, compile_model(replace(request, flash=None)))
     assert less["equal"] and less["flash_bytes"] < more["flash_bytes"]
+    assert less["flash_bytes"] <= 1.04 * limit
 
 
 def test_too_little_flash_is_said(tmp_path: Path) -> None:
