@@ -26,7 +26,7 @@ from edgebuild.model.plan.hierarchy.files import ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.search import NoMapping, best
 from edgebuild.model.plan.moved.levels import engine_hardware, rooms
 from edgebuild.model.plan.search import Planner
-from edgebuild.model.sweep import modelled
+from edgebuild.model.sweep import modelled, sweep
 from tests.bench import ROOT
 from tests.graphs import examples, single_ops, small_graphs
 from tests.hierarchy import test_run_mutations as run_mutations
@@ -43,7 +43,14 @@ LAYERS, SECTIONS = 500, 60
 # MobileNetV1 width and size: the bar, and what DORY's paper measured (table 3), both in million cycles.
 GAP8 = {(1.0, 128): (20.0, 23.3), (0.5, 192): (14.3, 16.0), (0.25, 128): (2.5, 2.8)}
 MODELS, LIMIT = ("mlperf_kws", "mlperf_resnet", "person_detect"), "L1=16K"
-PLANS, PLANNED = ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144"), "pulp-cluster"
+PLANNED = (
+    *((name, "pulp-cluster", way) for name in ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144")
+      for way in ("layer", "dory", "auto")),
+    *(("mobilenet_v2_035_144", "host", way) for way in ("layer", "auto")),  # one core: no run leaves others idle
+    ("mobilenet_v2_100_224", "pulp-cluster", "auto"),
+)  # fmt: skip
+# MobileNetV1 1.0-128 on `gap8`: L1 and L2; DORY's figure 11 compares the first pair with the second.
+SWEPT = {"L1": (80 << 10, 400 << 10), "L2": (384 << 10, 4 << 20)}
 
 
 def layers27() -> list[dict[str, Any]]:
@@ -97,22 +104,31 @@ def networks() -> list[dict[str, Any]]:
 
 
 def whole_plans() -> list[dict[str, Any]]:
-    """Networks of the zoo on `PLANNED`, by layers, by DORY's rule and jointly: figures of their reports."""
+    """Networks of the zoo by layers, by DORY's rule and jointly: figures of their reports."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, build in {**ZOO, **LARGE}.items():
-            if name not in PLANS:
-                continue
+        for name, target, way in PLANNED:
             file = Path(folder) / f"{name}.onnx"
-            file.write_bytes(quantized(build(0), 0).SerializeToString(deterministic=True))
-            for way in ("layer", "dory", "auto"):
-                began = time.process_time()
-                artifacts = compile_model(ModelRequest(file, name, PLANNED, map=way))
-                report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["hierarchy"]
-                row = {"name": name, "target": PLANNED, "method": way, **report["cycles"]}
-                row |= {"activation_bytes": report["activation_bytes"], "cpu_s": time.process_time() - began}
-                found.append(row)
+            if not file.exists():
+                model = quantized({**ZOO, **LARGE}[name](0), 0)
+                file.write_bytes(model.SerializeToString(deterministic=True))
+            began = time.process_time()
+            artifacts = compile_model(ModelRequest(file, name, target, map=way))
+            report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["hierarchy"]
+            row = {"name": name, "target": target, "method": way, **report["cycles"]}
+            row |= {"activation_bytes": report["activation_bytes"], "cpu_s": time.process_time() - began}
+            found.append(row)
     return found
+
+
+def swept() -> list[dict[str, Any]]:
+    """Modelled cycles of MobileNetV1 1.0-128 on `gap8` by sizes of its levels."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "mobilenet_v1.onnx"
+        model = quantized(mobilenet_v1(0, width=1.0, size=128, classes=1000), 0)
+        file.write_bytes(model.SerializeToString(deterministic=True))
+        found = sweep(ModelRequest(file, "model", "gap8"), load_target("gap8"), SWEPT)
+    return [{**dict(zip(SWEPT, key, strict=True)), "cycles": cycles} for key, cycles in sorted(found.items())]
 
 
 def gap8() -> list[dict[str, Any]]:
@@ -166,7 +182,7 @@ def mutations() -> dict[str, int]:
 def main() -> None:
     rows, drawn, whole, broken = layers27(), random_layers(), networks(), mutations()
     cluster = gap8()
-    plans, drawn = whole_plans(), {**drawn, "tiles": tiles(LAYERS)}
+    plans, sizes, drawn = whole_plans(), swept(), {**drawn, "tiles": tiles(LAYERS)}
     print(f"{'layer':7} {'compute':>9} {'total':>9} {'known':>9} {'dory':>9} {'loma:9':>9} {'CPU ms':>7}")
     for row in rows:
         figures = " ".join(f"{row[k]:9,.0f}" for k in ("compute", "total", "best_known", "dory", "loma9"))
@@ -189,13 +205,15 @@ def main() -> None:
             f"{row['name']} on gap8: {row['million_cycles']:.2f} million cycles, compute {row['compute']:.2f},"
             f" bar {row['bar']}, measured for DORY {row['measured_by_the_paper']}"
         )
+    for row in sizes:
+        print(f"mobilenet_v1 1.0-128 on gap8, L1 {row['L1']:,}, L2 {row['L2']:,}: {row['cycles']:,.0f} cycles")
     print(f"in random tiles and sections, equal to the ops: {drawn['tiles']}")
     print(f"broken movements: {broken}")
     folder = ROOT / "build" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     spent = [row["cpu_ms"] for row in rows]
     data = {"layers27": rows, "holds": sum(row["holds"] for row in rows), "below_dory": means, "random": drawn}
-    data |= {"networks": [*whole, *plans], "mutations": broken, "gap8": cluster}
+    data |= {"networks": [*whole, *plans], "mutations": broken, "gap8": cluster, "sweep": sizes}
     data |= {"cpu_ms": {"median": statistics.median(spent), "worst": max(spent)}, "modelled": True}
     (folder / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
 

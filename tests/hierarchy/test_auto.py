@@ -24,6 +24,7 @@ from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.graphs import examples, small_graphs, tiny_tflite
 from tests.hierarchy.test_moved import MODES, check, with_cores
+from tests.layer_models import conv
 
 NETWORKS, MANY = 12, 60
 HOST = load_target("host")
@@ -127,3 +128,13 @@ def test_copies_of_the_running_program_are_those_of_the_report(tmp_path: Path) -
     for mode in MODES:
         found = verify(asked.source, HOST, artifacts, dma=mode)
         assert found["equal"] and found["dma"] == report["hierarchy"]["moved"]
+
+
+def test_tiles_fit_whose_kernels_take_far_more_than_the_search_counts(tmp_path: Path) -> None:
+    """Eight cores pack weights and scratch of their own: the first tiles of the search took twice the first level."""
+    (tmp_path / "conv.tflite").write_bytes(conv(8, 8, 512, 512, (1, 1))())
+    artifacts = compile_model(
+        ModelRequest(tmp_path / "conv.tflite", "m", "pulp-cluster", map="layer", limit=(("L1", 22 << 10),))
+    )
+    report = json.loads(next(a.data for a in artifacts if a.name == "m_report.json"))
+    assert [row["why"] for row in report["hierarchy"]["layers"]] == ["tiles by DMA"]

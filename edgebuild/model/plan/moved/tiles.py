@@ -61,7 +61,7 @@ def _fitting(
         found = _Tiles(op, graph, layer, chosen, form)
         if found.near_bytes <= room:
             return found
-        allowed -= max(found.near_bytes - room, room // 16)
+        allowed -= min(max(found.near_bytes - room, room // 16), allowed // 2)
         mapped = None
     assert found is not None
     raise NoMapping(layer.name, {space: found.near_bytes})
