@@ -109,3 +109,14 @@ def test_a_write_of_a_field_whose_reads_have_effects(tmp_path: Path) -> None:
     artifacts, _ = compile_driver(DriverRequest((tmp_path / "t.bf.c",), "n", "pulpino"))
     report = json.loads(next(a.data for a in artifacts if a.name == "n_report.json"))
     assert {f["name"]: f["accesses_after"] for f in report["functions"]} == {"helper": 1, "t": 1}
+
+
+def test_a_cleanup_function_is_called_at_the_end_of_the_scope(tmp_path: Path) -> None:
+    source = """bfGroup G { uint8 x; uint8 y; }; make_device(G, g, 0x40000000); extern int other(int);
+    static inline void leave(int *p) { (void)other(*p); }
+    #define LOCK(name) int name __attribute__((cleanup(leave))) = other(1)
+    void t(void) { { LOCK(lock); g->x = 1; } g->y = 2; }\n"""
+    (tmp_path / "t.bf.c").write_text(source)
+    artifacts, _ = compile_driver(DriverRequest((tmp_path / "t.bf.c",), "n", "pulpino"))
+    text = next(a.data.decode() for a in artifacts if a.name == "n.c")
+    assert "LOCK(lock); HAL_WRITE_G_x(g, 1); } HAL_WRITE_G_y(g, 2);" in text

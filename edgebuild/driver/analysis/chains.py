@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -155,6 +156,14 @@ class Chains:
             if referenced.semantic_parent.kind in OUTSIDE:  # not a local of the same name
                 device = bare.spelling
         return Chain(cursor, device, (Prefix(cursor, pointer, group),), (0,), (), None, 0)
+
+
+def cleanup(variable: Cursor) -> str | None:
+    """The function that `__attribute__((cleanup(f)))` calls at the end of a variable's scope."""
+    if all(x.kind != CursorKind.UNEXPOSED_ATTR for x in clang.children(variable)):
+        return None
+    found = re.search(r"\bcleanup\((\w+)\)", clang.pretty(variable))
+    return found[1] if found else None
 
 
 def variable_name(d: Cursor) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Chain
-from edgebuild.driver.analysis.chains import BUSY, CHAINS, variable_name
+from edgebuild.driver.analysis.chains import BUSY, CHAINS, cleanup, variable_name
 from edgebuild.driver.analysis.evaluate import Evaluator
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.source import clang
@@ -25,6 +25,8 @@ class Objects(Evaluator):
         super().__init__(cursor, unit, dialect)
         self.scopes: list[list[str]] = []  # the destructors of the objects in each scope that is open
         self.temporaries = False  # whether the full expression makes objects that it destroys
+        variables = (c for c in clang.preorder(cursor) if c.kind == K.VAR_DECL)
+        self.ends = unit.cpp or any(cleanup(d) for d in variables)  # whether scopes may end in calls
 
     # ---- scopes and destructors
 
@@ -81,6 +83,7 @@ class Objects(Evaluator):
         name = self._ends(parts[-1]) if refers and parts else None
         if not refers and self.unit.cpp:
             name = self.destructor(d.type)
+        name = cleanup(d) or name
         if name is not None and self.scopes:
             self.temporaries = False
             self.scopes[-1].append(name)

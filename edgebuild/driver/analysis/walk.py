@@ -105,7 +105,7 @@ class Walker(Objects):
 
     def statement(self, c: Cursor) -> None:
         """One statement. Whatever is not in the table is an expression."""
-        if not self.unit.cpp or c.kind not in SCOPED:
+        if not self.ends or c.kind not in SCOPED:
             self._statement(c)
             return
         self.open_scope()

@@ -12,7 +12,7 @@ from typing import Any
 import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
-from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.analysis.chains import cleanup, variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.classes import Classes
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
@@ -136,6 +136,8 @@ class Program(Classes):
                 self.declared(d)
 
     def declared(self, d: Cursor) -> None:
+        if cleanup(d):
+            raise Unknown("a variable with a cleanup function")
         if d.storage_class.name == "STATIC":
             return  # it has some value, as a variable outside of functions has
         parts = [x for x in clang.children(d) if clang.is_expression(x)]
