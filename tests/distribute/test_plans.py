@@ -244,3 +244,22 @@ def test_shapes_that_do_not_chain(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (
         "node 'conv3' (conv): error: reads 111x112x64, but the layer before gives 112x112x64" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "o", "message"),
+    [
+        ("b", "depthwise", 7, ".yaml:3:3: error: layer 'b': depthwise of 4 channels gives 4, not 7"),
+        ("b", "reorg", 8, "error: layer 'b': reorg of 4 channels gives 16, not 8"),
+        ("a", "conv", 4, "node 'a' (conv): error: two layers have this name"),
+    ],
+)
+def test_wrong_rows_of_shapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, kind: str, o: int, message: str
+) -> None:
+    sizes = "x: 8, y: 8, c: {}, o: {}, u: 2, v: 2, stride: 2, pad: 0"
+    first = sizes.format(3, 4).replace("8", "16")
+    rows = [f"- {{name: a, kind: conv, {first}}}", f"- {{name: {name}, kind: {kind}, {sizes.format(4, o)}}}"]
+    (tmp_path / "rows.yaml").write_text("\n".join(["layers:", *rows, ""]))
+    assert run(tmp_path, tmp_path / "rows.yaml") == 1
+    assert message in capsys.readouterr().err

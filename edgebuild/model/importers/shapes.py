@@ -42,6 +42,9 @@ class Shape:
             raise ValueError(f"unknown kind '{self.kind}'; known: {', '.join(KINDS)}")
         if min(self.x, self.y, self.c, self.o, self.u, self.v, self.stride) < 1 or self.pad < 0:
             raise ValueError(f"layer '{self.name}': sizes and strides are at least 1, padding at least 0")
+        made = self.c * (self.stride**2 if self.kind == "reorg" else 1)
+        if self.kind not in ("conv", "dense") and self.o != made:
+            raise ValueError(f"layer '{self.name}': {self.kind} of {self.c} channels gives {made}, not {self.o}")
         if min(self.out) < 1:
             raise ValueError(f"layer '{self.name}': the window {self.u}x{self.v} is larger than its padded input")
 
@@ -82,6 +85,9 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
     rows = read_facts(Table, path).layers
     if not rows:
         raise fail("no layers", file=str(path))
+    for number, row in enumerate(rows):
+        if any(row.name == before.name for before in rows[:number]):
+            raise fail("two layers have this name", file=str(path), node=row.name, kind=row.kind)
     errors = [d for number in range(len(rows)) for d in _unchained(rows, number, str(path))]
     if errors:
         raise EdgebuildError(*errors)

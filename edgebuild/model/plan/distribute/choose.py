@@ -47,7 +47,8 @@ def choose(
             plan = pipeline(network, candidate, search) if method == "pipeline" else search.run(known)
             if plan is None:
                 continue
-            found = Chosen(plan, *usage(plan), method == "joint" and plan.proved)
+            proved = method == "joint" and objective != "memory" and plan.proved  # a bisection proves no least memory
+            found = Chosen(plan, *usage(plan), proved)
             if best is None or _worth(found, objective) < _worth(best, objective):
                 best = found
     whole = _in_a_row(network, cluster, objective) if method == "joint" else None
