@@ -20,7 +20,7 @@ from ..ir import Graph
 from . import flash as flashes
 from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .cycles import cycles
-from .elf import Sizes, read_sizes
+from .elf import ElfSizes, read_sizes
 from .layers import layers
 from .oracles import Array, Port, Reference, fit, random_inputs, reference, split_vectors
 from .rounding import distance, limit, moves
@@ -132,12 +132,12 @@ def measure(target: Target, artifacts: Sequence[Artifact], keep: Path | None = N
     return _figures(sizes, report, target.firmware is not None)
 
 
-def _sizes(builder: Builder, report: dict[str, Any]) -> Sizes:
+def _sizes(builder: Builder, report: dict[str, Any]) -> ElfSizes:
     elf = builder.program("minimal", [*sources(builder.target, report), hal_dir() / "harness/minimal.c"])
     return read_sizes(elf, NAME, allow_libm=builder.needs_libm)
 
 
-def _figures(sizes: Sizes, report: dict[str, Any], bare: bool) -> dict[str, Any]:
+def _figures(sizes: ElfSizes, report: dict[str, Any], bare: bool) -> dict[str, Any]:
     """A program of the build machine carries its C library, so its sizes say nothing of the model."""
     return {
         "flash_bytes": sizes.flash if bare else None,

@@ -20,7 +20,7 @@ SOFT_DOUBLE = (
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ElfSizes:
     """Bytes. `flash` is code, constants and the image of initialised data; `ram` leaves out the stack."""
 
     flash: int
@@ -30,7 +30,7 @@ class Sizes:
     forbidden: tuple[str, ...]  # functions that an integer network must not link
 
 
-def read_sizes(elf: Path, model: str, allow_libm: bool) -> Sizes:
+def read_sizes(elf: Path, model: str, allow_libm: bool) -> ElfSizes:
     """Measure a linked program that holds the model of this name. Sections named .debug and the like do not count."""
     with elf.open("rb") as stream:
         file = ELFFile(stream)
@@ -54,4 +54,4 @@ def read_sizes(elf: Path, model: str, allow_libm: bool) -> Sizes:
     )
     sizes = {name: int(symbol["st_size"]) for name, symbol in symbols.items()}
     arena = sum(size for name, size in sizes.items() if re.fullmatch(rf"{model}_arena(_\w+)?", name))
-    return Sizes(flash, ram, arena, sizes.get(f"{model}_weights", 0), tuple(forbidden))
+    return ElfSizes(flash, ram, arena, sizes.get(f"{model}_weights", 0), tuple(forbidden))
