@@ -86,6 +86,15 @@ def test_an_operand_that_nothing_computes() -> None:
         read_tflite(f.pack([x], [y]), "lost.tflite")
 
 
+def test_a_tensor_that_two_operators_write() -> None:
+    f = File()
+    x, y = f.tensor("x", (2, 3), "float32"), f.tensor("y", (2, 3), "float32")
+    for operator in ("RELU", "TANH"):
+        f.operator(operator, [x], [y])
+    with pytest.raises(EdgebuildError, match="tensor 'y' is written twice"):
+        read_tflite(f.pack([x], [y]), "twice.tflite")
+
+
 @pytest.mark.parametrize(("operator", "options"), [("ADD", schema.AddOptionsT()), ("MUL", schema.MulOptionsT())])
 def test_a_result_of_a_type_that_the_operator_has_not(tmp_path: Path, operator: str, options: object) -> None:
     f = File()

@@ -127,6 +127,10 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
 
     operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
     ports = [_ports(op, tensors) for op in operators]
+    results = [t.name for _, written in ports for t in written]
+    if len(results) > len(set(results)):
+        twice = max(results, key=results.count)
+        raise fail(f"tensor '{twice}' is written twice", file=file, hints=["the file is damaged; export it again"])
     ends = list(wanted or outputs)
     kept = [t.name for r, w in ports if not w for t in r if t]
     serving = needed([([t.name for t in r if t], [t.name for t in w]) for r, w in ports], [*ends, *kept])
