@@ -20,6 +20,7 @@ from edgebuild.model.importers.tflite import read_tflite
 from edgebuild.model.ir import Array, Quant
 from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.verify.rounding import largest
 from tests.conftest import ROOT
 from tests.fuzz import onnx_writer
 from tests.fuzz.networks import drawn
@@ -164,7 +165,7 @@ def agree(model: onnx.ModelProto, folder: Path, seed: int) -> bool | None:
     if not all(np.isfinite(y).all() for y in wanted if y.dtype.kind == "f"):
         return None  # nothing to compare
     values = ops.run(graph, *feeds)
-    size = max(float(np.max(np.abs(v.astype(float)), initial=0)) for v in values.values())
+    size = max(map(largest, values.values()))
     return all(
         have.shape == want.shape and np.allclose(have, want, rtol=1e-4, atol=1e-5 * size)
         for have, want in zip((values[n] for n in graph.outputs), wanted, strict=True)

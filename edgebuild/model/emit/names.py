@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...base.errors import visible
@@ -9,7 +11,7 @@ from ..ir import Tensor
 from ..ops.base import FourBytes
 from ..plan.search import Plan
 
-FLT_MAX = float(np.finfo(np.float32).max)
+LARGEST = {float(np.finfo(np.float32).max): "FLT_MAX", math.inf: "EB_INFINITY"}
 # Compilers know the functions of C with these names and refuse others.
 MATHS = {
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "div", "erf",
@@ -30,10 +32,9 @@ def literal(value: int | float) -> str:
 
 
 def scalar(value: int | float) -> str:
-    """A scalar argument in C, which has a name for the largest float."""
-    if isinstance(value, float) and abs(value) == FLT_MAX:
-        return "FLT_MAX" if value > 0 else "-FLT_MAX"
-    return literal(value)
+    """A scalar argument in C, which has names for the largest floats."""
+    name = LARGEST.get(abs(value)) if isinstance(value, float) else None
+    return literal(value) if name is None else name if value > 0 else f"-{name}"
 
 
 def comment(text: str) -> str:

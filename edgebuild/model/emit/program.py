@@ -20,7 +20,7 @@ from ..plan.storage import view_starts
 from .fed import FedStep, at_level, fed_step, near_address
 from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
-from .names import MATHS, at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
+from .names import LARGEST, MATHS, at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
 from .near import SCRATCH, Named, blocks, run_places
 from .order import Order, lines
 from .share import Letter, shared
@@ -232,7 +232,7 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     signature = wrapped(head, words, ")")
     text, used = _printed(plan, use.op, use.kernel, signature)
     before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
-    limits = {"FLT_MAX" for v in use.kernel.scalars.values() if "FLT_MAX" in scalar(v)}
+    limits = {scalar(v).removeprefix("-") for v in use.kernel.scalars.values()} & set(LARGEST.values())
     return f"{before}{signature}\n{{\n    EB_STEP();\n{after}", used.union(once, limits)
 
 

@@ -34,7 +34,6 @@ class GraphBuilder:
         self.ops: list[Op] = []
         self.computed = 0  # elements of the constants that were computed while the file was read
         self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
-        self.infinite = set[str]()  # tensors in which a constant that is not finite may have left infinities
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
     def read(self, nodes: Sequence[Node], known: Callable[[Node], None], reader: Callable[[Node], None]) -> None:
@@ -125,13 +124,6 @@ class Node:
         result = Tensor(self._fresh(kind), shape, attrs.get("to", first.dtype), quant or first.quant)
         self._add(kind, inputs, result, attrs)
         return result.name
-
-    def infinite(self, name: str) -> bool:
-        """Whether a tensor is a constant that is not finite, or one was read on the way to it."""
-        data = self.builder.tensors[name].data
-        return name in self.builder.infinite or (
-            data is not None and data.dtype.kind == "f" and not np.isfinite(data).all()
-        )
 
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""
@@ -224,8 +216,6 @@ class Node:
             raise self.error(f"result of shape {result.shape}", "empty tensors are not supported")
         self.builder.tensors[result.name] = checked_size(result, self.builder.graph.file)
         self.builder.ops.append(op)
-        if any(self.infinite(name) for name in op.inputs):
-            self.builder.infinite.add(result.name)
         problem = check_limits(ops.SPECS[kind], op, self.builder.graph)
         if problem:
             raise problem

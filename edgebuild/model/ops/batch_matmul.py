@@ -126,7 +126,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "wide": wide(op, graph),
     }
     shape |= {"at": (c, 1) if op.attrs["turned"] else (1, k)}
-    scalars = spatial.float_bounds(op)
+    scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
         m, (low, high) = multiplier(op, graph), spatial.bounds(op, y)
         scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "multiplier": m.mantissa, "shift": m.shift}

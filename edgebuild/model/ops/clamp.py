@@ -81,7 +81,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         want = reference(op, graph, linear.INT8)
         return convert.rescaling(op, graph, form, shape, scalars, factor, want, (low, high))
     shape["linear"] = False
-    return Kernel("convert.c.j2", f"clamp_{shape['N']}", shape, (), spatial.float_bounds(op), placed=form.rolled)
+    return Kernel("convert.c.j2", f"clamp_{shape['N']}", shape, (), spatial.float_bounds(op, graph), placed=form.rolled)
 
 
 SPEC = Spec(

@@ -21,11 +21,7 @@ def from_tflite(kind: str, options_type: str) -> Any:
 
 
 def from_onnx(kind: str) -> Any:
-    """Sums and products in which infinities may be are those of elements, which bound no result to what is finite."""
-
     def read(node: Any) -> None:
-        if any(map(node.infinite, node.inputs)):
-            return node.emit("pointwise", node.inputs, function=INTEGERS[kind], clamp=(None, None))
         _emit(node, kind, (None, None))
 
     return read
@@ -114,7 +110,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         turns = _turns(a, b, y.shape)
         turns = ((1, 0, 0),) * (4 - len(turns)) + turns
         shape["dims"], shape["step0"], shape["step1"] = zip(*turns, strict=True)
-    scalars = spatial.float_bounds(op)
+    scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
         low, high = spatial.bounds(op, y)
         zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b), "y_zero": zero_of(y)}

@@ -13,7 +13,6 @@ from .base import Form, Kernel, Spec, zero_of
 from .slice import part_shape
 
 MOST_DIMENSIONS = 4
-FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
 def from_tflite(node: Any) -> None:
@@ -85,13 +84,13 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 
 def fill(op: Op, graph: Graph) -> int | float:
-    """The stored value of the border: real zero by default, the largest number for infinity."""
+    """The stored value of the border: real zero by default; of integers, the last one for infinity."""
     x = graph.operands(op)[0]
     value = op.attrs["value"]
     if value is None:
         return zero_of(x)
     if x.quant is None or isinstance(value, int):
-        return value if isinstance(value, int) else float(np.clip(value, -FLOAT_MAX, FLOAT_MAX))
+        return value if isinstance(value, int) else float(value)
     ends = np.iinfo(x.dtype)
     return int(np.clip(np.rint(value / x.quant.scale[0]) + zero_of(x), ends.min, ends.max))
 

@@ -134,7 +134,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         numbers |= {name: float(op.attrs[name]) for name in row.parameters}
         expression = (row.real if is_float(operands[-1]) else row.integer).format(*at, **{n: n for n in row.parameters})
         if is_float(y) and op.attrs["clamp"] != OPEN:
-            expression, bounds = f"{{eb_clamp_float}}({expression}, low, high)", spatial.float_bounds(op)
+            expression, bounds = f"{{eb_clamp_float}}({expression}, low, high)", spatial.float_bounds(op, graph)
             numbers |= bounds
         elif not is_float(y):
             expression = f"({C_TYPES[y.dtype]})({expression})"

@@ -215,13 +215,14 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         **_letters(op, graph),
         "average": average,
         "float": not integer,
+        "finite": graph.arithmetic == "tflite",  # TFLite's maximum begins at the least finite number
         "least": 0 if not integer else fixedpoint.limits(x.dtype)[0],
         "count_pad": bool(_counts_pad(op)),
         **spatial.rolled(form),
         "scaled": average and integer and graph.arithmetic == "onnx",
     }
     constants: tuple[Constant, ...] = ()
-    scalars = spatial.float_bounds(op)
+    scalars = spatial.float_bounds(op, graph)
     if integer:
         low, high = spatial.bounds(op, y)
         scalars = {"low": low, "high": high}

@@ -333,14 +333,15 @@ def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
     """Zero points and output bounds as the kernels' scalar parameters."""
     x, y = graph.operands(op)[0], graph.result(op)
     if y.dtype == "float32":
-        return float_bounds(op)
+        return float_bounds(op, graph)
     low, high = bounds(op, y)
     return {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
 
 
-def float_bounds(op: Op) -> dict[str, int | float]:
+def float_bounds(op: Op, graph: Graph) -> dict[str, int | float]:
+    """Bounds as scalar parameters; where there are none, TFLite has those of the finite numbers."""
     low, high = op.attrs["clamp"]
-    largest = float(np.finfo(np.float32).max)
+    largest = float(np.inf if graph.arithmetic == "onnx" else np.finfo(np.float32).max)
     return {"low": -largest if low is None else float(low), "high": largest if high is None else float(high)}
 
 

@@ -106,7 +106,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
     start = np.zeros(y.shape[-1], kind) if bias is None else bias.astype(kind)
     shape: dict[str, Any] = {"stage": "out", "U": y.shape[-1], "T": op.attrs["rank"] * w.shape[1], "float": is_float(y)}
-    scalars = spatial.float_bounds(op)
+    scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
         m, (low, high) = factor(state, w, y), spatial.bounds(op, y)
         scalars = {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y), "low": low, "high": high}

@@ -15,16 +15,26 @@ MARGIN = 8  # sums of n terms are rounded n times, the inputs were moved once
 
 
 def distance(a: Array, b: Array) -> float:
-    """The largest difference of two elements; NaN where one of them is."""
-    return float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0))
+    """The largest difference of two elements. Equal infinities are none, two NaN are none, one NaN is infinite."""
+    mine, theirs = a.astype(np.float64), b.astype(np.float64)
+    same = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(mine - theirs))
+    return float(np.max(np.nan_to_num(apart, nan=np.inf, posinf=np.inf), initial=0.0))
+
+
+def largest(a: Array) -> float:
+    """The largest absolute value of the finite elements."""
+    values = np.abs(a.astype(np.float64))
+    return float(np.max(values, where=np.isfinite(values), initial=0.0))
 
 
 def limit(theirs: Array, moved: float = 0.0) -> float:
     """The difference that is rounding: none of integers. `moved`: what `moves` found for this tensor."""
     if theirs.dtype.kind != "f":
         return 0.0
-    largest = float(np.max(np.abs(theirs.astype(np.float64)), initial=0.0))
-    return max(RELATIVE * largest, min(moved, MOST * largest))
+    most = largest(theirs)
+    return max(RELATIVE * most, min(moved, MOST * most))
 
 
 def moves(

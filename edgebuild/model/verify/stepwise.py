@@ -20,6 +20,7 @@ from ..ir import Graph, Op, Tensor, origin_of
 from ..ops.base import Interval
 from ..ops.fixedpoint import limits
 from .oracles import OFF_STEP, Array, Reference
+from .rounding import distance, largest
 
 RELATIVE = 1e-4  # of floats, to the largest value
 # Of the largest real number of a tensor, in which sums may differ: 8 units in the last place of float32. A sum whose
@@ -106,8 +107,7 @@ def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) ->
 
 
 def _moved(x: Array, share: float) -> Array:
-    largest = np.max(np.abs(x), initial=0, where=np.isfinite(x))
-    return np.asarray(x + np.float32(share) * largest, x.dtype)
+    return np.asarray(x + np.float32(share * largest(x)), x.dtype)
 
 
 def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack: int) -> bool:
@@ -156,7 +156,4 @@ def _in_steps(real: Array, t: Tensor) -> Array | None:
 
 
 def _near(value: Array, theirs: Array, slack: int) -> bool:
-    difference = float(np.max(np.abs(value.astype(np.float64) - theirs.astype(np.float64)), initial=0.0))
-    if value.dtype.kind == "f":
-        return difference <= RELATIVE * float(np.max(np.abs(theirs), initial=0.0))
-    return difference <= slack
+    return distance(value, theirs) <= (RELATIVE * largest(theirs) if value.dtype.kind == "f" else slack)

@@ -1,0 +1,53 @@
+"""Infinities of float32 ONNX networks remain: onnxruntime bounds nothing that the model does not bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
+from edgebuild.model.verify.rounding import distance, limit
+
+SHAPE = (1, 4, 4, 4)
+VALUES = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
+NODES = {
+    "sum": ("Add", [VALUES], {}),
+    "product": ("Mul", [VALUES], {}),
+    "rectified": ("Relu", [], {}),
+    "convolution": ("Conv", [VALUES[0, :, :1, :1].reshape(1, 4, 1, 1)], {}),
+    "average": ("AveragePool", [], {"kernel_shape": [2, 2]}),
+    "maximum": ("MaxPool", [], {"kernel_shape": [2, 2]}),
+    "border": ("Pad", [np.array([0, 0, 1, 1, 0, 0, 1, 1]), np.float32(-np.inf)], {}),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", NODES)
+def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
+    kind, others, attributes = NODES[name]
+    constants = [numpy_helper.from_array(np.asarray(v), f"c{i}") for i, v in enumerate(others)]
+    node = helper.make_node(kind, ["x", *(c.name for c in constants)], ["y"], **attributes)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", SHAPE), ("y", None)))
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y], constants), opset_imports=[helper.make_opsetid("", 18)], ir_version=8
+    )
+    file = tmp_path / "model.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(model), file)
+    inputs = np.random.default_rng(2).normal(size=(3, VALUES.size)).astype(np.float32)
+    inputs[0, 5], inputs[1, 7], inputs[2] = np.inf, -np.inf, -np.inf
+    result = verify(file, load_target("host"), compile_model(model_request(file, "model", "host", {})), inputs=inputs)
+    assert result["equal"]
+
+
+def test_what_is_not_finite_is_compared() -> None:
+    some = np.array([1.0, np.inf, -np.inf, np.nan], np.float32)
+    assert distance(some, some) == 0 and limit(some) < 1
+    for other in ([1, np.inf, np.inf, np.nan], [1, 3e38, -np.inf, np.nan], [1, np.inf, -np.inf, 0]):
+        assert distance(some, np.array(other, np.float32)) == np.inf
