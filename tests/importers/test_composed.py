@@ -124,3 +124,24 @@ def test_places_that_are_computed(name: str, tmp_path: Path) -> None:
     x = values(CASES[name], 1)
     want = onnxruntime_outputs(made, [x, *constants])[0]
     np.testing.assert_array_equal(ops.run(graph, x, *constants)[graph.outputs[0]], want)
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT8"])
+def test_blocked_weights_are_real_numbers(kind: str, tmp_path: Path) -> None:
+    """A scale and a zero point for each two rows; the last block has one."""
+    code, low = TensorProto.DataType.Value(kind), 0 if kind == "UINT4" else -8
+    rng = np.random.default_rng(0)
+    w, zero = (rng.integers(low, low + 16, shape) for shape in ((5, 3), (3, 3)))
+    scale = rng.uniform(0.1, 1, (3, 3)).astype(np.float32)
+    stored = [helper.make_tensor(n, code, v.shape, v.ravel().tolist()) for n, v in (("w", w), ("zero", zero))]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["real"], axis=0, block_size=2),
+        helper.make_node("MatMul", ["x", "real"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, FLOAT, s) for n, s in (("x", (2, 5)), ("y", (2, 3))))
+    graph = helper.make_graph(nodes, "blocked", [x], [y], [*stored, numpy_helper.from_array(scale, "scale")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(made, tmp_path / "m.onnx")
+    read, fed = read_model(tmp_path / "m.onnx"), rng.normal(size=(2, 5)).astype(np.float32)
+    want = onnxruntime_outputs(made, [fed])[0]
+    np.testing.assert_allclose(ops.run(read, fed)[read.outputs[0]], want, rtol=1e-5, atol=1e-5)

@@ -217,7 +217,25 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
     return Quant(tuple(float(s) for s in np.ravel(scale)), zeros, axis), dtype, less
 
 
+def _read_blocked(node: OnnxNode) -> None:
+    """A constant with a scale for each block along an axis, as real numbers: kernels have one scale a channel."""
+    x, scale = node.constant(0, "blocked values"), node.constant(1, "scale").data
+    assert x.data is not None and scale is not None
+    given = node.constant(2, "zero point").data if len(node.inputs) > 2 and node.inputs[2] else None
+    zero = np.zeros_like(scale) if given is None else given
+    axis, block = node.attr("axis", 1) % len(x.shape), node.attr("block_size", 0)
+    wanted = tuple(-(-n // block) if d == axis else n for d, n in enumerate(x.shape))
+    if block < 1 or scale.shape != wanted or zero.shape != wanted:
+        raise node.error(f"blocks of {block} along axis {axis} of {x.shape} with scales of {scale.shape}")
+    scales, zeros = (np.repeat(np.asarray(a, np.float32), block, axis) for a in (scale, zero))
+    inside = tuple(slice(n) for n in x.shape)
+    data = np.ascontiguousarray((x.data.astype(np.float32) - zeros[inside]) * scales[inside])
+    node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], data.shape, "float32", None, data)
+
+
 def _read_dequantize(node: OnnxNode) -> None:
+    if node.attr("block_size", 0) and node.tensor(0).constant:
+        return _read_blocked(node)
     x, (quant, dtype, less) = node.tensor(0), _quantisation(node)
     if x.data is not None:
         data = (x.data.astype(np.int64) - less).astype(dtype)
