@@ -10,7 +10,7 @@ from ...base.templates import times
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
-from ..kernels.flash import printed
+from ..kernels.flash import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.moved.feeding import FedRun
 from ..plan.rolling import Rolled, rows_of
@@ -25,10 +25,6 @@ from .near import SCRATCH, Named, blocks, run_places
 from .order import Order, lines
 from .share import Letter, shared
 from .storage import Weights, pack
-
-# Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. Short functions are
-# made shorter still by the compiler if it knows the numbers.
-SHARED_FROM = {"speed": 1 << 30, "balanced": 3000, "size": 0}
 
 
 @dataclass(frozen=True)
@@ -169,13 +165,12 @@ def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
 
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
     """The uses with kernels that share C functions, as far as that was asked for, or `--flash` wants it."""
-    small = any(form.small for section in plan.steps for form in section.forms)
     kinds = [tuple(_parameters(plan, use)) for use in uses]
     found = shared(
         [use.kernel for use in uses],
         kinds,
         lambda kernel: _printed(plan, uses[0].op, kernel, "")[0],
-        SHARED_FROM["size" if small else plan.request.optimize],
+        SHARED_FROM[plan.form.wish.optimize],
     )
     return [replace(use, kernel=kernel) for use, kernel in zip(uses, found, strict=True)]
 

@@ -19,6 +19,10 @@ ASSEMBLY_OF_V6M, STATEMENT_OF_V6M = 2.0, 16.0
 OF_CALL, OF_KERNEL = 40, 300
 NO_DIGITS = str.maketrans("", "", "0123456789")
 
+# Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. Short functions are
+# made shorter still by the compiler if it knows the numbers.
+SHARED_FROM = {"speed": 1 << 30, "balanced": 3000, "size": 0}
+
 
 def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) -> tuple[str, frozenset[str]]:
     """A kernel's template as C, and the names in it that others define. The types are those of operands and sums."""
@@ -29,15 +33,12 @@ def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) ->
 
 
 def code_bytes(kernels: Iterable[Kernel], arithmetic: str, form: Form) -> int:
-    """Of the C functions of kernels and of all that they call, each once.
-
-    Kernels whose texts differ in numbers only share a function, unless the form's wish is speed.
-    """
-    core, apart = form.core, form.wish.optimize == "speed"
+    """Of the C functions of kernels and of all that they call, each once; see SHARED_FROM."""
+    core, shared_from = form.core, SHARED_FROM[form.wish.optimize]
     texts, names = dict[str, str](), set[str]()
     for kernel in kernels:
         text, without_numbers, used = _text(kernel.template, tuple(sorted(kernel.shape.items())))
-        texts[text if apart else without_numbers] = text
+        texts[without_numbers if len(text) >= shared_from else text] = text
         names |= used
     shared = (h.text for h in used_helpers(names, arithmetic) if h.head)
     return round(sum(_size(text, core) for text in (*texts.values(), *shared)))

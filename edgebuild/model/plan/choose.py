@@ -187,14 +187,14 @@ def _worth(found: Plan) -> tuple[float, float]:
 def code(found: Plan) -> int:
     """Bytes of code of a plan, roughly: kernels, and a call for each op."""
     kernels = _kernels(found)
-    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form) + OF_CALL * len(kernels)
+    return code_bytes(kernels, found.graph.arithmetic, found.form) + OF_CALL * len(kernels)
 
 
 def flash(found: Plan) -> int:
     """Bytes of flash, roughly: of kernels, and of the orders and calls of rows."""
     kernels = _kernels(found)
     tables = sum(section.calls for section in found.steps if section.rolled)
-    return thrift.flash(found.graph, kernels, found.cutter.form) + tables + OF_CALL * len(kernels)
+    return thrift.flash(found.graph, kernels, found.form) + tables + OF_CALL * len(kernels)
 
 
 def _thrifty(found: Plan) -> Plan:
@@ -203,7 +203,7 @@ def _thrifty(found: Plan) -> Plan:
     found = replace(found, steps=thrift.thrifty(found.graph, found.steps, form))
     if room is None or (taken := flash(found)) <= room:
         return found
-    beside = taken - thrift.flash(found.graph, _kernels(found), form)
+    beside = taken - thrift.flash(found.graph, _kernels(found), found.form)
     least = replace(found, steps=thrift.within(found.graph, found.steps, form, room - beside))
     if (taken := flash(least)) > room:
         text = f"does not fit: constants and code take about {taken} B at least, --flash gives {room} B"

@@ -80,6 +80,11 @@ class Plan:
         return next(m for m in self.target.memories if m.name == name)
 
     @property
+    def form(self) -> Form:
+        """The core and the wishes; a wish for little code where `--flash` brought one to some kernel."""
+        return next((f for s in self.steps for f in s.forms if f.small), self.cutter.form)
+
+    @property
     def tiled(self) -> bool:
         return any(s.run for s in self.steps) or bool(self.fused and self.fused.tilings)
 

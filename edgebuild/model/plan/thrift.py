@@ -108,6 +108,7 @@ def within(graph: Graph, steps: Sequence[Section], form: Form, most: int) -> tup
 
 
 def _flash(graph: Graph, chosen: Chosen, form: Form) -> int:
+    form = next((made.form for made in chosen.values() if made.form.small), form)
     return flash(graph, [made.kernel for made in chosen.values()], form)
 
 
