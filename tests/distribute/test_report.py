@@ -120,3 +120,9 @@ def test_layers_that_are_not_split_may_send_least() -> None:
     assert [d.method for d in found.plan.decisions] == ["stage"] * 4
     assert found.plan.cost.bytes == 16 and not found.optimal
     assert usage(found.plan)[0] == (1024, 1024) and [macs(found.plan, k) for k in range(2)] == [1024, 1024]
+
+
+def test_an_input_that_no_layer_reads() -> None:
+    tensors = tuple(Sizes(f"t{i}", 1, 64, 64) for i in range(3))
+    network = Network(tensors, (Layer("l", "dense", (0,), 2, 4096, 4096, True, True, partial=3),), (0, 1), (2,))
+    assert choose(network, naive.cluster(2), False).plan.cost.bytes == 0

@@ -49,6 +49,10 @@ HALVES = FLOAT | {TensorProto.FLOAT16}
 STEPS = BYTES | {TensorProto.INT16, TensorProto.UINT16, TensorProto.INT4, TensorProto.UINT4}
 KINDS = {"f": FLOAT, "b": BYTES, "h": HALVES, "s": STEPS, "i": frozenset({TensorProto.INT32}), "e": FLOAT | BYTES}
 KINDS["t"] = STEPS | KINDS["i"]
+KINDS["d"] = HALVES | {TensorProto.DOUBLE}
+KINDS["g"] = KINDS["d"] | {TensorProto.BFLOAT16}
+KINDS["l"] = HALVES | {TensorProto.BFLOAT16}
+KINDS["n"] = KINDS["d"] | KINDS["i"] | {TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64}
 TYPES = {"i": AttributeProto.INT, "f": AttributeProto.FLOAT, "s": AttributeProto.STRING, "I": AttributeProto.INTS,
          "F": AttributeProto.FLOATS, "S": AttributeProto.STRINGS}  # fmt: skip
 POOL = "kernel_shape:I! auto_pad:s pads:I strides:I ceil_mode:i count_include_pad:i channels_last:i"
@@ -71,14 +75,14 @@ TABLE = {
     "MatMulIntegerToFloat": ("bA bB hF hF bA? bB? hF?", "hF", ""),
     "DynamicQuantizeMatMul": ("fF bB fF bB? fF?", "fF", ""),
     "DynamicQuantizeLSTM": ("fT bW bW fT? iL? fT? fT? fT? fT bW fT bW", "fT? fT? fT?", CELL),
-    "Gelu": ("hT", "hT", ""),
-    "BiasGelu": ("hT hT", "hT", ""),
-    "FastGelu": ("hT hT?", "hT", ""),
-    "QuickGelu": ("hT", "hT", "alpha:f"),
-    "FusedMatMul": ("hT hT", "hT", "alpha:f transA:i transB:i transBatchA:i transBatchB:i"),
-    "FusedConv": ("hT hT hT? hT?", "hT", f"{CONV} activation:s activation_params:F"),
-    "FusedGemm": ("hT hT hT?", "hT", GEMM),
-    "SkipLayerNormalization": ("hT hT hT hT? hT?", "hT fU? fU? hT?", "epsilon:f"),
+    "Gelu": ("gT", "gT", ""),
+    "BiasGelu": ("gT gT", "gT", ""),
+    "FastGelu": ("gT gT?", "gT", ""),
+    "QuickGelu": ("gT", "gT", "alpha:f"),
+    "FusedMatMul": ("gT gT", "gT", "alpha:f transA:i transB:i transBatchA:i transBatchB:i"),
+    "FusedConv": ("dT dT dT? dT?", "dT", f"{CONV} activation:s activation_params:F"),
+    "FusedGemm": ("nT nT nT?", "nT", GEMM),
+    "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
     "DequantizeLinear": ("tT hF tT?", "hF", "axis:i"),
 }

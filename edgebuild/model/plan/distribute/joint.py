@@ -347,7 +347,7 @@ class Search:
     def _arcs(self, number: int, forms: Forms, tail: int, after: dict[Forms, int]) -> Iterator[Arc]:
         """All ways to run a layer; the forms that they lead to get numbers in `after`."""
         layer, live = self.network.layers[number], dict(forms)
-        remaining = tuple((t, f) for t, f in forms if self.readers[t][-1] > number)
+        remaining = tuple((t, f) for t, f in forms if max(self.readers[t], default=-1) > number)
         held_by, rolled = self._all_held(live), any(form.ring for form in live.values())
         for way in self._ways(number, tuple(live[t] for t in layer.inputs)):
             if rolled and way.sends:  # nothing is sent between steps that run row by row together
@@ -356,7 +356,7 @@ class Search:
                 continue
             stays = remaining
             if way.keeps.ring:  # what a run reads stays to its end
-                stays = tuple((t, way.reads.get(t, f) if self.readers[t][-1] == number else f) for t, f in forms)
+                stays = tuple((t, way.reads.get(t, f) if self.readers[t][-1:] == [number] else f) for t, f in forms)
             for gained in ({}, way.gained) if way.gained else ({},):
                 key = tuple((t, gained.get(t, f)) for t, f in stays) if gained else stays
                 if self.readers[layer.output]:
