@@ -53,7 +53,11 @@ class ProvedObjects(Memory):
 
     def address(self, c: Cursor) -> Pointer:
         target = clang.bare(c)
-        if self.unit.cpp and target.kind == K.DECL_REF_EXPR:
+        return self._referred(target) or super().address(c)
+
+    def _referred(self, target: Cursor) -> Pointer | None:
+        """The place that a reference of C++ stands for: a variable, or the result of a call."""
+        if self.unit.cpp and target.kind == K.DECL_REF_EXPR and target.type is not None:
             found = self.env.get(self.scope(target.referenced)[1])
             if isinstance(found, Pointer) and target.referenced.type.get_canonical().kind in REFERENCES:
                 return found
@@ -61,7 +65,7 @@ class ProvedObjects(Memory):
             value = self.value(target)
             assert isinstance(value, Pointer)
             return value
-        return super().address(c)
+        return None
 
     @staticmethod
     def _refers(call: Cursor) -> bool:
@@ -74,15 +78,7 @@ class ProvedObjects(Memory):
             if target.referenced.kind != K.FIELD_DECL or target.type.get_canonical().kind in REFERENCES:
                 raise Unknown("a member that is no value")
             return self.this.moved(target.referenced.get_field_offsetof() // 8)
-        if self.unit.cpp and target.kind == K.DECL_REF_EXPR and target.type is not None:
-            found = self.env.get(self.scope(target.referenced)[1])
-            if isinstance(found, Pointer) and target.referenced.type.get_canonical().kind in REFERENCES:
-                return found
-        if self.unit.cpp and target.kind == K.CALL_EXPR and self._refers(target):
-            value = self.value(target)
-            assert isinstance(value, Pointer)
-            return value
-        return super().object(c)
+        return self._referred(target) or super().object(c)
 
     def e_unexposed_expr(self, c: Cursor) -> Any:
         target = clang.bare(c)
