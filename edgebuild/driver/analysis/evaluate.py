@@ -11,7 +11,7 @@ from collections.abc import Callable
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Node, Site, link
-from edgebuild.driver.analysis.chains import CHAINS, variable_name
+from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES, is_local
 from edgebuild.driver.analysis.whole import Whole
 from edgebuild.driver.source import clang
@@ -75,33 +75,6 @@ class Evaluator(Whole):
 
     # ---- expressions
 
-    def expression(self, c: Cursor, used: bool = True) -> None:
-        kind = c.kind
-        chain = self.chains.read(c) if kind in CHAINS else None
-        if chain and chain.local:
-            self.local("get", c, chain)
-            return
-        if chain:
-            self.read_chain(c, chain)
-            return
-        handler = getattr(self, clang.method("e", kind), None)
-        if handler:
-            handler(c, used)
-        elif kind.is_expression() or kind.is_reference() or kind.is_declaration():
-            self.operands([x for x in clang.children(c) if clang.is_expression(x)], "u")
-            self.check_volatile(c)
-        else:
-            raise clang.error_at(
-                c, self.unit.text, f"this expression ({c.kind.name.lower()}) is not supported in a driver"
-            )
-
-    def operands(self, cursors: list[Cursor], sequencing: str, used: bool = True) -> None:
-        outer = self.path
-        for i, c in enumerate(cursors):
-            self.path = (*outer, (sequencing, i))
-            self.expression(c, used)
-        self.path = outer
-
     def e_paren_expr(self, c: Cursor, used: bool) -> None:
         for x in clang.children(c):
             self.expression(x, used)
@@ -117,13 +90,6 @@ class Evaluator(Whole):
         self.operands(children, "u")
         if len(children) > 1:  # operations of <stdatomic.h> have no kind of their own, and nothing else is like them
             self.node("barrier", at=c, text="an atomic operation")
-
-    def e_stmtexpr(self, c: Cursor, used: bool) -> None:
-        for x in clang.children(c):
-            self.statement(x)
-
-    def statement(self, c: Cursor) -> None:
-        raise NotImplementedError
 
     def e_binary_operator(self, c: Cursor, used: bool) -> None:
         left, right = clang.children(c)
@@ -390,7 +356,3 @@ class Evaluator(Whole):
         else:
             self.check_volatile(target)
             self.node("assign", at=target, text=MEMORY)
-
-    def check_volatile(self, c: Cursor) -> None:
-        if clang.is_volatile(c.type):
-            self.node("barrier", at=c, text="a volatile access")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Chain
+from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Node
 from edgebuild.driver.analysis.chains import BUSY, CHAINS, cleanup, variable_name
 from edgebuild.driver.analysis.evaluate import Evaluator
 from edgebuild.driver.analysis.keys import REFERENCES
@@ -66,8 +66,10 @@ class Objects(Evaluator):
         inner = [*bases, *(f.type for f in canonical.get_fields())]
         return f"~{class_.spelling}" if any(self.destructor(t) for t in inner) else None
 
-    def full_expression(self, c: Cursor, used: bool = True, wrap: bool = True, targets: object = None) -> None:
-        super().full_expression(c, used, wrap, targets)  # type: ignore[arg-type]
+    def full_expression(
+        self, c: Cursor, used: bool = True, wrap: bool = True, targets: tuple[Node, Node] | None = None
+    ) -> None:
+        super().full_expression(c, used, wrap, targets)
         if self.temporaries and self.current:
             self.node("call", at=c, text="")
         self.temporaries = False
@@ -101,27 +103,6 @@ class Objects(Evaluator):
             if not type_.is_pod():  # members that are not named may call what their class says
                 self.node("call", at=c, text="")
 
-    def prepared(self, c: Cursor) -> list[Cursor]:
-        """The parts of an if, while or switch; what it declares or does in front of its condition is evaluated."""
-        parts = clang.children(c)
-        if (
-            self.unit.cpp
-            and c.kind == K.SWITCH_STMT
-            and b";" in self.unit.text[clang.span(c)[0] : clang.span(parts[0])[0]]
-        ):
-            text = "a statement in front of a switch's value is not supported"  # libclang does not show it
-            raise clang.error_at(c, self.unit.text, text, "  write it in front of the switch")
-        while self.unit.cpp and len(parts) > 2:
-            gap = self.unit.text[clang.span(parts[0])[1] : clang.span(parts[1])[0]].strip()
-            if parts[0].kind == K.VAR_DECL:
-                self.variable(parts[0])
-            elif parts[0].kind == K.DECL_STMT or gap.startswith(b";"):
-                self.statement(parts[0])
-            else:
-                break
-            parts = parts[1:]
-        return parts
-
     def initialiser(self, c: Cursor) -> None:
         """The value of a member in front of a constructor's body, or the constructor of a base."""
         before = len(self.sites)
@@ -145,7 +126,7 @@ class Objects(Evaluator):
             raise clang.error_at(c, self.unit.text, text, "  read it into a variable")
 
     def read_chain(self, c: Cursor, chain: Chain) -> None:
-        if self.unit.cpp and not chain.is_field and not chain.missing:
+        if self.unit.cpp and not (chain.local or chain.is_field or chain.missing):
             self.evaluate_chain(chain)  # what would copy a group is a call of its constructor
             self.escaped(chain)
             return

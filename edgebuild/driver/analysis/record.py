@@ -6,7 +6,7 @@ from clang.cindex import Cursor, CursorKind
 
 from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Chain, Node, Site, link
-from edgebuild.driver.analysis.chains import Chains
+from edgebuild.driver.analysis.chains import CHAINS, Chains
 from edgebuild.driver.analysis.keys import Keys, Limits
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, Field
@@ -15,7 +15,12 @@ K = CursorKind
 
 
 class Recorder:
-    """Grows the graph of one function, and notes its accesses and the text that they stand in."""
+    """Grows the graph of one function, and notes its accesses and the text that they stand in.
+
+    The classes on top of it stand in the order of need: registers as a whole, C's expressions, those of C++, statements.
+    A handler is the method of a cursor's kind. Each evaluates its operands through `expression` and knows no class
+    above its own.
+    """
 
     def __init__(self, function: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
         self.function, self.unit, self.dialect = function, unit, dialect
@@ -63,13 +68,36 @@ class Recorder:
             link(self.current, target)
         self.current = None
 
-    # ---- what an evaluator adds
+    # ---- expressions
 
     def expression(self, c: Cursor, used: bool = True) -> None:
-        raise NotImplementedError
+        """Evaluate it by its handler, the method `e_` and the name of its kind; without one, its operands in order."""
+        kind = c.kind
+        chain = self.chains.read(c) if kind in CHAINS else None
+        if chain:
+            self.read_chain(c, chain)
+            return
+        handler = getattr(self, clang.method("e", kind), None)
+        if handler:
+            handler(c, used)
+        elif kind.is_expression() or kind.is_reference() or kind.is_declaration():
+            self.operands([x for x in clang.children(c) if clang.is_expression(x)], "u")
+            self.check_volatile(c)
+        else:
+            raise clang.error_at(
+                c, self.unit.text, f"this expression ({c.kind.name.lower()}) is not supported in a driver"
+            )
 
     def operands(self, cursors: list[Cursor], sequencing: str, used: bool = True) -> None:
-        raise NotImplementedError
+        outer = self.path
+        for i, c in enumerate(cursors):
+            self.path = (*outer, (sequencing, i))
+            self.expression(c, used)
+        self.path = outer
+
+    def check_volatile(self, c: Cursor) -> None:
+        if clang.is_volatile(c.type):
+            self.node("barrier", at=c, text="a volatile access")
 
     # ---- chains
 

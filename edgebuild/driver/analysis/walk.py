@@ -13,6 +13,7 @@ from edgebuild.driver.analysis.objects import Objects, all_are_read
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
 
+K = CursorKind
 HANDLER = re.compile(r"(?i)(^|_)(isr|irq|irq_?handler|interrupt_?handler)$|_handler$")
 
 
@@ -32,13 +33,13 @@ def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
 
 
 SCOPED = (
-    CursorKind.COMPOUND_STMT,
-    CursorKind.IF_STMT,
-    CursorKind.WHILE_STMT,
-    CursorKind.DO_STMT,
-    CursorKind.FOR_STMT,
-    CursorKind.CXX_FOR_RANGE_STMT,
-    CursorKind.SWITCH_STMT,
+    K.COMPOUND_STMT,
+    K.IF_STMT,
+    K.WHILE_STMT,
+    K.DO_STMT,
+    K.FOR_STMT,
+    K.CXX_FOR_RANGE_STMT,
+    K.SWITCH_STMT,
 )
 
 # Instructions that turn interrupts off and on, as `contexts` knows them by the text of the node.
@@ -65,9 +66,9 @@ class Walker(Objects):
     def run(self) -> Function:
         body = None
         for child in clang.children(self.function):
-            if child.kind == CursorKind.PARM_DECL:
+            if child.kind == K.PARM_DECL:
                 self.limits.no_group_value(child)
-            if child.kind == CursorKind.COMPOUND_STMT:
+            if child.kind == K.COMPOUND_STMT:
                 body = child
             elif self.unit.cpp and clang.is_expression(child):
                 self.initialiser(child)
@@ -94,12 +95,12 @@ class Walker(Objects):
             self.fulls,
             bool(HANDLER.search(self.function.spelling)),
             self._interrupt(),
-            self.function.storage_class == StorageClass.STATIC and self.function.kind == CursorKind.FUNCTION_DECL,
+            self.function.storage_class == StorageClass.STATIC and self.function.kind == K.FUNCTION_DECL,
         )
 
     def _interrupt(self) -> str | None:
         for c in clang.children(self.function):
-            if c.kind == CursorKind.ANNOTATE_ATTR and c.spelling.startswith("edgebuild:interrupt:"):
+            if c.kind == K.ANNOTATE_ATTR and c.spelling.startswith("edgebuild:interrupt:"):
                 return str(c.spelling.rpartition(":")[2])
         return None
 
@@ -116,12 +117,16 @@ class Walker(Objects):
         handler = getattr(self, clang.method("s", c.kind), None)
         if handler:
             handler(c)
-        elif clang.is_expression(c) or c.kind == CursorKind.UNEXPOSED_EXPR:
+        elif clang.is_expression(c) or c.kind == K.UNEXPOSED_EXPR:
             self.full_expression(c, used=False)
         else:
             raise clang.error_at(
                 c, self.unit.text, f"this statement ({c.kind.name.lower()}) is not supported in a driver"
             )
+
+    def e_stmtexpr(self, c: Cursor, used: bool) -> None:
+        for x in clang.children(c):
+            self.statement(x)
 
     def s_compound_stmt(self, c: Cursor) -> None:
         for child in clang.children(c):
@@ -138,7 +143,7 @@ class Walker(Objects):
 
     def s_decl_stmt(self, c: Cursor) -> None:
         for d in clang.children(c):
-            if d.kind == CursorKind.VAR_DECL:
+            if d.kind == K.VAR_DECL:
                 self.variable(d)
             elif self.unit.cpp:
                 self.no_fields_below(d, "a declaration inside of a function")
@@ -158,6 +163,27 @@ class Walker(Objects):
         yes, no = self.node("join", floating=True), self.node("join", floating=True)
         self.full_expression(condition, targets=(yes, no))
         return yes, no
+
+    def prepared(self, c: Cursor) -> list[Cursor]:
+        """The parts of an if, while or switch; what it declares or does in front of its condition is evaluated."""
+        parts = clang.children(c)
+        if (
+            self.unit.cpp
+            and c.kind == K.SWITCH_STMT
+            and b";" in self.unit.text[clang.span(c)[0] : clang.span(parts[0])[0]]
+        ):
+            text = "a statement in front of a switch's value is not supported"  # libclang does not show it
+            raise clang.error_at(c, self.unit.text, text, "  write it in front of the switch")
+        while self.unit.cpp and len(parts) > 2:
+            gap = self.unit.text[clang.span(parts[0])[1] : clang.span(parts[1])[0]].strip()
+            if parts[0].kind == K.VAR_DECL:
+                self.variable(parts[0])
+            elif parts[0].kind == K.DECL_STMT or gap.startswith(b";"):
+                self.statement(parts[0])
+            else:
+                break
+            parts = parts[1:]
+        return parts
 
     def s_while_stmt(self, c: Cursor) -> None:
         top = self.join()
@@ -303,13 +329,13 @@ class Walker(Objects):
         """`for (T x : range)`: the steps of an iterator are calls of functions that nobody knows."""
         *parts, body = clang.children(c)
         for p in parts:
-            if p.kind == CursorKind.VAR_DECL:
+            if p.kind == K.VAR_DECL:
                 self.limits.no_group_value(p)
             elif clang.is_expression(p):
                 self.full_expression(p, wrap=False)
         top = self.join()
         for p in parts:
-            if p.kind == CursorKind.VAR_DECL:
+            if p.kind == K.VAR_DECL:
                 self.node("assign", at=p, text=variable_name(p))
         yes, end = self.node("join", floating=True), self.node("join", floating=True)
         self.node("call", at=c)

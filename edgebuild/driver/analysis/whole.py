@@ -14,7 +14,7 @@ from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.analysis.record import Recorder
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Field, group_of
+from edgebuild.driver.source.dialect import Dialect, Field, group_of
 
 K = CursorKind
 LITERALS = (K.INIT_LIST_EXPR, K.CXX_FUNCTIONAL_CAST_EXPR)  # besides C's, which C++ has as an extension
@@ -23,9 +23,15 @@ LITERALS = (K.INIT_LIST_EXPR, K.CXX_FUNCTIONAL_CAST_EXPR)  # besides C's, which 
 class Whole(Recorder):
     """Reads and writes of whole registers, and the variables that hold them."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+    def __init__(self, function: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
+        super().__init__(function, unit, dialect)
         self.loads: dict[str, Site] = {}
+
+    def read_chain(self, c: Cursor, chain: Chain) -> None:
+        if chain.local:
+            self.local("get", c, chain)
+        else:
+            super().read_chain(c, chain)
 
     def group_write(self, c: Cursor, left: Cursor, right: Cursor, used: bool) -> bool:
         """An assignment of a compound literal, or of a variable that holds a register; False for any other."""
