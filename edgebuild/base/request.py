@@ -192,6 +192,17 @@ KINDS: Mapping[str, type[Request]] = {"model": ModelRequest, "driver": DriverReq
 CLOCK_OUTPUTS = ("clock_config.c", "clock_config.h")
 
 
+# Headers of C11 (ISO/IEC 9899:2011, 7.1.2), and what those of glibc, newlib, picolibc and compilers include by name.
+C_HEADERS = frozenset(
+    re.findall(
+        r"\w+",
+        """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
+        stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
+        alloca arm_acle arm_mve endian features ieeefp malloc newlib picolibc reent strings unistd""",
+    )
+)
+
+
 def model_outputs(name: str) -> tuple[str, ...]:
     """The files that a model of this name becomes, whatever it holds: an unused one is there and empty."""
     return tuple(name + suffix for suffix in ModelRequest.SUFFIXES)
@@ -208,6 +219,8 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
     Options that are None keep their default. Raises EdgebuildError for an unknown option or a value of the wrong form.
     """
     _check_name(name, "it becomes the prefix of functions and files")
+    if name.lower() in C_HEADERS:  # in lower case: some file systems know no other
+        raise fail(f"name: {name}.h would hide the C library's <{name.lower()}.h>", hints=["choose another name"])
     return ModelRequest(source, name, target, **checked(ModelRequest, options))
 
 

@@ -103,6 +103,7 @@ def test_module_says_when_there_is_nothing(tmp_path: Path) -> None:
         ("MODEL digits.onnx", "MODEL digits.onnx RAM", "edgebuild_add_model(digits): no value given for RAM"),
         ("MODEL digits.onnx", "MODEL digits.onnx NAME 1st", "the name must be a C identifier; give one with NAME"),
         ("add_executable", "edgebuild_add_model(b MODEL digits.onnx NAME digits)\nadd_executable", "the name is taken"),
+        ("add_executable", "edgebuild_add_model(b MODEL digits.onnx NAME Digits)\nadd_executable", "the name is taken"),
         ("add_executable", "add_model(digits MODEL digits.onnx)\nadd_executable", "there is a target of this name"),
         ("EdgeBuild REQUIRED", "EdgeBuild 9.9 REQUIRED", "version: 0.1.0"),
         ("add_executable(app main.c)", "add_executable(app main.c)\nedgebuild_firmware(app)", "no bare target"),

@@ -70,6 +70,7 @@ def test_what_is_no_frequency(text: str) -> None:
         ({"options": {"max_mac_overhead": "inf"}}, "'inf' is not a number from 0 to 1e+12"),
         ({"options": {"time_limit": True}}, "option 'time_limit': 'True' is not a number"),
         ({"name": "2fast"}, "name: '2fast' is not a C identifier"),
+        ({"name": "Signal"}, "name: Signal.h would hide the C library's <signal.h>"),
         ({"schema": 2}, "schema 2 is not known here"),
         ({"kind": "modle"}, "kind 'modle' is not known"),
         ({"source": None}, "member 'source' must be there"),

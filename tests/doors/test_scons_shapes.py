@@ -61,6 +61,14 @@ def test_one_name_for_two_models_is_an_error(tmp_path: Path) -> None:
     assert "Model('digits'): error: the name is taken in this folder by another request" in output
 
 
+def test_names_that_differ_in_case_only_are_an_error(tmp_path: Path) -> None:
+    """Their macros are the same, so that the guard of the second header would hide it."""
+    text = f"{TOOL}env = Environment(tools=['default', 'edgebuild'], toolpath=toolpath)\n"
+    text += "for name in ('net', 'Net'):\n    env.Model(name, 'digits.onnx')\n"
+    output = scons(sample(tmp_path, text), status=2)
+    assert "Model('Net'): error: the name is taken in this folder by 'net'" in output
+
+
 @pytest.mark.needs("gcc")
 def test_variant_folders_with_and_without_copies(tmp_path: Path) -> None:
     folder = sample(tmp_path, COPIED)

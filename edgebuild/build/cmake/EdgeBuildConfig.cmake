@@ -208,11 +208,14 @@ function(_edgebuild_check_name target where name)
   if(NOT name MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
     message(FATAL_ERROR "${where}: the name must be a C identifier; give one with NAME")
   endif()
+  # In upper case, as in macros; and file systems there are that see no difference.
+  string(TOUPPER "${name}" upper)
   get_property(known DIRECTORY PROPERTY EDGEBUILD_NAMES)
-  if(name IN_LIST known)
-    message(FATAL_ERROR "${where}: the name is taken in this directory; give another with NAME")
+  if(upper IN_LIST known)
+    message(FATAL_ERROR "${where}: the name is taken in this directory (case makes no difference); "
+      "give another with NAME")
   endif()
-  set_property(DIRECTORY APPEND PROPERTY EDGEBUILD_NAMES "${name}")
+  set_property(DIRECTORY APPEND PROPERTY EDGEBUILD_NAMES "${upper}")
   # Two libraries with functions of one name are right as long as no program links both.
   set_property(GLOBAL APPEND PROPERTY "EDGEBUILD_LIBRARIES_OF_${name}" "${target}")
   get_property(libraries GLOBAL PROPERTY "EDGEBUILD_LIBRARIES_OF_${name}")

@@ -230,9 +230,14 @@ def _products(
     """The folder and the files that a request becomes. `source`: a node, or a list of them."""
     _check_options(where, options, kind)
     target = _target_name(env, where, given_target)
-    folder = env.Dir("edgebuild").Dir(name)
+    made = env.Dir("edgebuild")
+    # In upper case, as in macros; and file systems there are that see no difference.
+    names = made.attributes.__dict__.setdefault("edgebuild_names", {})
+    if (other := names.setdefault(name.upper(), name)) != name:
+        raise _wrong(f"{where}: error: the name is taken in this folder by '{other}'; choose another name")
+    folder = made.Dir(name)
     if folder.attributes.__dict__.setdefault("edgebuild_target", target) != target:
-        folder = env.Dir("edgebuild").Dir(Path(target).stem).Dir(name)
+        folder = made.Dir(Path(target).stem).Dir(name)
     text, files = _request(env, kind, name, source, folder, target, options)
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise _wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
