@@ -24,7 +24,7 @@ def layered(seed: int) -> tuple[Layers, list[Constraint]]:
     shares = [draw.uniform(0.1, 2) for _ in range(draw.randint(2, 5))]
     parts = [s / sum(shares) for s in shares]
     limits = [draw.uniform(4, 24) for _ in parts]
-    return layers, [Constraint((k == 0) - s, 1 - s, w) for k, (s, w) in enumerate(zip(parts, limits, strict=True))]
+    return layers, [Constraint(k, s, w) for k, (s, w) in enumerate(zip(parts, limits, strict=True))]
 
 
 def least(layers: Layers, constraints: list[Constraint]) -> float | None:

@@ -15,7 +15,7 @@ from edgebuild.cli import main
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.plan.distribute.choose import WAYS, choose, macs, usage
-from edgebuild.model.plan.distribute.problem import Cluster, Device, Layer, Medium, Network, Sizes
+from edgebuild.model.plan.distribute.problem import Cluster, Device, Layer, Medium, Network, RowWindow, Sizes
 from tests.distribute import naive
 from tests.fuzz.networks import WRITERS, drawn
 
@@ -126,3 +126,12 @@ def test_an_input_that_no_layer_reads() -> None:
     tensors = tuple(Sizes(f"t{i}", 1, 64, 64) for i in range(3))
     network = Network(tensors, (Layer("l", "dense", (0,), 2, 4096, 4096, True, True, partial=3),), (0, 1), (2,))
     assert choose(network, naive.cluster(2), False).plan.cost.bytes == 0
+
+
+def test_only_the_source_has_flash() -> None:
+    """The input takes most of its RAM, so others would do its rows; their shares are 0."""
+    tensors = (Sizes("t0", 8, 64, 8), Sizes("t1", 8, 8, 1))
+    layer = Layer("l", "conv", (0,), 1, 8, 512, True, True, window=RowWindow())
+    devices = (Device("a", "host", 100, 600, 100.0), Device("b", "host", 0, 600, 0.0))
+    found = choose(Network(tensors, (layer,), (0,), (1,)), Cluster(devices, 0, Medium()), False)
+    assert found.plan.cost.bytes == 0 and found.weights == (8, 0)

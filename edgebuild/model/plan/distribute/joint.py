@@ -136,8 +136,8 @@ class Search:
         """Rows of the source, in parts of its share: none, too, where the inputs leave it little room."""
         inputs = sum(self.network.tensors[t].bytes for t in self.network.inputs)
         room = self.limits.ram[self.cluster.source] if self.limits.ram else float("inf")
-        alone = len(self.cluster.devices) == 1 or self.limits.thesis_arena
-        return (1.0,) if alone or inputs < CROWDED * room else (1.0, 0.0)
+        others = any(s for k, s in enumerate(self.cluster.shares) if k != self.cluster.source)
+        return (1.0,) if not others or self.limits.thesis_arena or inputs < CROWDED * room else (1.0, 0.0)
 
     @cached_property
     def row_forms(self) -> list[tuple[Split, ...]]:
@@ -299,15 +299,9 @@ class Search:
         return both / len(self.cluster.devices) if makes.letter == "F" else both
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Flash of each device, in weights that the source alone has (first) and that all have (second).
-
-        Device d holds share * (all - first - second) + second, and the source `first` beside it.
-        """
-        found = []
-        for device, (share, flash) in enumerate(zip(self.cluster.shares, self.limits.flash, strict=True)):
-            own = 1 - share if device == self.cluster.source else -share
-            found.append(Constraint(own, 1 - share, flash - share * self.network.weights))
-        return tuple(found)
+        """Flash of each device: what it has alone, what all have, and its share of the rest."""
+        pairs = enumerate(zip(self.cluster.shares, self.limits.flash, strict=True))
+        return tuple(Constraint(k, share, flash - share * self.network.weights) for k, (share, flash) in pairs)
 
     def run(self, below: float = float("inf")) -> ClusterPlan | None:
         """The best plan within the limits; None if there is none, or none that costs at most `below`."""
@@ -342,7 +336,7 @@ class Search:
     def _gathering(self, live: dict[int, Split], tail: int) -> Arc:
         gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not has(live[t], SOURCE))
         spent = sum((self.cost(c.tensor, c.have, c.want) for c in gather), Cost())
-        return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather))
+        return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather), self.cluster.source)
 
     def _arcs(self, number: int, forms: Forms, tail: int, after: dict[Forms, int]) -> Iterator[Arc]:
         """All ways to run a layer; the forms that they lead to get numbers in `after`."""
@@ -362,7 +356,7 @@ class Search:
                 if self.readers[layer.output]:
                     key = tuple(sorted((*key, (layer.output, way.keeps))))
                 head = after.setdefault(key, len(after))
-                yield Arc(tail, head, way.value, way.whole, way.copied, way.choice)
+                yield Arc(tail, head, way.value, way.whole, way.copied, way.choice, self.cluster.source)
 
     def _ways(self, number: int, live: tuple[Split, ...]) -> tuple[_Way, ...]:
         """The options of a layer whose inputs are kept in these forms: the same whatever else is kept."""

@@ -1,6 +1,6 @@
 """Shortest paths in a layered graph under constraints: exact, by labels and Lagrangian bounds.
 
-Each arc has a cost and adds to two sums; constraints are linear in these sums, and every path must keep them. A label
+Each arc has a cost and adds to sums; constraints are linear in these sums, and every path must keep them. A label
 is a path to a node, with what it uses of each constraint. A label that another betters in all is dropped. So is one
 whose cost so far and bound of the rest exceed the best path known (Handler and Zang 1980 for the bound).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from math import atan2
 from typing import Any
 
@@ -21,13 +22,14 @@ Places = NDArray[np.int64]
 INFINITY = float("inf")
 CYCLES, ROUNDS = 3, 8  # of multipliers, for each constraint; more make the bound a little tighter
 KEPT = 3  # bounds that labels are held against
-MOST = 4000  # labels of a layer; beyond that the least promising go, and the result may not be the best
+FEW, MOST = 400, 4000  # labels of a layer; beyond that the least promising go, and the result may not be the best
 SLACK = 1e-6  # limits are bytes, kept as floats
 
 
 @dataclass(frozen=True)
 class Arc:
-    """From a node of a layer to a node of the next. `first` and `second`: what it adds to the two sums."""
+    """From a node of a layer to a node of the next. `first`, `second`: what it adds to what device `by` alone has, and
+    to what all have."""
 
     tail: int
     head: int
@@ -35,18 +37,22 @@ class Arc:
     first: float
     second: float
     choice: Any
+    by: int = 0
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """a * first + b * second <= limit. `b` is not negative."""
+    """What a device has is at most `limit`: what it has alone, what all have, and its share of the rest.
 
-    a: float
-    b: float
+    The rest falls by what is in no share, so that a path uses share * (- first - second) of it.
+    """
+
+    device: int
+    share: float
     limit: float
 
     def use(self, arc: Arc) -> float:
-        return self.a * arc.first + self.b * arc.second
+        return arc.first * ((arc.by == self.device) - self.share) + arc.second * (1 - self.share)
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,10 @@ class Route:
 
 @dataclass(frozen=True)
 class _Labels:
-    """Paths to a node. Each has its cost, what it uses of each constraint, and a bound of what follows. Its last arc is
-    a place in the layer; beside it stands the place of the label before it at the tail of that arc."""
+    """Paths to the nodes before a layer, by node. Each has its cost, what it uses of each constraint, and a bound of
+    what follows. Its last arc is a place in the layer before; beside it stands the place of the label before it."""
 
+    node: Places
     cost: Floats
     used: Floats  # labels x constraints
     rest: Floats
@@ -70,7 +77,7 @@ class _Labels:
     before: Places
 
     def some(self, which: Any) -> _Labels:
-        return _Labels(self.cost[which], self.used[which], self.rest[which], self.arc[which], self.before[which])
+        return _Labels(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
 ToGo = list[Floats]  # of each layer: by node
@@ -88,24 +95,27 @@ class _Step:
     tails: Places
     heads: Places
     cost: Floats
-    first: Floats
-    second: Floats
+    uses: Floats  # arcs x constraints
     starts: Places
     nodes: int
     nodes_behind: int
 
 
-def _step(arcs: Sequence[Arc]) -> _Step:
+def _step(arcs: Sequence[Arc], constraints: Sequence[Constraint]) -> _Step:
     tails = np.array([x.tail for x in arcs], np.int64)
     order = np.argsort(tails, kind="stable")
-    tails, heads = tails[order], np.array([x.head for x in arcs], np.int64)[order]
-    cost, first, second = (
-        np.array(some, np.float64)[order]
-        for some in ([x.cost for x in arcs], [x.first for x in arcs], [x.second for x in arcs])
-    )
+    tails, heads, by = tails[order], *(np.array(x, np.int64)[order] for x in _columns(arcs, "head", "by"))
+    cost, first, second = (np.array(x, np.float64)[order] for x in _columns(arcs, "cost", "first", "second"))
+    uses = np.empty((len(arcs), len(constraints)))
+    for i, c in enumerate(constraints):
+        uses[:, i] = first * ((by == c.device) - c.share) + second * (1 - c.share)
     starts = np.flatnonzero(np.diff(tails, prepend=-1))
     nodes, behind = (int(some.max(initial=-1)) + 1 for some in (tails, heads))
-    return _Step(arcs, order, tails, heads, cost, first, second, starts, nodes, behind)
+    return _Step(arcs, order, tails, heads, cost, uses, starts, nodes, behind)
+
+
+def _columns(arcs: Sequence[Arc], *names: str) -> list[list[float]]:
+    return [[getattr(x, name) for x in arcs] for name in names]
 
 
 @dataclass(frozen=True)
@@ -124,96 +134,104 @@ def shortest(
 
     None if there is none, or none that costs at most `below`.
     """
-    limits: dict[tuple[float, float], float] = {}
-    for c in constraints:
-        limits[c.a, c.b] = min(c.limit, limits.get((c.a, c.b), INFINITY))
-    kept = [Constraint(a, b, limit) for (a, b), limit in limits.items() if limit < INFINITY]
-    bounds, best = _bounds(layers, kept, below)
+    kept = _tightest(layers, constraints)
+    steps = [_step(arcs, kept) for arcs in layers]
+    bounds, best = _bounds(steps, kept, below)
     if not bounds:
         return None
-    upper = min(below, best.cost if best is not None else INFINITY)
-    none = np.zeros(1, np.int64)
-    labels = {0: _Labels(np.zeros(1), np.zeros((1, len(kept))), np.zeros(1), none, none)}
-    history, proved = list[dict[int, _Labels]](), True
-    for number, arcs in enumerate(layers):
-        history.append(labels)
-        labels, all_kept = _promising(_extended(labels, arcs, kept, bounds, number + 1, upper))
-        proved &= all_kept
-    if 0 in labels:
-        ends, room = labels[0], np.array([c.limit + SLACK for c in kept])
-        allowed = np.flatnonzero((ends.used <= room).all(axis=1))
-        if len(allowed):
-            first = min(allowed.tolist(), key=lambda i: (ends.cost[i], *ends.used[i]))
-            best = _unwind(ends, first, history, layers)
+    ends = _outermost(kept) if len({arc.by for arcs in layers for arc in arcs}) == 1 else tuple(range(len(kept)))
+    for most in (FEW, MOST):  # a path that few labels find makes the bound of all others tighter
+        upper = min(below, best.cost if best is not None else INFINITY)
+        found, proved = _labelled(steps, kept, bounds, upper, ends, most)
+        best = found if found is not None else best
+        if proved:
+            break
     if best is None or best.cost > below:
         return None
     return replace(best, bound=best.cost if proved else min(best.cost, bounds[0].value))
 
 
+def _tightest(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> list[Constraint]:
+    """The constraints that count: of devices of one share that have nothing alone, the one of the least limit."""
+    alone = {arc.by for arcs in layers for arc in arcs if arc.first}
+    found: dict[tuple[int, float], Constraint] = {}
+    for c in constraints:
+        key = (c.device if c.device in alone else -1, c.share)
+        if c.limit < min(INFINITY, found[key].limit if key in found else INFINITY):
+            found[key] = c
+    return list(found.values())
+
+
+def _labelled(
+    steps: Sequence[_Step],
+    constraints: Sequence[Constraint],
+    bounds: Sequence[_Bound],
+    upper: float,
+    ends: Sequence[int],
+    most: int,
+) -> tuple[Route | None, bool]:
+    """The best path of cost `upper`, and whether no label was left out: then there is no better one."""
+    none = np.zeros(1, np.int64)
+    labels = _Labels(none, np.zeros(1), np.zeros((1, len(constraints))), np.zeros(1), none, none)
+    history, proved = list[_Labels](), True
+    for number, step in enumerate(steps):
+        history.append(labels)
+        labels, all_kept = _promising(_extended(labels, step, constraints, bounds, number + 1, upper, ends), most)
+        proved &= all_kept
+    room = np.array([c.limit + SLACK for c in constraints])
+    allowed = np.flatnonzero((labels.node == 0) & (labels.used <= room).all(axis=1))
+    if not len(allowed):
+        return None, proved
+    first = min(allowed.tolist(), key=lambda i: (labels.cost[i], *labels.used[i]))
+    return _unwind(labels, first, history, steps), proved
+
+
 def _extended(
-    labels: dict[int, _Labels],
-    arcs: Sequence[Arc],
+    labels: _Labels,
+    step: _Step,
     constraints: Sequence[Constraint],
     bounds: Sequence[_Bound],
     number: int,
     upper: float,
-) -> dict[int, _Labels]:
+    ends: Sequence[int],
+) -> _Labels:
     """Labels of the nodes behind a layer that may still lead to a path of cost `upper`."""
-    weights = np.array([b.weights for b in bounds]).reshape(len(bounds), len(constraints))
-    spent = weights @ np.array([c.limit for c in constraints]) if constraints else np.zeros(len(bounds))
-    weighed = {node: found.used @ weights.T for node, found in labels.items()}
-    found: dict[int, list[_Labels]] = {}
-    limit = upper * (1 + 1e-12) + 1e-9
-    for place, arc in enumerate(arcs):
-        before = labels.get(arc.tail)
-        if before is None:
-            continue
-        uses = np.array([c.use(arc) for c in constraints])
-        ahead = np.array([_of(b.to_go[number], arc.head) for b in bounds]) - spent + weights @ uses
-        rest = (weighed[arc.tail] + ahead).max(axis=1)
-        cost = before.cost + arc.cost
-        keep = np.flatnonzero(cost + rest <= limit)
-        if len(keep):
-            places = np.full(len(keep), place)
-            some = _Labels(cost[keep], before.used[keep] + uses, rest[keep], places, keep)
-            found.setdefault(arc.head, []).append(some)
-    ends = _outermost(constraints)
-    return {node: _front(_joined(some), ends) for node, some in found.items()}
+    first, past = (np.searchsorted(labels.node, step.tails, side) for side in ("left", "right"))
+    counts = past - first
+    arc = np.repeat(np.arange(len(step.arcs)), counts)
+    before = np.arange(len(arc)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    cost, used = labels.cost[before] + step.cost[arc], labels.used[before] + step.uses[arc]
+    rest, heads = np.full(len(arc), -INFINITY), step.heads[arc]
+    limits = np.array([c.limit for c in constraints])
+    for bound in bounds:
+        to_go = np.full(step.nodes_behind, INFINITY)
+        to_go[: len(bound.to_go[number])] = bound.to_go[number][: step.nodes_behind]
+        rest = np.maximum(rest, to_go[heads] + (used - limits) @ np.array(bound.weights))
+    keep = np.flatnonzero((cost + rest <= upper * (1 + 1e-12) + 1e-9) & (rest < INFINITY))
+    found = _Labels(heads[keep], cost[keep], used[keep], rest[keep], arc[keep], before[keep])
+    found = found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(len(limits)))), found.cost, found.node)))
+    return found.some(_front(found, ends))
 
 
-def _of(to_go: Floats, node: int) -> float:
-    """From a node to the end; a node that no arc leaves has no way there."""
-    return float(to_go[node]) if node < len(to_go) else INFINITY
-
-
-def _joined(some: Sequence[_Labels]) -> _Labels:
-    if len(some) == 1:
-        return some[0]
-    return _Labels(*(np.concatenate([getattr(x, f.name) for x in some]) for f in fields(_Labels)))
-
-
-def _promising(labels: dict[int, _Labels]) -> tuple[dict[int, _Labels], bool]:
-    """At most MOST labels, those of the least bounds; and whether these are all."""
-    if sum(len(found.cost) for found in labels.values()) <= MOST:
+def _promising(labels: _Labels, most: int) -> tuple[_Labels, bool]:
+    """At most `most` labels, those of the least bounds; and whether these are all."""
+    if len(labels.cost) <= most:
         return labels, True
-    last = np.sort(np.concatenate([x.cost + x.rest for x in labels.values()]))[MOST]
-    kept = {node: x.some(np.flatnonzero(x.cost + x.rest < last)) for node, x in labels.items()}
-    return {node: found for node, found in kept.items() if len(found.cost)}, False
+    return labels.some(np.sort(np.argsort(labels.cost + labels.rest, kind="stable")[:most])), False
 
 
 def _bounds(
-    layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint], below: float
+    steps: Sequence[_Step], constraints: Sequence[Constraint], below: float
 ) -> tuple[list[_Bound], Route | None]:
     """Bounds by multipliers, improved one constraint at a time, and the best path within all limits that turned up.
 
     No bounds where no path costs at most `below`.
     """
     best: Route | None = None
-    steps = [_step(arcs) for arcs in layers]
 
     def look(weights: Sequence[float]) -> tuple[_Bound, Route] | None:
         nonlocal best
-        to_go, path = _relaxed(steps, constraints, weights)
+        to_go, path = _relaxed(steps, weights)
         if path is None:
             return None
         if _within(path, constraints) and (best is None or path.cost < best.cost):
@@ -221,8 +239,10 @@ def _bounds(
         value = float(to_go[0][0]) - sum(w * c.limit for w, c in zip(weights, constraints, strict=True))
         return _Bound(tuple(weights), to_go, value), path
 
+    # What costs more than the dearest arcs of all layers, or than `below`, is no path.
+    dearest = min(below, sum(float(step.cost.max(initial=0.0)) for step in steps)) * (1 + 1e-9) + SLACK
     found = look([0.0] * len(constraints))
-    if found is None or found[0].value > below * (1 + 1e-9) + SLACK:
+    if found is None or found[0].value > dearest:
         return [], None
     bounds, weights = [found[0]], [0.0] * len(constraints)
     for _ in range(CYCLES if best is None else 0):
@@ -233,6 +253,8 @@ def _bounds(
                 found = look([*weights[:number], weight, *weights[number + 1 :]])
                 assert found is not None
                 bounds.append(found[0])
+                if found[0].value > dearest:
+                    return [], None
                 used = sum(constraint.use(a) for a in found[1].arcs)
                 low, high = (weight, high) if used > constraint.limit else (low, weight)
                 weight = (low + high) / 2 if high < INFINITY else 4 * weight
@@ -247,19 +269,15 @@ def _first_weight(path: Route, constraint: Constraint) -> float:
     return max(path.cost, 1.0) / use
 
 
-def _relaxed(
-    steps: Sequence[_Step], constraints: Sequence[Constraint], weights: Sequence[float]
-) -> tuple[ToGo, Route | None]:
+def _relaxed(steps: Sequence[_Step], weights: Sequence[float]) -> tuple[ToGo, Route | None]:
     """Least cost + weights * uses from every node to the end, and such a path from the start."""
-    a = sum(w * c.a for w, c in zip(weights, constraints, strict=True))
-    b = sum(w * c.b for w, c in zip(weights, constraints, strict=True))
     to_go: ToGo = [np.zeros(1)]
     values = list[Floats]()
     for step in reversed(steps):
         rest = to_go[-1]
         ahead = np.full(max(step.nodes_behind, len(rest)), INFINITY)
         ahead[: len(rest)] = rest
-        value = step.cost + a * step.first + b * step.second + ahead[step.heads]
+        value = step.cost + step.uses @ np.array(weights) + ahead[step.heads]
         here = np.full(step.nodes, INFINITY)
         if len(value):
             here[step.tails[step.starts]] = np.minimum.reduceat(value, step.starts)
@@ -281,35 +299,47 @@ def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
     return all(sum(c.use(a) for a in path.arcs) <= c.limit + SLACK for c in constraints)
 
 
-def _front(found: _Labels, ends: tuple[int, int] | None) -> _Labels:
-    """Labels that no other betters in cost and all uses, by rising cost. `ends`: of `_outermost`."""
-    count = found.used.shape[1]
-    found = found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(count))), found.cost)))
-    if ends is None:
-        return found.some(np.zeros(1, np.int64))
-    return found.some(_stairs(*(found.used[:, i].tolist() for i in ends)))
+def _front(found: _Labels, ends: Sequence[int]) -> Places:
+    """Places of labels that no other of their node betters in cost and all uses. `found`: by node and rising cost.
+
+    `ends`: uses such that what is better in these is better in all.
+    """
+    edges = np.flatnonzero(np.diff(found.node, prepend=-1, append=-1))
+    if not ends:
+        return edges[:-1]
+    used, kept = found.used[:, list(ends)], list[int]()
+    for first, past in pairwise(edges.tolist()):
+        if len(ends) <= 2:
+            kept += _stairs(first, used[first:past, 0].tolist(), used[first:past, -1].tolist())
+        else:
+            kept += _unbettered(first, used[first:past])
+    return np.array(kept, np.int64)
 
 
-def _outermost(constraints: Sequence[Constraint]) -> tuple[int, int] | None:
-    """Two constraints such that what uses no more of either uses no more of any; None where there are none.
+def _outermost(constraints: Sequence[Constraint]) -> Sequence[int]:
+    """Two constraints such that what uses no more of either uses no more of any; none where there are none.
 
-    All uses are a * first + b * second with b >= 0, so the directions (a, b) lie in a half plane, and each is a sum of
-    the two outermost ones with factors that are not negative.
+    Where one device alone has something, all uses are a * first + b * second with b >= 0. So the directions (a, b) lie
+    in a half plane, and each is a sum of the two outermost ones with factors that are not negative.
     """
     if not constraints:
-        return None
-    turned = sorted(range(len(constraints)), key=lambda i: atan2(constraints[i].b, constraints[i].a))
+        return ()
+    one = Arc(0, 0, 0.0, 1.0, 0.0, None)
+    turned = sorted(range(len(constraints)), key=lambda i: atan2(1 - constraints[i].share, constraints[i].use(one)))
     return turned[0], turned[-1]
 
 
-def _stairs(first_uses: list[float], second_uses: list[float]) -> list[int]:
-    """The same for two uses. The stairs are the least second uses for rising first ones, of the labels kept so far."""
+def _stairs(start: int, first_uses: list[float], second_uses: list[float]) -> list[int]:
+    """Places from `start` on of labels that none before them betters in two uses.
+
+    The stairs are the least second uses for rising first ones, of the labels kept so far.
+    """
     kept, firsts, seconds = list[int](), list[float](), list[float]()
     for i, (first, second) in enumerate(zip(first_uses, second_uses, strict=True)):
         at = bisect_right(firsts, first)
         if at and seconds[at - 1] <= second:
             continue
-        kept.append(i)
+        kept.append(start + i)
         end = at
         while end < len(firsts) and seconds[end] >= second:
             end += 1
@@ -317,11 +347,21 @@ def _stairs(first_uses: list[float], second_uses: list[float]) -> list[int]:
     return kept
 
 
-def _unwind(ends: _Labels, place: int, history: Sequence[dict[int, _Labels]], layers: Sequence[Sequence[Arc]]) -> Route:
+def _unbettered(start: int, used: Floats) -> list[int]:
+    """The same for any number of uses."""
+    kept, best, count = list[int](), np.empty_like(used), 0
+    for i, uses in enumerate(used):
+        if not (best[:count] <= uses).all(axis=1).any():
+            best[count] = uses
+            count += 1
+            kept.append(start + i)
+    return kept
+
+
+def _unwind(ends: _Labels, place: int, history: Sequence[_Labels], steps: Sequence[_Step]) -> Route:
     """The path of a label behind the last layer. `history`: labels before each layer."""
     arcs, found, cost = list[Arc](), ends, float(ends.cost[place])
-    for labels, some in zip(reversed(history), reversed(layers), strict=True):
-        arc, place = some[int(found.arc[place])], int(found.before[place])
-        found = labels[arc.tail]
-        arcs.append(arc)
+    for labels, step in zip(reversed(history), reversed(steps), strict=True):
+        arcs.append(step.arcs[step.order[found.arc[place]]])
+        found, place = labels, int(found.before[place])
     return Route(tuple(reversed(arcs)), cost)
