@@ -42,7 +42,7 @@ class Arc:
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a device has is at most `limit`: what it has alone, what all have, and its share of the rest.
+    """Most that a device has, `limit`: what it has alone, what all have, and its share of the rest.
 
     The rest falls by what is in no share, so that a path uses share * (- first - second) of it.
     """
