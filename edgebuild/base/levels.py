@@ -88,6 +88,8 @@ class Engine:
             raise ValueError(
                 f"engine '{self.name}' names {len(self.memories)} memories: [ACTIVATIONS, WEIGHTS] are two"
             )
+        if len(set(self.memories)) < len(self.memories):
+            raise ValueError(f"engine '{self.name}' names {self.memories[0]} for activations and for weights")
 
 
 @dataclass(frozen=True)

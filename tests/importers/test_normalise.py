@@ -63,3 +63,16 @@ def test_normalisation_far_from_zero(name: str, tmp_path: Path) -> None:
     wanted = exact(x, name, scale, offset).ravel()
     assert np.abs(np.array(told["output"]) - wanted).max() < 1e-3
     assert told["equal"] or operator == "GroupNormalization"  # of which onnxruntime computes the standard's body
+
+
+@pytest.mark.needs("gcc")
+def test_mean_and_variance_of_equal_values(tmp_path: Path) -> None:
+    """Nothing is left of equal values, and not what rounding made of their mean, divided by the standard's 1e-9."""
+    value, result = (helper.make_tensor_value_info(v, TensorProto.FLOAT, SHAPE) for v in "xy")
+    node = helper.make_node("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 2, 3])
+    graph = helper.make_graph([node], "equal", [value], [result])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    artifacts = compile_model(ModelRequest(tmp_path / "m.onnx", "model", "host"))
+    x = np.repeat(drawn(1, SHAPE[1], 1, 1), 2 * 4 * 3, 0).reshape(2, 4, 3, SHAPE[1]).transpose(0, 3, 1, 2)
+    told = verify(tmp_path / "m.onnx", load_target("host"), artifacts, np.ascontiguousarray(x).reshape(1, -1))
+    assert np.abs(np.array(told["output"])).max() < 1e-3

@@ -77,9 +77,11 @@ def group_normalisation(node: Any) -> None:
 
 
 def mean_variance_normalisation(node: Any) -> None:
+    """Takes the mean out twice: where all values are equal, what rounding left of it would be divided by `TINY`."""
     x = node.tensor(0)
     axes = tuple(sorted({axis_of(node, axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])}))
-    _, rest, variance = centred(node, x.name, axes)
+    _, once, _ = centred(node, x.name, axes)
+    _, rest, variance = centred(node, once, axes)
     deviation = plus(node, node.inner("pointwise", [variance], **pointwise.attributes("sqrt")), TINY)
     node.emit("pointwise", [rest, deviation], **pointwise.attributes("quotient"))
 
