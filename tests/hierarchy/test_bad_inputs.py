@@ -47,6 +47,15 @@ def test_weights_larger_than_their_memory(tmp_path: Path, capsys: pytest.Capture
     assert "weights" in text and "memory ROM of bad has 4096 B" in text and "over by" in text
 
 
+def test_an_engine_with_one_scratchpad_for_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bad.yaml"
+    text = (ROOT / "hal" / "targets" / "diana.yaml").read_text()
+    assert "memories: [ACT, WGT]" in text
+    file.write_text(text.replace("memories: [ACT, WGT]", "memories: [ACT, ACT]"))
+    text = said(capsys, "layer", str(file))
+    assert "bad.yaml" in text and "names ACT for activations and for weights" in text
+
+
 def test_levels_that_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "layer", target(tmp_path, "L1: {origin: 0x40000100, size: 1K, roles: [], level: 1}", ram=""))
     assert "bad.yaml" in text and "begins inside of" in text

@@ -19,13 +19,22 @@ OPEN = (None, None)
 TINY = 1e-9  # that MeanVarianceNormalization adds to the standard deviation
 
 
+def mean_of(node: Any, name: str, axes: tuple[int, ...]) -> str:
+    """Name of the mean, whose `axes` have size 1."""
+    return str(node.reshaped(node.inner("mean", [name], axes=axes), kept_shape(node.builder.tensors[name], axes, True)))
+
+
 def centred(node: Any, name: str, axes: tuple[int, ...]) -> tuple[str, str, str]:
-    """Names of the mean, of x - mean, and of the variance, whose `axes` have size 1."""
-    keep = kept_shape(node.builder.tensors[name], axes, True)
-    mean = node.reshaped(node.inner("mean", [name], axes=axes), keep)
-    rest = node.inner("pointwise", [name, mean], **pointwise.attributes("difference"))
+    """Names of the mean, of x - mean, and of the variance, whose `axes` have size 1.
+
+    The mean is taken out twice. Rounding leaves some of it the first time, which counts where all values are equal or
+    nearly so, because it is then divided by the small square root of epsilon.
+    """
+    mean = mean_of(node, name, axes)
+    once = node.inner("pointwise", [name, mean], **pointwise.attributes("difference"))
+    rest = node.inner("pointwise", [once, mean_of(node, once, axes)], **pointwise.attributes("difference"))
     squares = node.inner("pointwise", [rest], **pointwise.attributes("square"))
-    return mean, rest, node.reshaped(node.inner("mean", [squares], axes=axes), keep)
+    return mean, rest, mean_of(node, squares, axes)
 
 
 def plus(node: Any, name: str, number: float) -> str:
@@ -77,11 +86,9 @@ def group_normalisation(node: Any) -> None:
 
 
 def mean_variance_normalisation(node: Any) -> None:
-    """Takes the mean out twice: where all values are equal, what rounding left of it would be divided by `TINY`."""
     x = node.tensor(0)
     axes = tuple(sorted({axis_of(node, axis, len(x.shape)) for axis in node.attr("axes", [0, 2, 3])}))
-    _, once, _ = centred(node, x.name, axes)
-    _, rest, variance = centred(node, once, axes)
+    _, rest, variance = centred(node, x.name, axes)
     deviation = plus(node, node.inner("pointwise", [variance], **pointwise.attributes("sqrt")), TINY)
     node.emit("pointwise", [rest, deviation], **pointwise.attributes("quotient"))
 
