@@ -43,6 +43,7 @@ class Slot:
     stride: int = 0  # bits from one element of an array to the next, where all lie in one register
     count: int = 1  # elements of such an array
     quiet: bool = False  # a write changes nothing but the bits, whatever writes of this field do in other registers
+    values: tuple[tuple[str, int], ...] = dataclasses.field(default=(), compare=False)  # an enumeration of silicon
 
     @property
     def mask(self) -> int:

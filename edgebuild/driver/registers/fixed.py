@@ -173,8 +173,8 @@ class _Fixer:
         for way, other in layouts.items():
             if [(r.offset, r.slots) for r in other] != [(r.offset, r.slots) for r in first]:
                 mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
-                hint = f"a pointer to '{shape.group}' needs one layout for all"
-                raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", hint)
+                hints = (f"a pointer to '{shape.group}' needs one layout for all", *_unlike(other, first))
+                raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", *hints)
         subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
         size = self._size(shape, ways, first, subs)
         self.groups[shape.group] = GroupLayout(shape.group, size, tuple(first), subs)
@@ -287,6 +287,7 @@ class _Fixer:
             modified=modified,
             action=action,
             key=field_name(block, register, info),
+            values=info.values,
         )
 
     def _note(self, id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
@@ -376,6 +377,15 @@ class _Fixer:
             return strides.pop()
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
         return max([*ends, *inner], default=4)
+
+
+def _unlike(mine: list[Register], its: list[Register]) -> Iterator[str]:
+    """The first fields of two layouts that differ, where both are at the same bits."""
+    for a, b in zip(mine, its, strict=False):
+        for s, t in zip(a.slots, b.slots, strict=False):
+            if s != t and (a.offset, s.mask) == (b.offset, t.mask):
+                yield f"what is known of '{s.key}' and of '{t.key}' differs; an overlay may speak of one alone"
+                return
 
 
 def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:

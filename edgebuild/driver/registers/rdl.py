@@ -101,8 +101,10 @@ def _field(f: Any) -> FieldInfo:
         action = "modify"
     encode = f.get_property("encode")
     values = tuple((m.name, int(m.value)) for m in encode) if encode is not None else ()
-    volatile = bool(f.is_volatile)
-    return FieldInfo(f.inst_name, f.low, f.width, access, modified, action, volatile, known=True, values=values)
+    volatile, once = bool(f.is_volatile), f.get_property("sw").name.endswith("1")
+    return FieldInfo(
+        f.inst_name, f.low, f.width, access, modified, action, volatile, known=True, values=values, once=once
+    )
 
 
 # ---- writing
@@ -153,7 +155,11 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
             yield f"{pad}enum {_enum(r, f)} {{ {rows} }};"
     yield f"{pad}{'external ' if any('modify' in (f.modified, f.read_action) for f in r.fields) else ''}reg {{ {width}"
     for f in r.fields:
-        words = [f"sw = {f.access};", f"hw = {'rw' if f.volatile or f.access == 'r' else 'r'};", *_hardware(f)]
+        words = [
+            f"sw = {f.access}{'1' if f.once else ''};",
+            f"hw = {'rw' if f.volatile or f.access == 'r' else 'r'};",
+            *_hardware(f),
+        ]
         words += [f"onwrite = {k};" for k, v in ONWRITE.items() if v == f.modified]
         words += [f"onread = {k};" for k, v in ONREAD.items() if v == f.read_action]
         words += [f"encode = {_enum(r, f)};"] if f.values else []

@@ -25,13 +25,14 @@ class FieldInfo:
     volatile: bool = False
     known: bool = False
     values: tuple[tuple[str, int], ...] = ()  # an enumeration
+    once: bool = False  # only the first write after a reset counts
     mark: str = field(default="", compare=False)  # of an element of an array: NAME#POSITION, counted from 0
 
     @property
     def back(self) -> str:
         """Value that a write of a neighbour may write here: "keep", "0", "1" or "never"."""
-        if self.modified:
-            return NEUTRAL[self.modified]
+        if self.modified or self.once:  # what is written back once is what stays
+            return NEUTRAL.get(self.modified, "never")
         return "0" if self.access == "r" else "keep"
 
 
@@ -64,19 +65,29 @@ class Block:
     group: str = ""
 
     def acts(self, register: RegisterInfo, info: FieldInfo) -> bool:
-        """Whether a register is one of a pair such as INTENSET and INTENCLR of which a file says no more: a 1 acts, and
-        a read gives what is set. Whoever writes back there what was read clears all of it."""
-        name = register.name.upper()
-        end = next((end for end in PAIRS if name.endswith(end)), "")
-        if info.modified or "w" not in info.access or not end:
+        """Whether a register is one of a family such as INTENSET and INTENCLR of which a file says no more: a 1 acts,
+        and a read gives what is set. Whoever writes back there what was read clears, or toggles, all of it."""
+        parts = ACTION.fullmatch(register.name.upper())
+        if info.modified or "w" not in info.access or not parts:
             return False
-        names = {name.removesuffix(end) + other for other in PAIRS[end]}
-        places = {(f.lsb, f.width) for f in register.fields}
-        pairs = (r for r in self.registers if r.scope == register.scope and r.name.upper() in names)
-        return any({(f.lsb, f.width) for f in r.fields} == places for r in pairs)
+        stem, word, number = parts.groups("")
+        kind, places = ACTIONS[word], {(f.lsb, f.width) for f in register.fields}
+        for other in self.registers:
+            its, name = ACTION.fullmatch(other.name.upper()), other.name.upper().replace("_", "")
+            opposite = its and (its[1], its.group(3) or "") == (stem, number) and ACTIONS[its[2]] != kind
+            toggled = kind == "toggle" and stem and name == f"{stem}{number}".replace("_", "")
+            alike = not places or places & {(f.lsb, f.width) for f in other.fields}
+            if (opposite or toggled) and other.scope == register.scope and alike:
+                return True
+        return False
 
 
-PAIRS = {"SET": ("CLR", "CLEAR"), "CLR": ("SET",), "CLEAR": ("SET",)}  # how two such registers end
+ACTIONS = {
+    **dict.fromkeys(("SET", "SETR", "W1TS", "W1S", "IER"), "set"),
+    **dict.fromkeys(("CLR", "CLRR", "CLEAR", "W1TC", "W1C", "IDR"), "clear"),
+    **dict.fromkeys(("TOG", "TOGGLE", "TGL", "NOT", "INV", "XOR"), "toggle"),
+}  # how the names of registers end in which a 1 acts
+ACTION = re.compile(rf"(.*?)_?({'|'.join(ACTIONS)})(_?\d[\d_]*)?")
 
 
 @dataclass(frozen=True)

@@ -8,49 +8,25 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.errors import EdgebuildError, caret, did_you_mean, fail
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.driver.registers.elements import Element, parse, wrong
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
 from edgebuild.driver.source.dialect import NEUTRAL
 
 ACCESS = {"read-only": "r", "write-only": "w", "read-write": "rw", "writeOnce": "w", "read-writeOnce": "rw"}
 WORD = {"r": "read-only", "w": "write-only", "rw": "read-write"}
+ONCE = {"w": "writeOnce", "rw": "read-writeOnce"}
 PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
+POSITION = ("bitOffset", "bitWidth", "lsb", "msb", "bitRange")
+DEEP, MANY = 20, 1 << 16  # elements that one is derived from in turn; elements of an array, registers of a part
+SIZES = (8, 16, 32, 64)  # bits of an access, or of two
 INHERITED = ("size", "access", "resetValue", "resetMask")
-
-
-@dataclass(eq=False)
-class Element:
-    """An element of XML, and where it stands."""
-
-    tag: str
-    attributes: dict[str, str]
-    line: int
-    column: int
-    text: str = ""
-    children: list[Element] = field(default_factory=list)
-
-    def child(self, tag: str) -> Element | None:
-        return next((c for c in self.children if c.tag == tag), None)
-
-    def below(self, tag: str) -> Iterator[Element]:
-        """All elements of a tag inside of this one."""
-        for c in self.children:
-            if c.tag == tag:
-                yield c
-            yield from c.below(tag)
-
-    def value(self, tag: str) -> str | None:
-        found = self.child(tag)
-        return found.text.strip() if found else None
-
-    def all(self, *tags: str) -> Iterator[Element]:
-        return (c for c in self.children if c.tag in tags)
 
 
 def read_svd(path: Path) -> RegisterMap:
@@ -66,15 +42,32 @@ class _Reader:
         except OSError as error:
             raise fail(f"cannot read it: {error.strerror}", file=self.file) from error
         self.lines = data.decode("utf-8", "replace").split("\n")
-        self.root = _parse(data, self.file, self.lines)
+        self.root = parse(data, self.file, self.lines)
         self.peripherals: dict[str, Element] = {}
         self.mistakes: list[tuple[str, EdgebuildError]] = []
-        self.block = ""  # the peripheral that is being read
+        self.block, self.registers_read = "", 0  # the peripheral that is being read
 
     @cached_property
-    def enumerations(self) -> dict[str, Element]:
-        """Those that have names, which others may be derived from."""
-        return {n: e for e in self.root.below("enumeratedValues") if (n := e.value("name"))}
+    def enumerations(self) -> dict[str, list[tuple[tuple[str, ...], Element]]]:
+        """By name those that have one, with the names of what is around them: others may be derived from them."""
+        found: dict[str, list[tuple[tuple[str, ...], Element]]] = {}
+
+        def look(at: Element, path: tuple[str, ...]) -> None:
+            for c in at.children:
+                name = c.value("name") or ""
+                if c.tag == "enumeratedValues" and name:
+                    found.setdefault(name, []).append((path, c))
+                elif c.children:
+                    look(c, (*path, name) if name else path)
+
+        look(self.root, ())
+        return found
+
+    def enumeration(self, origin: str, around: tuple[str, ...]) -> Element | None:
+        """The enumeration with this path; of several the one that has most around it in common with the field."""
+        *path, name = origin.split(".")
+        fits = [(p, e) for p, e in self.enumerations.get(name, ()) if tuple(path) == p[len(p) - len(path) :]]
+        return max(fits, key=lambda other: len({*other[0]} & {*around}))[1] if fits else None
 
     def read(self) -> RegisterMap:
         top = self.root.child("peripherals")
@@ -91,7 +84,7 @@ class _Reader:
         properties = self.properties(p, defaults)
         registers = p.child("registers")
         for name, shift, _, _ in self.instances(p):
-            self.block = name
+            self.block, self.registers_read = name, 0
             found = list(self.registers(registers, properties, 0, (), ())) if registers else []
             base, group = self.number(p, "baseAddress") + shift, p.value("groupName") or ""
             yield Block(name, base, _with_alternates(_numbered(found)), group)
@@ -113,12 +106,15 @@ class _Reader:
                     except EdgebuildError as error:  # it matters to drivers that use the register
                         self.mistakes.append((f"{self.block}.{name}", error))
                         found = RegisterInfo(name, offset, 32, (), scope)
+                    self.registers_read += 1
+                    if self.registers_read > MANY:
+                        raise self.wrong(element, f"{self.block} has more than {MANY} registers")
                     yield replace(found, marks=(*marks, mark))
 
     def register(
         self, r: Element, name: str, offset: int, properties: dict[str, str], scope: tuple[str, ...]
     ) -> RegisterInfo:
-        bits = self.as_number(r, "size", properties["size"])
+        bits = self.size(r, name, offset, properties["size"])
         access = self.access(r, properties["access"])
         holder = r.child("fields")
         fields = tuple(self.fields(holder, r, bits, properties["access"], name)) if holder else ()
@@ -128,11 +124,24 @@ class _Reader:
         alternate = r.value("alternateRegister") is not None or r.value("alternateGroup") is not None
         return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate)
 
+    def size(self, r: Element, name: str, offset: int, said: str) -> int:
+        """Bits of the access that a register takes; vendors write 12 or 24 of registers in 16 or 32."""
+        bits = self.as_number(r, "size", said)
+        access = next((n for n in SIZES if bits <= n), 0)
+        if not 0 < bits <= SIZES[-1]:
+            raise self.wrong(r, f"register '{name}' has {bits} bits; 1 to {SIZES[-1]} can be accessed")
+        if offset >> 32:
+            raise self.wrong(r, f"register '{name}' lies at {offset:#x}, beyond 32 bits")
+        if offset % (min(access, 32) // 8):
+            raise self.wrong(r, f"register '{name}' lies at {offset:#x}, where none of {access} bits can be accessed")
+        return access
+
     def fields(self, holder: Element, r: Element, bits: int, access: str, register: str) -> Iterator[FieldInfo]:
         taken: list[tuple[FieldInfo, Element]] = []
         siblings = list(holder.all("field"))
         for element in siblings:
             element = self.derived(element, siblings)
+            around = (self.block, *(e.value("name") or "" for e in (r, element)))
             lsb, width = self.bits(element)
             for name, _, shift, mark in self.instances(element):
                 word = self.access(element, element.value("access") or access)
@@ -142,7 +151,8 @@ class _Reader:
                     width,
                     word,
                     *self.effects(element, r, word),
-                    values=self.values(element),
+                    values=self.values(element, around, width),
+                    once="once" in (element.value("access") or access).lower(),
                     mark=mark,
                 )
                 if (new.modified and "w" not in word) or (new.read_action and "r" not in word):
@@ -163,16 +173,19 @@ class _Reader:
                 taken.append((new, element))
                 yield new
 
-    def values(self, element: Element) -> tuple[tuple[str, int], ...]:
-        """The enumeration of a field; values with bits that do not count are left out."""
+    def values(self, element: Element, around: tuple[str, ...], width: int) -> tuple[tuple[str, int], ...]:
+        """The enumeration of a field; values with bits that do not count, or that do not fit, are left out.
+
+        `around`: the names of the peripheral, the register and the field.
+        """
         found: dict[str, int] = {}
         for holder in element.all("enumeratedValues"):
-            origin = holder.attributes.get("derivedFrom", "").split(".")[-1]
-            for e in (self.enumerations.get(origin, holder) if origin else holder).all("enumeratedValue"):
+            origin = holder.attributes.get("derivedFrom", "")
+            for e in (self.enumeration(origin, around) or holder).all("enumeratedValue"):
                 name, text = e.value("name") or "", e.value("value") or ""
                 if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not re.search("[xX](?![0-9a-fA-F])|#.*x", text):
                     found.setdefault(name, self.as_number(e, "value", text))
-        return tuple(found.items())
+        return tuple((n, v) for n, v in found.items() if not v >> width)
 
     def effects(self, element: Element, register: Element, access: str) -> tuple[str, str]:
         """Effects of a write and a read; those of the whole register do not count where it lacks such an access."""
@@ -211,6 +224,8 @@ class _Reader:
             yield name, 0, 0, name
             return
         count, step = self.number(element, "dim"), self.number(element, "dimIncrement")
+        if count > MANY:
+            raise self.wrong(element.child("dim") or element, f"<dim> {count} is more than {MANY}")
         words = self.indices(element, count)
         for i, word in enumerate(words):
             one, mark = (name.replace("[%s]", w).replace("%s", w) for w in (word, f"#{i}"))
@@ -239,7 +254,9 @@ class _Reader:
         words = origin.split(".")
         parent = self.at_path(words, element.tag) if len(words) > 1 else None
         parent = parent or next((s for s in siblings if s.value("name") == words[-1]), None)
-        if parent is None or parent is element or depth > 20:
+        if parent is element or depth > DEEP:
+            raise self.wrong(element, f"derivedFrom '{origin}': it is derived from itself")
+        if parent is None:
             names = [s.value("name") or "" for s in siblings]
             raise self.wrong(element, f"derivedFrom '{origin}': no such {element.tag}{did_you_mean(origin, names)}")
         parent = self.derived(parent, siblings, depth + 1)
@@ -247,7 +264,17 @@ class _Reader:
         own = {c.tag for c in element.children}
         if "%s" not in (element.value("name") or "%s"):  # one, derived from an array
             own |= {c.tag for c in parent.children if c.tag.startswith("dim")}
-        merged.children = [*element.children, *(c for c in parent.children if c.tag not in own)]
+        if own & set(POSITION):  # said in another way than the origin says it
+            if not own & {"bitRange", "msb", "bitWidth"}:
+                width = str(self.bits(parent)[1])
+                merged.children = [*merged.children, replace(parent, tag="bitWidth", text=width, children=[])]
+            own |= set(POSITION)
+        merged.children = [*merged.children, *(c for c in parent.children if c.tag not in own)]
+        holder, other = element.child("registers"), parent.child("registers")
+        if holder and other:  # what it has besides, and instead of registers of the same names
+            redone = {c.value("name") for c in holder.children}
+            both = [*holder.children, *(c for c in other.children if c.value("name") not in redone)]
+            merged.children = [replace(c, children=both) if c is holder else c for c in merged.children]
         return merged
 
     def at_path(self, words: list[str], tag: str) -> Element | None:
@@ -282,12 +309,15 @@ class _Reader:
         try:
             if word.startswith("#"):
                 return int(word[1:].replace("x", "0"), 2)
-            return int(word, 16) if word.startswith("0x") else int(word, 2) if word.startswith("0b") else int(word, 10)
+            base = 16 if word.startswith("0x") else 2 if word.startswith("0b") else 10
+            if word.startswith("-"):
+                raise ValueError
+            return int(word, base)
         except ValueError:
             raise self.wrong(element, f"<{tag}> '{text}' is not a number") from None
 
     def wrong(self, element: Element, text: str) -> EdgebuildError:
-        return _wrong(self.file, self.lines, element.line, element.column, text)
+        return wrong(self.file, self.lines, element.line, element.column, text)
 
 
 def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
@@ -317,34 +347,3 @@ def _with_alternates(registers: list[RegisterInfo]) -> tuple[RegisterInfo, ...]:
         out.append(r if r.alternate or r.offset not in seen else replace(r, alternate=True))
         seen.add(r.offset)
     return tuple(out)
-
-
-def _wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
-    line = lines[number - 1] if 0 < number <= len(lines) else ""
-    return fail(text, file=file, line=number, column=column, hints=caret(line, column))
-
-
-def _parse(data: bytes, file: str, lines: list[str]) -> Element:
-    import xml.parsers.expat  # late: a driver's own description is only written
-
-    parser = xml.parsers.expat.ParserCreate()
-    stack: list[Element] = [Element("", {}, 0, 0)]
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        element = Element(tag, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1)
-        stack[-1].children.append(element)
-        stack.append(element)
-
-    def end(tag: str) -> None:
-        stack.pop()
-
-    def text(data: str) -> None:
-        stack[-1].text += data
-
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
-    try:
-        parser.Parse(data, True)
-    except xml.parsers.expat.ExpatError as error:
-        message = xml.parsers.expat.ErrorString(error.code)
-        raise _wrong(file, lines, error.lineno, error.offset + 1, f"not XML: {message}") from None
-    return stack[0].children[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgebuild.driver.registers.regmap import Array, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
-from edgebuild.driver.registers.svd import WORD
+from edgebuild.driver.registers.svd import ONCE, WORD
 
 
 def _escaped(text: str) -> str:
@@ -77,8 +77,8 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
                 f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
             )
             yield (
-                f"{pad}    <field><name>{_escaped(f.name)}</name><bitOffset>{f.lsb}</bitOffset>"
-                f"<bitWidth>{f.width}</bitWidth><access>{WORD[f.access]}</access>{effects}{_values(f)}</field>"
+                f"{pad}    <field><name>{_escaped(f.name)}</name><bitOffset>{f.lsb}</bitOffset><bitWidth>{f.width}"
+                f"</bitWidth><access>{(ONCE if f.once else WORD)[f.access]}</access>{effects}{_values(f)}</field>"
             )
         yield f"{pad}  </fields>"
     yield f"{pad}</register>"

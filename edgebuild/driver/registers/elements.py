@@ -1,0 +1,63 @@
+"""Elements of an XML file with their lines and columns, which no parser of the standard library keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from edgebuild.base.errors import EdgebuildError, caret, fail
+
+
+@dataclass(eq=False)
+class Element:
+    """An element of XML, and where it stands."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    column: int
+    text: str = ""
+    children: list[Element] = field(default_factory=list)
+
+    def child(self, tag: str) -> Element | None:
+        return next((c for c in self.children if c.tag == tag), None)
+
+    def value(self, tag: str) -> str | None:
+        found = self.child(tag)
+        return found.text.strip() if found else None
+
+    def all(self, *tags: str) -> Iterator[Element]:
+        return (c for c in self.children if c.tag in tags)
+
+
+def wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
+    """What is wrong there, with the line and a mark below it."""
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    return fail(text, file=file, line=number, column=column, hints=caret(line, column))
+
+
+def parse(data: bytes, file: str, lines: list[str]) -> Element:
+    """The root of the file; `lines` are those of `data`. Raises EdgebuildError with line and column."""
+    import xml.parsers.expat  # late: a driver's own description is only written
+
+    parser = xml.parsers.expat.ParserCreate()
+    stack: list[Element] = [Element("", {}, 0, 0)]
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        element = Element(tag, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1)
+        stack[-1].children.append(element)
+        stack.append(element)
+
+    def end(tag: str) -> None:
+        stack.pop()
+
+    def text(data: str) -> None:
+        stack[-1].text += data
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
+    try:
+        parser.Parse(data, True)
+    except xml.parsers.expat.ExpatError as error:
+        message = xml.parsers.expat.ErrorString(error.code)
+        raise wrong(file, lines, error.lineno, error.offset + 1, f"not XML: {message}") from None
+    return stack[0].children[0]

@@ -1,0 +1,229 @@
+"""Idioms of vendors' SVD files: what is derived, sizes, enumerations, writes that act, and files that are wrong."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.driver.registers.fixed import read_map
+from tests.drivers.machine import Bench, build
+
+PLAIN = 'fields: {"*": {plain: true}}'
+PAIR = "bfGroup P { bit A; bit B; }; bfGroup S { bfGroup P R; }; make_device(S, s, 0x40000000);\n"
+
+
+def field(name: str, lsb: int, width: int, inside: str = "") -> str:
+    place = f"<bitOffset>{lsb}</bitOffset><bitWidth>{width}</bitWidth>"
+    return f"<field><name>{name}</name>{place}{inside}</field>"
+
+
+def register(name: str, offset: int, fields: str, inside: str = "") -> str:
+    place = f"<addressOffset>{offset}</addressOffset>"
+    return f"<register><name>{name}</name>{place}{inside}<fields>{fields}</fields></register>"
+
+
+def peripheral(name: str, base: int, registers: str = "", origin: str = "") -> str:
+    derived = f' derivedFrom="{origin}"' if origin else ""
+    inside = f"<registers>{registers}</registers>" if registers else ""
+    return f"<peripheral{derived}><name>{name}</name><baseAddress>{base:#x}</baseAddress>{inside}</peripheral>"
+
+
+def device(*peripherals: str) -> str:
+    return f"<device><name>X</name><peripherals>{''.join(peripherals)}</peripherals></device>"
+
+
+def chip(*registers: str) -> str:
+    return device(peripheral("C", 0x4000_0000, "".join(registers)))
+
+
+def made(folder: Path, description: str, source: str, overlay: str = "fields: {}") -> Bench:
+    (folder / "chip.svd").write_text(description)
+    (folder / "chip.overlay.yaml").write_text(overlay)
+    return build(folder, source, layout=f"fixed:{folder / 'chip.svd'}")
+
+
+def accesses(bench: Bench, name: str = "s") -> list[tuple[str, int, int, int]]:
+    return [(a.kind, a.offset, a.size, a.value) for a in bench.machine.models[name].trace]
+
+
+FAMILIES = [
+    ("LAT", "LATINV"),
+    ("LAT", "LATTOG"),
+    ("", "OUT_TOGGLE OUT_SET"),
+    ("", "OUTTGL OUTCLR"),
+    ("", "NOT0 SET0"),
+    ("", "OUT_W1TS OUT_W1TC"),
+    ("", "IER IDR"),
+    ("", "DOUTXOR31_0 DOUTSET31_0"),
+]
+
+
+@pytest.mark.parametrize(("plain", "acting"), FAMILIES)
+def test_registers_in_which_a_1_acts_are_not_written_back(plain: str, acting: str, tmp_path: Path) -> None:
+    names = [*plain.split(), *acting.split()]
+    fields = field("A", 0, 1) + field("B", 1, 1)
+    text = chip(*(register(n, 4 * i, fields) for i, n in enumerate(names)))
+    name = acting.split()[0]
+    source = PAIR.replace("bfGroup P R;", f"bfGroup P {name};") + f"void f(void) {{ s->{name}.A = 1; }}"
+    with pytest.raises(EdgebuildError, match=rf"the overlay says 'C\.{name}\.B: {{back: \"0\"}}'"):
+        made(tmp_path, text, source)
+    bench = made(tmp_path, text, source, f'fields: {{"C.{name}.*": {{back: "0"}}}}')
+    bench.call("f")
+    assert accesses(bench) == [("w", 4 * names.index(name), 4, 1)]
+
+
+@pytest.mark.parametrize("names", ["TIMESET TIME", "OFFSET ON", "SETINV"])
+def test_a_name_alone_says_nothing(names: str, tmp_path: Path) -> None:
+    fields = field("A", 0, 1) + field("B", 1, 1)
+    text = chip(*(register(n, 4 * i, fields) for i, n in enumerate(names.split())))
+    name = names.split()[0]
+    source = PAIR.replace("bfGroup P R;", f"bfGroup P {name};") + f"void f(void) {{ s->{name}.A = 1; }}"
+    bench = made(tmp_path, text, source)
+    bench.call("f")
+    assert [kind for kind, *_ in accesses(bench)] == ["r", "w"]
+
+
+@pytest.mark.parametrize("access", ["read-writeOnce", "writeOnce", "read-writeonce"])
+def test_what_can_be_written_once_is_not_written_back(access: str, tmp_path: Path) -> None:
+    text = chip(register("R", 0, field("A", 0, 1) + field("B", 1, 1, f"<access>{access}</access>")))
+    with pytest.raises(EdgebuildError, match=r"a write of 'R_A' also writes 'R_B', and no value is harmless"):
+        made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }")
+    bench = made(tmp_path, text, PAIR + "void f(void) { s->R = (bfGroup P){ .A = 1, .B = 1 }; }")
+    bench.call("f")
+    assert accesses(bench) == [("w", 0, 4, 3)]
+
+
+def test_written_once_in_systemrdl(tmp_path: Path) -> None:
+    text = (
+        "addrmap C { reg { field { sw = rw1; hw = r; } B[1:1] = 0; field { sw = rw; hw = r; } A[0:0] = 0; } R @ 0; };"
+    )
+    (tmp_path / "chip.rdl").write_text(text)
+    with pytest.raises(EdgebuildError, match=r"a write of 'R_A' also writes 'R_B', and no value is harmless"):
+        build(tmp_path, PAIR + "void f(void) { s->R.A = 1; }", layout=f"fixed:{tmp_path / 'chip.rdl'}")
+
+
+@pytest.mark.parametrize(("said", "size"), [(8, 1), (12, 2), (16, 2), (24, 4), (32, 4)])
+def test_sizes_of_accesses(said: int, size: int, tmp_path: Path) -> None:
+    text = chip(register("R", 4, field("A", 0, 1) + field("B", said - 1, 1), f"<size>{said}</size>"))
+    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
+    bench.machine.models["s"].word_only = False
+    bench.call("f")
+    assert accesses(bench) == [("w", 4, size, 1 | 1 << (said - 1))]
+
+
+def test_a_register_of_40_bits_takes_two_accesses(tmp_path: Path) -> None:
+    text = chip(register("R", 8, field("A", 0, 1) + field("B", 39, 1), "<size>40</size>"))
+    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
+    bench.call("f")
+    assert accesses(bench) == [("w", 8, 4, 1), ("w", 12, 4, 128)]
+
+
+WRONG = {
+    "size": (("<size>128</size>", 0, 1), "register 'R' has 128 bits; 1 to 64 can be accessed"),
+    "nothing": (("<size>0</size>", 0, 1), "register 'R' has 0 bits"),
+    "place": (("", 2, 1), "register 'R' lies at 0x2, where none of 32 bits can be accessed"),
+    "far": (("", 1 << 40, 1), "register 'R' lies at 0x10000000000, beyond 32 bits"),
+    "negative": (("<resetValue>-1</resetValue>", 0, 1), "<resetValue> '-1' is not a number"),
+    "width": (("", 0, 10**12), "field 'A' ends at bit 999999999999, and register 'R' has 32"),
+    "many": (("<dim>99999999999</dim><dimIncrement>4</dimIncrement>", 0, 1), "<dim> 99999999999 is more than 65536"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_registers(what: str, tmp_path: Path) -> None:
+    (inside, offset, width), message = WRONG[what]
+    text = chip(register("R", offset, field("A", 0, width), inside))
+    source = (
+        "bfGroup P { bit A; }; bfGroup S { bfGroup P R; }; make_device(S, s, 0x40000000); void f(void) { s->R.A = 1; }"
+    )
+    with pytest.raises(EdgebuildError, match=re.escape(message)) as caught:
+        made(tmp_path, text, source)
+    assert re.search(r"chip\.svd:1:\d+: ", str(caught.value))
+
+
+def test_arrays_in_arrays_end_somewhere(tmp_path: Path) -> None:
+    place = "<dim>60000</dim><dimIncrement>4</dimIncrement><name>K%s</name><addressOffset>0</addressOffset>"
+    inner = register("R%s", 0, field("A", 0, 1), "<dim>60000</dim><dimIncrement>4</dimIncrement>")
+    (tmp_path / "chip.svd").write_text(chip(f"<cluster>{place}{inner}</cluster>"))
+    with pytest.raises(EdgebuildError, match="C has more than 65536 registers"):
+        read_map(tmp_path / "chip.svd")
+
+
+ORIGINS = [
+    ("<bitOffset>4</bitOffset><bitWidth>3</bitWidth>", "<bitRange>[9:7]</bitRange>"),
+    ("<bitRange>[6:4]</bitRange>", "<bitOffset>7</bitOffset>"),
+    ("<lsb>4</lsb><msb>6</msb>", "<bitOffset>7</bitOffset>"),
+    ("<bitRange>[6:4]</bitRange>", "<lsb>7</lsb><msb>9</msb>"),
+    ("<bitRange>[5:4]</bitRange>", "<bitOffset>7</bitOffset><bitWidth>3</bitWidth>"),
+]
+
+
+@pytest.mark.parametrize(("origin", "own"), ORIGINS)
+def test_a_derived_field_says_its_place_in_another_way(origin: str, own: str, tmp_path: Path) -> None:
+    fields = f'<field><name>A</name>{origin}</field><field derivedFrom="A"><name>B</name>{own}</field>'
+    (tmp_path / "chip.svd").write_text(chip(register("R", 0, fields)))
+    found = read_map(tmp_path / "chip.svd").blocks[0].registers[0].fields[1]
+    assert (found.name, found.lsb, found.width) == ("B", 7, 3)
+
+
+def test_a_derived_peripheral_has_registers_besides(tmp_path: Path) -> None:
+    origin = register("R", 0, field("A", 0, 1)) + register("Q", 4, field("C", 0, 1))
+    own = register("R", 8, field("A", 4, 1)) + register("T", 12, field("D", 0, 1))
+    text = device(peripheral("U2", 0x4000_2000, origin="U1"), peripheral("U1", 0x4000_1000, own, "U0"),
+                  peripheral("U0", 0x4000_0000, origin))  # fmt: skip
+    (tmp_path / "chip.svd").write_text(text)
+    blocks = {
+        b.name: [(r.name, r.offset, r.fields[0].lsb) for r in b.registers]
+        for b in read_map(tmp_path / "chip.svd").blocks
+    }
+    assert blocks["U2"] == blocks["U1"] == [("R", 8, 4), ("T", 12, 0), ("Q", 4, 0)]
+    assert blocks["U0"] == [("R", 0, 0), ("Q", 4, 0)]
+
+
+def test_what_is_derived_from_itself(tmp_path: Path) -> None:
+    text = device(peripheral("U0", 0x4000_0000, origin="U1"), peripheral("U1", 0x4000_1000, origin="U0"))
+    (tmp_path / "chip.svd").write_text(text)
+    with pytest.raises(EdgebuildError, match=r"derivedFrom 'U\d': it is derived from itself"):
+        read_map(tmp_path / "chip.svd")
+
+
+def test_an_overlay_of_one_of_two_devices(tmp_path: Path) -> None:
+    text = device(peripheral("U0", 0x4000_0000, register("R", 0, field("A", 0, 1) + field("B", 1, 1))),
+                  peripheral("U1", 0x4000_1000, origin="U0"))  # fmt: skip
+    source = PAIR + "make_device(S, t, 0x40001000); void f(bfGroup S *x) { x->R.A = 1; } void g(void) { f(s); f(t); }"
+    with pytest.raises(EdgebuildError, match=r"what is known of 'U1\.R\.A' and of 'U0\.R\.A' differs"):
+        made(tmp_path, text, source, "fields: {U0.R.A: {plain: true}}")
+
+
+def enumeration(name: str, inside: str, origin: str = "") -> str:
+    derived = f' derivedFrom="{origin}"' if origin else ""
+    named = f"<name>{name}</name>" if name else ""
+    rows = (w.split("=") for w in inside.split())
+    values = (f"<enumeratedValue><name>{n}</name><value>{v}</value></enumeratedValue>" for n, v in rows)
+    return f"<enumeratedValues{derived}>{named}{''.join(values)}</enumeratedValues>"
+
+
+def test_enumerations_go_into_the_header(tmp_path: Path) -> None:
+    """Wildcards, values that do not fit, names of other macros, and equal names of enumerations in two registers."""
+    first = field("A", 0, 2, enumeration("MODE", "OFF=0 ON=0b01 ANY=#1x On=2 MASK=3 HIGH=4"))
+    second = field("A", 0, 2, enumeration("MODE", "SLOW=0 FAST=#11"))
+    near, far = enumeration("", "", "MODE"), enumeration("", "", "C.R.A.MODE")
+    text = chip(register("R", 0, first + field("B", 2, 2, near)), register("Q", 4, second + field("B", 2, 2, near)),
+                register("T", 8, field("A", 0, 2) + field("B", 2, 2, far)))  # fmt: skip
+    source = """bfGroup P { uint2 A; uint2 B; }; bfGroup S { bfGroup P R; bfGroup P Q; bfGroup P T; };
+        make_device(S, s, 0x40000000); void f(void) { s->R.A = 1; s->R.B = 1; s->Q.A = 1; s->Q.B = 1; s->T.B = 1; }"""
+    made(tmp_path, text, source)
+    facts = "OFFSET|SHIFT|WIDTH|MASK"
+    found = re.findall(rf"#define CASE_S_(\w_\w_(?!(?:{facts}) )\w+) (\d+)u", (tmp_path / "case_regs.h").read_text())
+    modes = [("OFF", "0"), ("ON", "1"), ("ON_2", "2"), ("MASK_VALUE", "3")]
+    speeds = [("SLOW", "0"), ("FAST", "3")]
+    wanted = [*modes, *modes, *speeds, *speeds, *modes]
+    places = ["R_A"] * 4 + ["R_B"] * 4 + ["Q_A"] * 2 + ["Q_B"] * 2 + ["T_B"] * 4
+    assert found == [(f"{p}_{n}", v) for p, (n, v) in zip(places, wanted, strict=True)]
+    check = '#include "case_regs.h"\n_Static_assert(CASE_S_R_A_MASK == 3 && CASE_S_Q_B_FAST == 3, "");\nint x;\n'
+    (tmp_path / "check.c").write_text(check)
+    subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "check.c"], cwd=tmp_path, check=True)
