@@ -31,7 +31,7 @@ class Element:
 
 
 def wrong(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
-    """What is wrong there, with the line and a mark below it."""
+    """The error with the line that is wrong and a mark below it."""
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     return fail(text, file=file, line=number, column=column, hints=caret(line, column))
 
