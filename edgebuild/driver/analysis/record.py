@@ -17,9 +17,9 @@ K = CursorKind
 class Recorder:
     """Grows the graph of one function, and notes its accesses and the text that they stand in.
 
-    The classes on top of it stand in the order of need: registers as a whole, C's expressions, those of C++, statements.
-    A handler is the method of a cursor's kind. Each evaluates its operands through `expression` and knows no class
-    above its own.
+    The classes on top of it stand in the order of need: whole registers, C's expressions, those of C++, statements. A
+    handler is the method of a cursor's kind. Each evaluates its operands through `expression` and knows no class above
+    its own.
     """
 
     def __init__(self, function: Cursor, unit: clang.Unit, dialect: Dialect) -> None:

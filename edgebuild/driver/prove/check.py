@@ -48,8 +48,8 @@ def prove(
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
     # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
     unit = clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
-    source = SideSource(driver.source.unit, driver.dialect, driver.layout, False)
-    other = Generated(unit, driver.dialect, driver.layout, True)
+    source = SideSource(driver.source.unit, driver.dialect, driver.layout)
+    other = Generated(unit, driver.dialect, driver.layout)
     return [_verdict(name, source, other) for name in names]
 
 
@@ -57,12 +57,13 @@ def _verdict(name: str, source: SideSource, other: Generated) -> Verdict:
     bounded = False
     try:
         for program in (source, other):
-            program.hints, program.answers, program.given = [], {}, ()
+            program.answers, program.given = {}, ()
+        source.hints, other.assumed = [], []
         if has_loops(source, name):
             done, bounded = by_induction(name, source, other)
             if done:
                 return Verdict(name, "proved", "", bounded)
-            source.hints, other.hints = [], []
+            source.hints, other.assumed = [], []
             _search(name, source, other)
         bounded = _by_ways(name, source, other)
     except Different as difference:
@@ -77,7 +78,7 @@ def _verdict(name: str, source: SideSource, other: Generated) -> Verdict:
 def _by_ways(name: str, source: SideSource, other: Generated) -> bool:
     """Compare each way from the start to the end; whether some were cut off. Raises Different or Unknown."""
     mine, also = all_ways(source, name)
-    other.hints = list({h.get_id(): h for h in source.hints}.values())
+    other.assumed = list({h.get_id(): h for h in source.hints}.values())
     theirs, open_ = all_ways(other, name)
     if not mine:
         raise Unknown("no way through the function ends soon")
@@ -97,7 +98,7 @@ def _search(name: str, source: SideSource, other: Generated) -> None:
     """Raise Different for a difference on the first ways: there may be too many. Nothing follows if there is none."""
     ways = (w for w in each_way(source, name) if w is not None)
     for a in list(islice(ways, SOME)):
-        other.hints, other.given = list({h.get_id(): h for h in source.hints}.values()), a.conditions
+        other.assumed, other.given = list({h.get_id(): h for h in source.hints}.values()), a.conditions
         theirs, _ = all_ways(other, name)
         other.given = ()
         covered(a, theirs)

@@ -11,17 +11,18 @@ import z3
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.keys import REFERENCES
+from edgebuild.driver.prove.cpp import CppExpressions
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
-from edgebuild.driver.prove.objects import ProvedObjects
 from edgebuild.driver.prove.values import Break, Continue, Goto, Return
 from edgebuild.driver.source import clang
 
 K = CursorKind
+SCOPES = (K.COMPOUND_STMT, K.FOR_STMT, K.IF_STMT, K.SWITCH_STMT)
 VALUES = (K.INTEGER_LITERAL, K.CHARACTER_LITERAL, K.BINARY_OPERATOR, K.CXX_BOOL_LITERAL_EXPR)
 
 
-class Classes(ProvedObjects):
-    """Objects that functions make."""
+class Interpreter(CppExpressions):
+    """C and C++, with the objects that functions make."""
 
     alive: list[list[tuple[Pointer, Cursor]]]  # of each scope that is open: objects, and their destructors
     temporaries: list[tuple[Pointer, Cursor]]  # of the full expression
@@ -51,11 +52,28 @@ class Classes(ProvedObjects):
             at, destructor = objects.pop()
             self._method(destructor, at, [])
 
-    def made_here(self, at: Pointer, type_: Type) -> None:
+    def run(self, name: str, taken: list[bool]) -> Any:
+        self.alive, self.temporaries, self.firsts = [], [], []
+        return super().run(name, taken)
+
+    def body(self, function: Cursor) -> None:
+        if function.kind == K.CONSTRUCTOR and self.firsts:
+            self.begin_members()
+        super().body(function)
+
+    def statement(self, c: Cursor) -> None:
+        if self.unit.cpp and c.kind in SCOPES:
+            with self.scope_of_objects():
+                super().statement(c)
+        else:
+            super().statement(c)
+
+    def begin(self, d: Cursor, parts: list[Cursor]) -> None:
         """An object lives to the end of its scope."""
-        destructor = self._destructor(type_)
+        super().begin(d, parts)
+        destructor = self._destructor(d.type) if self.in_memory(d) else None
         if destructor is not None:
-            self.alive[-1].append((at, destructor))
+            self.alive[-1].append((self.variable(d), destructor))
 
     def _destructor(self, type_: Type) -> Cursor | None:
         canonical = type_.get_canonical()

@@ -147,7 +147,7 @@ class _Induction:
         source, other = self.sides
         source.hints = []
         mine = self.ways(0, starts, taken[0])
-        other.hints = list({h.get_id(): h for h in source.hints}.values())
+        other.assumed = list({h.get_id(): h for h in source.hints}.values())
         theirs = self.ways(1, starts, taken[1])
         if not (mine and theirs):
             raise Unknown("no way leads on")

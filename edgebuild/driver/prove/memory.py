@@ -14,8 +14,8 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.expressions import Expressions
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.machine import Machine
 from edgebuild.driver.prove.values import Int, bits_of, signed_type
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
@@ -25,10 +25,8 @@ WHOLES = (TypeKind.RECORD, TypeKind.CONSTANTARRAY)
 COPIED = 16  # elements of an array that is copied
 
 
-class Memory(Expressions):
-    """Expressions whose places are in memory."""
-
-    made = 0  # objects so far
+class Memory(Machine):
+    """Objects, by their addresses."""
 
     # ---- variables with an address
 
@@ -188,8 +186,6 @@ class Memory(Expressions):
                 value = next(iter([p for p in clang.children(f) if clang.is_expression(p)][-1:]), value)
             self.initialise(at.moved(f.get_field_offsetof() // 8), f.type, value)
 
-    # ---- expressions
-
     def object(self, c: Cursor) -> Pointer:
         """The address of an object."""
         c = clang.bare(c)
@@ -201,33 +197,9 @@ class Memory(Expressions):
             base, index = clang.children(c)
             at = self.value(base)
             if isinstance(at, Pointer):
-                return self._element(at, self.value(index), c.type)
+                return self.element(at, self.value(index), c.type)
         if c.kind == K.MEMBER_REF_EXPR and c.referenced.kind == K.FIELD_DECL and clang.children(c):
             base = clang.children(c)[0]
             points = base.type.get_canonical().kind == TypeKind.POINTER
             return (self.value(base) if points else self.object(base)).moved(c.referenced.get_field_offsetof() // 8)
         raise Unknown("an object in memory")
-
-    def e_decl_ref_expr(self, c: Cursor) -> Any:
-        d = c.referenced
-        if d is not None and d.kind == K.FUNCTION_DECL:
-            return Pointer(z3.BitVec(f"function {self.unit.function_name(d)}", ADDRESS))
-        return self.remembered(c) if self.in_memory(d) else super().e_decl_ref_expr(c)
-
-    def e_string_literal(self, c: Cursor) -> Pointer:
-        return Pointer(z3.BitVec(f"text {c.spelling}", ADDRESS))
-
-    def e_init_list_expr(self, c: Cursor) -> Any:
-        """`int x{3};`"""
-        items = clang.children(c)
-        if len(items) > 1 or c.type.get_canonical().kind in WHOLES:
-            raise Unknown("a list of values")
-        return self.value(items[0]) if items else Int(z3.BitVecVal(0, self.width(c.type)), False)
-
-    def e_binary_operator(self, c: Cursor) -> Any:
-        left, right = clang.children(c)
-        record = left.type.get_canonical().kind == TypeKind.RECORD and not group_of(left.type, self.dialect)[0]
-        if clang.binary(c) == "=" and record:
-            self.copy(self.object(left), self.object(right), left.type)
-            return None
-        return super().e_binary_operator(c)

@@ -1,20 +1,20 @@
 """Symbolic execution of C: one run follows one way through a function, and says on which conditions it depends.
 
-A source in the dialect and generated C run in the same interpreter. They differ in what an access is: a member chain of
-a group, or a volatile object at an address (`sides`).
+A source in the dialect and generated code run in the same interpreter, which extends this one by what C++ has besides.
+They differ in what an access is: a member chain of a group, or a volatile object at an address (`sides`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.chains import cleanup, variable_name
-from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.classes import Classes
+from edgebuild.driver.prove.expressions import Expressions
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
 from edgebuild.driver.prove.values import (
     DEPTH,
@@ -27,34 +27,28 @@ from edgebuild.driver.prove.values import (
     Int,
     Pruned,
     Return,
+    bits_of,
 )
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import group_of
 
 K = CursorKind
 
 
-SCOPES = (K.COMPOUND_STMT, K.FOR_STMT, K.IF_STMT, K.SWITCH_STMT)
-
-
-class Program(Classes):
+class Program(Expressions):
     """The functions and statements of one unit."""
 
     heads: Callable[[Program, Cursor, int], None] | None = None  # what happens at the head of a loop; None: nothing
-    given: tuple[Any, ...] = ()  # conditions under which it runs
-    refers: list[bool]  # of the functions that are being run: whether they return a reference
     pruned: bool = False  # whether a way was not followed to its end
 
     def run(self, name: str, taken: list[bool]) -> Any:
         """One way through a function with symbolic parameters; its value."""
-        self.hardware = Hardware(self.dialect, self.layout, hints=self.hints if self.generated else [])
+        self.hardware = Hardware(self.dialect, self.layout, hints=self.assumed)
         self.hardware.touch_all()
         self.decisions, self.env, self.globals = Decisions(taken, self.answers, given=self.given), {}, {}
         self.active, self.memory, self.jumps, self.inside, self.made = [], {}, 0, 0, 0
         if name not in self.functions:
             raise Unknown("the generated code has another name for it")
         self.this = Pointer(z3.BitVec("this", ADDRESS))
-        self.alive, self.temporaries, self.firsts, self.refers = [], [], [], []
         arguments = []
         for i, p in enumerate(x for x in clang.children(self.functions[name]) if x.kind == K.PARM_DECL):
             arguments.append(self.symbol(f"argument {i}", p.type))
@@ -62,8 +56,8 @@ class Program(Classes):
 
     def call(self, function: Cursor, arguments: list[Any]) -> Any:
         outer, self.env = self.env, {}
-        self.active.append(function.spelling)
-        if self.active.count(function.spelling) > DEPTH:
+        self.active.append(function)
+        if sum(f.spelling == function.spelling for f in self.active) > DEPTH:
             self.decisions.bounded = True
             raise Pruned
         parameters = [p for p in clang.children(function) if p.kind == K.PARM_DECL]
@@ -72,26 +66,51 @@ class Program(Classes):
                 self.put(self.new_object(p), p.type, value)
             else:
                 self.env[variable_name(p)] = self.converted(value, p.type)
-        body = next(c for c in clang.children(function) if c.kind == K.COMPOUND_STMT)
-        if function.kind == K.CONSTRUCTOR and self.firsts:
-            self.begin_members()
-        self.refers.append(function.result_type.get_canonical().kind in REFERENCES)
         try:
-            self.statement(body)
+            self.body(function)
             result = None
         except Return as done:
             result = done.value
-        self.refers.pop()
         self.env = outer
         self.active.pop()
         return result if result is None else self.converted(result, function.result_type)
 
+    def body(self, function: Cursor) -> None:
+        """Run what stands between a function's braces."""
+        self.statement(next(c for c in clang.children(function) if c.kind == K.COMPOUND_STMT))
+
+    @contextmanager
+    def full_expression(self) -> Iterator[None]:
+        """An expression that is no part of another one. In C, nothing is done at its end."""
+        yield
+
+    def e_call_expr(self, c: Cursor) -> Any:
+        callee, *arguments = clang.children(c) or [c]
+        target = clang.bare(callee).referenced
+        values = [self.value(a) for a in arguments]
+        if target is not None and target.kind == K.FUNCTION_DECL and target.spelling in self.functions:
+            return self.call(self.functions[target.spelling], values)
+        name = target.spelling if target is not None and target.kind == K.FUNCTION_DECL else "a pointer"
+        number = self.hardware.call(name, tuple(map(bits_of, values)))
+        self.globals, self.memory = {}, {}
+        if c.type.get_canonical().kind == TypeKind.VOID:
+            return None
+        return self.symbol(f"{name}?{number}", c.type)
+
+    def e_stmtexpr(self, c: Cursor) -> Any:
+        *statements, last = clang.children(clang.children(c)[0])
+        self.inside += 1
+        for s in statements:
+            self.statement(s)
+        value = self.value(last) if clang.is_expression(last) else self.statement(last)  # type: ignore[func-returns-value]
+        self.inside -= 1
+        return value
+
+    # ---- statements
+
     def statement(self, c: Cursor) -> None:
         handler: Callable[[Cursor], None] | None = getattr(self, clang.method("s", c.kind), None)
-        if handler and self.unit.cpp and c.kind in SCOPES:
-            with self.scope_of_objects():
-                handler(c)
-        elif handler:
+        if handler:
             handler(c)
         elif clang.is_expression(c) or c.kind == K.UNEXPOSED_EXPR:
             with self.full_expression():
@@ -140,21 +159,17 @@ class Program(Classes):
             raise Unknown("a variable with a cleanup function")
         if d.storage_class.name == "STATIC":
             return  # it has some value, as a variable outside of functions has
-        parts = [x for x in clang.children(d) if clang.is_expression(x)]
-        group, pointer = group_of(d.type, self.dialect)
-        if self.unit.cpp and d.type.get_canonical().kind in REFERENCES:
-            self.env[variable_name(d)] = self.bound(parts[-1])
-        elif group and not pointer and not self.generated:
-            self.env[variable_name(d)] = self.loaded(parts[-1])
-            self.chains.locals.add(variable_name(d))
-        elif d.type.get_canonical().kind == TypeKind.VARIABLEARRAY:
+        self.begin(d, [x for x in clang.children(d) if clang.is_expression(x)])
+
+    def begin(self, d: Cursor, parts: list[Cursor]) -> None:
+        """Give a variable its first value. `parts`: the expressions of its declaration."""
+        if d.type.get_canonical().kind == TypeKind.VARIABLEARRAY:
             raise Unknown(f"a variable of type {d.type.spelling}")
         elif self.in_memory(d):
             at = self.new_object(d)
             if parts and clang.span(parts[-1])[0] >= clang.offset(d.location) and not _is_size(d, parts):
                 with self.full_expression():
                     self.initialise(at, d.type, parts[-1])
-            self.made_here(at, d.type)
         elif parts and clang.span(parts[-1])[0] > clang.offset(d.location):
             self.env[variable_name(d)] = self.converted(self.value(parts[-1]), d.type)
         else:
@@ -163,8 +178,12 @@ class Program(Classes):
     def s_return_stmt(self, c: Cursor) -> None:
         values = clang.children(c)
         with self.full_expression():
-            result = (self.bound if self.refers[-1] else self.value)(values[0]) if values else None
+            result = self.returned(values[0]) if values else None
         raise Return(result)
+
+    def returned(self, c: Cursor) -> Any:
+        """The value that a function returns."""
+        return self.value(c)
 
     def s_if_stmt(self, c: Cursor) -> None:
         condition, then, *other = self.parts(c)
@@ -178,18 +197,8 @@ class Program(Classes):
         self.loop(condition, body, None)
 
     def parts(self, c: Cursor) -> list[Cursor]:
-        """The parts of an if, while or switch; what it declares or does in front of its condition is done."""
-        found = clang.children(c)
-        while self.unit.cpp and len(found) > 2:
-            between = self.unit.text[clang.span(found[0])[1] : clang.span(found[1])[0]]
-            before = found[0].kind in (K.VAR_DECL, K.DECL_STMT) or between.strip().startswith(b";")
-            if not before:
-                break
-            if c.kind == K.WHILE_STMT:
-                raise Unknown("a declaration in a condition")
-            (self.declared if found[0].kind == K.VAR_DECL else self.statement)(found[0])
-            found = found[1:]
-        return found
+        """The parts of an if, while or switch."""
+        return clang.children(c)
 
     def s_do_stmt(self, c: Cursor) -> None:
         body, condition = clang.children(c)

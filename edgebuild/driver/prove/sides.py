@@ -5,26 +5,59 @@ from __future__ import annotations
 from typing import Any
 
 import z3
-from clang.cindex import Cursor, CursorKind, Type
+from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import variable_name
-from edgebuild.driver.layout.registers import Register, Slot
+from edgebuild.driver.analysis.keys import REFERENCES
+from edgebuild.driver.layout.registers import Layout, Register, Slot
+from edgebuild.driver.prove.classes import Interpreter
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, leaf_of, neutral_of
-from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.values import (
+    POINTERS,
     Held,
     Int,
+    signed_type,
     sized,
 )
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Child, Field, group_of
+from edgebuild.driver.source.dialect import Child, Dialect, Field, group_of
 
 K = CursorKind
 
 
-class SideSource(Program):
+class SideSource(Interpreter):
     """A program in the dialect."""
+
+    def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout) -> None:
+        super().__init__(unit, dialect, layout)
+        self.hints: list[Any] = []  # bounds of indices that it finds
+
+    def value(self, c: Cursor) -> Any:
+        if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR):
+            chain = self.chains.read(c)
+            if chain and chain.local:
+                return self.held(chain)
+            if chain and chain.is_field and not chain.missing:
+                return Int(self.read(chain), False)
+            if chain:
+                return self.place(chain)[0]
+        return super().value(c)
+
+    def located(self, c: Cursor) -> Pointer:
+        """The address of a group, or of a struct that names the way to one."""
+        chain = self.chains.read(c)
+        if chain and not chain.is_field:
+            return self.place(chain)[0]
+        return super().located(c)
+
+    def begin(self, d: Cursor, parts: list[Cursor]) -> None:
+        group, pointer = group_of(d.type, self.dialect)
+        if group and not pointer and not (self.unit.cpp and d.type.get_canonical().kind in REFERENCES):
+            self.env[variable_name(d)] = self.loaded(parts[-1])
+            self.chains.locals.add(variable_name(d))
+        else:
+            super().begin(d, parts)
 
     def place(self, chain: Chain) -> tuple[Pointer, Key, Register | None, Slot | None, Any]:
         """(address of the group, leaf, its register and slot, place of the element) of a chain."""
@@ -76,7 +109,7 @@ class SideSource(Program):
             return self.address(root)
         if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
             base, index = clang.children(root)
-            return self._element(self.value(base), self.value(index), root.type)
+            return self.element(self.value(base), self.value(index), root.type)
         return self.value(clang.children(root)[0])
 
     def _device(self, chain: Chain) -> tuple[int, int] | None:
@@ -237,11 +270,55 @@ def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:
     return reset if neutral is None else neutral
 
 
-class Generated(Program):
+class Generated(Interpreter):
     """Generated C: stores and loads of volatile objects."""
 
-    def stored(self, left: Cursor, right: Cursor) -> Any:
-        return self.assigned(left, self.value(right))
+    def cast(self, value: Any, inside: Cursor, c: Cursor) -> Any:
+        name, pointer = clang.record(clang.bare(inside).type)
+        if pointer and isinstance(value, Pointer) and c.type.get_canonical().kind != TypeKind.POINTER:
+            return Pointer(value.value, name)  # from here on, offsets are those of registers
+        return super().cast(value, inside, c)
+
+    def assigned(self, left: Cursor, value: Any) -> Any:
+        target = clang.bare(left)
+        volatile = target.type.is_volatile_qualified()
+        if target.kind == K.UNARY_OPERATOR and volatile and clang.unary(target) == "*":
+            at = self.value(clang.children(target)[0])
+            if at.group:
+                stored = self.converted(value, target.type)
+                self.hardware.store(at, self.width(target.type) // 8, stored.bits, self.active[-1].spelling)
+                return stored
+        return super().assigned(left, value)
+
+    def e_unary_operator(self, c: Cursor) -> Any:
+        if clang.unary(c) == "*" and c.type.is_volatile_qualified():
+            at = self.value(clang.children(c)[0])
+            return Int(self.hardware.load(at, self.width(c.type) // 8, self.active[-1].spelling), signed_type(c.type))
+        return super().e_unary_operator(c)
+
+    def located(self, c: Cursor) -> Pointer:
+        if c.kind == K.MEMBER_REF_EXPR:
+            base = clang.children(c)[0]
+            start = self.value(base) if base.type.get_canonical().kind == TypeKind.POINTER else self.address(base)
+            assert isinstance(start, Pointer)
+            return start.moved(c.referenced.get_field_offsetof() // 8)
+        if c.kind == K.ARRAY_SUBSCRIPT_EXPR:
+            base, index = clang.children(c)
+            return self.element(self.value(base), self.value(index), c.type)
+        if c.kind == K.UNARY_OPERATOR and clang.unary(c) == "*":
+            at = self.value(clang.children(c)[0])
+            assert isinstance(at, Pointer)
+            return at
+        if c.kind == K.CALL_EXPR:
+            raise Unknown("the address of a value")
+        return super().located(c)
+
+    def e_member_ref_expr(self, c: Cursor) -> Any:
+        if c.type.get_canonical().kind in POINTERS[1:]:
+            return self.address(c)  # an array decays
+        return super().e_member_ref_expr(c)
+
+    e_array_subscript_expr = e_member_ref_expr
 
 
 def _name(chain: Chain) -> tuple[str, tuple[int | None, ...]]:

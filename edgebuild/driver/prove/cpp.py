@@ -7,9 +7,10 @@ from typing import Any
 import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
+from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
-from edgebuild.driver.prove.memory import Memory
+from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.values import POINTERS, Int, bits_of
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
@@ -17,7 +18,7 @@ from edgebuild.driver.source.dialect import group_of
 K = CursorKind
 
 
-class ProvedObjects(Memory):
+class CppExpressions(Program):
     """Expressions of C++ besides those of C. In C nothing here is asked."""
 
     def e_cxx_this_expr(self, c: Cursor) -> Pointer:
@@ -29,10 +30,8 @@ class ProvedObjects(Memory):
     def e_cxx_bool_literal_expr(self, c: Cursor) -> Int:
         return Int(z3.BitVecVal(clang.constant(c) or 0, 8), False)
 
-    def cast(self, c: Cursor) -> Any:
-        return self.e_cstyle_cast_expr(c)
-
-    e_cxx_static_cast_expr = e_cxx_reinterpret_cast_expr = e_cxx_const_cast_expr = e_cxx_functional_cast_expr = cast
+    e_cxx_static_cast_expr = e_cxx_reinterpret_cast_expr = Program.e_cstyle_cast_expr
+    e_cxx_const_cast_expr = e_cxx_functional_cast_expr = Program.e_cstyle_cast_expr
 
     def bound(self, c: Cursor) -> Pointer:
         """The address that a reference is bound to: of a group, or of a struct that names the way to one."""
@@ -50,6 +49,16 @@ class ProvedObjects(Memory):
         if self.unit.cpp and refers:
             return self.remember(target, self.converted(value, target.type))
         return super().assigned(left, value)
+
+    def begin(self, d: Cursor, parts: list[Cursor]) -> None:
+        if self.unit.cpp and d.type.get_canonical().kind in REFERENCES:
+            self.env[variable_name(d)] = self.bound(parts[-1])
+        else:
+            super().begin(d, parts)
+
+    def returned(self, c: Cursor) -> Any:
+        refers = self.active[-1].result_type.get_canonical().kind in REFERENCES
+        return self.bound(c) if refers else super().returned(c)
 
     def address(self, c: Cursor) -> Pointer:
         target = clang.bare(c)
@@ -132,3 +141,17 @@ class ProvedObjects(Memory):
             assert isinstance(value, Pointer)
             return value
         return self.object(inside[0])
+
+    def parts(self, c: Cursor) -> list[Cursor]:
+        """The parts of an if, while or switch; what it declares or does in front of its condition is done."""
+        found = clang.children(c)
+        while self.unit.cpp and len(found) > 2:
+            between = self.unit.text[clang.span(found[0])[1] : clang.span(found[1])[0]]
+            before = found[0].kind in (K.VAR_DECL, K.DECL_STMT) or between.strip().startswith(b";")
+            if not before:
+                break
+            if c.kind == K.WHILE_STMT:
+                raise Unknown("a declaration in a condition")
+            (self.declared if found[0].kind == K.VAR_DECL else self.statement)(found[0])
+            found = found[1:]
+        return found
