@@ -188,6 +188,17 @@ def onnx_pool_of_padding_only(folder: Path) -> tuple[str, str]:
     ), r"node 'averagepool0' \(AveragePool\): error: padding \(1, 1, 1, 1\) of a window of \(1, 1\)"
 
 
+@case
+def onnx_name_of_an_inner_tensor(folder: Path) -> tuple[str, str]:
+    """The pool's result has the name of what edgebuild transposes to make the pool's result."""
+    file = OnnxFile(np.random.default_rng(0))
+    model = file.model([file.node("MaxPool", [file.input((1, 1, 3, 3))], (1, 1, 3, 3), kernel_shape=[1, 1])])
+    result = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("Relu", [result], [f"{result}@nhwc"], "relu"))
+    model.graph.output[0].name = f"{result}@nhwc"
+    return save(model, folder), r"m\.onnx: error: '\w+@nhwc' is the name of two tensors\n.*rename"
+
+
 # Shapes ---------------------------------------------------------------------------------------
 
 

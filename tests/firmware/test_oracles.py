@@ -296,3 +296,15 @@ def test_remainders_of_floats_are_exact(tmp_path: Path) -> None:
     rows[0, :3], rows[0, 64:69] = (1e30, -1e-38, 3.5), (7.0, 1e-39, np.inf, -np.inf, 2.0**-140)
     result = verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")), inputs=rows)
     assert result["equal"] and result["max_abs_diff"] == 0
+
+
+@pytest.mark.parametrize("name", ["y@output", "y\u200b"])
+def test_outputs_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """Also one that looks like a name of ours, and one with a character that the report escapes."""
+    model = tmp_path / "m.onnx"
+    x, y, same = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 4]) for n in ("x", name, "x"))
+    graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], [name])], "g", [x], [y, same])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), model)
+    artifacts = compile_model(ModelRequest(model, "model", "host"))
+    found = verify(model, load_target("host"), artifacts)
+    assert found["equal"] and len(found["compared"]) == 2

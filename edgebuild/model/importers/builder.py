@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,7 @@ class GraphBuilder:
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
         own: list[str] = []
+        self._each_is_written_once()
         for name in inputs:
             if name in self.tensors and self.tensors[name].constant:
                 raise fail(f"input '{name}' is a constant", file=self.graph.file)
@@ -68,7 +71,8 @@ class GraphBuilder:
             if not t.elements:
                 raise fail(f"output '{name}' has the empty shape {'x'.join(map(str, t.shape))}", file=self.graph.file)
             if name in inputs or name in own or t.constant:
-                y = replace(t, name=f"{name}@output{own.count(name) or ''}", data=None)
+                copies = (f"{name}@output{number or ''}" for number in count(own.count(name)))
+                y = replace(t, name=next(n for n in copies if n not in self.tensors), data=None)
                 self.tensors[y.name] = y
                 self.ops.append(Op("copy", name, (name,), (y.name,), {}, "output"))
                 name = y.name
@@ -82,7 +86,17 @@ class GraphBuilder:
         return graph.with_ops(graph.ops)
 
 
-class Node:
+    def _each_is_written_once(self) -> None:
+        """Raise EdgebuildError where a tensor of the file has the name of one that stands between two ops here."""
+        seen = {name for name, t in self.tensors.items() if t.constant}
+        for name in (name for op in self.ops for name in op.outputs):
+            if name in seen:
+                hints = ["edgebuild's own tensors have an '@' in their names: rename this one"]
+                raise fail(f"'{name}' is the name of two tensors", file=self.graph.file, hints=hints)
+            seen.add(name)
+
+
+class Node(ABC):
     """One node of a model file, as op modules see it. Missing optional operands are ''."""
 
     def __init__(
@@ -193,11 +207,11 @@ class Node:
             self._add("transpose", [name], view, {"perm": perm})
         return view.name
 
+    @abstractmethod
     def result(
         self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
     ) -> Tensor:
         """The tensor `name` that an op of this kind writes; the importers know its type."""
-        raise NotImplementedError
 
     def _shape(self, kind: str, inputs: Sequence[str], attrs: dict[str, Any]) -> tuple[int, ...]:
         op = Op(kind, self.name, tuple(n for n in inputs if n), (), attrs, self.origin)

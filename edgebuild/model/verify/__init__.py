@@ -62,7 +62,7 @@ def verify(
     report = _report(artifacts)
     _check_runnable(target)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
-    expected = reference(model_path, vectors, report)
+    expected = reference(model_path, vectors, report, reading[1])
     with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, len(vectors))
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
@@ -164,15 +164,17 @@ def _judged(
         if exact := stepwise(graph, vectors, expected, _seen(graph, outcome, expected, report)):
             expected, compared = exact, _compare(outcome, exact, report)
     if not compared["equal"]:
-        compared = _compare(outcome, expected, report, _moves(model, vectors, report))
+        compared = _compare(outcome, expected, report, _moves(model, vectors, report, reading[1]))
     return compared
 
 
-def _moves(model: Path, vectors: list[list[Array]], report: dict[str, Any]) -> dict[str, float]:
+def _moves(
+    model: Path, vectors: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...]
+) -> dict[str, float]:
     """By name of a tensor of real numbers: how far rounding alone may move it."""
 
     def run(near: list[list[Array]]) -> list[dict[str, Array]]:
-        found = reference(model, near, report)
+        found = reference(model, near, report, outputs)
         rows = zip(found.outputs, found.tensors, strict=True)
         return [{**tensors, **dict(zip(names, row, strict=True))} for row, tensors in rows]
 

@@ -40,10 +40,15 @@ class Reference:
     reals: list[dict[str, Array]] = field(default_factory=list)
 
 
-def reference(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
-    """Run the model on `inputs` (per vector, one array per input) with the interpreter for its format."""
+def reference(
+    model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...] = ()
+) -> Reference:
+    """Run the model on `inputs` (per vector, one array per input) with the interpreter for its format.
+
+    `outputs`: the tensors of the file at which the firmware ends, instead of the file's own.
+    """
     if report["model"]["format"] == "onnx":
-        return _onnx(model, inputs, report)
+        return _onnx(model, inputs, report, outputs)
     return _tflite(model, inputs, report)
 
 
@@ -176,13 +181,13 @@ def _as_firmware(value: Array, port: Port) -> Array:
 # ---- ONNX
 
 
-def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
+def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...]) -> Reference:
     """onnxruntime without graph optimisation, every result of a node added to the graph's outputs."""
     _needs("onnxruntime")
     import onnx
 
     proto = onnx.load(str(model))
-    outputs = [port["name"] for port in report["outputs"]]
+    ends = outputs or [value.name for value in proto.graph.output]
     session, names = _session(proto, model)
     surface = session.get_inputs()
     rows: list[list[Array]] = []
@@ -194,8 +199,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Ref
         values = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}  # no sequence
         integers = _integers(proto.graph, values)
         row = []
-        for name, port in zip(outputs, report["outputs"], strict=True):
-            name = name.split("@output")[0]  # an output that is an input is computed under a name of its own
+        for name, port in zip(ends, report["outputs"], strict=True):
             value = values[name] if port["dtype"].startswith("float") else integers.get(name)
             row.append(_as_firmware(values[name], port) if value is None else value)
         rows.append(row)
