@@ -58,7 +58,7 @@ class Machine:
         self.memory: dict[Any, Any] = {}  # ordinary objects, by their width; bit fields by their bits
 
     def value(self, c: Cursor) -> Any:
-        """What an expression comes to."""
+        """The value of an expression."""
         handler: Callable[[Cursor], Any] | None = getattr(self, clang.method("e", c.kind), None)
         if handler is None:
             raise Unknown(f"an expression: {c.kind.name.lower()}")

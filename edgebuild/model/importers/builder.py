@@ -85,7 +85,6 @@ class GraphBuilder:
         graph = replace(graph, states=tuple(State(first[0] + i, first[1] + i, start) for i, start in starts))
         return graph.with_ops(graph.ops)
 
-
     def _each_is_written_once(self) -> None:
         """Raise EdgebuildError where a tensor of the file has the name of one that stands between two ops here."""
         seen = {name for name, t in self.tensors.items() if t.constant}
