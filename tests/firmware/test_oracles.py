@@ -272,6 +272,23 @@ def test_models_that_onnxruntime_refuses_are_a_diagnostic(tmp_path: Path) -> Non
         verify(tmp_path / "m.onnx", load_target("host"), artifacts)
 
 
+def test_models_of_which_onnxruntime_dies_are_a_diagnostic(tmp_path: Path) -> None:
+    """Its QLinearSigmoid looks for a zero point that its own schema lets out."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 4]) for n in "xy")
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("QLinearSigmoid", ["q", "scale", "zero", "scale"], ["s"], domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["s", "scale"], ["y"]),
+    ]
+    stored = [numpy_helper.from_array(np.float32(0.01), "scale"), numpy_helper.from_array(np.uint8(3), "zero")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], stored), opset_imports=opsets, ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx")
+    artifacts = compile_model(ModelRequest(tmp_path / "m.onnx", "model", "host"))
+    with pytest.raises(EdgebuildError, match="onnxruntime cannot run this model"):
+        verify(tmp_path / "m.onnx", load_target("host"), artifacts)
+
+
 def test_sequences_on_the_way_are_not_compared(tmp_path: Path) -> None:
     path, ports = tmp_path / "m.onnx", [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in "xy"]
     nodes = [

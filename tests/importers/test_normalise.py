@@ -22,6 +22,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any], tuple[int, ...]]] =
     "layer from an axis on": ("LayerNormalization", (4, 3), {"axis": 2}, (2, 3)),
     "groups": ("GroupNormalization", (6,), {"num_groups": 3}, ()),
     "instances": ("InstanceNormalization", (6,), {}, (2, 3)),
+    "mean and variance of all images": ("MeanVarianceNormalization", (), {}, (0, 2, 3)),
     "mean and variance": ("MeanVarianceNormalization", (), {"axes": [0, 2, 3]}, (0, 2, 3)),
 }
 

@@ -115,10 +115,34 @@ def scaled_product(turned: int) -> onnx.ModelProto:
     return net.done(net.op("DequantizeLinear", product, *y))
 
 
+def without_zero_points(integer: type) -> onnx.ModelProto:
+    """They are 0 in the type of the values, also behind a move, or in the one that an attribute names."""
+    net = Quantised(integer)
+    scale, zero, x = net.stored(0.03), net.stored(0, integer), net.input("x", (2, 7))
+    named = {"output_dtype": onnx.helper.np_dtype_to_tensor_dtype(np.dtype(integer))}
+    steps = net.op("Transpose", net.op("QuantizeLinear", x, scale, zero))
+    others = net.op("QuantizeLinear", net.op("Abs", x), scale, **named)
+    weights = net.stored(net.rng.integers(0, 100, (7, 5)), integer)
+    real = net.op("DequantizeLinear", weights, net.stored(np.full(5, 0.02)), axis=1)
+    product = net.op("MatMul", net.op("DequantizeLinear", others, scale), real)
+    return net.done(net.op("DequantizeLinear", steps, scale), net.q(product, 0.1))
+
+
+def sums_without_zero_points() -> onnx.ModelProto:
+    """QLinearAdd has results of its operands' type."""
+    net = Quantised()
+    scale, zero, x = net.stored(0.03), net.stored(0, np.int8), net.input("x", (2, 7))
+    q = net.op("QuantizeLinear", x, scale, zero)
+    (total,) = net.ops("QLinearAdd", q, scale, zero, q, scale, zero, scale, count=1, domain="com.microsoft")
+    return net.done(net.op("DequantizeLinear", total, scale))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
     **{f"zero point {zero}": lambda zero=zero: far_zero_points(zero) for zero in (-32768, 32767, -20000)},
     **{f"product, turned {turned}": lambda turned=turned: scaled_product(turned) for turned in (0, 1)},
+    **{f"no zero points, {t.__name__}": lambda t=t: without_zero_points(t) for t in (np.int8, np.uint8, np.int16)},
+    "sums without zero points": sums_without_zero_points,
     "constant first": constant_first,
     "gather, constant": lambda: gather(False),
     "gather, computed": lambda: gather(True),

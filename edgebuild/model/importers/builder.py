@@ -16,6 +16,7 @@ from .. import ops
 from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
 from ..ops.base import check_limits
 
+COMPUTED = f"types of computed tensors: {', '.join(ITEM_BYTES)}; float16 in constants alone"
 LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
 
 
@@ -60,9 +61,14 @@ class GraphBuilder:
         """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
         own: list[str] = []
         self._each_is_written_once()
-        for name in inputs:
-            if name in self.tensors and self.tensors[name].constant:
+        for at, name in enumerate(inputs):
+            if name in inputs[:at]:
+                raise fail(f"input '{name}' stands twice in the list of inputs", file=self.graph.file)
+            t = self.tensors.get(name)
+            if t is not None and t.constant:
                 raise fail(f"input '{name}' is a constant", file=self.graph.file)
+            if t is not None and t.dtype not in ITEM_BYTES:
+                raise fail(f"input '{name}' is {t.dtype}", file=self.graph.file, hints=[COMPUTED])
         inputs = [*inputs, *(read for read, _, _ in self.states)]
         for name in (*outputs, *(written for _, written, _ in self.states)):
             if name not in self.tensors:
@@ -223,8 +229,10 @@ class Node(ABC):
     def _add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
         op = Op(kind, self.name, tuple(n for n in inputs if n), (result.name,), attrs, self.origin)
         first = self.builder.tensors[inputs[0]] if inputs else result
-        if ops.SPECS[kind].view and not first.constant and first.dtype != result.dtype:
+        if ops.SPECS[kind].exact and first.dtype != result.dtype:
             raise self.error(f"'{first.name}' is {first.dtype} and '{result.name}' {result.dtype}")
+        if result.dtype not in ITEM_BYTES:
+            raise self.error(f"result '{result.name}' is {result.dtype}", COMPUTED)
         if not result.elements:
             raise self.error(f"result of shape {result.shape}", "empty tensors are not supported")
         self.builder.tensors[result.name] = checked_size(result, self.builder.graph.file)

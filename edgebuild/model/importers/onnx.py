@@ -8,7 +8,8 @@ uint8 values become int8 by subtracting 128 from value and zero point alike.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +29,7 @@ from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_types import OWN_DOMAINS, check_types
 
 OPSETS = range(7, 100)
+NEWEST = onnx.defs.onnx_opset_version()
 UNROLLED = ("Range",)  # of constants only, and computed as a whole: as a body it is a Loop
 
 
@@ -38,6 +40,7 @@ def read_onnx(
     file, hints = visible(path.name), ["the file is truncated or damaged, or breaks the ONNX standard"]
     try:
         model = onnx.load(path)
+        _told_defaults(model)
         onnx.checker.check_model(model, full_check=True)
         if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
             raise ValueError("a name is not UTF-8")
@@ -77,10 +80,10 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     foreign = {node.op_type for node in model.graph.node if not node.domain} - {*ONNX_READERS, *SPECIAL, *UNROLLED}
-    bodies = [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name)]
+    bodies = [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name, NEWEST)]
     if not bodies:
         return model
-    _told_defaults(model.graph.node, {name for _, name in bodies})
+    _told_defaults(model)
     typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}
     for constant in model.graph.initializer:  # the inliner wants to know all types
         if constant.name not in typed:
@@ -90,20 +93,22 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
 
 
-def _told_defaults(nodes: Sequence[onnx.NodeProto], names: Container[str]) -> None:
-    """Give nodes of these operators the attributes that they leave out: the inliner leaves theirs open in the body."""
-    for node in nodes:
-        if node.domain or node.op_type not in names:
+def _told_defaults(model: onnx.ModelProto) -> None:
+    """Give nodes that have a body the attributes that they leave out: the onnx package leaves theirs open in it."""
+    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    for node in model.graph.node:
+        if node.domain or not (onnx.defs.has(node.op_type, opset) and _has_body(node.op_type, opset)):
             continue
         given = {a.name for a in node.attribute}
-        for name, attribute in onnx.defs.get_schema(node.op_type).attributes.items():
+        for name, attribute in onnx.defs.get_schema(node.op_type, opset).attributes.items():
             if name not in given and attribute.default_value.type:
                 node.attribute.add().CopyFrom(attribute.default_value)
                 node.attribute[-1].name = name
 
 
-def _has_body(name: str) -> bool:
-    schema = onnx.defs.get_schema(name)
+@cache
+def _has_body(name: str, opset: int) -> bool:
+    schema = onnx.defs.get_schema(name, opset)
     return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
 
 

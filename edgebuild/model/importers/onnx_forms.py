@@ -20,6 +20,7 @@ from .onnx_cells import DYNAMIC, GATES, unrolled
 from .onnx_control import reads
 from .onnx_fused import FUSED, Fused
 from .onnx_types import MICROSOFT, OWN_DOMAINS
+from .onnx_zeros import LIKE, tell_zero_points
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 NORMALISES = 17  # opset that first has LayerNormalization
@@ -80,6 +81,7 @@ def usual(
     model.graph.node.extend(nodes)
     if any(node.op_type == "LayerNormalization" for node in nodes):
         _at_least(model, NORMALISES)
+    tell_zero_points(model.graph)
     _dequantised_first(model.graph)
     return model
 
@@ -281,8 +283,10 @@ def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, fi
     yield helper.make_node(form.operator, operands, [real], _name(node), **attributes)
     if real == node.output[0]:
         return
-    inputs = [real, *(name for name in (_at(node, form.result), _at(node, form.result + 1)) if name)]
-    yield helper.make_node("QuantizeLinear", inputs, list(node.output), _name(node))
+    zero = _at(node, form.result + 1)
+    like = {} if zero else {LIKE: node.input[form.operands[0]]}
+    inputs = [real, _at(node, form.result), *([zero] if zero else [])]
+    yield helper.make_node("QuantizeLinear", inputs, list(node.output), _name(node), **like)
 
 
 def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> onnx.NodeProto:

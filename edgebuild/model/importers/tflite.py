@@ -24,6 +24,9 @@ from .tflite_tensors import TYPES, ints, operator_name, tensors_of
 from .tflite_variables import Variables, after
 
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
+MAY_MISS = (  # operators of which operands behind the first may be left out
+    "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
+)  # fmt: skip
 MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
 BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
@@ -51,6 +54,8 @@ class TfliteNode(Node):
         table = self._table.BuiltinOptions()
         if table is None:
             raise self.error(f"{type_name} are missing", "the file is damaged or was cut")
+        if self._table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, type_name):
+            raise self.error(f"it has the options of another operator, not {type_name}", "export the file again")
         options.Init(table.Bytes, table.Pos)
         return options
 
@@ -127,10 +132,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
 
     operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
     ports = [_ports(op, tensors) for op in operators]
-    results = [t.name for _, written in ports for t in written]
-    if len(results) > len(set(results)):
-        twice = max(results, key=results.count)
-        raise fail(f"tensor '{twice}' is written twice", file=file, hints=["the file is damaged; export it again"])
+    _check_written(ports, inputs, file)
     ends = list(wanted or outputs)
     kept = [t.name for r, w in ports if not w for t in r if t]
     serving = needed([([t.name for t in r if t], [t.name for t in w]) for r, w in ports], [*ends, *kept])
@@ -187,9 +189,11 @@ class _Inner:
             own[i] = self.builder.tensors[name]
         self.builder.tensors |= {t.name: t for t in own if t.constant}
         marks = _marks(subgraph, own)
+        operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
+        ports = [_ports(op, own) for op in operators]
+        _check_written(ports, given, self.file)
         nodes = []
-        for op in (subgraph.Operators(i) for i in range(subgraph.OperatorsLength())):
-            read, written = _ports(op, own)
+        for op, (read, written) in zip(operators, ports, strict=True):
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
             origin = operator_name(self.model, op)
             nodes.append(TfliteNode(self.builder, _node_name(written), origin, *names, op, written, *marks))
@@ -237,12 +241,25 @@ def _shared_name(op: Any) -> str:
     return ":".join((text or b"").decode() for text in (options.Container(), options.SharedName()))
 
 
-def _ports(op: Any, tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[Tensor]]:
+Ports = tuple[list[Tensor | None], list[Tensor]]  # that a node reads, and that it writes
+
+
+def _ports(op: Any, tensors: Sequence[Tensor]) -> Ports:
     """Tensors that a node reads, None for operands that are left out, and those that it writes."""
     written = ints(op.OutputsAsNumpy())
     if min(written, default=0) < 0:
         raise ValueError("a node without results")
     return [None if i < 0 else tensors[i] for i in ints(op.InputsAsNumpy())], [tensors[i] for i in written]
+
+
+def _check_written(ports: Sequence[Ports], given: Sequence[str], file: str) -> None:
+    """Raise EdgebuildError where nodes write a tensor twice, or one that is given to their graph or is a constant."""
+    taken, hints = set(given), ["the file is damaged; export it again"]
+    for t in (t for _, written in ports for t in written):
+        if t.name in taken or t.constant:
+            first = "a constant and " if t.constant else "an input and " if t.name in given else ""
+            raise fail(f"tensor '{t.name}' is {first}written{'' if first else ' twice'}", file=file, hints=hints)
+        taken.add(t.name)
 
 
 def _known(node: Node) -> None:
@@ -255,9 +272,11 @@ def _read_node(node: Node) -> None:
     assert isinstance(node, TfliteNode)
     for t in node.written:
         _refuse_types(node, t)
-    for name in node.inputs:
+    for position, name in enumerate(node.inputs):
         if name and name not in node.builder.tensors:
             raise node.error(f"reads '{name}', which nothing computes")
+        if not name and not (position and node.origin in MAY_MISS):
+            raise node.error(f"operand {position} is missing")
     before = len(node.builder.ops)
     TFLITE_READERS[node.origin](node)
     if all(_counts(node.builder.tensors[name]) for name in node.inputs if name in node.builder.tensors):

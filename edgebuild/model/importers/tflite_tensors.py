@@ -34,6 +34,7 @@ NAMES = {
     17: "computed int4",
 }
 INT4 = 17
+PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
 SPECTRA = "; compute spectra (RFFT) in the application, and begin the model behind them"
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 
@@ -63,8 +64,12 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
         if any(n < 1 for n in shape):
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
-        quant, data = _quant(t, len(shape), name, file), _data(model, t, shape, dtype, file_size, halves)
-        tensors.append(_usual(checked_size(Tensor(name, shape, dtype, quant, data), file)))
+        made = checked_size(Tensor(name, shape, dtype, _quant(t, len(shape), name, file)), file)
+        made = replace(made, data=_data(model, t, made, file, file_size, halves))
+        if made.constant and t.IsVariable():
+            text = f"tensor '{name}' is a constant and a variable"
+            raise fail(text, file=file, hints=["a variable tensor has no data; it begins with zeros"])
+        tensors.append(_usual(made))
     return tensors
 
 
@@ -85,24 +90,25 @@ def _usual(t: Tensor) -> Tensor:
     return t
 
 
-def _data(model: Any, t: Any, shape: tuple[int, ...], dtype: str, file_size: int, halves: bool = False) -> Any:
+def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: bool = False) -> Any:
     """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
     buffer = model.Buffers(t.Buffer())
     if not buffer.DataLength():
         return None
-    count = int(np.prod(shape, dtype=np.int64))
-    size = -(-count // 2) if halves else count * np.dtype(dtype).itemsize
+    count, shape = made.elements, made.shape
+    size = -(-count // 2) if halves else count * np.dtype(made.dtype).itemsize
     if buffer.DataLength() != size or size > file_size:
-        raise ValueError("buffer and shape disagree")
+        text = f"tensor '{made.name}' has {buffer.DataLength()} bytes of data, {made.dtype} of shape {shape} {size}"
+        raise fail(text, file=file, hints=["the file is damaged; fetch or export it again"])
     if halves:
         both = buffer.DataAsNumpy().view(np.int8)
         return np.stack([both << 4 >> 4, both >> 4], axis=-1).ravel()[:count].reshape(shape)
-    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(dtype).newbyteorder("<")).reshape(shape)
+    return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(made.dtype).newbyteorder("<")).reshape(shape)
 
 
 def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:
     q = t.Quantization()
-    if q is None or not q.ScaleLength():
+    if q is None or not q.ScaleLength() or TYPES.get(t.Type()) in PLAIN:
         return None
     scale = tuple(float(s) for s in q.ScaleAsNumpy())
     zero = tuple(ints(q.ZeroPointAsNumpy())) if q.ZeroPointLength() else (0,) * len(scale)

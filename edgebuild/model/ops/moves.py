@@ -88,6 +88,8 @@ def onnx_slice(node: Any) -> None:
 def tflite_slice(node: Any) -> None:
     x = node.tensor(0)
     begin, size = _numbers(node, 1, "begin"), _numbers(node, 2, "size")
+    if min((*begin, *(s + 1 for s in size)), default=0) < 0:
+        raise node.error(f"begins {begin}, sizes {size}", "a begin is at least 0, a size too, or -1 for the rest")
     index = [range(b, n if s < 0 else b + s) for b, s, n in zip(begin, size, x.shape, strict=True)]
     _take(node, node.inputs[0], index)
 
@@ -161,8 +163,10 @@ def tflite_unpack(node: Any) -> None:
 
 def tflite_pack(node: Any) -> None:
     """Every operand with a new dimension, then all of them along it."""
-    x = node.tensor(0)
-    axis = axis_of(node, node.options("PackOptions").Axis(), len(x.shape) + 1)
+    x, options = node.tensor(0), node.options("PackOptions")
+    if options.ValuesCount() != len(node.inputs):
+        raise node.error(f"{len(node.inputs)} operands, but a count of {options.ValuesCount()}")
+    axis = axis_of(node, options.Axis(), len(x.shape) + 1)
     shape = (*x.shape[:axis], 1, *x.shape[axis:])
     views = [node.inner("reshape", [name], shape=shape) for name in node.inputs]
     node.emit("concat", views, axis=axis)

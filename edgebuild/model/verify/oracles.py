@@ -6,7 +6,9 @@ Both get the very bytes that the firmware gets, and both tell their intermediate
 from __future__ import annotations
 
 import importlib.util
+import signal
 import struct
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,11 +21,13 @@ from numpy.typing import NDArray
 
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..ops.fixedpoint import limits
+from . import ort
 from .build import run_tool
 
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
 NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+FLOAT, UINT8, DOUBLE = 1, 2, 11  # types of ONNX
 OFF_STEP = 1e-2  # steps by which a real number may miss the step that it stands for; float32 of 2^15 steps does by 2e-3
 
 
@@ -188,15 +192,16 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
 
     proto = onnx.load(str(model))
     ends = outputs or [value.name for value in proto.graph.output]
-    session, names = _session(proto, model)
-    surface = session.get_inputs()
+    constants = {t.name for t in proto.graph.initializer}
+    surface = [value for value in proto.graph.input if value.name not in constants]
+    feeds = [
+        [_feed(x, port, value.type.tensor_type) for value, x, port in zip(surface, row, report["inputs"], strict=True)]
+        for row in inputs
+    ]
     rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
     reals: list[dict[str, Array]] = []
-    for vector in inputs:
-        feeds = {i.name: _feed(x, port, i) for i, x, port in zip(surface, vector, report["inputs"], strict=True)}
-        values = dict(zip(names, _run(session, names, feeds, model), strict=True))
-        values = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}  # no sequence
+    for values in _ran(proto, feeds, model):
         integers = _integers(proto.graph, values)
         row = []
         for name, port in zip(ends, report["outputs"], strict=True):
@@ -208,46 +213,48 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
     return Reference(rows, tensors, slack=1, reals=reals)
 
 
-def _run(session: Any, names: list[str], feeds: dict[str, Array], model: Path) -> list[Any]:
-    try:
-        results: list[Any] = session.run(names, feeds)
-    except Exception as reason:  # its exceptions have no class in common
-        why = str(reason).split("Status Message: ")[-1].strip()
-        raise fail("onnxruntime cannot run this model with these inputs", file=str(model), hints=[why]) from None
-    return results
+def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Array]]:
+    """Per vector, the results of all nodes by name; no sequences. The model's list of outputs becomes that of them."""
+    names = _tell_all(proto.graph)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "all.onnx").write_bytes(proto.SerializeToString())
+        np.savez(folder / "in.npz", **{f"v{v}_i{i}": x for v, row in enumerate(feeds) for i, x in enumerate(row)})  # type: ignore[arg-type]
+        command = [sys.executable, "-P", ort.__file__, "all.onnx", "in.npz", "out.npz"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            text = "onnxruntime cannot run this model" + " with these inputs" * (done.returncode == ort.BAD_INPUTS)
+            died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []
+            raise fail(text, file=str(model), hints=[*died, *done.stderr.splitlines()[-5:]])
+        with np.load(folder / "out.npz") as file:
+            results = {key: file[key] for key in file.files}
+    return [
+        {n: results[f"v{v}_o{o}"] for o, n in enumerate(names) if f"v{v}_o{o}" in results} for v in range(len(feeds))
+    ]
 
 
-def _session(proto: Any, model: Path) -> tuple[Any, list[str]]:
-    """A session without graph optimisation that tells the result of every node, and their names."""
+def _tell_all(graph: Any) -> list[str]:
+    """Make the result of every node an output, and tell their names."""
     import onnx
-    import onnxruntime
 
-    results = [name for node in proto.graph.node for name in node.output if name]
-    names = list(dict.fromkeys([*(value.name for value in proto.graph.output), *results]))
-    declared = {value.name: value for value in proto.graph.output}
+    results = [name for node in graph.node for name in node.output if name]
+    declared = {value.name: value for value in graph.output}
+    names = list(dict.fromkeys([*declared, *results]))
     values = [declared.get(name, onnx.ValueInfoProto(name=name)) for name in names]
-    del proto.graph.output[:]
-    proto.graph.output.extend(values)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as reason:  # its exceptions have no class in common
-        why = str(reason).split("Status Message: ")[-1].strip()
-        raise fail("onnxruntime cannot run this model", file=str(model), hints=[why]) from None
-    return session, names
+    del graph.output[:]
+    graph.output.extend(values)
+    return names
 
 
 def _feed(x: Array, port: Port, surface: Any) -> Array:
     """The firmware's input as onnxruntime wants it: its own layout, real numbers or uint8 where the file has those."""
-    shape = [d if isinstance(d, int) else own for d, own in zip(surface.shape, x.shape, strict=True)]
+    sizes = zip(surface.shape.dim, x.shape, strict=True)
+    shape = [d.dim_value if d.HasField("dim_value") else own for d, own in sizes]
     if list(x.shape) != shape and x.ndim == 4:
         x = np.ascontiguousarray(x.transpose(NCHW))
-    if surface.type == "tensor(double)":
-        return x.astype(np.float64)
-    kind = "float32" if surface.type == "tensor(float)" else "uint8" if surface.type == "tensor(uint8)" else ""
-    return _as_file(x, port, kind)
+    kinds = {DOUBLE: "float64", FLOAT: "float32", UINT8: "uint8"}
+    kind = kinds.get(surface.elem_type, "")
+    return x.astype(np.float64) if kind == "float64" else _as_file(x, port, kind)
 
 
 def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
