@@ -24,7 +24,7 @@ from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.clocked import Choices, choices, power_model
 from edgebuild.model.energy.compare import SLACKS, Comparison, compare
-from edgebuild.model.energy.cost import require_timing
+from edgebuild.model.energy.layer_cost import require_timing
 from edgebuild.model.energy.select import select
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of, layer_name

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
-from edgebuild.model.plan.distribute.choose import choose
+from edgebuild.model.plan.distribute.by_name import choose
 from edgebuild.model.plan.distribute.decisions import ClusterPlan
+from edgebuild.model.plan.distribute.forms import Medium
 from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
-from edgebuild.model.plan.distribute.problem import Medium
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
 from tests.zoo.builders import ZOO, quantized

@@ -23,7 +23,7 @@ from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.files import ShapeRow, layer_of
-from edgebuild.model.plan.hierarchy.search import NoMapping, best
+from edgebuild.model.plan.hierarchy.mapper import NoMapping, best
 from edgebuild.model.plan.moved.levels import engine_hardware, rooms
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sweep

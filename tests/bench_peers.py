@@ -26,8 +26,8 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op
 from edgebuild.model.verify import flash as flashes
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.build import NAME, Builder
 from edgebuild.model.verify.cycles import cycles
+from edgebuild.model.verify.harness import NAME, Builder
 from edgebuild.model.verify.run import run_program
 from tests.bench import ROOT
 from tests.zoo.builders import mobilenet_v1

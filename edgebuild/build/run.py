@@ -125,7 +125,7 @@ def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
         from edgebuild.model.compile import compile_model
 
         return compile_model(request)
-    from edgebuild.model.cluster.build import compile_part
+    from edgebuild.model.cluster.products import compile_part
 
     return compile_part(request)
 

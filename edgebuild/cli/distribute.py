@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import publish
-    from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+    from edgebuild.model.cluster.products import ClusterRequest, build_cluster
     from edgebuild.model.cluster.terms import SHAPES, json_artifact, pareto_rows, plan_cluster, words
 
     if args.model.suffix in SHAPES:

@@ -36,7 +36,7 @@ def run_cluster(args: argparse.Namespace) -> int:
     """Print the plan of a cluster, and draw who computes, sends and waits when."""
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.errors import fail
-    from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+    from edgebuild.model.cluster.products import ClusterRequest, build_cluster
     from edgebuild.model.cluster.terms import words
     from edgebuild.model.emit.timeline_picture import timeline_picture
 

@@ -77,7 +77,7 @@ def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[d
 
 
 def _cluster(args: argparse.Namespace) -> int:
-    from edgebuild.model.cluster.build import ClusterRequest
+    from edgebuild.model.cluster.products import ClusterRequest
     from edgebuild.model.verify import read_inputs
     from edgebuild.model.verify.cluster import verify_cluster
 

@@ -86,15 +86,15 @@ def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool) -> bool:
     from edgebuild.base.errors import Diagnostic, MissingTool
 
     try:
-        from edgebuild.driver.prove import check  # late: the solver is an extra
+        from edgebuild.driver.prove import verdicts  # late: the solver is an extra
     except ModuleNotFoundError as error:
         raise MissingTool(Diagnostic(f"{error}", hints=("pip install 'edgebuild[prove]'",))) from error
     from edgebuild.driver.pipeline import triple_of
 
-    verdicts = check.prove(made, triple_of(made.request.target), artifacts)
+    found = verdicts.prove(made, triple_of(made.request.target), artifacts)
     if not quiet:
-        print("\n".join(check.summary(verdicts)))
-    return all(v.what != "refuted" for v in verdicts)
+        print("\n".join(verdicts.summary(found)))
+    return all(v.what != "refuted" for v in found)
 
 
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:

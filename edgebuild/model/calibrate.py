@@ -20,12 +20,12 @@ from ..clock.tree import Gpio
 from .clocked import power_model, works
 from .compile import plan_model
 from .emit import emit
-from .energy.cost import require_timing
 from .energy.fit import calibration_text, calibration_words, fit
+from .energy.layer_cost import require_timing
 from .energy.measurements import read_measurements, read_supply_log
 from .plan.choose import plan
 from .plan.search import Plan
-from .verify.build import MODEL_SOURCES, NAME, Builder, write_sources
+from .verify.harness import MODEL_SOURCES, NAME, Builder, write_sources
 from .verify.run import run_program
 
 # The phases of steps that gather their operands first are marked in the kernels.

@@ -3,7 +3,7 @@
 The plan comes first, as for any objective. What its steps can cost, in every configuration and decoupled or not, makes
 a selection problem. The granularities that the selection wants need buffers, so with those the model is planned again.
 A buffer that does not fit, or moves anything into another memory so that costs change, is not offered to the selection.
-All times and energies are modelled (energy/cost.py says how, and what is assumed).
+All times and energies are modelled (energy/layer_cost.py says how, and what is assumed).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..clock.tree import Timing
 from . import ops
 from .energy.budgets import Ways, select_all
 from .energy.compare import SLACKS, compare
-from .energy.cost import CACHE_SHARE, GRANULARITIES, Activation, KernelUse, Work, layers_of, require_timing, work
 from .energy.fit import calibrated, read_calibration
-from .energy.schedule import ClockSchedule
+from .energy.layer_cost import CACHE_SHARE, GRANULARITIES, Activation, KernelUse, Work, layers_of, require_timing, work
+from .energy.step_clocks import ClockSchedule
 from .energy.values import EnergyLayer
 from .ir import Graph, Op
 from .kernels import kernel_of

@@ -126,7 +126,7 @@ def inspect_plan(
 ) -> tuple[str, str, str]:
     """The plan as text (with `tiling` or `energy`, in words), its picture, and that of its other ways."""
     from .emit.clock_picture import clock_picture
-    from .emit.clocked import energy_words
+    from .emit.clock_tables import energy_words
     from .emit.picture import picture
     from .emit.trade import trade_picture
     from .emit.words import steps, tiling_words

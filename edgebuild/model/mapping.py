@@ -20,8 +20,8 @@ from .kernels.offload import refusal
 from .plan.hierarchy.baselines import dory, loma
 from .plan.hierarchy.costs import MappingCost
 from .plan.hierarchy.files import layer_of, read_layers
+from .plan.hierarchy.mapper import NoMapping, best
 from .plan.hierarchy.nest import Mapped, TiledLayer
-from .plan.hierarchy.search import NoMapping, best
 from .plan.moved.levels import check_levels, core_hardware, engine_hardware, layer_of_op, rooms
 from .plan.moved.offload import engine_layer, engines_of, regions_of
 from .plan.search import form_of

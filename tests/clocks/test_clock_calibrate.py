@@ -15,8 +15,8 @@ from edgebuild.cli import main
 from edgebuild.clock.configs import clock_plan
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree, load_clock_tree
-from edgebuild.model.energy.cost import CodeStretch, Work, layer_points, point, require_timing
 from edgebuild.model.energy.fit import calibrated, calibration_text, calibration_words, fit, read_calibration
+from edgebuild.model.energy.layer_cost import CodeStretch, Work, layer_points, point, require_timing
 from edgebuild.model.energy.measurements import COLUMNS, Measurement, read_measurements
 
 TREE = load_clock_tree("stm32f767")

@@ -13,7 +13,7 @@ from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import Timing, load_clock_tree
 from edgebuild.model.clocked import choices
 from edgebuild.model.energy.compare import compare, problem_of, section
-from edgebuild.model.energy.cost import (
+from edgebuild.model.energy.layer_cost import (
     GRANULARITIES,
     Activation,
     CodeStretch,

@@ -12,9 +12,9 @@ from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import load_clock_tree
 from edgebuild.model.emit.clock_picture import HEIGHT, LEFT, RIGHT, WIDTH, clock_picture, stretches
 from edgebuild.model.energy.compare import problem_of
-from edgebuild.model.energy.cost import CodeStretch, Work, layer_points
-from edgebuild.model.energy.schedule import ClockSchedule
+from edgebuild.model.energy.layer_cost import CodeStretch, Work, layer_points
 from edgebuild.model.energy.select import select
+from edgebuild.model.energy.step_clocks import ClockSchedule
 
 MODEL = PowerModel(clock_plan(load_clock_tree("stm32f767"), 50_000_000), "flash")
 

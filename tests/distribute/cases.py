@@ -8,8 +8,8 @@ from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.distribute.decisions import ClusterPlan
+from edgebuild.model.plan.distribute.forms import Cluster, Device, Medium
 from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
-from edgebuild.model.plan.distribute.problem import Cluster, Device, Medium
 from tests.fuzz.networks import WRITERS, recipes
 
 ANY = float("inf")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
-from edgebuild.model.plan.distribute.problem import (
+from edgebuild.model.plan.distribute.forms import (
     ALL,
     SOURCE,
     SUMS,
@@ -21,6 +20,7 @@ from edgebuild.model.plan.distribute.problem import (
     Sizes,
     Split,
 )
+from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
 
 
 def cluster(n: int, medium: Medium | None = None, shares: tuple[float, ...] | None = None) -> Cluster:

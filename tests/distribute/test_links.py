@@ -14,9 +14,9 @@ import pytest
 from edgebuild.base.artifacts import publish
 from edgebuild.base.firmware import firmware_support
 from edgebuild.base.target import hal_dir, load_target
-from edgebuild.model.cluster.build import BuiltCluster, ClusterRequest, Part, build_cluster
+from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from edgebuild.model.verify import cluster as together
-from edgebuild.model.verify.build import SANITIZERS, Builder, run_tool
+from edgebuild.model.verify.harness import SANITIZERS, Builder, run_tool
 from edgebuild.model.verify.oracles import Array, random_inputs
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"

@@ -13,9 +13,9 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
-from edgebuild.model.plan.distribute.choose import choose, usage
+from edgebuild.model.plan.distribute.by_name import choose, usage
+from edgebuild.model.plan.distribute.forms import Layer, Medium, Network, Sizes, split
 from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
-from edgebuild.model.plan.distribute.problem import Layer, Medium, Network, Sizes, split
 from edgebuild.model.plan.distribute.thesis import Counts
 from tests.bench_distribute import float_plan, int8_plan
 from tests.distribute import naive

@@ -16,8 +16,8 @@ from edgebuild.base.firmware import firmware_support
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
-from edgebuild.model.cluster import build
-from edgebuild.model.cluster.build import BuiltCluster, ClusterRequest, build_cluster
+from edgebuild.model.cluster import products
+from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import random_inputs
@@ -210,11 +210,11 @@ def test_a_plan_that_comes_again_is_left_for_one_that_takes_less(
     def built(*given: Any) -> BuiltCluster:
         planned.append(given[3]["devices"][0]["weights_bytes"])
         if planned[-1] > planned[0] - 100:
-            raise build._Over({0: (1, 0)}, fail("one byte too many"))
+            raise products._Over({0: (1, 0)}, fail("one byte too many"))
         return found(*given)
 
-    found = build._built
-    monkeypatch.setattr(build, "_built", built)
+    found = products._built
+    monkeypatch.setattr(products, "_built", built)
     build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 2, flash="64K"), "digits"))
     assert planned[-1] <= planned[0] - 100
-    assert len(set(planned)) > 1 and len(planned) <= build.ATTEMPTS
+    assert len(set(planned)) > 1 and len(planned) <= products.ATTEMPTS

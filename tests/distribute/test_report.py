@@ -14,8 +14,8 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
-from edgebuild.model.plan.distribute.choose import WAYS, choose, macs, usage
-from edgebuild.model.plan.distribute.problem import Cluster, Device, Layer, Medium, Network, RowWindow, Sizes
+from edgebuild.model.plan.distribute.by_name import WAYS, choose, macs, usage
+from edgebuild.model.plan.distribute.forms import Cluster, Device, Layer, Medium, Network, RowWindow, Sizes
 from tests.distribute import naive
 from tests.fuzz.networks import WRITERS, drawn
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.oracles import Array, random_inputs
 from edgebuild.model.verify.relay import Delivery, Frame, Relay

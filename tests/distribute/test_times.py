@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from edgebuild.cli import main
-from edgebuild.model.cluster.build import ClusterRequest, build_cluster
-from edgebuild.model.plan.distribute.problem import Medium
+from edgebuild.model.cluster.products import ClusterRequest, build_cluster
+from edgebuild.model.plan.distribute.forms import Medium
 from edgebuild.model.plan.distribute.timeline import ComputeSpan, Receive, Send, simulate
 from edgebuild.model.verify.cluster import verify_cluster
 from edgebuild.model.verify.relay import SEND, TIME, LinkEvent

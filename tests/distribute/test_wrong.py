@@ -10,7 +10,7 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import hal_dir
 from edgebuild.cli import main
-from edgebuild.model.cluster.build import ClusterRequest, build_cluster
+from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from tests.fuzz.networks import WRITERS, drawn
 from tests.zoo.builders import OPSET, Net, quantized
 

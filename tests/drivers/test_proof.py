@@ -26,7 +26,7 @@ from tests.drivers.silicon import PARTS, Part, cut
 from tests.drivers.test_places import PACKED, PLAIN, one_register
 
 pytest.importorskip("z3")
-from edgebuild.driver.prove.check import Verdict, prove
+from edgebuild.driver.prove.verdicts import Verdict, prove
 
 RIGHT = [c for c in CASES if not c.error]
 Made = tuple[Driver, tuple[Artifact, ...]]

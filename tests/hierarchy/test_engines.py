@@ -22,9 +22,9 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor, verify
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.baselines import dory
-from edgebuild.model.plan.hierarchy.search import NoMapping
+from edgebuild.model.plan.hierarchy.mapper import NoMapping
+from edgebuild.model.plan.moved.copies import MovedLayer
 from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.moves import MovedLayer
 from edgebuild.model.plan.search import Plan
 from tests.conftest import ROOT
 from tests.graphs import examples, single_ops, small_graphs

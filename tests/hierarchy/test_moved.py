@@ -17,13 +17,13 @@ from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.emit import code, emit
 from edgebuild.model.emit import moved as moved_code
 from edgebuild.model.emit.moved import under_way
-from edgebuild.model.emit.storage import arenas
+from edgebuild.model.emit.weights_file import arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
+from edgebuild.model.plan.moved.copies import Copy, CoreWork, MovedLayer, Turn
 from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.moves import Copy, CoreWork, MovedLayer, Turn
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
 from tests.ops.host import FLAGS, MAIN, call, checked

@@ -16,8 +16,8 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
+from edgebuild.model.plan.moved.copies import MovedLayer
 from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.moved.moves import MovedLayer
 from edgebuild.model.plan.search import Plan
 from tests.hierarchy.test_moved import MODES, build, run
 

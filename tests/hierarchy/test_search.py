@@ -17,8 +17,8 @@ from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.costs import Moved, cost, used
 from edgebuild.model.plan.hierarchy.files import Hardware, ShapeRow, layer_of
+from edgebuild.model.plan.hierarchy.mapper import NoMapping, best, best_of
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
-from edgebuild.model.plan.hierarchy.search import NoMapping, best, best_of
 from tests.hierarchy.layers27 import FILE, KNOWN, layers
 
 HUGE = {"activations": 1 << 30, "weights": 1 << 30}

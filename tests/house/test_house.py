@@ -47,6 +47,19 @@ def test_functions_fit_a_screen() -> None:
     assert lengths[len(lengths) * 19 // 20][0] <= 26
 
 
+KERNELS = PACKAGE / "model" / "kernels"
+
+
+@pytest.mark.parametrize("wing", sorted(f.name for f in PACKAGE.iterdir() if f.is_dir() and f.name[0] != "_"))
+def test_names_of_files_occur_once_in_a_wing(wing: str) -> None:
+    """A name says what a file is for. Folders of kernels have files of one role for each processor."""
+    seen: dict[str, Path] = {}
+    for file in sources(PACKAGE / wing, suffix=".py"):
+        known = seen.setdefault(file.name, file)
+        role = known.parent.parent == file.parent.parent == KERNELS
+        assert known == file or role or file.name == "__init__.py", f"{name(file)} and {name(known)}"
+
+
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     for file in sources(PACKAGE, ROOT / "tests", ROOT / "site_scons", suffix=".py"):
         assert not re.search(r'^ *"""What ', file.read_text(), re.MULTILINE), name(file)

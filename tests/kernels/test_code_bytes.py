@@ -13,7 +13,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.flash import code_bytes
+from edgebuild.model.kernels.code_bytes import code_bytes
 from edgebuild.model.plan.choose import flash
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import instructions

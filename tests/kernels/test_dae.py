@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
-from edgebuild.model.energy.cost import GRANULARITIES
+from edgebuild.model.energy.layer_cost import GRANULARITIES
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.plan.choose import plan

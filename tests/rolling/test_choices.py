@@ -14,7 +14,7 @@ from edgebuild.base.target import load_target
 from edgebuild.build.summary import summary
 from edgebuild.model.compile import compile_model
 from edgebuild.model.emit.report import report
-from edgebuild.model.emit.storage import pack
+from edgebuild.model.emit.weights_file import pack
 from edgebuild.model.emit.words import live_set
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import choose, search

@@ -18,7 +18,7 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan.strips import COUNTS
-from edgebuild.model.plan.tiling.cost import Tiling, cuts
+from edgebuild.model.plan.tiling.path_cost import Tiling, cuts
 from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs

@@ -10,7 +10,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
-from edgebuild.model.plan.tiling.cost import Estimate, Tiling, counts, cuts, overlap
+from edgebuild.model.plan.tiling.path_cost import Estimate, Tiling, counts, cuts, overlap
 from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.plan.tiling.transform import tiled
 from tests.graphs import examples, random_inputs, small_graphs

@@ -20,9 +20,9 @@ from ..ops.base import Ranges, is_float
 from ..ops.link import EVERYONE
 from ..ops.slice import neighbours
 from ..ops.spatial import bias_quant
-from ..plan.distribute import problem
+from ..plan.distribute import forms
 from ..plan.distribute.decisions import ClusterPlan, Decision, has
-from ..plan.distribute.problem import ALL, SOURCE, SUMS, Split, split
+from ..plan.distribute.forms import ALL, SOURCE, SUMS, Split, split
 from ..plan.distribute.transfers import Transfer, block, routed, transfers
 from ..plan.tiling.paths import needed
 from ..plan.tiling.transform import OPEN, last_axis, place
@@ -205,9 +205,7 @@ class _Cut:
         device.ops.append(replace(made, inputs=tuple(inputs), outputs=(y,)))
         return Piece(y, ranges)
 
-    def joined(
-        self, device: _Device, layer: problem.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Split]
-    ) -> Piece:
+    def joined(self, device: _Device, layer: forms.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Split]) -> Piece:
         """A piece of tensors that stand one behind another, of those that reach into it."""
         parts = []
         for name, start in zip(op.inputs, layer.joins, strict=True):
@@ -311,7 +309,7 @@ class _Cut:
 
     def convert(self, step: int, tensor: int, have: Split, want: Split) -> None:
         """Bring a tensor from one form into another."""
-        shape: problem.Sizes = self.plan.network.tensors[tensor]
+        shape: forms.Sizes = self.plan.network.tensors[tensor]
         t = self.graph.tensors[shape.name]
         parts: dict[int, list[tuple[str, Ranges]]] = {k: [] for k in range(len(self.devices))}
         for device in self.devices:

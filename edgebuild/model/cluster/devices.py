@@ -13,7 +13,7 @@ from ...base.target import Target, load_target
 from ...clock.configs import clock_plan
 from ...clock.emit import target_tree
 from ..ir import Graph
-from ..plan.distribute.problem import Cluster, Device
+from ..plan.distribute.forms import Cluster, Device
 from ..plan.search import arena_memories
 
 # Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks

@@ -15,7 +15,7 @@ from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ops.link import EVERYONE
 from ..plan.choose import plan
-from ..plan.distribute.problem import Cluster
+from ..plan.distribute.forms import Cluster
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from ..plan.search import Plan
 from ..plan.section import Section, instructions

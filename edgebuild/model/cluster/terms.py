@@ -23,11 +23,11 @@ from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..ops.base import Form, zero_of
 from ..plan.distribute import thesis
-from ..plan.distribute.choose import Chosen, choose, macs
+from ..plan.distribute.by_name import Chosen, choose, macs
 from ..plan.distribute.clusterfile import read_cluster
-from ..plan.distribute.pareto import pareto
-from ..plan.distribute.problem import SUMS, Cluster, Device, Layer, Network, Sizes, Split
-from ..plan.distribute.problem import RowWindow as Rows
+from ..plan.distribute.forms import SUMS, Cluster, Device, Layer, Network, Sizes, Split
+from ..plan.distribute.forms import RowWindow as Rows
+from ..plan.distribute.frontier import pareto
 from ..plan.distribute.transfers import Transfer, cost, frames, routed, transfers
 from ..plan.search import form_of
 from .devices import check_byte_order, clock_of, instructions_of, limited, with_work, within_target

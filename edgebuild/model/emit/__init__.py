@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...base.artifacts import Artifact
 from ..plan.search import Plan
-from . import code, linker, report, storage
+from . import code, linker, report, weights_file
 from .program import program as make_program
 
 
@@ -17,8 +17,8 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     texts = {
         ".c": code.source(program),
         ".h": code.header(program),
-        "_weights.S": storage.assembly(plan, program.weights),
-        "_weights.c": storage.portable(plan, program.weights),
+        "_weights.S": weights_file.assembly(plan, program.weights),
+        "_weights.c": weights_file.portable(plan, program.weights),
         "_memory.ld": linker.fragment(plan),
         "_clock.h": code.clock_header(plan),
         "_report.json": report.report(plan, program.weights, sha256),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...base.templates import render
 from ...clock.configs import mhz
-from ..energy.schedule import ClockSchedule
+from ..energy.step_clocks import ClockSchedule
 from .names import comment
 from .picture import COLOURS
 

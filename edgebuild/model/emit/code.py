@@ -11,11 +11,11 @@ from .. import ops
 from ..ir import Op, Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
-from ..plan.moved.moves import MovedLayer
+from ..plan.moved.copies import MovedLayer
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
-from .clocked import budget_views, header_view, switch_points
+from .clock_tables import budget_views, header_view, switch_points
 from .fed import FedStep, early_constants
 from .moved import SLOTS, MovedStep
 from .names import (
@@ -31,7 +31,7 @@ from .names import (
 )
 from .near import places
 from .program import Program, Roll, address
-from .storage import arenas
+from .weights_file import arenas
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from ..ops.base import C_TYPES, Constant
 from ..plan.moved.feeding import FedRun, Stream
 from ..plan.search import Plan
 from ..plan.storage import view_starts
-from .loops import Arg, Call
+from .call_loops import Arg, Call
 from .names import at_macro, comment, offset_names
 from .near import Named, blocks, constants_at, ring, run_places
 from .order import Order
-from .storage import Weights
+from .weights_file import Weights
 
 
 @dataclass(frozen=True)

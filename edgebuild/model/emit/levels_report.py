@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..plan.check.feeds import row_copy
+from ..plan.moved.copies import Copy, MovedLayer
 from ..plan.moved.feeding import FedRun
-from ..plan.moved.moves import Copy, MovedLayer
 from ..plan.moved.offload import used
 from ..plan.search import Plan
-from .storage import Weights
+from .weights_file import Weights
 
 NO_TILE = "no tile fits: the core reaches its operands where they lie"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...base.templates import render
 from ..plan.search import Plan
 from .names import comment
-from .storage import sections
+from .weights_file import sections
 
 
 def fragment(plan: Plan) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ...base.templates import remark
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moved.moves import Copy, CoreWork, MovedLayer, Turn
+from ..plan.moved.copies import Copy, CoreWork, MovedLayer, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, offset_names, scalar
 from .near import Named, blocks, near, tile_places
-from .storage import Weights
+from .weights_file import Weights
 
 SLOTS = 32  # copies under way that a table's player keeps at most, on the stack
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..plan.moved.copies import MovedLayer
 from ..plan.moved.feeding import FedRun, Stream
-from ..plan.moved.moves import MovedLayer
 from ..plan.search import Plan
 from .names import at_macro, comment, offset_names
-from .storage import Weights
+from .weights_file import Weights
 
 SCRATCH = "scratch"
 

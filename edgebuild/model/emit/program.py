@@ -10,21 +10,21 @@ from ...base.templates import times
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
-from ..kernels.flash import SHARED_FROM, printed
+from ..kernels.code_bytes import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.moved.feeding import FedRun
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from ..plan.storage import view_starts
+from .call_loops import Arg, Call, Loop, looped
 from .fed import FedStep, at_level, fed_step, near_address
-from .loops import Arg, Call, Loop, looped
 from .moved import MovedStep, moved_step
 from .names import LARGEST, MATHS, at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
 from .near import SCRATCH, Named, blocks, run_places
 from .order import Order, lines
 from .share import Letter, shared
-from .storage import Weights, pack
+from .weights_file import Weights, pack
 
 
 @dataclass(frozen=True)

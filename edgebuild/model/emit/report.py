@@ -14,8 +14,8 @@ from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
 from .levels_report import hierarchy
 from .names import access_functions
-from .storage import HEADER, Weights
 from .trade import trade_rows
+from .weights_file import HEADER, Weights
 
 SCHEMA = 1
 

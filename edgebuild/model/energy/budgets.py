@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.compare import problem_of
-from edgebuild.model.energy.cost import Work, point
+from edgebuild.model.energy.layer_cost import Work, point
 from edgebuild.model.energy.select import select
 from edgebuild.model.energy.values import EnergyLayer, EnergyProblem, Selection
 

@@ -1,7 +1,7 @@
 """Calibration: the cost model's constants, fitted by least squares to what was measured on a chip.
 
-A step's cycles are linear in three constants (energy/cost.py): with I instructions, F lines fetched from flash, S lines
-fetched from RAM behind the bus and w wait states,
+A step's cycles are linear in three constants (energy/layer_cost.py): with I instructions, F lines fetched from flash,
+S lines fetched from RAM behind the bus and w wait states,
 
     cycles = I * cycles_per_instruction + F * (flash_line_cycles + w) + S * sram_line_cycles
 
@@ -25,7 +25,7 @@ from edgebuild.base.facts import read_facts
 from edgebuild.clock.configs import Config
 from edgebuild.clock.power import PowerModel
 from edgebuild.clock.tree import ClockTree
-from edgebuild.model.energy.cost import CodeStretch, Work, require_timing
+from edgebuild.model.energy.layer_cost import CodeStretch, Work, require_timing
 from edgebuild.model.energy.measurements import KINDS, Measurement
 
 Floats = NDArray[np.float64]

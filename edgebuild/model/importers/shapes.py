@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...base.errors import Diagnostic, EdgebuildError, fail
 from ...base.facts import read_facts
-from ..plan.distribute.problem import Layer, Network, RowWindow, Sizes
+from ..plan.distribute.forms import Layer, Network, RowWindow, Sizes
 from ..plan.distribute.thesis import Counts
 
 KINDS = ("conv", "depthwise", "pool", "dense", "add", "concat", "reorg", "other")

@@ -24,7 +24,7 @@ from ...base.target import Target
 from .. import ops
 from ..ir import Graph
 from ..kernels import kernel_of
-from ..kernels.flash import OF_CALL, code_bytes
+from ..kernels.code_bytes import OF_CALL, code_bytes
 from ..ops.base import Kernel
 from . import thrift
 from .check import interpret

@@ -14,7 +14,7 @@ from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target
 from .. import ops
-from ..energy.schedule import ClockSchedule
+from ..energy.step_clocks import ClockSchedule
 from ..ir import Graph
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
@@ -24,8 +24,8 @@ from .memory.layout import layout
 from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
 from .moved.caches import NO_CACHE, Coherence
+from .moved.copies import MovedLayer
 from .moved.feeding import Ahead, FedRun
-from .moved.moves import MovedLayer
 from .pareto import Point, front, point_of
 from .refusal import does_not_fit
 from .rolling import RollingGraph, rows_of
@@ -33,7 +33,7 @@ from .section import COUPLED, Decoupled, Section, instructions
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
 from .strips import in_strips
 from .tiling.critical import Rectangle
-from .tiling.search import Evaluated, Limits, TilingOutcome, explore
+from .tiling.explore import Evaluated, Limits, TilingOutcome, explore
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
 FREE = 1.002  # the same of a plan that nobody asked to be small: less memory for next to nothing

@@ -14,9 +14,9 @@ from itertools import accumulate
 from ...base import progress
 from ..ir import Graph
 from .cuts import Cutter, untiled
-from .tiling.cost import Estimate, Tiling, cuts
+from .tiling.explore import TilingChoice, TilingOutcome
+from .tiling.path_cost import Estimate, Tiling, cuts
 from .tiling.paths import paths
-from .tiling.search import TilingChoice, TilingOutcome
 from .tiling.transform import tiled
 
 COUNTS = (2, 3, 4)

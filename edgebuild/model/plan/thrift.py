@@ -12,7 +12,7 @@ from zlib import crc32
 
 from ..ir import Graph, Op
 from ..kernels import kernel_of
-from ..kernels.flash import code_bytes
+from ..kernels.code_bytes import code_bytes
 from ..ops.base import Form, Kernel
 from .section import Section, aligned
 

@@ -18,9 +18,9 @@ from ..compile import prepare
 from ..importers import Shapes
 from ..ir import Graph
 from . import flash as flashes
-from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .cycles import cycles
 from .elf import ElfSizes, read_sizes
+from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .layers import layers
 from .oracles import Array, Port, Reference, fit, random_inputs, reference, split_vectors
 from .rounding import distance, limit, moves

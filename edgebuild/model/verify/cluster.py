@@ -19,11 +19,11 @@ from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support
 from ...base.request import ModelRequest
 from ...base.target import hal_dir, load_target
-from ..cluster.build import BuiltCluster, ClusterRequest, Part, build_cluster
+from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from ..compile import compile_model
-from .build import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .elf import read_sizes
 from .faults import Faults, Key
+from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .oracles import Array, random_inputs, split_vectors
 from .relay import Fault, Relay, unharmed
 from .rounding import distance, limit, moves

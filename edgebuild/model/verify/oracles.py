@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..ops.fixedpoint import limits
 from . import ort
-from .build import run_tool
+from .harness import run_tool
 
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...base.errors import EdgebuildError, fail
 from ...base.target import Target
-from .build import Arena, arenas, run_tool
+from .harness import Arena, arenas, run_tool
 
 
 @dataclass(frozen=True)

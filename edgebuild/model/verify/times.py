@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...base.target import Target
-from ..cluster.build import BuiltCluster
+from ..cluster.products import BuiltCluster
 from ..ops.link import EVERYONE
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from .relay import RECEIVE, SEND, LinkEvent

@@ -6,15 +6,15 @@ from functools import partial
 
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, Row, of_sums
-from . import elements, gathered, sums
+from . import elements, gathered, sum_kernels
 
 CORE = frozenset({"mve"})
 ROWS = (
-    Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 0))),
-    Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 4))),
-    Row(CONVOLUTION, CORE, of_sums(partial(sums.convolution, 2))),
-    Row(DEPTHWISE, CORE, of_sums(sums.depthwise)),
-    Row(DEPTHWISE, CORE, of_sums(sums.depthwise_row)),
+    Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, 0))),
+    Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, 4))),
+    Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, 2))),
+    Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise)),
+    Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, elements.dense_rows),

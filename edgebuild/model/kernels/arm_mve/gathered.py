@@ -8,7 +8,7 @@ from ...ops import sums
 from ...ops.base import Constant, Kernel, Traffic, is_float, zero_of
 from .. import phases
 from ..row import KernelLayer
-from .sums import stream
+from .sum_kernels import stream
 
 
 def convolution(layer: KernelLayer) -> Kernel | None:

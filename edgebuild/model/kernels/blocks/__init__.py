@@ -7,7 +7,8 @@ from functools import partial
 
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import fours, gathered, pairs, sums
+from . import fours, gathered, pairs, sum_kernels
+from .sum_kernels import SPLIT, SumsCore
 
 
 def split(layer: KernelLayer) -> Kernel | None:
@@ -32,16 +33,19 @@ WORDS = ("rv32", "armv7-m", "armv8-m.main", "armv6-m", PORTABLE)
 RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
-    RV32: (((4, 4), (3, 4), (5, 2)), sums.SumsCore(18)),
-    M3: (((3, 2), (2, 4), (2, 2)), sums.SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
-    M33: (((3, 2), (2, 4), (2, 2)), sums.SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
-    M0: (((2, 2), (1, 4)), sums.SumsCore(4, 1.6, 45, sums.SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7)),
-    ANY: (((2, 4),), sums.SumsCore(18)),
+    RV32: (((4, 4), (3, 4), (5, 2)), SumsCore(18)),
+    M3: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M33: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M0: (
+        ((2, 2), (1, 4)),
+        SumsCore(4, 1.6, 45, SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7),
+    ),
+    ANY: (((2, 4),), SumsCore(18)),
 }
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered
 ROWS = (
     *(
-        Row(CONVOLUTION, core, of_sums(partial(sums.convolution, *block, costs)))
+        Row(CONVOLUTION, core, of_sums(partial(sum_kernels.convolution, *block, costs)))
         for core, (blocks, costs) in BLOCKS.items()
         for block in blocks
     ),
@@ -55,7 +59,7 @@ ROWS = (
         Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))
         for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
     ),
-    *(Row(DEPTHWISE, core, of_sums(partial(sums.depthwise, costs))) for core, (_, costs) in BLOCKS.items()),
+    *(Row(DEPTHWISE, core, of_sums(partial(sum_kernels.depthwise, costs))) for core, (_, costs) in BLOCKS.items()),
     *(Row("conv2d", core, partial(gathered.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
     *(
         Row("transpose_conv2d", core, partial(gathered.convolution, CHANNELS[core], costs))

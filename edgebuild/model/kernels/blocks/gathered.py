@@ -12,7 +12,7 @@ from ...ops.base import Constant, Kernel, is_float, zero_of
 from ...ops.sums import words
 from .. import phases
 from ..row import KernelLayer
-from .sums import SumsCore, finish, packed
+from .sum_kernels import SumsCore, finish, packed
 
 LARGEST = 2**15  # terms of a sum of a product of matrices, each of which is below 2^16
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir import Array
+from ..moved.copies import Copy
 from ..moved.feeding import ALIGN, CONSTANTS, Ahead, FedRun, Stream
-from ..moved.moves import Copy
 from ..rolling import row_bytes
 from .relations import Callee, Relations, Stored
-from .transfers import BYTE, NOTHING, BrokenPlan, Called, Transfers
+from .tile_copies import BYTE, NOTHING, BrokenPlan, Called, Transfers
 
 
 def ahead_copy(ahead: Ahead) -> Copy:

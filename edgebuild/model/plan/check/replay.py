@@ -17,15 +17,15 @@ import numpy as np
 from ...ir import Array, Graph
 from ..memory.problem import Place
 from ..moved.caches import NO_CACHE, Coherence
+from ..moved.copies import MovedLayer
 from ..moved.feeding import Ahead, FedRun
-from ..moved.moves import MovedLayer
 from ..rolling import RollingGraph
 from ..section import Section, scratch_name
 from .cached import CachedMemory
 from .feeds import Feeds, ahead_copy
 from .relations import Callee, Relations, Stored
-from .transfers import BrokenPlan as BrokenPlan
-from .transfers import Near
+from .tile_copies import BrokenPlan as BrokenPlan
+from .tile_copies import Near
 
 
 @dataclass(frozen=True)

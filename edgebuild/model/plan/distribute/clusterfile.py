@@ -14,7 +14,7 @@ from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.facts import one_of, read_facts, read_node, read_text, wrong
 from ....base.options import parse_size
 from ....base.target import load_target
-from .problem import Cluster, Device, Medium
+from .forms import Cluster, Device, Medium
 
 KINDS = ("star", "bus", "switch")
 OBJECTIVES = ("traffic", "latency", "memory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .problem import ALL, Cluster, Network, Split
+from .forms import ALL, Cluster, Network, Split
 from .transfers import Cost
 
 

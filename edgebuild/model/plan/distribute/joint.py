@@ -20,8 +20,8 @@ from functools import cached_property
 from operator import add, le
 
 from .decisions import ClusterPlan, Conversion, Decision, has
-from .paths import INFINITY, SLACK, Arc, Constraint, Route, shortest
-from .problem import ALL, SOURCE, SUMS, Cluster, Layer, Network, Ranges, Split, held, split
+from .forms import ALL, SOURCE, SUMS, Cluster, Layer, Network, Ranges, Split, held, split
+from .shortest import INFINITY, SLACK, Arc, Constraint, Route, shortest
 from .transfers import Cost, cost, transfers
 
 METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])

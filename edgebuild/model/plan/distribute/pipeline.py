@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .decisions import ClusterPlan, Conversion, Decision
+from .forms import SOURCE, Cluster, Network, Split
 from .joint import Search
-from .problem import SOURCE, Cluster, Network, Split
 from .transfers import Cost
 
 STAGE = "stage"

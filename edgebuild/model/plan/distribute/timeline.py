@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .problem import Medium
+from .forms import Medium
 from .transfers import frames
 
 SOON = 1e-9  # microseconds: sums of floats that are equal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .problem import ALL, Cluster, Medium, Sizes, Split, split
+from .forms import ALL, Cluster, Medium, Sizes, Split, split
 
 Range = tuple[int, int]
 

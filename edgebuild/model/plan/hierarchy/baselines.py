@@ -18,8 +18,8 @@ import numpy as np
 
 from .costs import MappingCost, aligned, copy_cycles, cost
 from .grid import Costs, Grid, candidates
+from .mapper import NoMapping
 from .nest import Mapped, Move, Range, TiledLayer, pieces_of, ranges_of, region_bytes, starts_of
-from .search import NoMapping
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
 EVERY_SIZE = 80  # of an axis no longer than that, every tile size is looked at

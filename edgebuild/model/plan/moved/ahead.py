@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .moves import ALIGN
+from .copies import ALIGN
 from .residency import Step
 
 

@@ -14,7 +14,7 @@ from ....base.target import Memory as TargetMemory
 from ....base.target import Target
 from ...ir import Graph
 from ..check.replay import replay
-from ..hierarchy.search import NoMapping
+from ..hierarchy.mapper import NoMapping
 from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
@@ -23,9 +23,9 @@ from ..section import Section
 from ..storage import layout_problem, placed_buffers, view_starts
 from .ahead import Early, early
 from .caches import coherence
+from .copies import ALIGN, WEIGHTS, MovedLayer
 from .feeding import Ahead, FedRun
 from .levels import channel_between, nearest, rooms
-from .moves import ALIGN, WEIGHTS, MovedLayer
 from .residency import Residency, Step
 from .tiles import moved_layer
 

@@ -18,8 +18,8 @@ from ...kernels import kernel_of
 from ...kernels.unstated import PER_CALL
 from ...ops.base import Form
 from ..hierarchy.files import Hardware
+from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Channel, Compute, Operand, TiledLayer
-from ..hierarchy.search import NoMapping
 from .cores import HANDOVER, MOST, busiest
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known

@@ -13,12 +13,12 @@ from ...kernels import kernel_of
 from ...ops.base import Form
 from ..check.replay import BrokenPlan, replay
 from ..hierarchy.baselines import dory
+from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Mapped, TiledLayer
-from ..hierarchy.search import NoMapping
 from ..search import Plan, form_of
 from .caches import Coherence, coherence
+from .copies import MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
-from .moves import MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
 from .resident import with_residents
 from .tiles import cheapest_layer, moved_layer

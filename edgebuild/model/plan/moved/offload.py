@@ -18,10 +18,10 @@ from ...kernels import offload
 from ...kernels.unstated import PER_CALL
 from ...ops.base import Form
 from ..hierarchy.costs import compute_cycles
+from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Compute, TiledLayer
-from ..hierarchy.search import NoMapping, best
+from .copies import MOST_COPIES, MovedLayer, Region
 from .levels import layer_of_op, way_to
-from .moves import MOST_COPIES, MovedLayer, Region
 from .tiles import TRIES, tiles_of
 
 

@@ -17,12 +17,12 @@ from itertools import chain, combinations
 from ....base.target import Memory, Target
 from ...ir import Op
 from ..cuts import Cutter
+from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import TiledLayer
-from ..hierarchy.search import NoMapping
+from .copies import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .cores import MOST
 from .feeding import FedRun, Feeder
 from .levels import channel_between, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
-from .moves import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .tiles import cheapest_layer, moved_layer
 
 LONGEST = 24  # ops of a run

@@ -13,7 +13,7 @@ from ....base.target import Memory
 from ...ir import Op, Tensor
 from ..memory.problem import Place
 from ..search import Plan, form_of
-from .moves import ALIGN, MovedLayer
+from .copies import ALIGN, MovedLayer
 from .offload import in_tiles, used
 
 

@@ -15,10 +15,10 @@ from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
 from ..hierarchy.costs import cost
+from ..hierarchy.mapper import NoMapping, best, best_of
 from ..hierarchy.nest import Mapped, Range, TiledLayer
-from ..hierarchy.search import NoMapping, best, best_of
+from .copies import ALIGN, WEIGHTS, Copy, CoreWork, MovedLayer, Region, Turn
 from .cores import Parts, shared
-from .moves import ALIGN, WEIGHTS, Copy, CoreWork, MovedLayer, Region, Turn
 from .parts import instances, offsets, tile_kernel
 
 ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken

@@ -11,7 +11,7 @@ from ...axes import Nest
 from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
 from ...ops.base import Ranges, is_float
 from ...ops.spatial import bias_quant
-from .cost import Cuts, Range, Tiling, cuts, free
+from .path_cost import Cuts, Range, Tiling, cuts, free
 from .paths import needed
 
 OPEN = (None, None)

@@ -15,7 +15,7 @@ from math import prod
 from ... import ops
 from ...axes import Grouped, Nest, Spread, Window, input_range, separable
 from ...ir import ITEM_BYTES, Graph, Op
-from ...kernels import flash
+from ...kernels import code_bytes
 from ...ops.base import Ranges
 from ...ops.slice import neighbours
 from .paths import GRIDS, MOST_PARTS, Path, needed
@@ -188,7 +188,9 @@ class Estimate:
                 continue
             kinds = self._kinds(i)
             outer = prod(self.tiling.counts[:-1])  # parts in the last dimension are made in loops
-            code += flash.OF_CALL * outer * kinds[-1] * (2 if slices else 1) + flash.OF_KERNEL * (prod(kinds) - 1)
+            code += code_bytes.OF_CALL * outer * kinds[-1] * (2 if slices else 1) + code_bytes.OF_KERNEL * (
+                prod(kinds) - 1
+            )
             if path.fan_in and i == len(path.ops) - 1:
                 most = max(most, before + slices)
                 break

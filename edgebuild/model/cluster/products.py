@@ -16,12 +16,12 @@ from ...base.target import Target, hal_dir, load_target
 from .. import ops
 from ..compile import check_weights, compile_model, prepare
 from ..emit import emit
-from ..emit.cluster import TrafficRow, cluster_header
+from ..emit.cluster_header import TrafficRow, cluster_header
 from ..ir import Graph, Link, Op
-from ..kernels.flash import source_bytes
+from ..kernels.code_bytes import source_bytes
 from ..ops.link import EVERYONE
 from ..plan.choose import code, plan
-from ..plan.distribute.choose import Chosen
+from ..plan.distribute.by_name import Chosen
 from ..plan.distribute.timeline import Timeline
 from ..plan.search import Plan
 from .cut import project

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from ....base.errors import fail
 from .decisions import ClusterPlan
+from .forms import SOURCE, Cluster, Network, Split, held, split
 from .joint import DeviceLimits, Search
 from .pipeline import pipeline
-from .problem import SOURCE, Cluster, Network, Split, held, split
 from .thesis import Counts, full
 
 WAYS = ("joint", "fdto", "owp", "paper", "pipeline")

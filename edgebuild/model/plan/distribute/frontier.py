@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .choose import usage
+from .by_name import usage
 from .decisions import ClusterPlan
+from .forms import Cluster, Network
 from .joint import DeviceLimits, Search
 from .pipeline import pipeline
-from .problem import Cluster, Network
 
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)
 

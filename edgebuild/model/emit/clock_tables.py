@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...clock.configs import mhz
-from ..energy.schedule import ClockSchedule
+from ..energy.step_clocks import ClockSchedule
 from ..energy.values import Selection
 from ..plan.search import Plan
 from .names import comment

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from ....base import progress
 from ...ir import Graph, Op
-from .cost import Estimate, Tiling, counts, cuts, overlap, result_bytes
 from .critical import Rectangle, critical
+from .path_cost import Estimate, Tiling, counts, cuts, overlap, result_bytes
 from .paths import paths
 from .transform import tiled
 

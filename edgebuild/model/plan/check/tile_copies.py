@@ -18,7 +18,7 @@ from ...ir import ITEM_BYTES, Array
 from ...ops.base import Kernel
 from ..hierarchy.nest import Range
 from ..memory.problem import Place
-from ..moved.moves import Copy, CoreWork, MovedLayer, Region, Turn
+from ..moved.copies import Copy, CoreWork, MovedLayer, Region, Turn
 from ..moved.parts import tile_kernel
 from ..rolling import RollingGraph
 from ..storage import view_starts
