@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 Loop = tuple[int, ...]  # extent, then the step of each operand
+PART = 256  # float32 values that are added up at a time: of equal ones, 3e-6 of the sum is rounded away
 
 
 def steps(shape: Sequence[int]) -> list[int]:
@@ -36,6 +37,11 @@ def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, .
 def turning(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
     """The same, and none at all where there is one element."""
     return tuple(loop for loop in collapsed(extents, *operands) if loop[0] > 1)
+
+
+def parts(count: int, is_float: bool) -> int:
+    """Of how many values the parts of a sum of `count` are; 0: it has none."""
+    return PART if is_float and count > PART else 0
 
 
 def runs(sizes: Sequence[int], whole: Sequence[int]) -> tuple[tuple[Loop, ...], int]:

@@ -84,6 +84,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     kept = [d for d in range(len(x.shape)) if d not in axes]
     count = prod(x.shape[d] for d in axes)
     shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
+    shape["parts"] = loops.parts(count, is_float(x))
     shape["kept"] = _turning(x, kept)
     shape["averaged"] = _turning(x, axes)
     stem = f"{op.kind}_{count}_of_{'x'.join(map(str, x.shape))}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Window
 from ..ir import Array, Graph, Op
-from . import fixedpoint, intervals, linear, pointwise, spatial
+from . import fixedpoint, intervals, linear, loops, pointwise, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
@@ -217,6 +217,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "float": not integer,
         "finite": graph.arithmetic == "tflite",  # TFLite's maximum begins at the least finite number
         "least": 0 if not integer else fixedpoint.limits(x.dtype)[0],
+        "parts": loops.parts(count, average and not integer),
         "count_pad": bool(_counts_pad(op)),
         **spatial.rolled(form),
         "scaled": average and integer and graph.arithmetic == "onnx",

@@ -50,6 +50,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "kept": loops.collapsed([x.shape[d] for d in kept], [steps[d] for d in kept]),
         "reduced": loops.collapsed([x.shape[d] for d in axes], [steps[d] for d in axes]),
         "join": JOINS[op.kind][0],
+        "parts": loops.parts(prod(x.shape[d] for d in axes), is_float(x) and op.kind == "reduce_sum"),
     }
     stem = f"{op.kind}_{'x'.join(map(str, x.shape)) or 1}"
     return Kernel("reduce.c.j2", stem, shape, estimate=6.0 * x.elements)
