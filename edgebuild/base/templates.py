@@ -13,7 +13,7 @@ import jinja2
 
 PACKAGE = Path(__file__).resolve().parents[1]
 COLUMNS = 120  # of a line of C
-FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates")
+FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "clock/families")
 
 LICENCE = (
     "SPDX-License-Identifier: 0BSD\n"

@@ -11,7 +11,8 @@ from ..base.facts import compose, entries, wrong
 from ..base.request import CLOCK_OUTPUTS, ClockRequest
 from ..base.target import Target, clock_tree_file, load_target
 from ..base.templates import render
-from .configs import DIVIDERS, ClockPlan, Config, clock_plan, mhz
+from .configs import ClockPlan, Config, clock_plan, mhz
+from .families import FAMILIES
 from .tree import ClockTree, Registers, clock_names, load_clock_tree
 
 
@@ -36,9 +37,13 @@ def requested_plan(request: ClockRequest) -> ClockPlan:
 def clock_files(plan: ClockPlan) -> tuple[Artifact, Artifact]:
     """The source and the header. Raises EdgebuildError where the tree lacks what they need."""
     registers = _require(plan)
-    view = _view(plan, registers)
-    source, header = (Artifact(name, render(f"{name}.j2", **view).encode()) for name in CLOCK_OUTPUTS)
-    return source, header
+    view = _view(plan)
+    own = FAMILIES[registers.family](plan, registers)
+    source, header = CLOCK_OUTPUTS
+    return (
+        Artifact(source, render(f"{registers.family}/{source}.j2", **view, **own).encode()),
+        Artifact(header, render(f"{header}.j2", **view).encode()),
+    )
 
 
 def summary(request: ClockRequest, plan: ClockPlan) -> str:
@@ -62,11 +67,10 @@ def _require(plan: ClockPlan) -> Registers:
     return tree.registers
 
 
-def _view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
+def _view(plan: ClockPlan) -> dict[str, Any]:
     tree = plan.tree
     width = max(len(c.name) for c in plan.configs)
     locks = [most for r in tree.pll.vco for _, most in (r.lock_us or {}).values()]
-    divider = {"HPRE": 1, "PPRE1": plan.apb1, "PPRE2": plan.apb2}
     return {
         "device": tree.description,
         "hse": mhz(plan.hse_hz),
@@ -75,32 +79,10 @@ def _view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
         "bypass": int(plan.hse_bypass),
         "apb1": plan.apb1,
         "apb2": plan.apb2,
-        "dividers": hex(sum(_put(registers, "RCC_CFGR", f, _divider_code(f, d or 1)) for f, d in divider.items())),
-        "overdrive": tree.overdrive is not None,
         "lock": f"{max(locks):g}" if locks else "an unknown number of",
         "fastest": max(plan.configs, key=lambda c: c.sysclk_hz).name,
-        "hse_wait_states": plan.configs[0].wait_states,
-        "accelerator": " | ".join(f"FLASH_ACR_{name}" for name in registers.accelerator),
-        "registers": [_register(registers, name) for name in registers.map],
-        "configs": [
-            {
-                "name": c.name,
-                "pad": " " * (width - len(c.name)),
-                "text": _text(c),
-                "fields": _fields(plan, registers, c),
-            }
-            for c in plan.configs
-        ],
+        "configs": [{"name": c.name, "pad": " " * (width - len(c.name)), "text": _text(c)} for c in plan.configs],
     }
-
-
-def _register(registers: Registers, name: str) -> dict[str, Any]:
-    register = registers.map[name]
-    fields = [
-        {"name": f"{name}_{field}", "mask": hex(((1 << width) - 1) << low)}
-        for field, (low, width) in register.fields.items()
-    ]
-    return {"name": name, "address": hex(register.address), "fields": fields}
 
 
 def _text(c: Config) -> str:
@@ -109,32 +91,3 @@ def _text(c: Config) -> str:
     over = " with over-drive" if c.overdrive else ""
     s = c.pll
     return f"M={s.m} N={s.n} P={s.p} Q={s.q}; scale {c.scale.name}{over}, {c.wait_states} wait states"
-
-
-def _fields(plan: ClockPlan, registers: Registers, c: Config) -> str:
-    words = [f"{c.sysclk_hz}u", "true" if c.pll else "false", f"{hex(_pllcfgr(registers, c))}u"]
-    words.append(f"{hex(_put(registers, 'PWR_CR', 'VOS', c.scale.vos or 0))}u")
-    if plan.tree.overdrive:
-        words.append("true" if c.overdrive else "false")
-    return ", ".join([*words, f"{c.wait_states}u"])
-
-
-def _pllcfgr(registers: Registers, c: Config) -> int:
-    """The PLL is always fed by the HSE; P is written as P/2 - 1."""
-    if c.pll is None:
-        return 0
-    values = {"PLLM": c.pll.m, "PLLN": c.pll.n, "PLLP": c.pll.p // 2 - 1, "PLLSRC": 1, "PLLQ": c.pll.q}
-    return sum(_put(registers, "RCC_PLLCFGR", field, value) for field, value in values.items())
-
-
-def _divider_code(field: str, divider: int) -> int:
-    """HPRE has a bit more than PPRE1 and PPRE2; the highest bit means that there is a division at all."""
-    place = DIVIDERS.index(divider)
-    return 0 if place == 0 else (8 if field == "HPRE" else 4) + place - 1
-
-
-def _put(registers: Registers, register: str, field: str, value: int) -> int:
-    low, width = registers.field(register, field)
-    if not 0 <= value < 1 << width:
-        raise ValueError(f"{register}.{field} has {width} bits and cannot hold {value}")
-    return value << low

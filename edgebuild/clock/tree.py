@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
@@ -161,8 +162,13 @@ class Gpio:
 
 @dataclass(frozen=True)
 class Registers:
-    """Registers that the emitted C writes to. `accelerator`: fields of FLASH_ACR that are set once, for speed."""
+    """Registers that the emitted C writes to.
 
+    `family`: whose sequence switches the clocks, a folder of `families`. `accelerator`: fields of FLASH_ACR that are
+    set once, for speed.
+    """
+
+    family: str
     map: Mapping[str, Register]
     accelerator: tuple[str, ...]
     source: str
@@ -231,6 +237,10 @@ def _check(tree: ClockTree, file: str) -> None:
         if scale.max_hz_overdrive and tree.overdrive is None:
             raise fail(f"scale {scale.name} has a limit with over-drive, which this chip does not have", file=file)
     if tree.registers:
+        families = sorted(f.parent.name for f in Path(__file__).parent.glob("families/*/clock_config.c.j2"))
+        if (own := tree.registers.family) not in families:
+            text = f"registers.family: unknown clock family '{own}'{did_you_mean(own, families)}"
+            raise fail(text, file=file, hints=["known: " + ", ".join(families)])
         for name in tree.registers.accelerator:
             if name not in tree.registers.map["FLASH_ACR"].fields:
                 raise fail(f"registers.accelerator: FLASH_ACR has no field '{name}'", file=file)

@@ -68,6 +68,7 @@ def test_unknown_placement_is_refused() -> None:
         ("hsi_hz: 16MHz\n", "", "missing key 'hsi_hz'"),
         ("flash: 2.7-3.6V", "flash: 2.7-3.7V", "no wait states for '2.7-3.7V'; did you mean '2.7-3.6V'?"),
         ("accelerator: [PRFTEN", "accelerator: [PREFETCH", "FLASH_ACR has no field 'PREFETCH'"),
+        ("family: stm32_f4f7", "family: stm32_f4", "unknown clock family 'stm32_f4'; did you mean 'stm32_f4f7'?"),
         ("device: stm32f767", "device: [", "not YAML"),
         ("device: stm32f767", "device: a\ndevice: b", "key 'device' is given twice"),
     ],
