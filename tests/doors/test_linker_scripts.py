@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,56 +15,112 @@ from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from tests.conftest import ROOT, run
 
-pytestmark = pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
+pytestmark = pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "qemu-system-arm", "qemu-system-riscv32")
 
 HERE = Path(__file__).parent / "linker"
 DIGITS = ROOT / "sample_projects" / "digits"
 NAMES = ("DATA_LOAD", "DATA_START", "DATA_END", "BSS_START", "BSS_END", "STACK_TOP", "HEAP_START")
 SYMBOLS = {
     "cubemx": ("_sidata", "_sdata", "_edata", "_sbss", "_ebss", "_estack", "end"),
+    "twobanks": ("_sidata", "_sdata", "_edata", "_sbss", "_ebss", "_estack", "end"),
     "zephyr": ("__data_region_load_start", "__data_start", "__data_end", "__bss_start", "__bss_end", "_estack", "_end"),
     "newlib": ("__etext", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "__StackTop", "end"),
+    "nrf5": ("__etext", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "__StackTop", "end"),
+    "picosdk": ("__data_load__", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "__StackTop", "end"),
+    "espressif": ("_data_load", "_data_start", "_data_end", "_bss_start", "_bss_end", "_stack_top", "_heap_start"),
+    "libopencm3": ("_data_loadaddr", "_data", "_edata", "_edata", "_ebss", "_stack", "end"),
+    "chibios": ("_textdata", "__data_base__", "__data_end__", "__bss_base__", "__bss_end__", "__main_stack_end__",
+                "__heap_base__"),
+    "cortexmrt": ("__sidata", "__sdata", "__edata", "__sbss", "__ebss", "_stack_start", "__sheap"),
+    "asf": ("_etext", "_srelocate", "_erelocate", "_sbss", "_ebss", "_estack", "_end"),
+    "freedom": ("metal_segment_data_source_start", "metal_segment_data_target_start", "metal_segment_data_target_end",
+                "metal_segment_bss_target_start", "metal_segment_bss_target_end", "metal_segment_stack_end",
+                "metal_segment_heap_target_start"),
+}  # fmt: skip
+RAM = {  # address and bytes of each bank
+    "twobanks": "{0x20000000, 0x10000}, {0x20100000, 0x40000}",
+    "picosdk": "{0x20000000, 0x42000}",
+    "espressif": "{0x20000000, 0x20000}",
+    "chibios": "{0x20000000, 0x18000}",
+    "freedom": "{0x80400000, 0x10000}",
 }
 STRICT = ["-Wl,--orphan-handling=error", "-Wl,--gc-sections"]
+FLAGS = ["-std=c11", "-O2", "-fdata-sections", "-ffunction-sections", f"-I{hal_dir() / 'include'}"]
+COMPILERS = {
+    "mps2-an386": ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard",
+                   "--specs=nano.specs"],
+    "riscv-virt": ["riscv64-unknown-elf-gcc", "-march=rv32imac", "-mabi=ilp32", "--specs=picolibc.specs"],
+}  # fmt: skip
 
 
-def program(folder: Path, script: str, *flags: str, **options: str) -> Path:
-    """The program of `linker/main.c`, compiled and linked as the project of that script would do it."""
-    publish(compile_model(model_request(DIGITS / "digits.onnx", "digits", "mps2-an386", options)), folder)
-    cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"]
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Folder of a target with two models, and the objects of all that does not depend on the linker script."""
+
+    @cache
+    def made(target: str) -> Path:
+        folder = tmp_path_factory.mktemp(target)
+        for name, more in (("digits", {"weights": "asm"}), ("rows", {"weights": "c", "stream_input": "rows"})):
+            publish(compile_model(model_request(DIGITS / "digits.onnx", name, target, more)), folder)
+        sources = [HERE / "main.c", hal_dir() / "src" / "semihost.c"]
+        sources += [Path(n + suffix) for n in ("digits", "rows") for suffix in (".c", "_weights.S", "_weights.c")]
+        for source in sources:
+            command = [*COMPILERS[target], *FLAGS, "-I.", f"-I{DIGITS}", "-c", source, "-o", f"{source.name}.o"]
+            run(*command, cwd=folder)
+        return folder
+
+    return made
+
+
+def program(parts: Callable[[str], Path], folder: Path, script: str, *flags: str) -> Path:
+    """The program of `linker/main.c`, linked as the project of that script would do it."""
+    folder_of_parts = parts(target := target_of(script))
     defines = [f"-D{name}={symbol}" for name, symbol in zip(NAMES, SYMBOLS[script], strict=True)]
-    include = [f"-I{folder}", f"-I{hal_dir() / 'include'}", f"-I{DIGITS}"]
-    sources = [HERE / "startup.c", HERE / "main.c", hal_dir() / "src" / "semihost.c"]
-    sources += [folder / f"digits{suffix}" for suffix in (".c", "_weights.S", "_weights.c")]
+    defines += [f"-DRAM={RAM.get(script, '{0x20000000, 0x10000}')}", "-fno-tree-loop-distribute-patterns"]
     elf = folder / "app.elf"
-    run("arm-none-eabi-gcc", *cpu, "-std=c11", "-O2", "-fdata-sections", "-ffunction-sections", *defines,
-        *include, *map(str, sources), "-nostartfiles", "--specs=nano.specs",
-        *flags, f"-L{HERE}", f"-T{HERE / script}.ld", "-o", elf, cwd=folder)  # fmt: skip
+    run(*COMPILERS[target], *FLAGS, *defines, HERE / "startup.c", *sorted(folder_of_parts.glob("*.o")),
+        "-nostartfiles", *flags, f"-L{HERE}", f"-L{folder_of_parts}", f"-T{HERE / script}.ld",
+        "-o", elf, cwd=folder)  # fmt: skip
     return elf
 
 
-def status(elf: Path) -> int:
-    runner = load_target("mps2-an386").runner
+def target_of(script: str) -> str:
+    return "riscv-virt" if script == "freedom" else "mps2-an386"
+
+
+def status(elf: Path, target: str = "mps2-an386") -> int:
+    runner = load_target(target).runner
     assert runner is not None
     command = [word.replace("{elf}", str(elf)) for word in runner.command]
     return subprocess.run(command, timeout=60).returncode
 
 
-@pytest.mark.parametrize("weights", ["asm", "c"])
 @pytest.mark.parametrize("script", SYMBOLS)
-def test_right_results_beside_a_heap_with_no_line_added(script: str, weights: str, tmp_path: Path) -> None:
-    elf = program(tmp_path, script, *STRICT, weights=weights)
-    assert status(elf) == 0
-    sections = run("arm-none-eabi-size", "-A", elf)
-    assert "edgebuild" not in sections  # they are parts of the script's own .bss and .rodata
+def test_right_results_beside_a_heap_with_no_line_added(
+    script: str, parts: Callable[[str], Path], tmp_path: Path
+) -> None:
+    elf = program(parts, tmp_path, script, *STRICT)
+    assert status(elf, target_of(script)) == 0
+    assert "edgebuild" not in run("readelf", "-SW", elf)  # they are parts of the script's own .bss and .rodata
 
 
-@pytest.mark.parametrize("script", ["cubemx", "newlib"])
-def test_fragment_keeps_off_the_heap_too(script: str, tmp_path: Path) -> None:
+def test_the_script_and_the_startup_of_picolibc(parts: Callable[[str], Path], tmp_path: Path) -> None:
+    """Link with what the package of the C library brings, in place of ours in somebody's manner."""
+    elf = tmp_path / "app.elf"
+    memories = {"flash": "0x80000000", "flash_size": "4M", "ram": "0x80400000", "ram_size": "1M"}
+    places = [f"-Wl,--defsym=__{name}={value}" for name, value in memories.items()]
+    objects = [o for o in sorted(parts("riscv-virt").glob("*.o")) if o.name != "semihost.c.o"]
+    library = ["--crt0=semihost", "--oslib=semihost", "-Wl,--gc-sections"]
+    run(*COMPILERS["riscv-virt"], *objects, *library, *places, "-o", elf, cwd=tmp_path)
+    assert status(elf, "riscv-virt") == 0
+
+
+@pytest.mark.parametrize("script", ["cubemx", "newlib", "nrf5", "picosdk", "cortexmrt"])
+def test_fragment_keeps_off_the_heap_too(script: str, parts: Callable[[str], Path], tmp_path: Path) -> None:
     """The model's own fragment in front of the script, for arenas in another memory than .bss."""
-    elf = program(tmp_path, script, *STRICT, "-Wl,-T,digits_memory.ld")
+    elf = program(parts, tmp_path, script, *STRICT, "-Wl,-T,digits_memory.ld", "-Wl,-T,rows_memory.ld")
     assert status(elf) == 0
-    assert ".edgebuild.digits.arena" in run("arm-none-eabi-size", "-A", elf)
+    assert ".edgebuild.digits.arena" in run("readelf", "-SW", elf)
 
 
 @pytest.mark.parametrize("weights", ["asm", "c"])
