@@ -101,9 +101,9 @@ def grouped(problems: Sequence[Diagnostic]) -> EdgebuildError:
     return EdgebuildError(*told[: MOST_GROUPS - 1], Diagnostic(shortened(more), file=rest[0].file))
 
 
-def shortened(text: str, most: int = 300) -> str:
-    """A text of at most `most` characters."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def shortened(text: str) -> str:
+    """A text of at most 300 characters."""
+    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def fail(

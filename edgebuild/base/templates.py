@@ -126,6 +126,31 @@ def remark(head: str, *texts: str) -> str:
     return f"{head}/* {f'{chr(10)}{len(head) * chr(32)} * '.join(lines)} */"
 
 
+def fitted(text: str) -> str:
+    """C whose statements fit into the columns: longer ones go on in further lines.
+
+    Directives, comments and lines with strings stay as they are.
+    """
+    return "\n".join(line if len(line) <= COLUMNS else _broken(line) for line in text.split("\n"))
+
+
+def _broken(line: str) -> str:
+    """A statement in lines that end behind a comma or in front of an operator of `?:`, or at any blank."""
+    statement = line.lstrip(" ")
+    margin = line[: len(line) - len(statement)]
+    if statement.startswith(("#", "/", "* ", "*/")) or '"' in line:
+        return line
+    found = list[str]()
+    while len(line) > COLUMNS:
+        ends = [line.rfind(mark, 0, COLUMNS) + before for mark, before in ((", ", 1), (" ? ", 0), (" : ", 0))]
+        end = max(ends) if max(ends) > COLUMNS // 2 else line.rfind(" ", len(margin) + 4, COLUMNS)
+        if end < 0:
+            break
+        found.append(line[:end])
+        line = f"{margin}    {line[end:].lstrip(' ')}"
+    return "\n".join([*found, line])
+
+
 @cache
 def environment() -> jinja2.Environment:
     made = jinja2.Environment(

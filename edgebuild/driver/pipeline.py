@@ -139,6 +139,6 @@ def analyse(request: DriverRequest) -> Driver:
         uses,
         layout,
         merged,
-        (*cdfg.warnings, *warnings),
+        warnings,
         tuple(files),
     )

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from edgebuild.base.request import ModelRequest
-from edgebuild.base.templates import COLUMNS, remark
+from edgebuild.base.templates import COLUMNS, fitted, remark
 from edgebuild.model.compile import compile_model
 
 LONG = "/backbone/" + "stage_with_a_long_name/" * 12
@@ -50,3 +50,24 @@ def test_a_remark_goes_on_under_itself() -> None:
     assert remark("", "a" * 200) == f"/* ...{'a' * 109} */"
     assert remark(f"    {'N' * 90} = 1, ", words).splitlines()[-1] == f"    {'N' * 90} = 1,"
     assert remark("", "one", "two") == "/* one\n * two */"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "        *y++ = " + " + ".join(f"f({letter}, 1000000)" for letter in "abcdefghijklmnop") + ";",
+        "        y = x >= x_zero ? eb_requantize(x - x_zero, x0_mul, x0_shift) : eb_requantize(x, x1_mul, x1_shift) + 1000;",
+        "    y = " + " + ".join("abcdefghijklmnopqrstuvwxyz" * 2) + ";",
+    ],
+)
+def test_long_statements_go_on_in_further_lines(line: str) -> None:
+    lines = fitted(line).split("\n")
+    margin = len(line) - len(line.lstrip())
+    assert len(lines) > 1 and all(len(x) <= COLUMNS for x in lines)
+    assert "".join(fitted(line).split()) == "".join(line.split()), "nothing is lost"
+    assert all(x.startswith(" " * (margin + 4)) for x in lines[1:])
+
+
+@pytest.mark.parametrize("line", ['    __asm__("' + "nop; " * 40 + '");', "#error " + "a " * 80, "/* " + "a " * 80])
+def test_strings_and_directives_stay_whole(line: str) -> None:
+    assert fitted(line) == line

@@ -15,7 +15,6 @@ from typing import Any, TypeVar, cast
 
 from clang.cindex import Cursor
 
-from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Child, Field, FieldId
 
@@ -176,7 +175,6 @@ class Cdfg:
     """All functions of the unit that have a body, by name."""
 
     functions: dict[str, Function]
-    warnings: tuple[Diagnostic, ...] = ()
     offsets: tuple[Offset, ...] = ()
 
 

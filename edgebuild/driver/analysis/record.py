@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from clang.cindex import Cursor, CursorKind
 
-from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Chain, Node, Site, link
 from edgebuild.driver.analysis.chains import CHAINS, Chains
 from edgebuild.driver.analysis.keys import Keys, Limits
@@ -36,7 +35,6 @@ class Recorder:
         self.pointers: list[str] = []
         self.fulls: dict[int, tuple[int, int] | None] = {}
         self.starts: dict[int, Node] = {}
-        self.warnings: list[Diagnostic] = []
         self.addressed: set[str] = set()
         self.depth = 0  # of full expressions inside of each other (statement expressions)
         self.path: tuple[tuple[str, int], ...] = ()

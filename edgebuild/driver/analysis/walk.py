@@ -21,15 +21,10 @@ def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
     """The CDFG of every function that the unit's own text defines."""
     no_punning(unit, dialect)
     offsets = read_offsets(unit, dialect)
-    functions: dict[str, Function] = {}
-    evaluators = []
-    for cursor in unit.functions:
-        walker = Walker(cursor, unit, dialect)
-        functions[unit.function_name(cursor)] = walker.run()
-        evaluators.append(walker)
+    functions = {unit.function_name(cursor): Walker(cursor, unit, dialect).run() for cursor in unit.functions}
     if unit.cpp:
         all_are_read(unit, dialect)
-    return Cdfg(functions, tuple(w for e in evaluators for w in e.warnings), offsets)
+    return Cdfg(functions, offsets)
 
 
 SCOPED = (

@@ -66,7 +66,7 @@ class Hal:
         """`HAL_READ_Group_leaf(group[, index])`: the field's value."""
         register = self.layout.groups[group].register_of(leaf)
         slot, window = register.slot(leaf), read_window(register, [leaf], self.layout.bus)
-        value = _extract("r", slot, window, _shift(slot, window), self._clean(register, slot))
+        value = _extract(slot, window, _shift(slot, window), self._clean(register, slot))
         body = f"    return ({value_type(slot.width)}){value};"
         load = self._load(register, window)
         name = named("HAL_READ", group, leaf)
@@ -94,7 +94,7 @@ class Hal:
         name = named("HAL_GET", group, leaf + (f"_{element}" if array and element is not None else "") + suffix)
         index = ", unsigned int index" if array and element is None else ""
         shift = _shift(slot, window, element)
-        value = _extract("r", slot, window, shift, self._clean(register, slot))
+        value = _extract(slot, window, shift, self._clean(register, slot))
         self.functions[name] = (
             f"static inline {value_type(slot.width)} {name}({wide_type(window.bits)} r{index})\n{{\n"
             f"    return ({value_type(slot.width)}){value};\n}}\n"
@@ -237,8 +237,9 @@ def _element(slot: Slot, window: Window) -> str:
     return f"({number((1 << slot.width) - 1, window.bits)} << ({_shift(slot, window)}))"
 
 
-def _extract(value: str, slot: Slot, window: Window, shift: str, clean: bool) -> str:
-    shifted = value if shift == "0" else f"({value} >> {shift})" if shift.isdigit() else f"({value} >> ({shift}))"
+def _extract(slot: Slot, window: Window, shift: str, clean: bool) -> str:
+    """The value of a slot in `r`, what was read."""
+    shifted = "r" if shift == "0" else f"(r >> {shift})" if shift.isdigit() else f"(r >> ({shift}))"
     if clean or slot.width in (window.bits, 64):
         return shifted
     return f"({shifted} & {number((1 << slot.width) - 1, window.bits)})"

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...base.templates import times
+from ...base.templates import fitted, times
 from .. import kernels
 from ..ir import Op, Tensor
 from ..kernels import Helper
@@ -228,7 +228,7 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     text, used = _printed(plan, use.op, use.kernel, signature)
     before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
     limits = {scalar(v).removeprefix("-") for v in use.kernel.scalars.values()} & set(LARGEST.values())
-    return f"{before}{signature}\n{{\n    EB_STEP();\n{after}", used.union(once, limits)
+    return fitted(f"{before}{signature}\n{{\n    EB_STEP();\n{after}"), used.union(once, limits)
 
 
 def _returns(use: Use) -> str:

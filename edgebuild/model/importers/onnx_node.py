@@ -55,18 +55,18 @@ class OnnxNode(Node):
         keeps = ops.SPECS[kind].exact and not first.constant and dtype == first.dtype
         return Tensor(name, shape, dtype, first.quant if keeps else None)
 
-    def nhwc(self, position: int) -> str:
-        """Operand `position`, transposed from NCHW."""
-        x = self.tensor(position)
-        size, perm = self.image_size(position), self._perm(x)
+    def nhwc(self) -> str:
+        """The first operand, transposed from NCHW."""
+        x = self.tensor(0)
+        size, perm = self.image_size(), self._perm(x)
         origin, shape = after_move(x, "transpose", perm), tuple(x.shape[p] for p in perm)
         turned = Tensor(f"{self.outputs[0]}@in", shape, x.dtype, x.quant, origin=origin)
         self._add("transpose", [x.name], turned, {"perm": perm})
         return self.reshaped(turned.name, (x.shape[0], *size, x.shape[1]))
 
-    def image_size(self, position: int) -> tuple[int, int]:
-        """Rows and columns of operand `position`; one spatial dimension is a row of height 1."""
-        x = self.tensor(position)
+    def image_size(self) -> tuple[int, int]:
+        """Rows and columns of the first operand; one spatial dimension is a row of height 1."""
+        x = self.tensor(0)
         if len(x.shape) not in (3, 4):
             raise self.error(f"input '{x.name}' of shape {x.shape}", "N x C x H x W and N x C x L are supported")
         return (1, *x.shape[2:])[-2:]  # type: ignore[return-value]

@@ -90,7 +90,7 @@ def _usual(t: Tensor) -> Tensor:
     return t
 
 
-def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: bool = False) -> Any:
+def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: bool) -> Any:
     """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
     buffer = model.Buffers(t.Buffer())
     if not buffer.DataLength():

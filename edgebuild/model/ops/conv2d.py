@@ -22,7 +22,7 @@ def from_tflite(node: Any) -> None:
     dilation = (options.DilationHFactor(), options.DilationWFactor())
     attrs = spatial.tflite_window(node, options, node.tensor(1).shape[1:3], dilation)
     groups = node.tensor(0).shape[-1] // max(1, node.tensor(1).shape[-1])
-    node.emit("conv2d", spatial.tflite_operands(node, 0, 1, 2), dilation=dilation, groups=groups, **attrs)
+    node.emit("conv2d", spatial.tflite_operands(node, 0, 2), dilation=dilation, groups=groups, **attrs)
 
 
 def from_onnx(node: Any) -> None:
@@ -30,7 +30,7 @@ def from_onnx(node: Any) -> None:
     w = node.constant(1, "weights")
     attrs, group = spatial.onnx_window(node, w.shape[2:]), node.attr("group", 1)
     bias = [node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else []
-    x, w = node.nhwc(0), node.as_image(w)
+    x, w = node.nhwc(), node.as_image(w)
     if w.shape[1] == 1 and group == node.tensor(0).shape[1] and group > 1:
         node.emit_nchw("depthwise_conv2d", [x, node.permuted(w, (1, 2, 3, 0)), *bias], **attrs)
     else:

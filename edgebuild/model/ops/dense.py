@@ -32,7 +32,7 @@ def from_tflite(node: Any) -> None:
     front = x.shape[:-1] if options.KeepNumDims() else (rows,)
     told = node.output_shape()  # a vector may stay one
     shape = told if told == (rows * w.shape[0],) else (*front, w.shape[0])
-    node.emit_as("dense", [flat, *spatial.tflite_operands(node, 0, 1, 2, symmetric=False)[1:]], shape, clamp=clamp)
+    node.emit_as("dense", [flat, *spatial.tflite_operands(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
 
 
 def from_onnx_gemm(node: Any) -> None:

@@ -19,7 +19,7 @@ def from_tflite(node: Any) -> None:
     options = node.options("DepthwiseConv2DOptions")
     dilation = (options.DilationHFactor(), options.DilationWFactor())
     attrs = spatial.tflite_window(node, options, node.tensor(1).shape[1:3], dilation)
-    node.emit("depthwise_conv2d", spatial.tflite_operands(node, 0, 1, 2), dilation=dilation, **attrs)
+    node.emit("depthwise_conv2d", spatial.tflite_operands(node, 0, 2), dilation=dilation, **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:

@@ -112,7 +112,7 @@ def limits(dtype: str) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def clamp_bounds(quant: Quant, low: float | None, high: float | None, dtype: str = "int8") -> tuple[int, int]:
+def clamp_bounds(quant: Quant, low: float | None, high: float | None, dtype: str) -> tuple[int, int]:
     """The range of the type that an activation's real bounds leave, as TFLM computes it."""
     least, most = limits(dtype)
     scale, zero = np.float32(quant.scale[0]), quant.zero_point[0]
@@ -126,7 +126,7 @@ def clamp_bounds(quant: Quant, low: float | None, high: float | None, dtype: str
     return lowest, highest
 
 
-def exp_on_negative_values(raw: int, integer_bits: int = 5) -> int:
+def exp_on_negative_values(raw: int, integer_bits: int) -> int:
     """exp(x) for x <= 0 in Q(integer_bits), result in Q0.31: gemmlowp's series and barrel shifter."""
     if raw == 0:
         return INT32_MAX

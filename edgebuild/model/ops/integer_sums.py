@@ -69,7 +69,7 @@ def conv_from_onnx(node: Any) -> None:
     assert w.data is not None
     turned = np.moveaxis(w.data if len(w.shape) == 4 else w.data[:, :, None], 1, 3)
     del attrs["clamp"]
-    operands = [node.nhwc(0), node.array(turned), _zero(node)]
+    operands = [node.nhwc(), node.array(turned), _zero(node)]
     node.emit_nchw("integer_sums", operands, groups=node.attr("group", 1), **attrs, to="int32")
 
 

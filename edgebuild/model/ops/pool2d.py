@@ -46,7 +46,7 @@ def from_onnx(kind: str) -> Any:
         attrs = spatial.onnx_window(node, window)
         if kind == "avg_pool2d":
             attrs["count_include_pad"] = _counts_pad_onnx(node, attrs["pad"])
-        node.emit_nchw(kind, [node.nhwc(0)], window=(1, *window)[-2:], **attrs)
+        node.emit_nchw(kind, [node.nhwc()], window=(1, *window)[-2:], **attrs)
 
     return read
 
@@ -81,9 +81,9 @@ def _counts_pad_onnx(node: Any, pad: tuple[int, ...]) -> bool:
 
 
 def from_onnx_global(node: Any) -> None:
-    window = node.image_size(0)
+    window = node.image_size()
     attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
-    node.emit_nchw("avg_pool2d", [node.nhwc(0)], window=tuple(window), **attrs)
+    node.emit_nchw("avg_pool2d", [node.nhwc()], window=tuple(window), **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:

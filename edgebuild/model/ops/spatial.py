@@ -50,17 +50,17 @@ def tflite_window(node: Any, options: Any, window: Sequence[int], dilation: Sequ
     return {"stride": stride, "pad": pad, "clamp": clamp}
 
 
-def tflite_operands(node: Any, x: int, w: int, bias: int, symmetric: bool = True) -> list[str]:
+def tflite_operands(node: Any, x: int, bias: int, symmetric: bool = True) -> list[str]:
     """Input, weights and bias; int16 sums without a bias get one of int64, for TFLM sums these in 64 bits.
 
     `symmetric`: int8 weights must have zero point 0, since TFLM's kernels leave it out. Legacy uint8 may have one.
     """
-    weights = node.tensor(w)
+    weights = node.tensor(1)
     zeros_of_w = weights.quant.zero_point if weights.quant is not None else ()
     if symmetric and weights.dtype == "int8" and any(zeros_of_w) and weights.name not in node.legacy:
         zero = next(z for z in zeros_of_w if z)
         raise node.error(f"zero point {zero} of the weights", "supported: int8 weights have zero point 0")
-    operands = [node.inputs[x], node.inputs[w], *(n for n in node.inputs[bias : bias + 1] if n)]
+    operands = [node.inputs[x], node.inputs[1], *(n for n in node.inputs[bias : bias + 1] if n)]
     if len(operands) < 3 and node.tensor(x).dtype == "int16":
         zeros = np.zeros(node.output_shape()[-1], np.int64)
         operands.append(f"{node.outputs[0]}@bias")
@@ -90,7 +90,7 @@ def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
     """Stride, dilation and padding of a windowed ONNX node as attributes (auto_pad resolved)."""
     dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
-    auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(0), (1, *window)[-2:]
+    auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(), (1, *window)[-2:]
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         top, left, bottom, right = same_pad(size, window, stride, dilation)
         pad = (top, left, bottom, right) if auto == "SAME_UPPER" else (bottom, right, top, left)
@@ -107,7 +107,7 @@ def onnx_spread(node: Any, window: Sequence[int]) -> dict[str, Any]:
     dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
     pads, more = _plane(node, "pads", 0, dims, 2), _plane(node, "output_padding", 0, dims)
-    auto, window, size, pad, out = node.attr("auto_pad", "NOTSET"), (1, *window)[-2:], node.image_size(0), [], []
+    auto, window, size, pad, out = node.attr("auto_pad", "NOTSET"), (1, *window)[-2:], node.image_size(), [], []
     wanted = (1, *node.attr("output_shape", []))[-2:] if node.attr("output_shape", []) else None
     if wanted is None and auto.startswith("SAME"):
         wanted = tuple(n * s for n, s in zip(size, stride, strict=True))

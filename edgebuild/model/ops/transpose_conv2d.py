@@ -26,7 +26,7 @@ def from_tflite(node: Any) -> None:
     same = options.Padding() == 0
     pad = spatial.same_pad(size, w.shape[1:3], stride, (1, 1))[:2] if same else (0, 0)
     clamp = spatial.tflite_clamp(node, options.FusedActivationFunction())
-    operands = spatial.tflite_operands(node, 2, 1, 3)
+    operands = spatial.tflite_operands(node, 2, 3)
     attrs = {"stride": stride, "dilation": (1, 1), "pad": pad, "size": size, "groups": x.shape[3] // w.shape[3]}
     node.emit("transpose_conv2d", operands, clamp=clamp, **attrs)
 
@@ -38,7 +38,7 @@ def from_onnx(node: Any) -> None:
     name = node.permuted(node.as_image(node.ungrouped(w, group)), (0, 2, 3, 1))
     channels = node.builder.tensors[name].shape[0]
     bias = [node.flat_bias(node.constant(2, "bias"), channels)] if len(node.inputs) > 2 and node.inputs[2] else []
-    node.emit_nchw("transpose_conv2d", [node.nhwc(0), name, *bias], groups=group, clamp=(None, None), **attrs)
+    node.emit_nchw("transpose_conv2d", [node.nhwc(), name, *bias], groups=group, clamp=(None, None), **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:

@@ -29,7 +29,7 @@ def in_strips(
     cutter: Cutter,
     cut_again: Callable[[Graph], Cutter],
     budget: int,
-    deadline: float | None = None,
+    deadline: float | None,
 ) -> TilingOutcome:
     """The graph with runs in strips whose rolled plan takes least, with at most `budget` multiply-accumulates twice.
 

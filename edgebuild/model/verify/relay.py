@@ -85,7 +85,6 @@ class Relay:
     wire: dict[int, int] = field(default_factory=dict)  # bytes by inference, each transmission once
     frames: dict[tuple[int, int, str, int], int] = field(default_factory=dict)  # how often each was sent
     events: dict[int, list[LinkEvent]] = field(default_factory=dict)
-    timeouts: int = 0
     requests: int = 0  # of all devices; it stands still where they hang
     broken: BaseException | None = None  # why a thread has ended before its time
 
@@ -270,13 +269,11 @@ class Relay:
                 if len(stream) < size and device not in self.expired:
                     self.lock.wait()
             del self.waiting[device]
-            expired = device in self.expired
             self.expired.discard(device)
             data = bytes(stream[:size])
             del stream[:size]
             if len(data) == size:
                 return 0, data
-            self.timeouts += expired
             return (2, b"") if self.over else (1, b"")
 
     def _advance(self) -> None:

@@ -166,7 +166,8 @@ static void eb_taps9_relu_clamped(
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
 static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
-static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
+static inline void eb_spread(
+    int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
 static void eb_mve2_relu_clamped(
     EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
@@ -521,7 +522,8 @@ static inline void eb_set(int8_t *to, int32_t value, int32_t n)
 
 /* n bytes, `piece` (at most 16) at a time: byte i of a piece goes to to[offsets[i]], then `to` moves on by `step`.
  * The loop over one piece takes the place of a predicate, which compilers cannot be told is overwritten. */
-static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step)
+static inline void eb_spread(
+    int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step)
 {
     __asm__ volatile("vldrb.u8 q1, [%[offsets]]\n\t"
                      "b 3f\n\t"

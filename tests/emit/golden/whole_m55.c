@@ -119,8 +119,10 @@ static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
-static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
-static inline void eb_fill4(int8_t *y, const int8_t *x, int32_t n, const uint16_t *places, int32_t in_step, int32_t out_step);
+static inline void eb_spread(
+    int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
+static inline void eb_fill4(
+    int8_t *y, const int8_t *x, int32_t n, const uint16_t *places, int32_t in_step, int32_t out_step);
 static void eb_mve2_relu_clamped(
     EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
@@ -417,7 +419,8 @@ static inline void eb_set(int8_t *to, int32_t value, int32_t n)
 
 /* n bytes, `piece` (at most 16) at a time: byte i of a piece goes to to[offsets[i]], then `to` moves on by `step`.
  * The loop over one piece takes the place of a predicate, which compilers cannot be told is overwritten. */
-static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step)
+static inline void eb_spread(
+    int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step)
 {
     __asm__ volatile("vldrb.u8 q1, [%[offsets]]\n\t"
                      "b 3f\n\t"
@@ -442,7 +445,8 @@ static inline void eb_spread(int8_t *to, const int8_t *from, int32_t n, const ui
 
 /* Four channels of n pixels, x `in_step / 8` apart, each to its own place, y `out_step / 8` apart. `places`: offsets of
  * eight pixels in x, and of eight pixels of each channel in y. */
-static inline void eb_fill4(int8_t *y, const int8_t *x, int32_t n, const uint16_t *places, int32_t in_step, int32_t out_step)
+static inline void eb_fill4(
+    int8_t *y, const int8_t *x, int32_t n, const uint16_t *places, int32_t in_step, int32_t out_step)
 {
     const int8_t *x2 = x + 2;
     __asm__ volatile("vldrh.u16 q1, [%4]\n\t"

@@ -11,8 +11,9 @@ from ...ops.base import PIXELS, Constant, Form, FourBytes, Kernel, Sums, Traffic
 from ...ops.sums import shape_of, words
 
 
-def _up(n: int, to: int) -> int:
-    return -(-n // to) * to
+def _whole_words(n: int) -> int:
+    """The next multiple of four."""
+    return -(-n // 4) * 4
 
 
 def rescaling(s: Sums) -> Array:
@@ -26,7 +27,7 @@ def paired(s: Sums, rows: int) -> Array | None:
     The taps of each of `rows` rows of the window are padded to a multiple of four. None: a channel breaks the
     condition of a shared word.
     """
-    k, blocks = s.out[2], _up(s.out[2], 4) // 4
+    k, blocks = s.out[2], _whole_words(s.out[2]) // 4
     taps: Array = s.weights.reshape(k, rows, -1).astype(np.int64)
     taps = np.pad(taps, ((0, 4 * blocks - k), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, 2, 2, -1)
     start = np.pad(s.start, (0, 4 * blocks - k)).reshape(blocks, 2, 2)
@@ -110,7 +111,7 @@ def widened_pixel(s: Sums, form: Form) -> Kernel | None:
 def two_pixels(s: Sums, form: Form) -> Kernel | None:
     """Two pixels at a time, widened to int16."""
     (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    n = _up(fw * c, 4)
+    n = _whole_words(fw * c)
     if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c:
         return None
     pointwise = s.pointwise and c % 4 == 0
@@ -157,8 +158,8 @@ MOST_CHANNELS, MOST_ROWS = 8, 5  # of a pixel and of a window whose copies are w
 def flat_pixels(s: Sums, form: Form) -> Kernel | None:
     """Two pixels at a time whose rows of taps lie without gaps: where a row by itself would be rounded up to four."""
     c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
-    n, run = _up(fh * fw * c, 4), fw * c
-    gapless = n < fh * _up(run, 4) and c <= MOST_CHANNELS and s.dilation[1] == 1 and s.weights.shape[3] == c
+    n, run = _whole_words(fh * fw * c), fw * c
+    gapless = n < fh * _whole_words(run) and c <= MOST_CHANNELS and s.dilation[1] == 1 and s.weights.shape[3] == c
     stream = paired(s, 1) if gapless else None
     if stream is None:
         return None
@@ -190,7 +191,7 @@ def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
     They are widened anew for each four channels, and weights of one pixel serve no other.
     """
     (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
-    n = _up(fw * c, 4)
+    n = _whole_words(fw * c)
     if (s.dilation[1] != 1 and fw > 1) or s.weights.shape[3] != c or (s.pointwise and c % 4 == 0):
         return None
     stream = paired(s, fh)
