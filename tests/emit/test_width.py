@@ -56,7 +56,7 @@ def test_a_remark_goes_on_under_itself() -> None:
     "line",
     [
         "        *y++ = " + " + ".join(f"f({letter}, 1000000)" for letter in "abcdefghijklmnop") + ";",
-        "        y = x >= x_zero ? eb_requantize(x - x_zero, x0_mul, x0_shift) : eb_requantize(x, x1_mul, x1_shift) + 1000;",
+        f"        y = x >= x_zero ? {'eb_requantize(x - x_zero, x0_mul, x0_shift)'} : {'x' * 20}{' + y' * 20};",
         "    y = " + " + ".join("abcdefghijklmnopqrstuvwxyz" * 2) + ";",
     ],
 )
