@@ -152,3 +152,29 @@ def test_scales_of_real_numbers_say_nothing(scale: float, tmp_path: Path) -> Non
     (tmp_path / "m.tflite").write_bytes(f.pack([x], [y]))
     artifacts = compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
     assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]
+
+
+def test_a_border_is_the_zero_point_of_the_result(tmp_path: Path) -> None:
+    """TFLite Micro pads with that of the result, though it moves the operand's numbers as they are."""
+    f = File()
+    x = f.tensor("x", (1, 4, 3), "int8", Quant((0.1,), (-24,)))
+    pads = f.tensor("pads", (3, 2), "int32", None, np.array([[0, 0], [1, 2], [0, 1]], np.int32))
+    y = f.tensor("y", (1, 7, 4), "int8", Quant((0.2,), (5,)))
+    f.operator("PAD", [x, pads], [y], schema.PadOptionsT())
+    (tmp_path / "m.tflite").write_bytes(f.pack([x], [y]))
+    artifacts = compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
+    assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]
+
+
+@pytest.mark.parametrize(("lost", "text"), [("scale", "has no scale"), ("zeroPoint", "a scale and no zero point")])
+def test_half_a_quantisation_is_refused(lost: str, text: str, tmp_path: Path) -> None:
+    f, quant = File(), Quant((0.01,), (0,))
+    ids = [f.tensor(name, (1, 6), "int16", quant) for name in "aby"]
+    f.operator("MUL", ids[:2], ids[2:], schema.MulOptionsT())
+
+    def lose(m: Any) -> None:
+        setattr(m.subgraphs[0].tensors[2].quantization, lost, [])
+
+    (tmp_path / "m.tflite").write_bytes(changed(f.pack(ids[:2], ids[2:]), lose))
+    with pytest.raises(EdgebuildError, match=text):
+        compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))

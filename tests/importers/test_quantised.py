@@ -137,12 +137,34 @@ def sums_without_zero_points() -> onnx.ModelProto:
     return net.done(net.op("DequantizeLinear", total, scale))
 
 
+def own_bias(integer: type) -> onnx.ModelProto:
+    """Biases in 8 bits, with a scale of their own and a zero point: their real values count."""
+    net = Quantised()
+    x, zero = net.q(net.input("x", (1, 4, 8, 8)), 0.03), net.stored(7, integer)
+    steps = net.stored(net.rng.integers(0, 100, 5), integer)
+    bias = net.op("DequantizeLinear", steps, net.stored(0.05), zero)
+    return net.done(net.q(net.op("Conv", x, net.q(net.weight(5, 4, 3, 3), 0.02), bias), 0.1))
+
+
+def weights_of_4_bits(kind: int, zero: int) -> onnx.ModelProto:
+    """With one scale for each output."""
+    net, low = Quantised(), -8 if kind == TensorProto.INT4 else 0
+    values = net.rng.integers(low, low + 16, 16 * 6).tolist()
+    net.constants.append(onnx.helper.make_tensor("w", kind, (16, 6), values))
+    net.constants.append(onnx.helper.make_tensor("zeros", kind, (6,), [zero] * 6))
+    real = net.op("DequantizeLinear", "w", net.stored(net.rng.uniform(0.05, 0.2, 6)), "zeros", axis=1)
+    return net.done(net.q(net.op("MatMul", net.q(net.input("x", (1, 16)), 0.03), real), 0.1))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
     **{f"zero point {zero}": lambda zero=zero: far_zero_points(zero) for zero in (-32768, 32767, -20000)},
     **{f"product, turned {turned}": lambda turned=turned: scaled_product(turned) for turned in (0, 1)},
     **{f"no zero points, {t.__name__}": lambda t=t: without_zero_points(t) for t in (np.int8, np.uint8, np.int16)},
     "sums without zero points": sums_without_zero_points,
+    **{f"own bias, {t.__name__}": lambda t=t: own_bias(t) for t in (np.int8, np.uint8)},
+    "weights of int4": lambda: weights_of_4_bits(TensorProto.INT4, 0),
+    "weights of uint4": lambda: weights_of_4_bits(TensorProto.UINT4, 8),
     "constant first": constant_first,
     "gather, constant": lambda: gather(False),
     "gather, computed": lambda: gather(True),

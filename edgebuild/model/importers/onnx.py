@@ -207,6 +207,8 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
         else np.zeros_like(scale, node.tensor(0).dtype if node.origin == "DequantizeLinear" else np.uint8)
     )
     assert scale is not None and zero is not None
+    if str(zero.dtype) in HALVES and node.origin == "DequantizeLinear" and node.tensor(0).constant:
+        zero = zero.astype(np.int8)
     if str(zero.dtype) not in SIGNED:
         raise node.error(f"quantised type {zero.dtype}", f"quantise to one of: {', '.join(SIGNED)}")
     if not (np.all(np.isfinite(scale)) and np.all(scale > 0)):
@@ -283,6 +285,7 @@ def _read_batch_norm(node: OnnxNode) -> None:
     )
 
 
+HALVES = ("int4", "uint4")  # types of constants, which are kept as int8
 SPECIAL = {
     "DequantizeLinear": _read_dequantize,
     "QuantizeLinear": _read_quantize,

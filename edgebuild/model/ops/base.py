@@ -314,12 +314,19 @@ class Spec:
         return replace(self, tflite=tflite, onnx=onnx)
 
 
+HALF_SCALED = "supported: an operand and a result that both have a scale and a zero point, or neither"
+
+
 def check_limits(spec: Spec, op: Op, graph: Graph) -> EdgebuildError | None:
     """The first limit of the op that this use of it breaks, as a diagnostic."""
     bare = [t.name for t in (*graph.operands(op)[:1], graph.result(op)) if t.dtype == "int8" and t.quant is None]
     if bare and not (spec.exact or spec.plain):
         hints = ["supported: int8 with a scale and a zero point (in ONNX: between QuantizeLinear and DequantizeLinear)"]
         return fail(f"'{bare[0]}' is int8 without a scale", file=graph.file, node=op.name, kind=op.origin, hints=hints)
+    ends = [t for t in (*graph.operands(op)[:1], graph.result(op)) if t.dtype in ("int8", "int16")]
+    if not (spec.exact or spec.plain) and 0 < sum(t.quant is None for t in ends) < len(ends):
+        name = next(t.name for t in ends if t.quant is None)
+        return fail(f"'{name}' has no scale", file=graph.file, node=op.name, kind=op.origin, hints=[HALF_SCALED])
     for t in (*graph.operands(op), graph.result(op)):
         if t.dtype == "int16" and t.quant is not None and not (t.constant or spec.exact or t.dtype in spec.integers):
             hints = [f"supported: {', '.join(spec.integers)} and float32"]

@@ -16,12 +16,14 @@ MOST_DIMENSIONS = 4
 
 
 def from_tflite(node: Any) -> None:
+    """TFLM's border without a value is the zero point of the result, whatever the operand's is."""
     pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
     if len(node.inputs) > 2:
         fill = node.constant(2, "value")
         _emit(node, _pairs(pads), np.ravel(fill.data)[0].item())
     else:
-        _emit(node, _pairs(pads), None)
+        quant = node.output_quant()
+        _emit(node, _pairs(pads), None if quant in (None, node.tensor(0).quant) else quant.zero_point[0])
 
 
 def from_onnx(node: Any) -> None:

@@ -84,7 +84,7 @@ def _bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> Tensor:
     if t.dtype == "int32" and t.quant is not None:
         return t
     quant, dtype = bias_quant(x, w), "int64" if x.dtype == "int16" else "int32"
-    steps = np.rint(t.data.astype(np.float64).ravel() / np.array(quant.scale))
+    steps = np.rint(real_values(t).astype(np.float64).ravel() / np.array(quant.scale))
     most = 2**46 if dtype == "int64" else 2**31
     data = np.clip(steps, -most, most - 1).astype(dtype)
     return Tensor(f"{t.name}@{op.outputs[0]}", data.shape, dtype, quant, data)
