@@ -311,6 +311,16 @@ def mean_variance(w: Any, x: Any, *_: Any) -> Any:
     return w.node("MeanVarianceNormalization", [x], axes=w.s.pick([2, 3], [0, 2, 3]))
 
 
+def sampled(w: Any, x: Any, *_: Any) -> Any:
+    """An image at places that are an input or a constant, some of them outside."""
+    w.image(x)
+    shape = x.shape[0], w.s.between(1, 5), w.s.between(1, 5), 2
+    places = w.normal(*shape) if w.s.pick(True, False) else w.given(shape)
+    padding, corners = w.s.pick("zeros", "border", "reflection"), w.s.pick(0, 1)
+    return w.node("GridSample", [x, places], mode=w.s.pick("bilinear", "nearest"), padding_mode=padding,
+                  align_corners=corners)  # fmt: skip
+
+
 def batch_product(w: Any, x: Any, *_: Any) -> Any:
     """With itself turned around, or with another value."""
     if len(x.shape) < 3 or prod(x.shape) > 4000:
@@ -479,6 +489,7 @@ ROWS: dict[str, Make] = {
     "InstanceNormalization": instance_norm,
     "LayerNormalization": layer_norm,
     "MeanVarianceNormalization": mean_variance,
+    "GridSample": sampled,
     "MatMul": batch_product,
     "Einsum": einsum,
     "CumSum": running_sum,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -241,7 +242,25 @@ def gather_nd(s: Source) -> Graph:
     return single(s, "gather_nd", [table, index], table.quant, batch=batch)
 
 
+def grid_sample(s: Source) -> Graph:
+    """Places in and far outside of the image, on halves of pixels, and what is no number; either may be a constant."""
+    s = replace(s, arithmetic="onnx", real=True)
+    shape, rank = s.shape(4, 4), (s.between(1, 4), s.between(1, 4), 2)
+    makers = s.pick((s.tensor, s.tensor), (s.constant, s.tensor), (s.tensor, s.constant))
+    operands = [
+        make(name, size, None)
+        for make, name, size in zip(makers, ("x", "grid"), (shape, (shape[0], *rank)), strict=True)
+    ]
+    if operands[1].data is not None:
+        odd = s.rng.choice([-1, 1, 0, -3, 7, 1e9, -np.inf, 0.5], operands[1].shape)
+        data = np.where(s.rng.random(odd.shape) < 0.3, odd, operands[1].data).astype(np.float32)
+        operands[1] = replace(operands[1], data=data)
+    attrs = {"linear": s.pick(True, False), "corners": s.pick(True, False)}
+    return single(s, "grid_sample", operands, None, padding=s.pick("zeros", "border", "reflection"), **attrs)
+
+
 KINDS |= {name: reduction(name) for name in reduce.JOINS}
+KINDS |= {"grid_sample": grid_sample}
 KINDS |= {
     "arg": arg,
     "blend": blend,

@@ -46,6 +46,10 @@ def other_options(m: Any) -> None:
     op.builtinOptions, op.builtinOptionsType = schema.AddOptionsT(), schema.BuiltinOptions.AddOptions
 
 
+def endless_option(m: Any) -> None:
+    m.subgraphs[0].operators[0].builtinOptions.alpha = float("-inf")
+
+
 def input_twice(m: Any) -> None:
     m.subgraphs[0].inputs = [0, 0]
 
@@ -116,6 +120,7 @@ SLICE = np.array([0, 0], np.int32), np.array([2, 6], np.int32)
 LEAKY, ADD, PACKED = schema.LeakyReluOptionsT(), schema.AddOptionsT(), schema.ConcatenationOptionsT()
 REFUSED: dict[str, tuple[Callable[[], bytes], Change, str]] = {
     "options": (lambda: one_operator("LEAKY_RELU", "float32", LEAKY), other_options, "options of another operator"),
+    "endless": (lambda: one_operator("LEAKY_RELU", "float32", LEAKY), endless_option, "option Alpha is -inf"),
     "input twice": (lambda: one_operator("RELU"), input_twice, "input 'x' stands twice"),
     "half result": (lambda: one_operator("SQUARE"), half_result, "result 'y' is float16"),
     "half input": (lambda: one_operator("SQUARE"), half_input, "input 'x' is float16"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import isfinite, prod
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,9 @@ class TfliteNode(Node):
         if self._table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, type_name):
             raise self.error(f"it has the options of another operator, not {type_name}", "export the file again")
         options.Init(table.Bytes, table.Pos)
+        for name in _numbers(type(options)):
+            if isinstance(value := getattr(options, name)(), float) and not isfinite(value):
+                raise self.error(f"option {name} is {value}", "the file is damaged; export it again")
         return options
 
     def custom_options(self) -> bytes:
@@ -206,6 +210,12 @@ class _Inner:
         if not self.builder.tensors.keys() >= set(outputs):
             raise ValueError("an output that nothing computes")
         return outputs
+
+
+def _numbers(options: Any) -> tuple[str, ...]:
+    """Those methods of a class of the schema that tell one of its fields."""
+    methods = {name: m for name, m in vars(options).items() if isinstance(m, FunctionType) and name != "Init"}
+    return tuple(name for name, m in methods.items() if not name.startswith("_") and m.__code__.co_argcount == 1)
 
 
 def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], frozenset[str]]:

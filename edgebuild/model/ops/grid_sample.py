@@ -1,0 +1,130 @@
+"""GridSample: out[n, h, w, c] is the image at the place grid[n, h, w], a column and a row from -1 to 1.
+
+`linear` weighs the four neighbours of a place, else the nearest one counts, halves to the even one. `corners`: -1 and 1
+are the centres of the outer pixels, else the image's edges. `padding`: what stands outside: zeros, the border's pixels,
+or the image mirrored there. AffineGrid makes such places of a matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..axes import Nest, Same, Whole
+from ..ir import Array, Graph, Op
+from .base import Constant, Form, Kernel, Spec, is_float
+
+LINEAR, MODES = ("bilinear", "linear"), ("bilinear", "linear", "nearest")
+PADDINGS = ("zeros", "border", "reflection")
+FAR = 1 << 20  # pixels beyond the image: places that are farther off are taken for this far
+OPEN = (None, None)
+
+
+def from_onnx(node: Any) -> None:
+    mode, padding = node.attr("mode", "linear"), node.attr("padding_mode", "zeros")
+    x, grid = node.tensor(0), node.tensor(1)
+    if mode not in MODES or padding not in PADDINGS:
+        raise node.error(f"mode {mode}, padding {padding}", f"supported: {', '.join(MODES)}; {', '.join(PADDINGS)}")
+    if len(x.shape) != 4 or len(grid.shape) != 4 or grid.shape[0] != x.shape[0] or grid.shape[3] != 2:
+        raise node.error(f"an image of shape {x.shape}, places of shape {grid.shape}",
+                         "supported: N x C x H x W and N x rows x columns x 2")  # fmt: skip
+    corners = bool(node.attr("align_corners", 0))
+    attrs = {"linear": mode in LINEAR, "corners": corners, "padding": padding}
+    node.emit_nchw("grid_sample", [node.nhwc(0), node.inputs[1]], **attrs)
+
+
+def affine_grid(node: Any) -> None:
+    """The places of all pixels of an image of known size, times a matrix for each image that the graph computes."""
+    theta, size = node.tensor(0), [int(n) for n in np.ravel(node.constant(1, "size").data)]
+    sides, corners = size[2:], bool(node.attr("align_corners", 0))
+    rank = len(sides)
+    if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or min(size) < 1 or min(sides) < 1 + corners:
+        raise node.error(f"matrices of shape {theta.shape} for an image of {size}",
+                         "supported: N x 2 x 3 for N x C x H x W, N x 3 x 4 for N x C x D x H x W")  # fmt: skip
+    lines = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in sides]
+    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sides)], axis=-1).reshape(-1, rank + 1)
+    rows = node.reshaped(node.inputs[0], (size[0] * rank, rank + 1))
+    found = node.inner("dense", [rows, node.array(places.astype(np.float32))], clamp=OPEN)
+    turned = node.turned(node.reshaped(found, (size[0], rank, len(places))), (0, 2, 1))
+    node.emit("reshape", [turned], shape=(size[0], *sides, rank))
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    x, grid = graph.operands(op)
+    extents = dict(zip("nhwc", (*grid.shape[:3], x.shape[3]), strict=True))
+    image = (Same("n"), Whole(x.shape[1]), Whole(x.shape[2]), Same("c"))
+    return Nest(extents, tuple("nhwc"), (image, (Same("n"), Same("h"), Same("w"), Whole(2))))
+
+
+def _at(place: Array, size: int, corners: bool) -> Array:
+    """Pixels from the first one, as float32; what is no number lies far before it."""
+    one = np.float32(1)
+    at = (place + one) / np.float32(2) * np.float32(size - 1) if corners else ((place + one) * size - one) / 2
+    inside = np.where(at > -FAR, np.where(at < size + FAR, at, size + FAR), -FAR)
+    return np.asarray(inside, np.float32)
+
+
+def _mirrored(i: Array, size: int, op: Op) -> tuple[Array, Array]:
+    """Indices inside of the image for any, and whether they count."""
+    if op.attrs["padding"] == "zeros":
+        return np.clip(i, 0, size - 1), (i >= 0) & (i < size)
+    if op.attrs["padding"] == "reflection":
+        corners = op.attrs["corners"]
+        rest = i % max(2 * (size - 1 if corners else size), 1)
+        i = np.minimum(rest, 2 * (size - 1) - rest if corners else 2 * size - 1 - rest)
+    return np.clip(i, 0, size - 1), np.ones(i.shape, bool)
+
+
+def reference(op: Op, graph: Graph, x: Array, grid: Array) -> Array:
+    _, rows, columns, _ = x.shape
+    with np.errstate(all="ignore"):
+        down, across = (_at(grid[..., d], n, op.attrs["corners"]) for d, n in ((1, rows), (0, columns)))
+    batch = np.arange(len(x))[:, None, None]
+
+    def pixel(h: Array, w: Array) -> Array:
+        (h, above), (w, beside) = _mirrored(h, rows, op), _mirrored(w, columns, op)
+        return np.where((above & beside)[..., None], x[batch, h, w], np.float32(0)).astype(np.float32)
+
+    if not op.attrs["linear"]:
+        return pixel(np.rint(down).astype(np.int64), np.rint(across).astype(np.int64))
+    top, left = np.floor(down).astype(np.int64), np.floor(across).astype(np.int64)
+    b, r = ((at - low).astype(np.float32)[..., None] for at, low in ((down, top), (across, left)))
+    upper = (1 - r) * pixel(top, left) + r * pixel(top, left + 1)
+    lower = (1 - r) * pixel(top + 1, left) + r * pixel(top + 1, left + 1)
+    return np.asarray((1 - b) * upper + b * lower, np.float32)
+
+
+def real(op: Op, graph: Graph) -> str | None:
+    """Image and places are float32."""
+    bad = [t for t in graph.operands(op) if not is_float(t)]
+    return f"'{bad[0].name}' is {bad[0].dtype}" if bad else None
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    x, grid = graph.operands(op)
+    names = [("image", "x0"), ("grid", "x1")]
+    alone = x.constant or grid.constant
+    operands = [
+        fixed if t.constant else "x" if alone else own for t, (fixed, own) in zip((x, grid), names, strict=True)
+    ]
+    constants = [
+        Constant(n, t.data, "operand") for t, (n, _) in zip((x, grid), names, strict=True) if t.data is not None
+    ]
+    shape: dict[str, Any] = dict(zip(("N", "H", "W", "C"), x.shape, strict=True))
+    shape |= {"image": operands[0], "grid": operands[1], "places": grid.shape[1] * grid.shape[2], "far": FAR}
+    shape |= {name: op.attrs[name] for name in ("linear", "corners", "padding")}
+    stem = f"grid_sample_{grid.shape[1]}x{grid.shape[2]}"
+    cost = (40.0 + 20.0 * x.shape[3]) * grid.elements
+    return Kernel("grid_sample.c.j2", stem, shape, tuple(constants), estimate=cost)
+
+
+SPEC = Spec(
+    kind="grid_sample",
+    nest=nest,
+    reference=reference,
+    kernel=kernel,
+    onnx={"GridSample": from_onnx, "AffineGrid": affine_grid},
+    float_only=True,
+    limits=(real,),
+)
