@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import run
-from tests.doors.projects import DIGITS, Project
+from tests.doors.projects import DIGITS, MAIN_C, Project
 
 PYTHON = [sys.executable, "-P", "-m", "edgebuild"]
 TOOL = "import edgebuild.doors\ntoolpath = [str(edgebuild.doors.scons_toolpath())]\n"
@@ -137,3 +137,21 @@ def test_cross_compiler_without_a_target_is_an_error(call: str, tmp_path: Path) 
     (tmp_path / "d.c").touch()
     (tmp_path / "SConstruct").write_text(text.replace(call, with_target))
     scons(tmp_path, "-n")
+
+
+@pytest.mark.needs("gcc")
+def test_a_model_of_a_repository_and_a_header_that_every_source_includes(tmp_path: Path) -> None:
+    """The model and main.c lie in a folder that SCons looks into; declarations are nothing for an assembler."""
+    folder = sample(
+        tmp_path / "here",
+        f"{TOOL}Repository('../there')\n"
+        "env = Environment(tools=['default', 'edgebuild'], toolpath=toolpath, CCFLAGS=['-include', 'stdint.h'])\n"
+        "env.Program('app', ['main.c', env.Model('digits', 'digits.onnx', WEIGHTS='asm')])\n",
+    )
+    (tmp_path / "there").mkdir()
+    (folder / "digits.onnx").rename(tmp_path / "there" / "digits.onnx")
+    (folder / "main.c").unlink()
+    (tmp_path / "there" / "main.c").write_text(MAIN_C)
+    scons(folder)
+    run(folder / "app")
+    assert "is up to date" in scons(folder)

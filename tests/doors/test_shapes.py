@@ -127,6 +127,30 @@ def test_presets_object_library_subdirectory_generated_model(generator: str, tmp
     assert "Building" not in again and "Linking" not in again and "Generating" not in again
 
 
+@pytest.mark.needs("clang")
+@pytest.mark.parametrize(("generator", "compiler"), [("Ninja", "gcc"), ("Unix Makefiles", "clang")])
+def test_flags_and_linters_that_a_project_has_for_its_own_c(generator: str, compiler: str, tmp_path: Path) -> None:
+    """A header in front of every source is no assembler, and generated code is not the project's to mend."""
+    flags = "add_compile_options(-Wall -Werror $<$<COMPILE_LANGUAGE:C>:-include$<SEMICOLON>stdint.h>)\n"
+    text = (
+        HEAD
+        + flags
+        + (
+            "add_model(net MODEL digits.onnx WEIGHTS asm)\n"
+            "add_executable(app main.c)\ntarget_link_libraries(app PRIVATE net)\n"
+            'set_target_properties(app PROPERTIES C_CLANG_TIDY "")\n'
+        )
+    )
+    (linter := tmp_path / "linter").write_text("#!/bin/sh\nexit 1\n")
+    linter.chmod(0o755)
+    folder = write(tmp_path / "p", CMakeLists=text, main=FIRST_SCORE.replace("NAME", "main"))
+    configure(folder, f"-DCMAKE_C_COMPILER={compiler}", f"-DCMAKE_C_CLANG_TIDY={linter}", generator=generator)
+    build(folder)
+    run(folder / "build" / "app", status=10)
+    again = build(folder)
+    assert "Building" not in again and "Generating" not in again
+
+
 def test_installed_library_is_found_by_another_project(tmp_path: Path) -> None:
     text = HEAD + (
         "add_model(net MODEL digits.onnx)\n"
@@ -164,12 +188,13 @@ def test_toolchain_linker_script_and_startup_of_a_vendor(fragment: bool, tmp_pat
     defines = " ".join(f"{name}={symbol}" for name, symbol in zip(NAMES, SYMBOLS["cubemx"], strict=True))
     text = HEAD + (
         "add_model(digits MODEL digits.onnx TARGET mps2-an386)\n"
+        "add_model(rows MODEL digits.onnx TARGET mps2-an386 STREAM_INPUT rows WEIGHTS c)\n"
         f'set(hal "{hal_dir()}")\n'
         f'add_executable(app.elf "{SCRIPTS}/startup.c" "{SCRIPTS}/main.c" "${{hal}}/src/semihost.c")\n'
-        f"target_compile_definitions(app.elf PRIVATE {defines})\n"
+        f'target_compile_definitions(app.elf PRIVATE {defines} "RAM={{0x20000000, 0x10000}}")\n'
         f'target_include_directories(app.elf PRIVATE "{DIGITS}" "${{hal}}/include")\n'
         f'target_link_options(app.elf PRIVATE "-L{SCRIPTS}" "-T{SCRIPTS}/cubemx.ld")\n'
-        "target_link_libraries(app.elf PRIVATE digits)\n"
+        "target_link_libraries(app.elf PRIVATE digits rows)\n"
     )
     if fragment:
         text += "set_target_properties(app.elf PROPERTIES EDGEBUILD_LINK_FRAGMENTS ON)\n"

@@ -127,7 +127,7 @@ function(edgebuild_firmware executable)
   target_sources(${executable} PRIVATE ${EDGEBUILD_STARTUP} ${EDGEBUILD_RUNNER_SOURCES})
   foreach(source IN LISTS EDGEBUILD_STARTUP)
     if(source MATCHES "\\.S$")
-      _edgebuild_compile_as_assembler("${source}")
+      _edgebuild_compile_as_assembler("${source}" assembler-with-cpp)
     endif()
   endforeach()
   target_include_directories(${executable} PRIVATE ${EDGEBUILD_INCLUDE})
@@ -198,6 +198,9 @@ function(_edgebuild_add_library target)
   add_library("${target}" STATIC ${exclude})
   add_library("edgebuild::${target}" ALIAS "${target}")
   set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE C FOLDER edgebuild UNITY_BUILD OFF)
+  foreach(linter IN ITEMS CLANG_TIDY CPPCHECK CPPLINT INCLUDE_WHAT_YOU_USE) # those are for what people write
+    set_target_properties("${target}" PROPERTIES "C_${linter}" "" "CXX_${linter}" "")
+  endforeach()
   if("c_std_11" IN_LIST CMAKE_C_COMPILE_FEATURES)
     target_compile_features("${target}" PRIVATE c_std_11) # whatever older standard the project has
   endif()
@@ -303,7 +306,8 @@ function(_edgebuild_add_model_rule target name model)
   list(TRANSFORM products PREPEND "${base}")
   _edgebuild_add_command("${target}" "${base}" "${model}" ${products})
 
-  _edgebuild_compile_as_assembler("${base}_weights.S")
+  # Not preprocessed: a project's `-include config.h` for C would bring declarations.
+  _edgebuild_compile_as_assembler("${base}_weights.S" assembler)
   set_source_files_properties("${base}_weights.S" PROPERTIES OBJECT_DEPENDS "${base}_weights.bin")
 
   # A program with a linker script of its own says `INCLUDE <name>_memory.ld` there; one that has edgebuild_firmware, or
@@ -458,9 +462,11 @@ function(_edgebuild_add_command target base sources)
   target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
 endfunction()
 
-# With the C flags: those say what the processor is, where the ASM flags of a project often do not.
-function(_edgebuild_compile_as_assembler file)
-  set_source_files_properties("${file}" PROPERTIES LANGUAGE C COMPILE_OPTIONS "-x;assembler-with-cpp")
+# With the C flags: those say what the processor is, where the ASM flags of a project often do not. Clang would warn of
+# those that an assembler has no use for.
+function(_edgebuild_compile_as_assembler file language)
+  set_source_files_properties("${file}" PROPERTIES LANGUAGE C
+    COMPILE_OPTIONS "-x;${language};-Wno-unused-command-line-argument")
 endfunction()
 
 # The same bytes as edgebuild.build.scons writes: sorted members, two spaces, paths relative to the folder of the request.

@@ -74,8 +74,11 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     source = env.arg2nodes(source, env.fs.File)[0]
     folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
     file = dict(zip(model_outputs(name), products, strict=True))
-    # .S files get the C flags, which say what the processor is; .incbin is a dependency that no scanner sees.
-    assembled = env.Object(file[f"{name}_weights.S"], ASPPFLAGS=["$CCFLAGS", "$ASFLAGS"])
+    # .S files get the C flags, which say what the processor is, but are not preprocessed: an `-include config.h` of
+    # these would bring declarations. Clang would warn of what an assembler has no use for.
+    flags = ["$CCFLAGS", "$ASFLAGS", "-x", "assembler", "-Wno-unused-command-line-argument"]
+    assembled = env.Object(file[f"{name}_weights.S"], ASPPFLAGS=flags)
+    # .incbin is a dependency that no scanner sees.
     env.Depends(assembled, file[f"{name}_weights.bin"])
     objects = [*env.Object(file[f"{name}.c"]), *assembled]
     objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
@@ -118,10 +121,10 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(_write, None))
     env.Depends(products, flags)
     _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
-    overlay = Path(env.File(file).srcnode().abspath).with_suffix(".overlay.yaml") if colon else None
+    overlay = Path(env.File(file).srcnode().rfile().abspath).with_suffix(".overlay.yaml") if colon else None
     if overlay and overlay.exists():
         env.Depends(products, env.File(str(overlay)))
-    beside = list(dict.fromkeys(s.srcnode().dir for s in sources))  # where headers that stay includes are found
+    beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # where headers that stay includes are found
     _tell_editors(env, folder, sources, beside)
     flags = [*env.Flatten(env.get("CCFLAGS", [])), *_source_names(env, sources)]
     return list(env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=flags))
@@ -132,7 +135,7 @@ def _source_names(env: Environment, sources: list[Node]) -> list[str]:
     compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
     if not re.search(r"gcc|clang|^cc$", compiler):
         return []
-    paths = [s.srcnode().abspath for s in sources]
+    paths = [s.srcnode().rfile().abspath for s in sources]
     return [f"-fdebug-prefix-map={os.path.basename(p)}={p}" for p in paths if " " not in p]
 
 
@@ -321,7 +324,7 @@ def _request(
     files: list[Node] = []
 
     def relative(node: Node) -> str:
-        node = node if node.has_builder() else node.srcnode()  # not the copy in a variant folder
+        node = node if node.has_builder() else node.srcnode().rfile()  # not the copy in a variant folder
         return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
 
     def named(file: Any) -> str:

@@ -91,7 +91,9 @@ def _view(plan: Plan) -> dict[str, object]:
 
 
 def assembly(plan: Plan, weights: Weights) -> str:
-    return render("weights.S.j2", used=uses_assembly(plan), weights=bool(weights.offsets), **_view(plan))
+    """Assembler that needs no preprocessor: its macros, and files that a project includes everywhere, do no harm."""
+    native = plan.target.core.isa == "native"  # other linkers ask no object whether its stack is executable
+    return render("weights.S.j2", used=uses_assembly(plan), weights=bool(weights.offsets), native=native, **_view(plan))
 
 
 def portable(plan: Plan, weights: Weights) -> str:

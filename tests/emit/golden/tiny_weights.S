@@ -19,7 +19,3 @@ tiny_weights:
 tiny_arena:
     .space 532
     .size tiny_arena, 532
-
-#ifdef __linux__
-    .section .note.GNU-stack,"",%progbits
-#endif
