@@ -66,7 +66,7 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
         made = checked_size(Tensor(name, shape, dtype, _quant(t, len(shape), name, file)), file)
         made = replace(made, data=_data(model, t, made, file, file_size, halves))
-        if not made.constant and made.quant and not t.Quantization().ZeroPointLength():
+        if made.dtype in ("int8", "uint8", "int16") and made.quant and not t.Quantization().ZeroPointLength():
             text = f"tensor '{name}' has a scale and no zero point"
             raise fail(text, file=file, hints=["TFLite Micro takes it for not quantised; give it both"])
         if made.constant and t.IsVariable():

@@ -51,8 +51,10 @@ def _divide(x: Array, y: Array) -> Array:
     """Integers are divided towards zero; by 0 gives 0."""
     if x.dtype.kind == "f":
         return np.asarray(x / y)
-    whole = np.abs(x.astype(np.int64)) // np.maximum(np.abs(y.astype(np.int64)), 1)
-    return np.asarray(np.where(y == 0, 0, whole * np.sign(x) * np.sign(y)))
+    divisor = np.where(y == 0, 1, y)
+    with np.errstate(over="ignore"):  # the least number divided by -1, which stays what it is
+        below, rest = np.floor_divide(x, divisor), np.remainder(x, divisor)
+    return np.asarray(np.where(y == 0, 0, below + ((rest != 0) & ((x < 0) != (y < 0)))))
 
 
 def _shift(x: Array, y: Array, left: bool) -> Array:
@@ -85,6 +87,19 @@ def _compare(meaning: Callable[..., Any], sign: str) -> ElementFunction:
 SWITCH = "{0} ? {1} : {2}"
 # The least integer has no quotient by -1, and a sum of rest and divisor may be too large: C leaves both open.
 FLOOR_MOD = "{1} > 0 || {1} < -1 ? {0} % {1} + ({0} % {1} != 0 && ({0} % {1} < 0) != ({1} < 0) ? {1} : 0) : 0"
+# Integers as wide as C's own arithmetic, or wider: what leaves them goes on at the other end, in words without a sign.
+WORDS = {"int32": "uint32_t", "int64": "uint64_t"}
+WRAPPED = {
+    "abs": "{0} < 0 ? 0u - ({word}){0} : ({word}){0}",
+    "neg": "0u - ({word}){0}",
+    "square": "({word}){0} * ({word}){0}",
+    "sum": "({word}){0} + ({word}){1}",
+    "difference": "({word}){0} - ({word}){1}",
+    "product": "({word}){0} * ({word}){1}",
+    "quotient": "{1} == -1 ? 0u - ({word}){0} : {1} != 0 ? ({word})({0} / {1}) : 0u",
+    "squared_difference": "(({word}){0} - ({word}){1}) * (({word}){0} - ({word}){1})",
+    "prelu": "{0} < 0 ? ({word}){0} * ({word}){1} : ({word}){0}",
+}
 FUNCTIONS: dict[str, ElementFunction] = {
     # rounding and sign
     "abs": _unary(np.abs, "{{eb_abs}}({0})", "{0} < 0 ? -{0} : {0}"),

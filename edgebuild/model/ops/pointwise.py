@@ -15,7 +15,7 @@ from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import loops, quantised, spatial
 from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float
-from .functions import FUNCTIONS, ElementFunction
+from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction
 
 MOST_DIMENSIONS = 8
 OPEN = (None, None)
@@ -132,7 +132,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         constants += tables
     else:
         numbers |= {name: float(op.attrs[name]) for name in row.parameters}
-        expression = (row.real if is_float(operands[-1]) else row.integer).format(*at, **{n: n for n in row.parameters})
+        expression = _text(op, operands[-1]).format(*at, **{n: n for n in row.parameters})
         if is_float(y) and op.attrs["clamp"] != OPEN:
             expression, bounds = f"{{eb_clamp_float}}({expression}, low, high)", spatial.float_bounds(op, graph)
             numbers |= bounds
@@ -147,6 +147,14 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     count = y.elements // (y.shape[1] if form.rolled else 1)
     cost = 20.0 + 30.0 * count
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
+
+
+def _text(op: Op, x: Tensor) -> str:
+    """C for an element, by the type of the operands."""
+    row, function = row_of(op), op.attrs["function"]
+    if x.dtype in WORDS and function in WRAPPED:
+        return WRAPPED[function].replace("{word}", WORDS[x.dtype])
+    return row.real if is_float(x) else row.integer
 
 
 def _steps(t: Tensor, y: Tensor, form: Form) -> list[int]:

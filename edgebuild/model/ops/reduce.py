@@ -15,6 +15,7 @@ from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
 from . import loops, normalise, pointwise, reduction
 from .base import Form, Kernel, Spec, is_float
+from .functions import WORDS, WRAPPED
 from .moves import axis_of
 from .reduction import from_onnx, from_onnx_global, from_tflite, keeps_dims, kept_shape, onnx_axes
 
@@ -42,6 +43,13 @@ def plain_numbers(op: Op, graph: Graph) -> str | None:
     return f"{op.kind} of quantised values" if x.quant is not None else None
 
 
+def _wrapped(kind: str, dtype: str) -> str:
+    """C for a sum or product of integers that leave their type at one end and go on at the other; "": of others."""
+    function = {"reduce_sum": "sum", "reduce_prod": "product"}.get(kind, "")
+    word = WORDS.get(dtype, "")
+    return WRAPPED[function].replace("{word}", word).format("result", "next") if word and function else ""
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     steps, axes = loops.steps(x.shape), op.attrs["axes"]
@@ -49,7 +57,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {
         "kept": loops.collapsed([x.shape[d] for d in kept], [steps[d] for d in kept]),
         "reduced": loops.collapsed([x.shape[d] for d in axes], [steps[d] for d in axes]),
-        "join": JOINS[op.kind][0],
+        "join": _wrapped(op.kind, x.dtype) or JOINS[op.kind][0],
         "parts": loops.parts(prod(x.shape[d] for d in axes), is_float(x) and op.kind == "reduce_sum"),
     }
     stem = f"{op.kind}_{'x'.join(map(str, x.shape)) or 1}"
