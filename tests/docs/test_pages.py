@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.options import options_of
+from edgebuild.base.request import ModelRequest
 from tests.conftest import ROOT
 from tests.docs.pages import ELSEWHERE, FILE, OWN_TESTS, PAGES, blocks, script
 
@@ -54,6 +56,19 @@ def test_commands_are_marked_so_that_they_run(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_calls_within_a_sentence_are_those_of_the_build_systems(page: Path) -> None:
+    """Compare their arguments with the table of options: nobody runs what stands between backquotes."""
+    known = {o.upper() for o in options_of(ModelRequest)} | {"TARGET", "NAME", "MODEL"}
+    text = page.read_text()
+    for arguments in re.findall(r"`env\.Model\(([^`]*)\)`", text):
+        assert known.issuperset(re.findall(r"(\w+)=", re.sub(r"'[^']*'", "", arguments))), f"{page.name}: {arguments}"
+    for arguments in re.findall(r"`(?:edgebuild_)?add_model\(([^`.]+ [^`]*)\)`", text):
+        name, first, *_ = arguments.split()
+        assert first == "MODEL", f"{page.name}: {name} {first}"
+        assert known.issuperset(re.findall(r"(?<= )[A-Z_]{4,}(?= )", arguments))
 
 
 def test_file_blocks_are_recognised() -> None:
