@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import held_chips, held_chips2, held_exact, held_exact2
+from tests.drivers import held_chips, held_chips2, held_chips3, held_exact, held_exact2
 from tests.drivers.silicon import Part, compare
 
-PARTS = (*held_exact.PARTS, *held_exact2.PARTS, *held_chips.PARTS, *held_chips2.PARTS)
+PARTS = (*held_exact.PARTS, *held_exact2.PARTS, *held_chips.PARTS, *held_chips2.PARTS, *held_chips3.PARTS)
 STRICT = ("-std=c11", "-ffreestanding", "-fsyntax-only", "-O2", "-Wall", "-Wextra", "-Werror", "case.c")
 
 

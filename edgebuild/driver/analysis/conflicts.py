@@ -20,7 +20,7 @@ Where interrupts are declared, accesses that one of them may see (`contexts.Visi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -105,7 +105,7 @@ def find_conflicts(
     `first`: what was found of the same functions before.
     """
     refs = first.refs if first else {a: resolve(a, shapes) for f in cdfg.functions.values() for a in f.accesses}
-    summaries = summarise(cdfg, dialect)
+    summaries = summarise(cdfg, Facts(dialect, refs))
     seen = visible(cdfg)
     kept: list[KeptApart] = []
     regions: dict[str, tuple[Region, ...]] = {}
@@ -115,9 +115,21 @@ def find_conflicts(
     return Conflicts(refs, regions, tuple(dict.fromkeys(kept)))
 
 
-def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
+@dataclass(frozen=True)
+class Facts:
+    """The facts of the field that an access is about, at the place where it is."""
+
+    dialect: Dialect
+    refs: Mapping[Access, Ref]
+
+    def of(self, a: Access) -> Field:
+        ref = self.refs[a]
+        return self.dialect.at(ref.group, ref.leaf, a.field)
+
+
+def summarise(cdfg: Cdfg, facts: Facts) -> dict[str, Summary]:
     """Callee summaries: the fixed point over the call graph, recursion included."""
-    acting = {name for name, f in cdfg.functions.items() if _acts(f, cdfg, dialect)}
+    acting = {name for name, f in cdfg.functions.items() if _acts(f, cdfg, facts)}
     summaries = {name: Summary() for name in cdfg.functions}
     changed = True
     while changed:
@@ -126,7 +138,7 @@ def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
             reads = {a.field for a in f.accesses if a.kind == "r"}
             writes = {a.field for a in f.accesses if a.kind == "w"}
             for a in f.accesses:
-                writes |= dialect.field(a.field).effects(a.kind)
+                writes |= facts.of(a).effects(a.kind)
             stores, acts = f.stores, name in acting
             unknown = next((n.text for n in f.nodes if n.kind == "barrier"), "")
             for callee in f.callees:
@@ -142,7 +154,7 @@ def summarise(cdfg: Cdfg, dialect: Dialect) -> dict[str, Summary]:
     return summaries
 
 
-def _acts(f: Function, cdfg: Cdfg, dialect: Dialect) -> bool:
+def _acts(f: Function, cdfg: Cdfg, facts: Facts) -> bool:
     """Whether a function has loops, calls itself, or makes an access that is more than one of its field."""
     todo, seen = list(f.callees), set[str]()
     while todo:
@@ -150,7 +162,7 @@ def _acts(f: Function, cdfg: Cdfg, dialect: Dialect) -> bool:
         if name in cdfg.functions and name not in seen:
             seen.add(name)
             todo += cdfg.functions[name].callees
-    more = any(a.whole or dialect.field(a.field).effects(a.kind) for a in f.accesses)
+    more = any(a.whole or facts.of(a).effects(a.kind) for a in f.accesses)
     return more or f.name in seen or has_cycle(set(f.nodes))
 
 
@@ -170,7 +182,7 @@ class Graph:
         seen: Visible,
     ) -> None:
         self.function, self.dialect, self.refs, self.summaries = function, dialect, refs, summaries
-        self.seen = seen
+        self.facts, self.seen = Facts(dialect, refs), seen
         self.loads: dict[Node, list[Access]] = {}  # where merged reads are made
         self.joined: list[Access] = []  # the region that is being extended; its writes go the same way
         self.repeated: set[Access] | None = None  # writes of fields that are written more than once on a way
@@ -230,7 +242,7 @@ class Graph:
         if a.field == b.field and a.kind == "r" and ra.leaf == rb.leaf:
             if self.effects(a):
                 return f"each read of '{name}' has a side effect"
-            if self.dialect.field(a.field).volatile:
+            if self.facts.of(a).volatile:
                 return f"'{name}' may change by itself"
         if a.kind == "w":
             again = next((x for x in (a, b) if self.in_sequence(x)), None)
@@ -258,15 +270,15 @@ class Graph:
 
     def each_counts(self, early: Access, new: Access) -> bool:
         """Whether a read must be compared with an earlier one that is not the first of its region."""
-        again = early.field == new.field and self.dialect.field(new.field).volatile
+        again = early.field == new.field and self.facts.of(new).volatile
         return again or bool(self.effects(early) or self.effects(new))
 
     def effects(self, a: Access) -> frozenset[FieldId]:
-        return self.dialect.field(a.field).effects(a.kind)
+        return self.facts.of(a).effects(a.kind)
 
     def in_sequence(self, w: Access) -> bool:
         """Whether the field of an ordered write is written again before or after it."""
-        if self.dialect.field(w.field).order == "memory":
+        if self.facts.of(w).order == "memory":
             return False
         if self.repeated is None:
             writes = [a for a in self.function.accesses if a.kind == "w"]
@@ -280,7 +292,7 @@ class Graph:
 
     def in_order(self, a: Access, b: Access) -> bool:
         """Whether the two must stay in the order of the source although neither has a known side effect."""
-        ordered = self.dialect.field(a.field).order == self.dialect.field(b.field).order == "ordered"
+        ordered = self.facts.of(a).order == self.facts.of(b).order == "ordered"
         return ordered or (a in self.seen and b in self.seen)
 
     # ---- what a moving access must not cross
@@ -301,7 +313,7 @@ class Graph:
                 return f"the read of '{name}' has a side effect"
             return ""
         summary = self.summaries[node.text]
-        crossed = self.effects(r) or self.dialect.field(r.field).order == "ordered" or r in self.seen
+        crossed = self.effects(r) or self.facts.of(r).order == "ordered" or r in self.seen
         if r.field in summary.writes or (crossed and (summary.reads or summary.writes)):
             return f"'{r.field[1]}' may change by the call to {node.text}()"
         return ""
@@ -322,7 +334,7 @@ class Graph:
             return ""
         summary = self.summaries[node.text]
         used = summary.reads | summary.writes
-        close = summary.acts or self.dialect.field(w.field).order == "ordered" or w in self.seen or w.field in used
+        close = summary.acts or self.facts.of(w).order == "ordered" or w in self.seen or w.field in used
         return f"call to {node.text}(), which uses the device" if used and close else ""
 
     def blocks_any(self, node: Node, a: Access) -> str:

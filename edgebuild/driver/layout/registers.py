@@ -42,7 +42,6 @@ class Slot:
     action: str = ""  # what a read does besides, in the words of SVD
     stride: int = 0  # bits from one element of an array to the next, where all lie in one register
     count: int = 1  # elements of such an array
-    quiet: bool = False  # a write changes nothing but the bits, whatever writes of this field do in other registers
     values: tuple[tuple[str, int], ...] = dataclasses.field(default=(), compare=False)  # an enumeration of silicon
 
     @property

@@ -7,7 +7,7 @@ the first access, and looks at every node on the way.
 from __future__ import annotations
 
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
-from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.analysis.conflicts import Facts, Region
 from edgebuild.driver.analysis.contexts import Visible, visible
 from edgebuild.driver.layout.registers import GroupLayout, Layout
 from edgebuild.driver.merge.merging import Merged
@@ -17,6 +17,7 @@ from edgebuild.driver.source.dialect import Dialect
 def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
     """Raises AssertionError: whatever is found here is a mistake of this program."""
     check_layout(merged.layout)
+    facts = Facts(dialect, merged.conflicts.refs)
     done: set[Access] = set()
     seen = visible(cdfg)
     loads: dict[Node, list[Access]] = {}
@@ -31,15 +32,15 @@ def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
             assert {merged.register(a).name for a in region.accesses} == {merged.register(region.place).name}
             assert len({a.site for a in region.accesses}) == 1, "a whole register became one with another access"
         elif len(region.accesses) > 1:
-            _check_ordered(dialect, merged, region)
+            _check_ordered(facts, merged, region)
             for a, b in zip(region.accesses, region.accesses[1:], strict=False):
                 assert merged.register(a) == merged.register(b) and a.kind == b.kind
-            _check_region(dialect, cdfg, cdfg.functions[name], region, loads)
+            _check_region(facts, cdfg, cdfg.functions[name], region, loads)
             _check_visible(seen.get(name, Visible()), region)
     assert done == {a for f in cdfg.functions.values() for a in f.accesses}, "an access is in no region"
 
 
-def _check_region(dialect: Dialect, cdfg: Cdfg, f: Function, region: Region, loads: dict[Node, list[Access]]) -> None:
+def _check_region(facts: Facts, cdfg: Cdfg, f: Function, region: Region, loads: dict[Node, list[Access]]) -> None:
     """Walk from each member to the place where the merged access is made (or back, for reads)."""
     members = {a.node for a in region.accesses}
     if region.kind == "r":
@@ -47,25 +48,25 @@ def _check_region(dialect: Dialect, cdfg: Cdfg, f: Function, region: Region, loa
         for follower in region.accesses[1:]:
             for node in _on_the_way(first.node, follower.node):
                 assert node not in (f.entry, f.exit)
-                _assert_harmless(dialect, cdfg, node, follower, members, [])
+                _assert_harmless(facts, cdfg, node, follower, members, [])
             assert follower.node not in _reached(f.entry, stop=first.node), "read before the merged read"
         return
     last = region.accesses[-1]
     for early in region.accesses[:-1]:
-        assert not dialect.field(early.field).wse and not dialect.field(last.field).wse, "side effect merged"
+        assert not facts.of(early).wse and not facts.of(last).wse, "side effect merged"
         way = _on_the_way(early.node, last.node)
         for node in way:
-            _assert_harmless(dialect, cdfg, node, early, members, loads.get(node, []))
+            _assert_harmless(facts, cdfg, node, early, members, loads.get(node, []))
         assert f.exit not in _reached(early.node, stop=last.node), "a merged write is lost on some path"
         assert last.node not in _reached(f.entry, stop=early.node), "a merged write is made up on some path"
 
 
-def _check_ordered(dialect: Dialect, merged: Merged, region: Region) -> None:
+def _check_ordered(facts: Facts, merged: Merged, region: Region) -> None:
     """No store of silicon stands for another, and no read of what changes by itself."""
     leaves = [
         merged.ref(a).leaf
         for a in region.accesses
-        if (dialect.field(a.field).order != "memory" if region.kind == "w" else dialect.field(a.field).volatile)
+        if (facts.of(a).order != "memory" if region.kind == "w" else facts.of(a).volatile)
     ]
     assert len(set(leaves)) == len(leaves), "a store or a read of silicon is dropped"
 
@@ -101,7 +102,7 @@ def _reached(start: Node, stop: Node) -> set[Node]:
 
 
 def _assert_harmless(
-    dialect: Dialect, cdfg: Cdfg, node: Node, a: Access, members: set[Node], loaded: list[Access]
+    facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: set[Node], loaded: list[Access]
 ) -> None:
     """`loaded`: the fields that a merged read at this node reads."""
     write = a.kind == "w"
@@ -116,14 +117,14 @@ def _assert_harmless(
         assert not (write and inside and _waits(cdfg, node.text)), "a write moved over a call that may wait"
         for x in inside:
             assert not (write and x.field == a.field), "a write moved over a call that uses its field"
-            assert not (write and (x.whole or dialect.field(x.field).effects(x.kind))), "over a call with side effects"
-            assert not (write and dialect.field(a.field).order == "ordered"), "over a call that uses devices"
-            effects = dialect.field(a.field).effects(a.kind)
-            orders = {dialect.field(a.field).order, dialect.field(x.field).order}
+            assert not (write and (x.whole or facts.of(x).effects(x.kind))), "over a call with side effects"
+            assert not (write and facts.of(a).order == "ordered"), "over a call that uses devices"
+            effects = facts.of(a).effects(a.kind)
+            orders = {facts.of(a).order, facts.of(x).order}
             assert orders != {"ordered"}, "an access of silicon moved over a call that uses it"
             assert not effects, "a read with a side effect moved over a call that uses devices"
             assert not (x.kind == "w" and x.field == a.field), "merged across a call that writes the field"
-            assert a.field not in dialect.field(x.field).effects(x.kind), "merged across a call with an effect on it"
+            assert a.field not in facts.of(x).effects(x.kind), "merged across a call with an effect on it"
     met = [node.access] if node.access and node not in members else []
     for n in met + loaded:
         apart = n.chain.device != a.chain.device and n.chain.device and a.chain.device
@@ -140,9 +141,9 @@ def _assert_harmless(
             )
         )
         assert not (same and (write or n.kind == "w")), "merged across an access to the same field"
-        orders = {dialect.field(a.field).order, dialect.field(n.field).order}
+        orders = {facts.of(a).order, facts.of(n).order}
         assert orders != {"ordered"}, "two accesses of silicon changed their order"
-        effects = dialect.field(n.field).effects(n.kind)
+        effects = facts.of(n).effects(n.kind)
         assert apart or a.field not in effects, "merged across a side effect on the field"
         assert apart or not (write and effects), "a write moved over a side effect"
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations, pairwise, product
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
@@ -70,7 +71,8 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     }
     files = [str(path), *([str(overlay_file)] if overlay_file.is_file() else [])]
     layout = Layout(groups, replace(bus, bytes=overlay.bytes), "fixed", True, 0, 0, size)
-    return Fixed(Dialect(new, dialect.devices, dialect.cursors), layout, tuple(files), map_.interrupts, fixer.open)
+    known = Dialect(new, dialect.devices, dialect.cursors, fixer.places)
+    return Fixed(known, layout, tuple(files), map_.interrupts, fixer.open)
 
 
 class _Fixer:
@@ -88,7 +90,8 @@ class _Fixer:
         self.fields: dict[FieldId, Field] = {}
         self.open: dict[str, tuple[FieldId, FieldInfo]] = {}
         self.names: dict[FieldId, set[str]] = {}  # BLOCK.REGISTER.FIELD of all instances
-        self.targets: dict[tuple[FieldId, str, str], None] = {}  # (field, rse or wse, pattern) of the overlay
+        self.places: dict[tuple[str, str], Field] = {}  # facts of each leaf of a group
+        self.targets: dict[tuple[tuple[str, str], FieldId, str, str], None] = {}  # (..., rse or wse, pattern)
         self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
         self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -192,11 +195,18 @@ class _Fixer:
         self.bases[(device.name, words)] = base
         registers: dict[str, Register] = {}
         for leaf, places in spots:
-            self._add(registers, leaf, places, base, device, inner=bool(words))
+            self._add(registers, shape.group, leaf, places, base, device, inner=bool(words))
         return sorted(registers.values(), key=lambda r: (r.offset, r.name))
 
     def _add(
-        self, registers: dict[str, Register], leaf: Leaf, spots: list[Spot], base: int, device: Device, inner: bool
+        self,
+        registers: dict[str, Register],
+        group: str,
+        leaf: Leaf,
+        spots: list[Spot],
+        base: int,
+        device: Device,
+        inner: bool,
     ) -> None:
         info = spots[0].found.register
         steps = {b.offset - a.offset for a, b in pairwise(spots)}
@@ -222,12 +232,10 @@ class _Fixer:
         register = registers[name]
         elements = {s.found.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
         mine = spots[0].found.field.name
-        said = self.overlay.of(spots[0].block, info, spots[0].found.field)
         slots = [
             replace(
                 self._agreed(s, leaf),
                 name=leaf.name,
-                quiet=s.back == "keep" and not said.wse and not (leaf.info and (leaf.info.wse or leaf.info.modified)),
                 field=leaf.field,
                 stride=packed,
                 count=len(spots) if packed else 1,
@@ -239,7 +247,7 @@ class _Fixer:
         ]
         registers[name] = replace(register, slots=tuple(slots))
         slot = next(s for s in slots if s.name == leaf.name)
-        self._note(leaf.field, slot, spots[0], device)
+        self._note((group, leaf.name), leaf.field, slot, spots[0], device)
 
     def _agreed(self, slot: Slot, leaf: Leaf) -> Slot:
         """Facts of the file about a field, with those of the source; the source may know more, and nothing else."""
@@ -290,29 +298,34 @@ class _Fixer:
             values=info.values,
         )
 
-    def _note(self, id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
-        """Facts of the file about the field, added to those of the source."""
-        old = self.fields.get(id, self.dialect.field(id))
-        over = self.overlay.of(spot.block, spot.found.register, spot.found.field)
-        info, rse, wse = spot.found.field, set(old.rse), set(old.wse)
-        if (slot.sensitive and not over.rse) or "self" in (over.rse or ()):
-            rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
-        if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
-            wse |= {id}
+    def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:
+        """Facts of the file about the field, added to those of the source: in general, and for its group and leaf."""
+        info, over = spot.found.field, self.overlay.of(spot.block, spot.found.register, spot.found.field)
         self.names.setdefault(id, set()).add(field_name(spot.block, spot.found.register, info))
         if not info.known and over == Words():
             self.open[field_name(spot.block, spot.found.register, info)] = (id, info)
         for kind, words in (("rse", over.rse), ("wse", over.wse)):
-            self.targets.update({(id, kind, word): None for word in words or () if word != "self"})
+            self.targets.update({(place, id, kind, word): None for word in words or () if word != "self"})
+        self.fields[id] = self._told(self.fields.get(id), id, slot, info, over, device)
+        self.places[place] = self._told(self.places.get(place), id, slot, info, over, device)
+
+    def _told(
+        self, before: Field | None, id: FieldId, slot: Slot, info: FieldInfo, over: Words, device: Device
+    ) -> Field:
+        old = before or self.dialect.field(id)
+        rse, wse = set(old.rse), set(old.wse)
+        if (slot.sensitive and not over.rse) or "self" in (over.rse or ()):
+            rse |= self._all(device.group) if info.read_action == "modifyExternal" else {id}
+        if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
+            wse |= {id}
         order = "memory" if over.memory else "independent" if over.independent else "ordered"
-        if id in self.fields:  # of several instances the strictest counts
+        if before:  # of several instances the strictest counts
             order = min(order, old.order, key=("ordered", "independent", "memory").index)
-        volatile = old.volatile or slot.volatile
-        self.fields[id] = replace(
+        return replace(
             old,
             rse=frozenset(rse),
             wse=frozenset(wse),
-            volatile=volatile,
+            volatile=old.volatile or slot.volatile,
             order=order,
             shared=old.shared or bool(over.shared),
         )
@@ -323,20 +336,25 @@ class _Fixer:
             for a, b in combinations(group.registers, 2):
                 ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in (a, b)]
                 views = a.offset < ends[1] and b.offset < ends[0] and not a.dims and not b.dims
-                for id in (s.field for r in (a, b) for s in r.slots if s.field and views):
-                    self.fields[id] = replace(self.fields[id], order="ordered")
+                for slot in (s for r in (a, b) for s in r.slots if s.field and views):
+                    self._add_facts((group.group, slot.name), slot.field, {"order": "ordered"})
+
+    def _add_facts(self, place: tuple[str, str], id: FieldId | None, words: Mapping[str, Any]) -> None:
+        assert id is not None
+        self.fields[id] = replace(self.fields[id], **words)
+        self.places[place] = replace(self.places[place], **words)
 
     def add_targets(self, file: Path) -> None:
         """The other fields that the overlay says are changed, once the names of all are known."""
         silicon = field_names(self.map)
-        for id, kind, pattern in self.targets:
+        for place, id, kind, pattern in self.targets:
             if not any(fnmatchcase(name, pattern) for name in silicon):
                 near = did_you_mean(pattern, silicon)
                 raise fail(f"{kind} target '{pattern}' is not in {self.path.name}{near}", file=str(file))
-            known = self.fields[id]
             found = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
-            effects = {"rse": known.rse, "wse": known.wse, kind: getattr(known, kind) | found}
-            self.fields[id] = replace(known, rse=frozenset(effects["rse"]), wse=frozenset(effects["wse"]))
+            self.fields[id] = replace(self.fields[id], **{kind: getattr(self.fields[id], kind) | found})  # type: ignore[arg-type]
+            here = self.places[place]
+            self.places[place] = replace(here, **{kind: getattr(here, kind) | found})  # type: ignore[arg-type]
 
     def _all(self, group: str) -> set[FieldId]:
         found: set[FieldId] = set()

@@ -114,6 +114,11 @@ class Dialect:
     groups: Mapping[str, Group]
     devices: Mapping[str, Device]
     cursors: Mapping[FieldId, Cursor] = field(repr=False, default_factory=dict)
+    places: Mapping[tuple[str, str], Field] = field(repr=False, default_factory=dict)  # by group and leaf
+
+    def at(self, group: str, leaf: str, id: FieldId) -> Field:
+        """The field as it is at one place. A group that is several registers of silicon may differ from one to another."""
+        return self.places.get((group, leaf)) or self.field(id)
 
     def field(self, id: FieldId) -> Field:
         member = self.groups[id[0]].member(id[1])
