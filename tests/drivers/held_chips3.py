@@ -85,8 +85,20 @@ void toggle(void) { R(0x104) = 0x200020; }""",
         ),
         register("BRG", 20, 32, "CLKSEL:0:2 PCTQ:8:2 DCTQ:10:5 PDIV:16:10"),
         register("PCR", 0x3C, 32, " ".join(f"CTR{i}:{i}:1" for i in range(32))),
-        register("PCR_ASCMode", 0x3C, 32, "SMD:0:1 STPB:1:1 IDM:2:1 SP:8:5 PL:13:3 MCLK:31:1", "<alternateRegister>PCR</alternateRegister>"),
-        register("PCR_SSCMode", 0x3C, 32, "MSLSEN:0:1 SELCTR:1:1 SELO:16:2 MCLK:31:1", "<alternateRegister>PCR</alternateRegister>"),
+        register(
+            "PCR_ASCMode",
+            0x3C,
+            32,
+            "SMD:0:1 STPB:1:1 IDM:2:1 SP:8:5 PL:13:3 MCLK:31:1",
+            "<alternateRegister>PCR</alternateRegister>",
+        ),
+        register(
+            "PCR_SSCMode",
+            0x3C,
+            32,
+            "MSLSEN:0:1 SELCTR:1:1 SELO:16:2 MCLK:31:1",
+            "<alternateRegister>PCR</alternateRegister>",
+        ),
         register("CCR", 0x40, 32, "MODE:0:4 HPCEN:6:2 PM:8:2 TBIEN:13:1"),
         register("PSR", 0x48, 32, "TSIF:12:1 TBIF:13:1", RO),
         register("PSCR", 0x4C, 32, "CTSIF:12:1 CTBIF:13:1", WO),
@@ -101,7 +113,11 @@ void toggle(void) { R(0x104) = 0x200020; }""",
 
 
 def syskey(chip, v):
-    chip.state["key"] = (chip.state.get("key", 0) << 1 | 1) if v in (0xAA996655, 0x556699AA) and v == (0x556699AA if chip.state.get("key") else 0xAA996655) else 0
+    chip.state["key"] = (
+        (chip.state.get("key", 0) << 1 | 1)
+        if v in (0xAA996655, 0x556699AA) and v == (0x556699AA if chip.state.get("key") else 0xAA996655)
+        else 0
+    )
 
 
 def osccon(chip, v):
@@ -125,13 +141,32 @@ void clock(int n) { pic->SYSKEY = 0; pic->SYSKEY = 0xAA996655; pic->SYSKEY = 0x5
     """void out(void) { R(0x44) = 32; R(0x44) = 0x8001; }
 void blink(void) { R(0x2C) = 32; R(0x28) = 1; R(0x24) = 0x8000; }
 void all(int a, int b) { R(0x20) = (R(0x20) & ~0x21u) | (a & 1) | (b & 1) << 5; }
-void clock(int n) { R(0x230) = 0; R(0x230) = 0xAA996655; R(0x230) = 0x556699AA; R(0x200) = (R(0x200) & ~0x701u) | n << 8; R(0x200) = R(0x200) | 1; R(0x230) = 0; while (R(0x200) & 1) ; }""",
+void clock(int n) { R(0x230) = 0; R(0x230) = 0xAA996655; R(0x230) = 0x556699AA; R(0x200) = (R(0x200) & ~0x7701u) | n << 8; R(0x200) = (R(0x200) & ~0x7001u) | 1; R(0x230) = 0; while (R(0x200) & 1) ; }""",
     (("out",), ("blink",), ("blink",), ("all", 0, 1), ("clock", 3)),
-    reads={0x200: lambda c: c.values.get(0x200, 0x3200) & (~1 if c.state.setdefault("n", 0) > 1 else ~0) if not c.state.update(n=c.state.get("n", 0) + 1) else 0},
-    writes={0x24: acting(0x20, "clear"), 0x28: acting(0x20, "set"), 0x2C: acting(0x20, "toggle"), 0x44: acting(0x40, "clear"), 0x230: syskey, 0x200: osccon},
+    reads={
+        0x200: lambda c: (
+            c.values.get(0x200, 0x3200) & (~1 if c.state.setdefault("n", 0) > 1 else ~0)
+            if not c.state.update(n=c.state.get("n", 0) + 1)
+            else 0
+        )
+    },
+    writes={
+        0x24: acting(0x20, "clear"),
+        0x28: acting(0x20, "set"),
+        0x2C: acting(0x20, "toggle"),
+        0x44: acting(0x40, "clear"),
+        0x230: syskey,
+        0x200: osccon,
+    },
     text=device(
-        *(register(f"{n}{word}", at + 4 * i, 32, "B0:0:1 B5:5:1 B15:15:1") for n, at in (("LATB", 0x20), ("TRISB", 0x40)) for i, word in enumerate(("", "CLR", "SET", "INV"))),
-        register("OSCCON", 0x200, 32, "OSWEN:0:1 NOSC:8:3").replace("</fields>", f"<field><name>COSC</name><bitRange>[14:12]</bitRange>{RO}</field></fields>"),
+        *(
+            register(f"{n}{word}", at + 4 * i, 32, "B0:0:1 B5:5:1 B15:15:1")
+            for n, at in (("LATB", 0x20), ("TRISB", 0x40))
+            for i, word in enumerate(("", "CLR", "SET", "INV"))
+        ),
+        register("OSCCON", 0x200, 32, "OSWEN:0:1 SLPEN:4:1 NOSC:8:3 PBDIV:19:2").replace(
+            "</fields>", f"<field><name>COSC</name><bitRange>[14:12]</bitRange>{RO}</field></fields>"
+        ),
         register("SYSKEY", 0x230, 32, "SYSKEY:0:32", WO),
     ),
 )
@@ -179,15 +214,51 @@ int irq(void) { int sum = 0; for (int i = R(0x1020) & 255; i; i = R(0x1020) & 25
 void off(void) { R(0x800) = 0x26000000; }""",
     (("open",), ("toggle",), ("irq",), ("off",)),
     reads={0x1020: taken},
-    writes={0x800: with_key(0x800, 24, 8, 0x26, 1), 0x804: reset_control, 0x1290: acting(0x1280, "set"), 0x12D0: acting(0x12C0, "set"), 0x12B0: acting(0x1280, "toggle"), 0x1390: powered(0x1390), 0x1028: powered(0x1028)},
+    writes={
+        0x800: with_key(0x800, 24, 8, 0x26, 1),
+        0x804: reset_control,
+        0x1290: acting(0x1280, "set"),
+        0x12D0: acting(0x12C0, "set"),
+        0x12B0: acting(0x1280, "toggle"),
+        0x1390: powered(0x1390),
+        0x1028: powered(0x1028),
+    },
     text=device(
-        cluster("GPRCM", 0x800,
-            register("PWREN", 0, 32, "ENABLE:0:1").replace("</fields>", f"<field><name>KEY</name><bitRange>[31:24]</bitRange>{WO}</field></fields>"),
-            register("RSTCTL", 4, 32, "RESETASSERT:0:1 RESETSTKYCLR:1:1 KEY:24:8", WO)),
-        cluster("CPU_INT", 0x1020,
+        cluster(
+            "GPRCM",
+            0x800,
+            register("PWREN", 0, 32, "ENABLE:0:1").replace(
+                "</fields>", f"<field><name>KEY</name><bitRange>[31:24]</bitRange>{WO}</field></fields>"
+            ),
+            register("RSTCTL", 4, 32, "RESETASSERT:0:1 RESETSTKYCLR:1:1 KEY:24:8", WO),
+        ),
+        cluster(
+            "CPU_INT",
+            0x1020,
             register("IIDX", 0, 32, "STAT:0:8", RO),
-            *(register(n, at, 32, "DIO0:0:1 DIO4:4:1 DIO5:5:1", more) for n, at, more in (("IMASK", 8, ""), ("RIS", 16, RO), ("MIS", 24, RO), ("ISET", 32, WO), ("ICLR", 40, WO)))),
-        *(register(n, at, 32, "DIO0:0:1 DIO4:4:1 DIO5:5:1") for n, at in (("DOUT31_0", 0x1280), ("DOUTSET31_0", 0x1290), ("DOUTCLR31_0", 0x12A0), ("DOUTTGL31_0", 0x12B0), ("DOE31_0", 0x12C0), ("DOESET31_0", 0x12D0), ("DOECLR31_0", 0x12E0))),
+            *(
+                register(n, at, 32, "DIO0:0:1 DIO4:4:1 DIO5:5:1", more)
+                for n, at, more in (
+                    ("IMASK", 8, ""),
+                    ("RIS", 16, RO),
+                    ("MIS", 24, RO),
+                    ("ISET", 32, WO),
+                    ("ICLR", 40, WO),
+                )
+            ),
+        ),
+        *(
+            register(n, at, 32, "DIO0:0:1 DIO4:4:1 DIO5:5:1")
+            for n, at in (
+                ("DOUT31_0", 0x1280),
+                ("DOUTSET31_0", 0x1290),
+                ("DOUTCLR31_0", 0x12A0),
+                ("DOUTTGL31_0", 0x12B0),
+                ("DOE31_0", 0x12C0),
+                ("DOESET31_0", 0x12D0),
+                ("DOECLR31_0", 0x12E0),
+            )
+        ),
         register("POLARITY15_0", 0x1390, 32, " ".join(f"DIO{i}:{2 * i}:2" for i in range(16))),
     ),
     span=0x2000,
@@ -230,23 +301,37 @@ static void pfs(int on) { if (on) { ra->PWPR.B0WI = 0; ra->PWPR.PFSWE = 1; } els
 void pin(int n, int f) { pfs(1); ra->P10PFS[n].PMR = 0; ra->P10PFS[n].PSEL = f; ra->P10PFS[n].PMR = 1; pfs(0); }
 int level(int n) { return ra->P10PFS[n].PIDR; }
 void kick(void) { ra->WDTRR = 0; ra->WDTRR = 0xFF; }""",
-    """void clock(int div) { R16(0x3FE) = 0xA501; R8(0x36) = 0; while (!(R8(0x3C) & 1)) ; R(0x20) = (R(0x20) & ~0x07007700u) | (div & 7) << 24 | (div & 7) << 12 | (div + 1 & 7) << 8; R16(0x3FE) = 0xA500; }
+    """void clock(int div) { R16(0x3FE) = 0xA501; R8(0x36) = 0; while (!(R8(0x3C) & 1)) ; R(0x20) = (R(0x20) & ~0x07007700u) | (div & 7) << 24 | (div & 7) << 12 | ((div + 1) & 7) << 8; R16(0x3FE) = 0xA500; }
 static void pfs(int on) { if (on) { R8(0xD03) &= ~0x80; R8(0xD03) |= 0x40; } else { R8(0xD03) &= ~0x40; R8(0xD03) |= 0x80; } }
 void pin(int n, int f) { pfs(1); R(0x800 + 4 * n) &= ~0x10000u; R(0x800 + 4 * n) = (R(0x800 + 4 * n) & ~(31u << 24)) | f << 24; R(0x800 + 4 * n) |= 0x10000; pfs(0); }
 int level(int n) { return R(0x800 + 4 * n) >> 1 & 1; }
 void kick(void) { R8(0xD10) = 0; R8(0xD10) = 0xFF; }""",
     (("clock", 1), ("pin", 3, 4), ("level", 3), ("kick",)),
     reads={0x3C: toggled(0, 1)},
-    writes={0x3FE: prcr, 0xD03: pwpr, 0x20: guarded(0x20, 0x3FE, 1), 0x36: guarded(0x36, 0x3FE, 1), **{0x800 + 4 * i: guarded(0x800 + 4 * i, 0xD03, 0x40) for i in range(8)}},
+    writes={
+        0x3FE: prcr,
+        0xD03: pwpr,
+        0x20: guarded(0x20, 0x3FE, 1),
+        0x36: guarded(0x36, 0x3FE, 1),
+        **{0x800 + 4 * i: guarded(0x800 + 4 * i, 0xD03, 0x40) for i in range(8)},
+    },
     sizes={0x3FE: 2, 0x36: 1, 0x3C: 1, 0xD03: 1, 0xD10: 1},
     text=device(
         register("SCKDIVCR", 0x20, 32, "PCKD:0:3 PCKC:4:3 PCKB:8:3 PCKA:12:3 BCK:16:3 ICK:24:3 FCK:28:3"),
         register("HOCOCR", 0x36, 8, "HCSTP:0:1"),
         register("OSCSF", 0x3C, 8, "HOCOSF:0:1 MOSCSF:3:1 PLLSF:5:1", RO),
-        register("PRCR", 0x3FE, 16, "PRC0:0:1 PRC1:1:1 PRC3:3:1").replace("</fields>", f"<field><name>PRKEY</name><bitRange>[15:8]</bitRange>{WO}</field></fields>"),
+        register("PRCR", 0x3FE, 16, "PRC0:0:1 PRC1:1:1 PRC3:3:1").replace(
+            "</fields>", f"<field><name>PRKEY</name><bitRange>[15:8]</bitRange>{WO}</field></fields>"
+        ),
         register("PWPR", 0xD03, 8, "PFSWE:6:1 B0WI:7:1", "<resetValue>0x80</resetValue>"),
         register("WDTRR", 0xD10, 8, "WDTRR:0:8"),
-        many(8, 4, register("P10%sPFS", 0x800, 32, "PODR:0:1 PDR:2:1 PCR:4:1 PMR:16:1 PSEL:24:5").replace("</fields>", f"<field><name>PIDR</name><bitRange>[1:1]</bitRange>{RO}</field></fields>")),
+        many(
+            8,
+            4,
+            register("P10%sPFS", 0x800, 32, "PODR:0:1 PDR:2:1 PCR:4:1 PMR:16:1 PSEL:24:5").replace(
+                "</fields>", f"<field><name>PIDR</name><bitRange>[1:1]</bitRange>{RO}</field></fields>"
+            ),
+        ),
     ),
 )
 
@@ -278,7 +363,7 @@ SAM = Part(
     "SAM E70",
     "",
     0x40000000,
-    'fields: {"C.CKGR_MOR.*": {plain: true}, "C.CKGR_MOR.KEY": {plain: false, back: never}, "C.PMC_MCKR.*": {plain: true}, "C.PIO_*": {wse: [self]}, "C.TWIHS_SR.*": {rse: [self]}}',
+    'fields: {"C.CKGR_MOR.*": {plain: true}, "C.CKGR_MOR.KEY": {plain: false, back: never}, "C.PMC_MCKR.*": {plain: true}, "C.PIO_*": {wse: [self], back: "0"}, "C.TWIHS_I?R.*": {back: "0"}, "C.TWIHS_SR.*": {rse: [self]}}',
     """bfGroup Mor { bit MOSCXTEN; bit MOSCRCEN; uint8 MOSCXTST; uint8 KEY; bit MOSCSEL; }; bfGroup Mck { uint2 CSS; uint3 PRES; uint2 MDIV; }; bfGroup Wp { bit WPEN; uint24 WPKEY; }; bfGroup P { bit P0; bit P7; };
 bfGroup I { bit TXCOMP; bit RXRDY; bit TXRDY; bit NACK; };
 bfGroup Sam { bfGroup Mor CKGR_MOR; bfGroup Mck PMC_MCKR; bit MOSCXTS; bit MCKRDY; bfGroup P PIO_PER; bfGroup P PIO_OER; bfGroup P PIO_SODR; bfGroup P PIO_CODR; bfGroup P PIO_ODSR; bfGroup Wp PIO_WPMR; bfGroup I TWIHS_IER; bfGroup I TWIHS_IDR; bfGroup I TWIHS_IMR; bfGroup I TWIHS_SR; };
@@ -293,14 +378,45 @@ void irqs(void) { R(0x224) = 0x102; R(0x228) = 4; }
 int isr(void) { unsigned s = R(0x220), m = R(0x22C), b = s & m; return (b >> 8 & 1) * 4 + (b >> 1 & 1) * 2 + (s & 1); }""",
     (("clock", 8), ("pins",), ("irqs",), ("isr",), ("isr",)),
     reads={0x68: toggled(0, 1, 0, 8, 8), 0x220: toggled(0x103, 0x001)},
-    writes={0x20: mor, 0x100: pio(0x108, "set"), 0x110: pio(0x118, "set"), 0x130: pio(0x138, "set"), 0x134: pio(0x138, "clear"), 0x1E4: wpmr, 0x224: acting(0x22C, "set"), 0x228: acting(0x22C, "clear")},
+    writes={
+        0x20: mor,
+        0x100: pio(0x108, "set"),
+        0x110: pio(0x118, "set"),
+        0x130: pio(0x138, "set"),
+        0x134: pio(0x138, "clear"),
+        0x1E4: wpmr,
+        0x224: acting(0x22C, "set"),
+        0x228: acting(0x22C, "clear"),
+    },
     text=device(
-        register("CKGR_MOR", 0x20, 32, "MOSCXTEN:0:1 MOSCXTBY:1:1 WAITMODE:2:1 MOSCRCEN:3:1 MOSCRCF:4:3 MOSCXTST:8:8 KEY:16:8 MOSCSEL:24:1 CFDEN:25:1", "<resetValue>0x8</resetValue>"),
+        register(
+            "CKGR_MOR",
+            0x20,
+            32,
+            "MOSCXTEN:0:1 MOSCXTBY:1:1 WAITMODE:2:1 MOSCRCEN:3:1 MOSCRCF:4:3 MOSCXTST:8:8 KEY:16:8 MOSCSEL:24:1 CFDEN:25:1",
+            "<resetValue>0x8</resetValue>",
+        ),
         register("PMC_MCKR", 0x30, 32, "CSS:0:2 PRES:4:3 MDIV:8:2"),
         register("PMC_SR", 0x68, 32, "MOSCXTS:0:1 LOCKA:1:1 MCKRDY:3:1", RO),
-        *(register(f"PIO_{n}", at, 32, "P0:0:1 P7:7:1", more) for n, at, more in (("PER", 0x100, WO), ("PDR", 0x104, WO), ("PSR", 0x108, RO), ("OER", 0x110, WO), ("ODR", 0x114, WO), ("OSR", 0x118, RO), ("SODR", 0x130, WO), ("CODR", 0x134, WO), ("ODSR", 0x138, ""))),
+        *(
+            register(f"PIO_{n}", at, 32, "P0:0:1 P7:7:1", more)
+            for n, at, more in (
+                ("PER", 0x100, WO),
+                ("PDR", 0x104, WO),
+                ("PSR", 0x108, RO),
+                ("OER", 0x110, WO),
+                ("ODR", 0x114, WO),
+                ("OSR", 0x118, RO),
+                ("SODR", 0x130, WO),
+                ("CODR", 0x134, WO),
+                ("ODSR", 0x138, ""),
+            )
+        ),
         register("PIO_WPMR", 0x1E4, 32, "WPEN:0:1 WPKEY:8:24"),
-        *(register(f"TWIHS_{n}", at, 32, "TXCOMP:0:1 RXRDY:1:1 TXRDY:2:1 NACK:8:1", more) for n, at, more in (("SR", 0x220, RO), ("IER", 0x224, WO), ("IDR", 0x228, WO), ("IMR", 0x22C, RO))),
+        *(
+            register(f"TWIHS_{n}", at, 32, "TXCOMP:0:1 RXRDY:1:1 TXRDY:2:1 NACK:8:1", more)
+            for n, at, more in (("SR", 0x220, RO), ("IER", 0x224, WO), ("IDR", 0x228, WO), ("IMR", 0x22C, RO))
+        ),
     ),
 )
 
@@ -337,15 +453,48 @@ void port(int p, unsigned s, unsigned c, unsigned t) { R(0x120 + 4 * p) = s; R(0
 int put(int c) { while (!(R(0x404) & 32)) ; R(0x420) = c & 511; unsigned s = R(0x404); if (s & 1) { R(0x404) = 1; return -1; } return s >> 4 & 1; }""",
     (("open",), ("pin", 5, 1), ("pin", 31, 0), ("port", 1, 0xF0, 0x0F, 3), ("put", 0x31), ("put", 0x132)),
     reads={0x404: toggled(0, 32, 16, 33, 1)},
-    writes={**{n: byte_pin(n) for n in range(32)}, 0x404: fifo, 0x304: acting(0x300, "set"), 0x308: acting(0x300, "clear"), 0x314: acting(0x310, "clear"), 0x184: acting(0x114, "set"), 0x124: acting(0x104, "set"), 0x134: acting(0x104, "clear"), 0x144: acting(0x104, "toggle")},
+    writes={
+        **{n: byte_pin(n) for n in range(32)},
+        0x404: fifo,
+        0x304: acting(0x300, "set"),
+        0x308: acting(0x300, "clear"),
+        0x314: acting(0x310, "clear"),
+        0x184: acting(0x114, "set"),
+        0x124: acting(0x104, "set"),
+        0x134: acting(0x104, "clear"),
+        0x144: acting(0x104, "toggle"),
+    },
     sizes=dict.fromkeys(range(32), 1),
     text=device(
         many(32, 1, register("B_%s", 0, 8, "PBYTE:0:1")),
-        *(many(2, 4, register(f"{n}[%s]", at, 32, f"{n}P:0:32", more)) for n, at, more in (("DIR", 0x110, ""), ("SET", 0x120, ""), ("CLR", 0x130, WO), ("NOT", 0x140, WO), ("DIRSET", 0x180, WO))),
-        *(register(n, at, 32, "GPIO0:0:1 DMA:2:1 FC0:11:1") for n, at in (("AHBCLKCTRL1", 0x300), ("AHBCLKCTRLSET1", 0x304), ("AHBCLKCTRLCLR1", 0x308), ("PRESETCTRLSET1", 0x310), ("PRESETCTRLCLR1", 0x314))),
+        *(
+            many(2, 4, register(f"{n}[%s]", at, 32, f"{n}P:0:32", more))
+            for n, at, more in (
+                ("DIR", 0x110, ""),
+                ("SET", 0x120, ""),
+                ("CLR", 0x130, WO),
+                ("NOT", 0x140, WO),
+                ("DIRSET", 0x180, WO),
+            )
+        ),
+        *(
+            register(n, at, 32, "GPIO0:0:1 DMA:2:1 FC0:11:1")
+            for n, at in (
+                ("AHBCLKCTRL1", 0x300),
+                ("AHBCLKCTRLSET1", 0x304),
+                ("AHBCLKCTRLCLR1", 0x308),
+                ("PRESETCTRLSET1", 0x310),
+                ("PRESETCTRLCLR1", 0x314),
+            )
+        ),
         register("FIFOCFG", 0x400, 32, "ENABLETX:0:1 ENABLERX:1:1 DMATX:12:1 EMPTYTX:16:1 EMPTYRX:17:1"),
         register("FIFOSTAT", 0x404, 32, "TXERR:0:1:oneToClear RXERR:1:1:oneToClear").replace(
-            "</fields>", "".join(f"<field><name>{n}</name><bitRange>[{b}:{b}]</bitRange>{RO}</field>" for n, b in (("TXEMPTY", 4), ("TXNOTFULL", 5), ("RXNOTEMPTY", 6))) + "</fields>"
+            "</fields>",
+            "".join(
+                f"<field><name>{n}</name><bitRange>[{b}:{b}]</bitRange>{RO}</field>"
+                for n, b in (("TXEMPTY", 4), ("TXNOTFULL", 5), ("RXNOTEMPTY", 6))
+            )
+            + "</fields>",
         ),
         register("FIFOWR", 0x420, 32, "TXDATA:0:9", WO),
     ),

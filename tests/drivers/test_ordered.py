@@ -179,3 +179,34 @@ def test_a_register_that_is_stored_back_touches_no_flag_that_the_source_does_not
     b.model.values.update(EN=1, A=1, B=1, C=1, GO=1, R=1, MODE=3)
     b.call("t")
     assert [(a.kind, a.value) for a in b.model.trace] == [("r", 0x33F), ("w", 0x32A)]
+
+
+LATCH = (
+    "LAT@0: A:0:1 B:1:1 C:2:6\nLATCLR@4: A:0:1 B:1:1 C:2:6\nLATSET@8: A:0:1 B:1:1 C:2:6\nST@12: A:0:1:r B:1:1:r C:2:6:r"
+)
+ALIKE = """bfGroup L { bit A; bit B; }; bfGroup S { bfGroup L LAT; bfGroup L LATCLR; bfGroup L LATSET; bfGroup L ST; };
+make_device(S, s, 0x40000000);
+"""
+
+
+def test_one_group_type_for_registers_of_several_kinds(tmp_path: Path) -> None:
+    """What a write of LATSET does is no fact about LAT, though both have the fields of one group."""
+    said = 'fields: {"C.LAT.*": {plain: true}, "C.LATCLR.*": {back: "0"}, "C.LATSET.*": {back: "0"}}'
+    (tmp_path / "chip.svd").write_text(svd(LATCH))
+    (tmp_path / "chip.overlay.yaml").write_text(said)
+    source = (
+        ALIKE
+        + """void both(int a, int b) { s->LAT.A = a; s->LAT.B = b; }
+        void acts(void) { s->LATSET.A = 1; s->LATSET.B = 1; s->LATSET.B = 1; }
+        int flags(void) { return s->LAT.A + 2 * s->LAT.B + 4 * s->LAT.A + 8 * s->ST.A + 16 * s->ST.A; }"""
+    )
+    bench = build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}")
+    model = bench.machine.models["s"]
+    bench.call("both", 1, 1)
+    assert [str(a) for a in model.trace] == ["r A B C", "w A=1 B=1 C=0"]
+    model.trace.clear()
+    bench.call("acts")
+    assert [(a.kind, a.offset, a.value) for a in model.trace] == [("w", 8, 1), ("w", 8, 2), ("w", 8, 2)]
+    model.trace.clear()
+    bench.call("flags")
+    assert [a.offset for a in model.trace] == [0, 12, 12], "a plain field is read once, a status each time"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from edgebuild.driver.analysis.cdfg import Access
-from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.analysis.conflicts import Facts, Region
 from edgebuild.driver.stages import Driver
 
 LEFT, STEP, ROW, TOP = 200, 26, 84, 40
@@ -53,7 +53,7 @@ def _arcs(region: Region, places: dict[Access, int], y: int) -> Iterator[str]:
 
 
 def _dot(driver: Driver, a: Access, x: int, y: int) -> str:
-    effect = bool(driver.dialect.field(a.field).effects(a.kind))
+    effect = bool(Facts(driver.dialect, driver.merged.conflicts.refs).of(a).effects(a.kind))
     word = "read" if a.kind == "r" else "write"
     title = f"{word} of {a.field[0]}.{a.field[1]}, line {a.where.line}" + (", side effect" if effect else "")
     ring = ' stroke="#000000" stroke-width="2"' if effect else ""

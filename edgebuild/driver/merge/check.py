@@ -101,9 +101,7 @@ def _reached(start: Node, stop: Node) -> set[Node]:
     return seen
 
 
-def _assert_harmless(
-    facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: set[Node], loaded: list[Access]
-) -> None:
+def _assert_harmless(facts: Facts, cdfg: Cdfg, node: Node, a: Access, members: set[Node], loaded: list[Access]) -> None:
     """`loaded`: the fields that a merged read at this node reads."""
     write = a.kind == "w"
     assert node.kind != "barrier", "merged across a barrier"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Cdfg
-from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.analysis.conflicts import Facts, Region
 from edgebuild.driver.analysis.contexts import contexts, guarded, preempts
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source.dialect import Dialect
@@ -21,7 +21,9 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
         return errors, warnings
     runs = contexts(cdfg)
     off = {name: guarded(f) for name, f in cdfg.functions.items()}
-    writes = [(name, r) for name, r in merged.all() if r.kind == "w" and not _meant(dialect, r)]
+    writes = [
+        (name, r) for name, r in merged.all() if r.kind == "w" and not _meant(Facts(dialect, merged.conflicts.refs), r)
+    ]
     for name, region in writes:
         a = region.place
         if a.node in off[name]:
@@ -45,8 +47,8 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
     return errors, warnings
 
 
-def _meant(dialect: Dialect, region: Region) -> bool:
-    return all(dialect.field(a.field).shared for a in region.accesses)
+def _meant(facts: Facts, region: Region) -> bool:
+    return all(facts.of(a).shared for a in region.accesses)
 
 
 def _one_register(merged: Merged, a: Region, b: Region) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from edgebuild.driver.layout.registers import GroupLayout, Layout, Register, Slot
-from edgebuild.driver.source.dialect import NEUTRAL, Dialect, FieldId
+from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
 
 Key = tuple[str, str]  # (group, leaf)
 ADDRESS, INDEX = 32, 32
@@ -113,20 +113,26 @@ class Hardware:
 
     # ---- accesses of fields
 
-    def effects(self, slot: Slot, kind: str) -> frozenset[FieldId]:
-        """Fields that an access changes. A field of a group may have effects in one register of silicon only."""
-        found = self.dialect.field(slot.field).effects(kind) if slot.field else frozenset()
-        return found - {slot.field} if kind == "w" and slot.quiet and slot.field else found
+    def facts(self, key: Key, slot: Slot) -> Field | None:
+        """The field at its place; None of what belongs to the silicon alone."""
+        return self.dialect.at(key[0], key[1], slot.field) if slot.field else None
 
-    def ordered(self, slot: Slot) -> bool:
-        return bool(slot.field) and self.dialect.field(slot.field).order == "ordered"  # type: ignore[arg-type]
+    def effects(self, key: Key, slot: Slot, kind: str) -> frozenset[FieldId]:
+        """Fields that an access changes."""
+        known = self.facts(key, slot)
+        return known.effects(kind) if known else frozenset()
+
+    def ordered(self, key: Key, slot: Slot) -> bool:
+        known = self.facts(key, slot)
+        return known is not None and known.order == "ordered"
 
     def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None) -> Any:
         """The value of a field; an event if the read changes anything."""
         value = z3.Select(self.array(key, slot.width), place)
-        if slot.field and (self.dialect.field(slot.field).volatile or slot.volatile):
+        known = self.facts(key, slot)
+        if known and (known.volatile or slot.volatile):
             self.loads[key] = self.loads.get(key, 0) + 1
-        effects = self.effects(slot, "r")
+        effects = self.effects(key, slot, "r")
         if effects:
             number = self.count
             self.events.append(Event("r", key, (place,), dict(self.state), device))
@@ -153,7 +159,7 @@ class Hardware:
     def write(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
         neutral = neutral_of(slot)
         array = self.array(key, slot.width)
-        effects = self.effects(slot, "w")
+        effects = self.effects(key, slot, "w")
         if neutral is not None and (
             z3.is_true(z3.simplify(value == neutral)) or (effects and self._follows(value == neutral))
         ):
@@ -162,7 +168,7 @@ class Hardware:
             return
         if effects:
             self.events.append(Event("w", key, (place, value), dict(self.state), device, self.batch))
-        elif self.ordered(slot):
+        elif self.ordered(key, slot):
             old = z3.Select(array, place)
             self.events.append(Event("store", key, (place, value), {}, device, self.batch, old))
         again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as a loop that waits does
@@ -208,7 +214,7 @@ class Hardware:
 
     def store(self, at: Pointer, size: int, value: Any, view: str = "") -> None:
         self.batch += 1
-        window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[1], "w")), w[1].lsb))
+        window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[0], w[1], "w")), w[1].lsb))
         self._reserved(at, size, value, view)
         for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
             if "w" not in slot.access:

@@ -256,7 +256,7 @@ class SideSource(Interpreter):
 
     def _turn(self, store: tuple[Key, Slot, Any, Any]) -> tuple[bool, int]:
         """Fields whose write has a side effect come behind the others; then the lowest bit counts."""
-        return bool(self.hardware.effects(store[1], "w")), store[1].lsb
+        return bool(self.hardware.effects(store[0], store[1], "w")), store[1].lsb
 
 
 def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:

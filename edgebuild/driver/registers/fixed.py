@@ -352,9 +352,9 @@ class _Fixer:
                 near = did_you_mean(pattern, silicon)
                 raise fail(f"{kind} target '{pattern}' is not in {self.path.name}{near}", file=str(file))
             found = {f for f, names in self.names.items() if any(fnmatchcase(name, pattern) for name in names)}
-            self.fields[id] = replace(self.fields[id], **{kind: getattr(self.fields[id], kind) | found})  # type: ignore[arg-type]
+            self.fields[id] = replace(self.fields[id], **{kind: getattr(self.fields[id], kind) | found})
             here = self.places[place]
-            self.places[place] = replace(here, **{kind: getattr(here, kind) | found})  # type: ignore[arg-type]
+            self.places[place] = replace(here, **{kind: getattr(here, kind) | found})
 
     def _all(self, group: str) -> set[FieldId]:
         found: set[FieldId] = set()

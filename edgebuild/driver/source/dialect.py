@@ -117,7 +117,7 @@ class Dialect:
     places: Mapping[tuple[str, str], Field] = field(repr=False, default_factory=dict)  # by group and leaf
 
     def at(self, group: str, leaf: str, id: FieldId) -> Field:
-        """The field as it is at one place. A group that is several registers of silicon may differ from one to another."""
+        """The field as it is at one place: a group may be several registers of silicon, of which each differs."""
         return self.places.get((group, leaf)) or self.field(id)
 
     def field(self, id: FieldId) -> Field:
