@@ -66,7 +66,7 @@ void put(int c) { u->TBUF[0] = c; while (!u->TBIF) ; u->PSCR_CTBIF = 1; u->PSCR_
 void last(int c) { u->TBUF[31] = c; u->TBUF[31] = c; }
 void pins(void) { u->IOCR0.PC1 = 0x10; u->IOCR0.PC3 = 0x12; u->IOCR4.PC0 = 2; }
 void toggle(void) { u->OMR = (bfGroup Omr){ .PS[5] = 1, .PR[5] = 1 }; }""",
-    """void open(int step, int pdiv) { R(12) = 3; R(0x40) &= ~15u; R(16) = (R(16) & ~0xC3FFu) | step | 2 << 14; R(20) = (R(20) & ~(1023u << 16)) | pdiv << 16; R(0x3C) = (R(0x3C) & ~0x1F03u) | 3 | 9 << 8; R(0x40) = (R(0x40) & ~15u) | 2; }
+    """void open(int step, int pdiv) { R(12) = 3; R(0x40) &= ~15u; R(16) = step | 2 << 14; R(20) = (R(20) & ~(1023u << 16)) | pdiv << 16; R(0x3C) = (R(0x3C) & ~0x1F03u) | 3 | 9 << 8; R(0x40) = (R(0x40) & ~15u) | 2; }
 void master(void) { R(0x40) &= ~15u; R(0x3C) = (R(0x3C) & ~0x30001u) | 1 | 2 << 16; R(0x40) = (R(0x40) & ~15u) | 1; }
 void put(int c) { R(0x80) = c & 0xFFFF; while (!(R(0x48) & 0x2000)) ; R(0x4C) = 0x2000; R(0x4C) = 0x1000; }
 void last(int c) { R(0xFC) = c & 0xFFFF; R(0xFC) = c & 0xFFFF; }
@@ -292,17 +292,17 @@ RA = Part(
     "Renesas RA",
     "",
     0x40000000,
-    'fields: {"C.PWPR.B0WI": {plain: true, wse: ["C.PWPR.PFSWE"]}, "C.PWPR.PFSWE": {plain: true, wse: ["C.PWPR.B0WI"]}, "C.SCKDIVCR.*": {plain: true}, "C.HOCOCR.*": {wse: [self]}, "C.P*PFS.*": {plain: true}, "C.P*PFS.PIDR": {volatile: true}, "C.WDTRR.*": {wse: [self]}, "C.PRCR.*": {wse: [self]}}',
+    'fields: {"C.SCKDIVCR.*": {plain: true}, "C.HOCOCR.*": {wse: [self]}, "C.P*PFS.*": {plain: true}, "C.P*PFS.PIDR": {volatile: true}, "C.WDTRR.*": {wse: [self]}, "C.PRCR.*": {wse: [self]}}',
     """bfGroup Pr { bit PRC0; bit PRC1; uint8 PRKEY; }; bfGroup Pw { bit B0WI; bit PFSWE; }; bfGroup Sck { uint3 PCKB; uint3 PCKA; uint3 ICK; }; bfGroup Pfs { bit PODR; bit PIDR; bit PDR; bit PMR; uint5 PSEL; };
 bfGroup Ra { bfGroup Pr PRCR; bfGroup Pw PWPR; bfGroup Sck SCKDIVCR; bit HOCOCR_HCSTP; bit HOCOSF; bfGroup Pfs P10PFS[8]; uint8 WDTRR; };
 make_device(Ra, ra, 0x40000000);
 void clock(int div) { ra->PRCR = (bfGroup Pr){ .PRKEY = 0xA5, .PRC0 = 1 }; ra->HOCOCR_HCSTP = 0; while (!ra->HOCOSF) ; ra->SCKDIVCR.ICK = div; ra->SCKDIVCR.PCKA = div; ra->SCKDIVCR.PCKB = div + 1; ra->PRCR = (bfGroup Pr){ .PRKEY = 0xA5 }; }
-static void pfs(int on) { if (on) { ra->PWPR.B0WI = 0; ra->PWPR.PFSWE = 1; } else { ra->PWPR.PFSWE = 0; ra->PWPR.B0WI = 1; } }
+static void pfs(int on) { ra->PWPR = (bfGroup Pw){ .B0WI = 0, .PFSWE = 0 }; if (on) ra->PWPR = (bfGroup Pw){ .B0WI = 0, .PFSWE = 1 }; else ra->PWPR = (bfGroup Pw){ .B0WI = 1 }; }
 void pin(int n, int f) { pfs(1); ra->P10PFS[n].PMR = 0; ra->P10PFS[n].PSEL = f; ra->P10PFS[n].PMR = 1; pfs(0); }
 int level(int n) { return ra->P10PFS[n].PIDR; }
 void kick(void) { ra->WDTRR = 0; ra->WDTRR = 0xFF; }""",
     """void clock(int div) { R16(0x3FE) = 0xA501; R8(0x36) = 0; while (!(R8(0x3C) & 1)) ; R(0x20) = (R(0x20) & ~0x07007700u) | (div & 7) << 24 | (div & 7) << 12 | ((div + 1) & 7) << 8; R16(0x3FE) = 0xA500; }
-static void pfs(int on) { if (on) { R8(0xD03) &= ~0x80; R8(0xD03) |= 0x40; } else { R8(0xD03) &= ~0x40; R8(0xD03) |= 0x80; } }
+static void pfs(int on) { R8(0xD03) = 0; R8(0xD03) = on ? 0x40 : 0x80; }
 void pin(int n, int f) { pfs(1); R(0x800 + 4 * n) &= ~0x10000u; R(0x800 + 4 * n) = (R(0x800 + 4 * n) & ~(31u << 24)) | f << 24; R(0x800 + 4 * n) |= 0x10000; pfs(0); }
 int level(int n) { return R(0x800 + 4 * n) >> 1 & 1; }
 void kick(void) { R8(0xD10) = 0; R8(0xD10) = 0xFF; }""",

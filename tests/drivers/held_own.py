@@ -196,7 +196,7 @@ void go(int n, int ch, int from, int to, int count) { bfGroup St *s = &dma->S[n]
 int done(void) { if (dma->LISR.TEIF0) { dma->LIFCR.CTEIF0 = 1; return -1; } if (dma->LISR.TCIF[1]) { dma->LIFCR = (bfGroup Ic){ .CTCIF[1] = 1 }; return 1; } return 0; }
 void clear(int n) { dma->LIFCR.CTCIF[n] = 1; }
 int left(int n) { return dma->S[n].NDTR; }""",
-    """void go(int n, int ch, int from, int to, int count) { unsigned s = 0x10 + 0x18 * n; R(s) &= ~1u; while (R(s) & 1) ; R(s + 8) = to; R(s + 12) = from; R(s + 4) = count; R(s + 20) = 7 | 0x20; R(s) = (ch & 7) << 25 | 1 << 10 | 1 << 6; R(s) |= 1; }
+    """void go(int n, int ch, int from, int to, int count) { unsigned s = 0x10 + 0x18 * n; R(s) &= ~1u; while (R(s) & 1) ; R(s + 8) = to; R(s + 12) = from; R(s + 4) = count; R(s + 20) = 7; R(s) = (ch & 7) << 25 | 1 << 10 | 1 << 6; R(s) |= 1; }
 int done(void) { if (R(0) & 8) { R(8) = 8; return -1; } if (R(0) >> 11 & 1) { R(8) = 1 << 11; return 1; } return 0; }
 void clear(int n) { R(8) = 1 << (5 + 6 * n); }
 int left(int n) { return R(0x14 + 0x18 * n) & 0xFFFF; }""",

@@ -123,8 +123,12 @@ class Hardware:
         return known.effects(kind) if known else frozenset()
 
     def ordered(self, key: Key, slot: Slot) -> bool:
+        """Whether each store counts; of what belongs to the silicon alone where those of a neighbour do."""
         known = self.facts(key, slot)
-        return known is not None and known.order == "ordered"
+        if known:
+            return known.order == "ordered"
+        here = (r for r in self.layout.groups[key[0]].registers if leaf_of(r, slot) == key[1] and slot in r.slots)
+        return any(s.field and self.ordered((key[0], s.name), s) for r in here for s in r.slots)
 
     def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None) -> Any:
         """The value of a field; an event if the read changes anything."""

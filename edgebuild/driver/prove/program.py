@@ -220,7 +220,7 @@ class Program(Expressions):
         for turn in range(TURNS):
             if cut and self.heads:
                 self.heads(self, body, min(turn, 1) if first else 0)
-            before, now = self.decisions.number, self.progress()
+            before, now = len(self.decisions.asked), self.progress()
             if now == last and not cut:  # it waits for a field: let all of them change
                 self.hardware.call("wait", ())
                 open_, now = open_ + 1, self.progress()
@@ -228,7 +228,7 @@ class Program(Expressions):
             tested = condition if turn or not first else None
             if tested is not None and not self.decisions.decide(self.truth(self.value(tested))):
                 return
-            open_ += self.decisions.number > before and not cut
+            open_ += len(self.decisions.asked) > before and not cut
             if open_ > POLLS:
                 self.decisions.bounded = True
                 raise Pruned
@@ -244,11 +244,11 @@ class Program(Expressions):
         raise Pruned
 
     def progress(self) -> tuple[Any, ...]:
-        """Equal as long as nothing happens."""
+        """Equal as long as nothing happens. What the other side's way has settled counts as if it were open."""
         values = ((n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int))
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
         memory = ((str(key), array.get_id()) for key, array in sorted(self.memory.items(), key=str))
-        seen = self.decisions.number, self.hardware.count  # stores may repeat
+        seen = len(self.decisions.asked), self.hardware.count  # stores may repeat
         return *seen, tuple(values), tuple(state), tuple(memory)
 
     def s_break_stmt(self, c: Cursor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import z3
@@ -119,9 +120,12 @@ class SideSource(Interpreter):
         return d.address, self.layout.groups[d.group].size
 
     def read(self, chain: Chain) -> Any:
-        assert isinstance(chain.end, Field)
         _, key, _, slot, place = self.place(chain)
         assert slot
+        return self._read_at(chain, key, slot, place)
+
+    def _read_at(self, chain: Chain, key: Key, slot: Slot, place: Any) -> Any:
+        assert isinstance(chain.end, Field)
         self.hardware.batch += 1
         if "r" not in slot.access:  # of a whole register
             return self._wide(z3.BitVecVal(0, slot.width), chain.end)
@@ -203,7 +207,17 @@ class SideSource(Interpreter):
         c = clang.bare(c)
         if c.kind == K.CALL_EXPR and len(clang.children(c)) == 1:  # the copy constructor of C++
             c = clang.bare(clang.children(c)[0])
-        return {_name(x): self.read(x) for x in self._elements(c)}
+        found: Held = {}
+        named: set[Key] = set()
+        for x in self._elements(c):
+            _, key, register, slot, place = self.place(x)
+            assert register and slot
+            found[_name(x)] = self._read_at(x, key, slot, place)
+            named.add(key)
+        assert register
+        for key, other in _besides(register, named):
+            found[key] = z3.Select(self.hardware.array(key, other.width), place)
+        return found
 
     def held(self, chain: Chain) -> Int:
         return Int(self._held_in(chain)[_name(chain)], False)
@@ -224,7 +238,7 @@ class SideSource(Interpreter):
         chains = self._elements(left)
         if right.kind == K.DECL_REF_EXPR:
             held = self.env[variable_name(right.referenced)]
-            self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains}, {})
+            self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains}, held)
             return
         initial = next((x for x in clang.preorder(right) if x.kind == K.INIT_LIST_EXPR), None)
         values: Held = {}
@@ -233,8 +247,8 @@ class SideSource(Interpreter):
             values[member.spelling, tuple(clang.constant(i) for i in indices)] = self.value(value)
         self._put(chains, {_name(x): values[_name(x)] for x in chains if _name(x) in values}, None)
 
-    def _put(self, chains: list[Chain], values: dict[Any, Any], others: dict[str, int] | None) -> None:
-        """One store of a register. `others`: of what silicon has besides; None: its reset value."""
+    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held | None) -> None:
+        """One store of a register. `held`: what was loaded, of what silicon has besides; None: its reset value."""
         self.hardware.batch += 1
         stores: list[tuple[Key, Slot, Any, Any]] = []
         for x in chains:
@@ -245,11 +259,10 @@ class SideSource(Interpreter):
             narrow = z3.Extract(slot.width - 1, 0, sized(values.get(_name(x), default), 64))
             stores.append((key, slot, place, z3.simplify(narrow)))
         assert register
-        named = {key for key, *_ in stores}
-        for other in register.slots if others is None else ():
-            if (key[0], leaf_of(register, other)) not in named:
-                value = z3.BitVecVal(_at_rest(register, other), other.width)
-                stores.append(((key[0], leaf_of(register, other)), other, place, value))
+        for key, other in _besides(register, {key for key, *_ in stores}):
+            rests = held is None or neutral_of(other) is not None
+            value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]  # type: ignore[index]
+            stores.append((key, other, place, value))
         for key, slot, place, value in sorted(stores, key=self._turn):
             if "w" in slot.access:
                 self.hardware.write(key, slot, place, value, self._device(chains[0]))
@@ -257,6 +270,13 @@ class SideSource(Interpreter):
     def _turn(self, store: tuple[Key, Slot, Any, Any]) -> tuple[bool, int]:
         """Fields whose write has a side effect come behind the others; then the lowest bit counts."""
         return bool(self.hardware.effects(store[0], store[1], "w")), store[1].lsb
+
+
+def _besides(register: Register, named: set[Key]) -> Iterator[tuple[Key, Slot]]:
+    """Fields of silicon in a register besides those of the source; `named` are all of the latter."""
+    group = next(iter(named))[0]
+    found = (((group, leaf_of(register, s)), s) for s in register.slots)
+    return ((key, slot) for key, slot in found if key not in named)
 
 
 def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:

@@ -70,11 +70,13 @@ class Decisions:
     number: int = 0
     bounded: bool = False
     given: tuple[Any, ...] = ()  # what holds besides
+    asked: dict[int, Any] = field(default_factory=dict)  # conditions on this way, whether they left a choice or not
 
     def decide(self, condition: Any) -> bool:
         condition = z3.simplify(condition)
         if z3.is_true(condition) or z3.is_false(condition):
             return z3.is_true(condition)
+        self.asked[condition.get_id()] = condition
         yes, no = self._possible(condition)
         if not (yes and no):
             return yes
@@ -98,7 +100,7 @@ class Decisions:
         return self.answers[key][:2]
 
 
-Held = dict[tuple[str, tuple[int | None, ...]], Any]
+Held = dict[tuple[str, Any], Any]  # by name and subscripts; fields of silicon alone by group and leaf
 
 
 def signed_type(type_: Type) -> bool:

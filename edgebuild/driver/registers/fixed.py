@@ -279,7 +279,7 @@ class _Fixer:
         access = over.access or info.access
         volatile = (info.volatile or not info.known) and not plain if over.volatile is None else over.volatile
         default = "never" if block.acts(register, info) else replace(info, access=access).back
-        back = over.back or ("keep" if plain else default)
+        back = over.back or ("keep" if plain and "w" in access else default)
         sensitive = bool(over.rse) or (bool(info.read_action) and not plain)
         modified = "" if plain else info.modified
         action = "" if plain else info.read_action
