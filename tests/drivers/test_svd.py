@@ -227,3 +227,16 @@ def test_enumerations_go_into_the_header(tmp_path: Path) -> None:
     check = '#include "case_regs.h"\n_Static_assert(CASE_S_R_A_MASK == 3 && CASE_S_Q_B_FAST == 3, "");\nint x;\n'
     (tmp_path / "check.c").write_text(check)
     subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "check.c"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize(("there", "stored"), [("A:4 B:1", 0x12), ("A:0 B:1 C:2", 7), ("A:0 B:1", 3)])
+def test_a_variable_goes_to_a_register_of_another_form(there: str, stored: int, tmp_path: Path) -> None:
+    """Field by field, and what the other register has besides is as after reset."""
+    fields = "".join(field(n, int(lsb), 1) for n, lsb in (w.split(":") for w in there.split()))
+    text = chip(register("R", 0, field("A", 0, 1) + field("B", 1, 1) + field("K", 5, 1)),
+                register("Q", 8, fields, "<resetValue>4</resetValue>" if "C" in there else ""))  # fmt: skip
+    source = PAIR.replace("bfGroup P R;", "bfGroup P R; bfGroup P Q;")
+    bench = made(tmp_path, text, source + "void f(int x) { bfGroup P p = s->R; p.A = x; s->Q = p; }")
+    bench.machine.models["s"].values.update(A=0, B=1, K=1)
+    bench.call("f", 1)
+    assert accesses(bench) == [("r", 0, 4, 0x22), ("w", 8, 4, stored)]

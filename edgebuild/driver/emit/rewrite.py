@@ -201,6 +201,8 @@ class _Rewriter:
         address, window = self._address(a), self.merged.window(region)
         if site.form == "load":
             return f"{wide_type(window.bits)} {site.variable} = {self._load(region, address)}"
+        if self.merged.translated(site):
+            return self._translated(site)
         if site.form == "store":
             return f"{self.hal.store(ref.group, register, window)}({', '.join([*address, site.variable])})"
         values = {self._leaf(x): self._cursor(v) for x, v in site.parts if v is not None}
@@ -214,6 +216,20 @@ class _Rewriter:
         name = self.hal.put(ref.group, register, leaves, window)
         text = f"{name}({', '.join([*address, *(values[n] for n in leaves)])})"
         return f"({', '.join([*(x for _, x in sorted(before)), text])})" if before else text
+
+    def _translated(self, site: Site) -> str:
+        """A store of a variable that holds another register: each field out of it, and to its place here."""
+        assert site.of
+        a = site.parts[0][0]
+        region, ref = self.parts[a].region, self.merged.ref(a)
+        values = {}
+        for (here, _), (there, _) in zip(site.parts, site.of.parts, strict=True):
+            window, element = self.merged.window(self.parts[there].region), self.merged.element(there)
+            get = self.hal.get(self.merged.ref(there).group, self.merged.ref(there).leaf, window, element)
+            values[self._leaf(here)] = f"{get}({site.variable})"
+        leaves = self.merged.named(region)
+        name = self.hal.put(ref.group, self.merged.register(a), leaves, self.merged.window(region))
+        return f"{name}({', '.join([*self._address(a), *(values[n] for n in leaves)])})"
 
     def _leaf(self, a: Access) -> tuple[str, int]:
         return self.merged.ref(a).leaf, self.merged.element(a)

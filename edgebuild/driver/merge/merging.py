@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError
-from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, between, dominates, on_cycle_without
+from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Site, between, dominates, on_cycle_without
 from edgebuild.driver.analysis.conflicts import Conflicts, KeptApart, Region, find_conflicts
 from edgebuild.driver.analysis.simplify import Ref, Shapes
 from edgebuild.driver.layout.registers import (
@@ -55,9 +55,20 @@ class Merged:
 
     def named(self, region: Region) -> tuple[tuple[str, int], ...]:
         """(leaf, element) of all that a write of a whole register gives a value, in the order of their bits."""
-        given = {(self.ref(a).leaf, self.element(a)) for a, value in region.place.site.parts if value is not None}
+        site = region.place.site
+        parts = [a for a, value in site.parts if value is not None]
+        if self.translated(site):
+            parts = [a for a, _ in site.parts if "w" in self.register(a).slot(self.ref(a).leaf).access]
+        given = {(self.ref(a).leaf, self.element(a)) for a in parts}
         slots = self.register(region.place).slots
         return tuple((s.name, i) for s in slots for i in range(s.count) if (s.name, i) in given)
+
+    def translated(self, site: Site) -> bool:
+        """Whether a variable that was read from one register is stored to another one, whose bits may be others."""
+        if site.form != "store" or site.of is None:
+            return False
+        a, b = (s.parts[0][0] for s in (site, site.of))
+        return (self.ref(a).group, self.register(a).name) != (self.ref(b).group, self.register(b).name)
 
     def window(self, region: Region) -> Window:
         if region not in self._windows:

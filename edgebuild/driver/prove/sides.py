@@ -260,7 +260,7 @@ class SideSource(Interpreter):
             stores.append((key, slot, place, z3.simplify(narrow)))
         assert register
         for key, other in _besides(register, {key for key, *_ in stores}):
-            rests = held is None or neutral_of(other) is not None
+            rests = held is None or key not in held or neutral_of(other) is not None
             value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]  # type: ignore[index]
             stores.append((key, other, place, value))
         for key, slot, place, value in sorted(stores, key=self._turn):
