@@ -20,7 +20,7 @@ Where interrupts are declared, accesses that one of them may see (`contexts.Visi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -38,7 +38,7 @@ from edgebuild.driver.analysis.cdfg import (
     postdominates,
 )
 from edgebuild.driver.analysis.contexts import Visible, visible
-from edgebuild.driver.analysis.simplify import Ref, Shapes, resolve
+from edgebuild.driver.analysis.simplify import Facts, Ref, Shapes, resolve
 from edgebuild.driver.source.clang import Place
 from edgebuild.driver.source.dialect import Dialect, Field, FieldId
 
@@ -113,18 +113,6 @@ def find_conflicts(
         graph = Graph(function, dialect, refs, summaries, seen.get(name, Visible()))
         regions[name] = graph.regions(together, kept)
     return Conflicts(refs, regions, tuple(dict.fromkeys(kept)))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts of the field that an access is about, at the place where it is."""
-
-    dialect: Dialect
-    refs: Mapping[Access, Ref]
-
-    def of(self, a: Access) -> Field:
-        ref = self.refs[a]
-        return self.dialect.at(ref.group, ref.leaf, a.field)
 
 
 def summarise(cdfg: Cdfg, facts: Facts) -> dict[str, Summary]:

@@ -7,7 +7,7 @@ an array of fields that is only indexed by constants becomes single fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -71,6 +71,18 @@ class Ref:
     indices: tuple[Cursor, ...]
     index_dims: tuple[int, ...]
     index_key: str | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of the field that an access is about, at the place where it is."""
+
+    dialect: Dialect
+    refs: Mapping[Access, Ref]
+
+    def of(self, a: Access) -> Field:
+        ref = self.refs[a]
+        return self.dialect.at(ref.group, ref.leaf, a.field)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from edgebuild.driver.analysis.cdfg import Access
-from edgebuild.driver.analysis.conflicts import Facts, Region
+from edgebuild.driver.analysis.conflicts import Region
+from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.stages import Driver
 
 LEFT, STEP, ROW, TOP = 200, 26, 84, 40

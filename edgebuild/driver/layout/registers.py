@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -203,3 +203,12 @@ def cost(kind: str, register: Register, leaves: Iterable[str], bus: Bus) -> int:
     if kind == "r":
         return words
     return words * (2 if write_window(register, leaves, bus).read else 1)
+
+
+def unlike(mine: list[Register], its: list[Register]) -> Iterator[str]:
+    """The first fields of two layouts that differ, where both are at the same bits."""
+    for a, b in zip(mine, its, strict=False):
+        for s, t in zip(a.slots, b.slots, strict=False):
+            if s != t and (a.offset, s.mask) == (b.offset, t.mask):
+                yield f"what is known of '{s.key}' and of '{t.key}' differs; an overlay may speak of one alone"
+                return

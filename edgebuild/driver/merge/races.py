@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Cdfg
-from edgebuild.driver.analysis.conflicts import Facts, Region
+from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.analysis.contexts import contexts, guarded, preempts
+from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source.dialect import Dialect
 

@@ -17,7 +17,7 @@ from typing import Any
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
-from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub
+from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
 from edgebuild.driver.registers.overlay import Overlay, Words, check_keys, field_name, field_names, whole_field
 from edgebuild.driver.registers.rdl import read_rdl
 from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap, normal
@@ -176,7 +176,7 @@ class _Fixer:
         for way, other in layouts.items():
             if [(r.offset, r.slots) for r in other] != [(r.offset, r.slots) for r in first]:
                 mine, its = (".".join(w) or d.name for d, w in (way, ways[0]))
-                hints = (f"a pointer to '{shape.group}' needs one layout for all", *_unlike(other, first))
+                hints = (f"a pointer to '{shape.group}' needs one layout for all", *unlike(other, first))
                 raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", *hints)
         subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
         size = self._size(shape, ways, first, subs)
@@ -199,15 +199,9 @@ class _Fixer:
         return sorted(registers.values(), key=lambda r: (r.offset, r.name))
 
     def _add(
-        self,
-        registers: dict[str, Register],
-        group: str,
-        leaf: Leaf,
-        spots: list[Spot],
-        base: int,
-        device: Device,
+        self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Spot], base: int, device: Device,
         inner: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         info = spots[0].found.register
         steps = {b.offset - a.offset for a, b in pairwise(spots)}
         shifts = {b.found.field.lsb - a.found.field.lsb for a, b in pairwise(spots)}
@@ -395,15 +389,6 @@ class _Fixer:
             return strides.pop()
         ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in registers]
         return max([*ends, *inner], default=4)
-
-
-def _unlike(mine: list[Register], its: list[Register]) -> Iterator[str]:
-    """The first fields of two layouts that differ, where both are at the same bits."""
-    for a, b in zip(mine, its, strict=False):
-        for s, t in zip(a.slots, b.slots, strict=False):
-            if s != t and (a.offset, s.mask) == (b.offset, t.mask):
-                yield f"what is known of '{s.key}' and of '{t.key}' differs; an overlay may speak of one alone"
-                return
 
 
 def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -124,13 +124,6 @@ class Dialect:
         member = self.groups[id[0]].member(id[1])
         assert isinstance(member, Field)
         return member
-
-    def users(self, group: str) -> Iterator[tuple[Group, Child]]:
-        """The groups that contain this one, once for each member."""
-        for g in self.groups.values():
-            for c in g.children:
-                if c.group == group:
-                    yield g, c
 
 
 # Words of the dialect: what they say of a field.
@@ -389,11 +382,11 @@ class _Known:
 
     def error(self, at: Cursor, word: str, text: str) -> Exception:
         """Points at the target's name inside of the macro's argument."""
-        here = clang.place(at.extent.start)
-        end = self.unit.text.find(b")", here.offset)
-        inside = self.unit.text.find(word.encode(), here.offset, end if end > 0 else None) if word else -1
-        shift = inside - here.offset if inside > 0 else 0
-        here = clang.Place(here.file, here.line, here.column + shift, here.offset + shift)
+        here, text_ = clang.place(at.extent.start), self.unit.text
+        end = text_.find(b")", here.offset)
+        inside = text_.find(word.encode(), here.offset, end if end > 0 else None) if word else -1
+        shift = max(inside - here.offset, 0)
+        here = replace(here, column=here.column + shift, offset=here.offset + shift)
         return clang.wrong(here, self.unit.text, text, length=len(word))
 
 
