@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -155,3 +156,19 @@ def test_a_model_of_a_repository_and_a_header_that_every_source_includes(tmp_pat
     scons(folder)
     run(folder / "app")
     assert "is up to date" in scons(folder)
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+@pytest.mark.parametrize("variant", ["", ", variant_dir='build'", ", variant_dir='build', duplicate=False"])
+def test_a_board_of_the_whole_project_in_a_subdirectory(variant: str, tmp_path: Path) -> None:
+    text = f"{TOOL}env = Environment(tools=['default', 'edgebuild'], toolpath=toolpath)\n"
+    text += f"env.EdgeBuildTarget('board.yaml')\nSConscript('net/SConscript', ['env']{variant})\n"
+    folder = sample(tmp_path, text)
+    (folder / "board.yaml").write_text("inherits: mps2-an386\ndescription: ours\n")
+    (folder / "net").mkdir()
+    (folder / "digits.onnx").rename(folder / "net" / "digits.onnx")
+    (folder / "net" / "SConscript").write_text("Import('env')\nenv.Model('net', 'digits.onnx')\n")
+    scons(folder, "codegen")
+    place = folder / ("build" if variant else "net") / "edgebuild" / "net"
+    assert json.loads((place / "net.req.json").read_text())["target"].endswith("../board.yaml")
+    assert json.loads((place / "net_report.json").read_text())["target"] == "board"

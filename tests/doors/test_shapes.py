@@ -216,6 +216,19 @@ def test_cross_build_without_a_target_is_an_error(call: str, tmp_path: Path) -> 
     configure(folder, "-DCMAKE_TOOLCHAIN_FILE=vendor.cmake", "-DEDGEBUILD_TARGET=mps2-an386")
 
 
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_a_board_of_the_whole_project_in_a_subdirectory(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path, CMakeLists=HEAD + "add_subdirectory(net)\n", net__CMakeLists="add_model(net MODEL digits.onnx)\n"
+    )
+    (folder / "vendor.cmake").write_text(VENDOR)
+    (folder / "board.yaml").write_text("inherits: mps2-an386\ndescription: ours\n")
+    configure(folder, "-DCMAKE_TOOLCHAIN_FILE=vendor.cmake", "-DEDGEBUILD_TARGET=board.yaml")
+    build(folder)
+    request = json.loads((folder / "build/net/edgebuild/net/net.req.json").read_text())
+    assert request["target"] == "../../../../board.yaml"
+
+
 def test_a_project_without_c_is_told(tmp_path: Path) -> None:
     text = HEAD.replace("LANGUAGES C", "LANGUAGES CXX") + "add_model(net MODEL digits.onnx)\n"
     assert "enable_language(C)" in configure(write(tmp_path, CMakeLists=text), status=1)

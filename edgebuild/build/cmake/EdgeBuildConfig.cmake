@@ -477,6 +477,9 @@ function(_edgebuild_write_request file folder kind name)
     set(chip "${arg_TARGET}")
   elseif(EDGEBUILD_TARGET)
     set(chip "${EDGEBUILD_TARGET}")
+    if(chip MATCHES "\\.ya?ml$" AND NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${chip}")
+      cmake_path(ABSOLUTE_PATH chip BASE_DIRECTORY "${CMAKE_SOURCE_DIR}") # that of -DEDGEBUILD_TARGET=board.yaml
+    endif()
   elseif(CMAKE_CROSSCOMPILING)
     message(FATAL_ERROR "edgebuild ${kind} '${name}': this build is for ${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}, "
       "and no target is named; add TARGET <name or yaml> to the call, or set EDGEBUILD_TARGET. "

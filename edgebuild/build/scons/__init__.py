@@ -184,7 +184,10 @@ def use_target(env: Environment, name: str, LIBC: bool = False) -> None:
     LIBC: with the toolchain's C library, which floating-point models need. $EDGEBUILD_RUNNER becomes the command that
     runs $SOURCE in the target's emulator.
     """
-    chip = _load(f"EdgeBuildTarget('{name}')", env.subst(name))
+    name = where = env.subst(name)
+    if name.endswith((".yaml", ".yml")):
+        name = env.File(name).srcnode().rfile().abspath  # other SConscripts use `env` from folders of their own
+    chip = _load(f"EdgeBuildTarget('{where}')", name)
     tools = chip.toolchain
     libc = tools.libc if LIBC else ()
     folder = env.Dir("edgebuild").Dir(chip.name)
