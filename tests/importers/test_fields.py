@@ -159,12 +159,14 @@ def test_scales_of_real_numbers_say_nothing(scale: float, tmp_path: Path) -> Non
     assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]
 
 
-def test_a_border_is_the_zero_point_of_the_result(tmp_path: Path) -> None:
-    """TFLite Micro pads with that of the result, though it moves the operand's numbers as they are."""
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_a_border_is_the_zero_point_of_the_result(dtype: str, tmp_path: Path) -> None:
+    """TFLite Micro pads with that of the result, though it moves the operand's numbers as they are; int16 with 0."""
     f = File()
-    x = f.tensor("x", (1, 4, 3), "int8", Quant((0.1,), (-24,)))
+    x = f.tensor("x", (1, 4, 3), dtype, Quant((0.1,), (-24,)))
     pads = f.tensor("pads", (3, 2), "int32", None, np.array([[0, 0], [1, 2], [0, 1]], np.int32))
-    y = f.tensor("y", (1, 7, 4), "int8", Quant((0.2,), (5,)))
+    y = f.tensor("y", (1, 7, 4), dtype, Quant((0.2,), (5,)))
     f.operator("PAD", [x, pads], [y], schema.PadOptionsT())
     (tmp_path / "m.tflite").write_bytes(f.pack([x], [y]))
     artifacts = compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
@@ -182,4 +184,13 @@ def test_half_a_quantisation_is_refused(lost: str, text: str, tmp_path: Path) ->
 
     (tmp_path / "m.tflite").write_bytes(changed(f.pack(ids[:2], ids[2:]), lose))
     with pytest.raises(EdgebuildError, match=text):
+        compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
+
+
+def test_places_of_more_dimensions_than_the_table_are_refused(tmp_path: Path) -> None:
+    f = File()
+    table, index = f.tensor("table", (12,), "float32", None, ROW.ravel()), f.tensor("x", (1, 1, 2), "int32")
+    f.operator("GATHER_ND", [table, index], [y := f.tensor("y", (1, 1), "float32")])
+    (tmp_path / "m.tflite").write_bytes(f.pack([index], [y]))
+    with pytest.raises(EdgebuildError, match=r"places of shape \(1, 1, 2\) in \(12,\)"):
         compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))

@@ -50,6 +50,8 @@ def from_onnx(node: Any) -> None:
 def from_nd(node: Any) -> None:
     """Known places are those of one dimension in place of all that they index."""
     x, index, batch = node.tensor(0), node.tensor(1), node.attr("batch_dims", 0) if hasattr(node, "attr") else 0
+    if not index.shape or not 0 <= batch <= len(x.shape) - index.shape[-1]:
+        raise node.error(f"places of shape {index.shape} in {x.shape}, {batch} batch dimensions")
     if index.data is not None and not batch and index.quant is None:
         depth = index.shape[-1]
         places = np.moveaxis(index.data.astype(np.int64), -1, 0)

@@ -16,14 +16,15 @@ MOST_DIMENSIONS = 4
 
 
 def from_tflite(node: Any) -> None:
-    """TFLM's border without a value is the zero point of the result, whatever the operand's is."""
+    """TFLM's border without a value is the zero point of the result, whatever the operand's is; of int16 it is 0."""
     pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
     if len(node.inputs) > 2:
         fill = node.constant(2, "value")
         _emit(node, _pairs(pads), np.ravel(fill.data)[0].item())
     else:
-        quant = node.output_quant()
-        _emit(node, _pairs(pads), None if quant in (None, node.tensor(0).quant) else quant.zero_point[0])
+        x, quant = node.tensor(0), node.output_quant()
+        zero = 0 if quant is None or x.dtype == "int16" else quant.zero_point[0]
+        _emit(node, _pairs(pads), None if zero == zero_of(x) else zero)
 
 
 def from_onnx(node: Any) -> None:
