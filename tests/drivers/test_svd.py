@@ -240,3 +240,34 @@ def test_a_variable_goes_to_a_register_of_another_form(there: str, stored: int, 
     bench.machine.models["s"].values.update(A=0, B=1, K=1)
     bench.call("f", 1)
     assert accesses(bench) == [("r", 0, 4, 0x22), ("w", 8, 4, stored)]
+
+
+ALIASED = """bfGroup P { bit A; bit B; uint4 N; }; bfGroup C { bfGroup P R; uint32 W; };
+bfGroup Ps { bit A; bit B; uint4 N; }; bfGroup Cs { bfGroup Ps R; uint32 W; };
+make_device(C, c, 0x40000000); make_device(Cs, set, 0x40002000);
+void f(int n) { c->R.N = n; set->R.A = 1; set->R.B = 1; set->R = (bfGroup Ps){ .A = 1, .N = 2 }; set->W = 0x100; }"""
+
+
+def test_aliases_that_set_bits(tmp_path: Path) -> None:
+    fields = field("A", 0, 1) + field("B", 1, 1) + field("N", 4, 4) + field("Z", 8, 8)
+    text = chip(register("R", 0, fields, "<resetValue>0x5500</resetValue>"), register("W", 4, field("W", 0, 32)))
+    said = f"{PLAIN}\naliases: {{C_SET: {{of: C, address: 0x40002000, write: oneToSet}}}}"
+    bench = made(tmp_path, text, ALIASED, said.replace('"*"', '"C.*"'))
+    bench.call("f", 9)
+    assert accesses(bench, "c") == [("r", 0, 4, 0x5500), ("w", 0, 4, 0x5590)]
+    assert accesses(bench, "set") == [("w", 0, 4, 1), ("w", 0, 4, 2), ("w", 0, 4, 0x21), ("w", 4, 4, 0x100)]
+
+
+@pytest.mark.parametrize(
+    ("alias", "message"),
+    [
+        ("{of: D, address: 0x40002000, write: oneToSet}", "alias 'X': there is no peripheral 'D'"),
+        ("{of: C, address: 0x40002000, write: modify}", "write: 'modify' is none of oneToClear"),
+        ("{of: C, write: oneToSet}", "address"),
+    ],
+)
+def test_wrong_aliases(alias: str, message: str, tmp_path: Path) -> None:
+    text = chip(register("R", 0, field("A", 0, 1) + field("B", 1, 1)))
+    with pytest.raises(EdgebuildError, match=re.escape(message)) as caught:
+        made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }", f"aliases: {{X: {alias}}}")
+    assert "chip.overlay.yaml" in str(caught.value)

@@ -18,7 +18,15 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
-from edgebuild.driver.registers.overlay import Overlay, Words, check_keys, field_name, field_names, whole_field
+from edgebuild.driver.registers.overlay import (
+    Overlay,
+    Words,
+    check_keys,
+    field_name,
+    field_names,
+    whole_field,
+    with_aliases,
+)
 from edgebuild.driver.registers.rdl import read_rdl
 from edgebuild.driver.registers.regmap import Block, FieldInfo, Finder, Found, RegisterInfo, RegisterMap, normal
 from edgebuild.driver.registers.svd import read_svd
@@ -55,9 +63,9 @@ def read_map(path: Path) -> RegisterMap:
 def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
     """`text` is that of the source. Raises EdgebuildError if a field is not in the file `path`, has another width
     there, or lies irregularly."""
-    map_ = read_map(path)
     overlay_file = path.with_suffix(".overlay.yaml")
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
+    map_ = with_aliases(read_map(path), overlay, overlay_file)
     fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items() if name not in shapes.idle}
     fixer.order_views()
@@ -315,14 +323,9 @@ class _Fixer:
         order = "memory" if over.memory else "independent" if over.independent else "ordered"
         if before:  # of several instances the strictest counts
             order = min(order, old.order, key=("ordered", "independent", "memory").index)
-        return replace(
-            old,
-            rse=frozenset(rse),
-            wse=frozenset(wse),
-            volatile=old.volatile or slot.volatile,
-            order=order,
-            shared=old.shared or bool(over.shared),
-        )
+        volatile, shared = old.volatile or slot.volatile, old.shared or bool(over.shared)
+        effects = {"rse": frozenset(rse), "wse": frozenset(wse)}
+        return replace(old, **effects, volatile=volatile, order=order, shared=shared)  # type: ignore[arg-type]
 
     def order_views(self) -> None:
         """Fields of registers that share addresses keep their order, whatever the overlay says of each alone."""

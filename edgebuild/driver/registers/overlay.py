@@ -15,6 +15,7 @@ from pathlib import Path
 
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
+from edgebuild.driver.source.dialect import NEUTRAL
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,32 @@ class Words:
                     raise ValueError(f"{key}: '{word}' is none of " + ", ".join(k for k in known if k))
 
 
+ACTING = tuple(word for word, neutral in NEUTRAL.items() if neutral in ("0", "1"))
+
+
+@dataclass(frozen=True)
+class Alias:
+    """The registers of peripheral `of` at another address, where each bit that is written acts, as `write` says."""
+
+    of: str
+    address: int
+    write: str
+
+    def __post_init__(self) -> None:
+        if self.write not in ACTING:
+            raise ValueError(f"write: '{self.write}' is none of {', '.join(ACTING)}")
+
+
 @dataclass(frozen=True)
 class Overlay:
     """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
 
-    `bytes`: the bus takes accesses to a part of a register, which no description says.
+    `aliases`: other views of peripherals, which a description has once. `bytes`: the bus takes accesses to a part of a
+    register, which no description says.
     """
 
     fields: Mapping[str, Words] = field(default_factory=dict)
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
     bytes: bool = False
 
     def of(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
@@ -59,6 +78,28 @@ class Overlay:
             if fnmatchcase(name, pattern):
                 found = replace(found, **{k: v for k, v in vars(words).items() if v is not None})
         return found
+
+
+def with_aliases(map_: RegisterMap, overlay: Overlay, file: Path) -> RegisterMap:
+    """The map with the views that the overlay in `file` adds. Raises EdgebuildError for one of nothing."""
+    known = {b.name: b for b in map_.blocks}
+    blocks, mistakes = list(map_.blocks), list(map_.mistakes)
+    for name, alias in overlay.aliases.items():
+        if alias.of not in known or name in known:
+            text = f"there is no peripheral '{alias.of}'{did_you_mean(alias.of, known)}"
+            raise fail(
+                f"alias '{name}': {text if alias.of not in known else 'a peripheral has this name'}", file=str(file)
+            )
+        blocks.append(replace(known[alias.of], name=name, base=alias.address, group="",
+                              registers=tuple(_acting(r, alias.write) for r in known[alias.of].registers)))  # fmt: skip
+        start = f"{alias.of}."
+        mistakes += [(f"{name}.{at.removeprefix(start)}", e) for at, e in map_.mistakes if at.startswith(start)]
+    return replace(map_, blocks=tuple(blocks), mistakes=tuple(mistakes))
+
+
+def _acting(register: RegisterInfo, write: str) -> RegisterInfo:
+    fields = register.fields or (whole_field(register),)
+    return replace(register, fields=tuple(replace(f, modified=write) if "w" in f.access else f for f in fields))
 
 
 def field_name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
