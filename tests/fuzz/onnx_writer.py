@@ -458,8 +458,6 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 def write(recipe: Recipe, twin: bool = False) -> bytes:
     """`twin`: the same network for onnxruntime, without an operator that it computes badly."""
     model = OnnxWriter(recipe).write()
-    if twin and recipe.form == "float":
-        model = in_double(model)
     if recipe.form == "qdq":
         s = choice(recipe.seed)
         per_channel, unsigned = s.pick(True, False), s.pick(True, False)
@@ -475,6 +473,8 @@ def write(recipe: Recipe, twin: bool = False) -> bytes:
     if choice(recipe.seed + 2).between(0, 2) == 0:  # many exporters name no node
         for node in model.graph.node:
             node.name = ""
+    if twin:
+        model = in_double(model)
     return bytes(model.SerializeToString())
 
 
