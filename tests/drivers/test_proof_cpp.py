@@ -84,3 +84,30 @@ def test_faults_in_methods_are_refuted(old: str, new: str, function: str, tmp_pa
     wrong = tuple(changed if a.name == "case.cpp" else a for a in artifacts)
     refuted = {v.function for v in verdicts((driver, wrong)) if v.what == "refuted"}
     assert function in refuted and refuted <= {function, "t", "u"}  # the last two call it
+
+
+RANGES = """bfGroup S { bit A; bit B; uint8 F; }; make_device(S, s, 0x40000000);
+static const int start[] = {1, 2, 3};
+extern "C" void values(int n) { for (auto v : start) { if (v == n) break; s->F = v; } s->A = 1; }
+extern "C" void places(int n) { int t[2] = {1, n}; for (auto &v : t) v += 1; s->F = t[0] + t[1]; }"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "function"),
+    [
+        ("", "", ""),
+        ("v == n", "v != n", "values"),
+        ("{1, 2, 3}", "{1, 2}", "values"),
+        ("auto &v : t", "auto v : t", "places"),
+        ("v += 1", "v += 2", "places"),
+    ],
+)
+def test_loops_over_arrays(old: str, new: str, function: str, tmp_path: Path) -> None:
+    driver, artifacts = compiled(tmp_path, RANGES, svd("F@0: F:0:8\nE@4: A:0:1 B:1:1").encode(), "fields: {}")
+    assert old.encode() in next(a.data for a in artifacts if a.name == "case.cpp")
+    changed = tuple(
+        Artifact(a.name, a.data.replace(old.encode(), new.encode()) if old and a.name == "case.cpp" else a.data)
+        for a in artifacts
+    )
+    assert [v.function for v in verdicts((driver, changed)) if v.what != "proved"] == [function] * bool(function)
+    assert all(v.what == "refuted" for v in verdicts((driver, changed)) if v.function == function)

@@ -11,7 +11,7 @@ from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.program import Program
-from edgebuild.driver.prove.values import POINTERS, Int, bits_of
+from edgebuild.driver.prove.values import POINTERS, TURNS, Break, Continue, Int, bits_of, signed_type
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
 
@@ -55,6 +55,33 @@ class CppExpressions(Program):
             self.env[variable_name(d)] = self.bound(parts[-1])
         else:
             super().begin(d, parts)
+
+    def s_cxx_for_range_stmt(self, c: Cursor) -> None:
+        """A loop over an array of a known length, turn by turn."""
+        *parts, body = clang.children(c)
+        d, over = next(x for x in parts if x.kind == K.VAR_DECL), next(x for x in parts if clang.is_expression(x))
+        type_ = over.type.get_canonical()
+        if type_.kind != TypeKind.CONSTANTARRAY or type_.element_count > TURNS or self.in_memory(d):
+            raise Unknown("a loop over a range that is no short array")
+        element, name = type_.element_type, variable_name(d)
+        whole = element.get_canonical().kind in (TypeKind.RECORD, TypeKind.CONSTANTARRAY)
+        if whole or element.is_volatile_qualified():
+            raise Unknown("a loop over a range of objects")
+        for turn in range(type_.element_count):
+            at = self.element(self.object(over), Int(z3.BitVecVal(turn, 32), False), element)
+            if d.type.get_canonical().kind in REFERENCES:
+                self.env[name] = at
+            else:
+                found = z3.simplify(z3.Select(self.words(self.width(element)), at.value))
+                pointer = element.get_canonical().kind == TypeKind.POINTER
+                value: Any = Pointer(found) if pointer else Int(found, signed_type(element))
+                self.env[name] = value if pointer else self.converted(value, d.type)
+            try:
+                self.statement(body)
+            except Break:
+                return
+            except Continue:
+                pass
 
     def returned(self, c: Cursor) -> Any:
         refers = self.active[-1].result_type.get_canonical().kind in REFERENCES
