@@ -27,7 +27,8 @@ from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.by_name import choose
 from edgebuild.model.plan.distribute.decisions import ClusterPlan
 from edgebuild.model.plan.distribute.forms import Medium
-from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
+from edgebuild.model.plan.distribute.joint import Search
+from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 from edgebuild.model.verify.cluster import verify_cluster
 from tests.distribute import naive
 from tests.zoo.builders import ZOO, quantized

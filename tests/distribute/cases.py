@@ -7,13 +7,15 @@ from pathlib import Path
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
+from edgebuild.model.plan.distribute.by_name import MIXED
 from edgebuild.model.plan.distribute.decisions import ClusterPlan
 from edgebuild.model.plan.distribute.forms import Cluster, Device, Medium
-from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
+from edgebuild.model.plan.distribute.joint import Search
+from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 from tests.fuzz.networks import WRITERS, recipes
 
 ANY = float("inf")
-WAYS = ("joint", "fan-out", "fan-in", "parts", "rows")
+WAYS = ("joint", "mixed", "fan-out", "fan-in", "parts", "rows")
 
 
 def random_graph(form: str, seed: int, folder: Path) -> Graph | None:
@@ -32,10 +34,14 @@ def cluster(n: int, kind: str = "switch", source: int = 0, shares: tuple[float, 
 
 
 def plan_by(graph: Graph, devices: Cluster, way: str) -> ClusterPlan | None:
-    """A plan by one method wherever a layer has it; `joint`: with little more flash than the weights divided by n."""
+    """A plan by one method wherever a layer has it.
+
+    `joint`: with little more flash than the weights divided by n. `mixed`: the same, and devices run layers alone.
+    """
     network, n = network_of(graph), len(devices.devices)
-    if way == "joint":
-        return Search(network, devices, DeviceLimits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)).run()
+    if way in ("joint", "mixed"):
+        limits = DeviceLimits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)
+        return Search(network, devices, limits, stages=way == "mixed" and n <= MIXED).run()
     limits = DeviceLimits((ANY,) * n, (ANY,) * n)
     search, methods = Search(network, devices, limits), []
     for number in range(len(network.layers)):

@@ -20,7 +20,8 @@ from edgebuild.model.plan.distribute.forms import (
     Sizes,
     Split,
 )
-from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
+from edgebuild.model.plan.distribute.joint import Search
+from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 
 
 def cluster(n: int, medium: Medium | None = None, shares: tuple[float, ...] | None = None) -> Cluster:
@@ -80,18 +81,15 @@ def least(search: Search) -> int | None:
     def within(own: list[int]) -> bool:
         return all(w <= f + 1e-6 for w, f in zip(own, limits.flash, strict=True))
 
-    def step(number: int, live: dict[int, Split], weights: tuple[float, float], so_far: int) -> None:
+    def step(number: int, live: dict[int, Split], weights: tuple[float, ...], so_far: int) -> None:
         nonlocal best
         if best is not None and so_far >= best:
             return
         if number == len(network.layers):
             total = so_far + sum(sent(network.tensors[t], live[t], SOURCE, search.cluster) for t in network.results)
-            whole, copied = weights
-            rest = network.weights - whole - copied
-            own = [
-                copied + share * rest + (whole if k == search.cluster.source else 0)
-                for k, share in enumerate(search.cluster.shares)
-            ]
+            *alone, copied = weights
+            rest = network.weights - sum(alone) - copied
+            own = [copied + share * rest + alone[k] for k, share in enumerate(search.cluster.shares)]
             if within(own) and (best is None or total < best):  # type: ignore[arg-type]
                 best = total
             return
@@ -99,16 +97,24 @@ def least(search: Search) -> int | None:
         for method, wanted, makes, kept in search.options(number):
             reads = dict(zip(layer.inputs, wanted, strict=True))
             moved = sum(sent(network.tensors[t], live[t], want, search.cluster) for t, want in reads.items())
-            more = (layer.weights if method == "whole" else 0, layer.weights if method in ("copies", "rows") else 0)
+            more = [0] * len(weights)
+            if method in ("whole", "stage"):
+                more[_alone(makes, search.cluster)] = layer.weights
+            elif method in ("copies", "rows"):
+                more[-1] = layer.weights
             for form in kept:
                 summed = sent(network.tensors[layer.output], SUMS, form, search.cluster, layer.partial)
                 total = so_far + moved + (summed if makes == SUMS else 0)
                 for stays in _stays(live, reads):
                     after = {**stays, layer.output: form}
-                    step(number + 1, after, (weights[0] + more[0], weights[1] + more[1]), total)
+                    step(number + 1, after, tuple(w + m for w, m in zip(weights, more, strict=True)), total)
 
-    step(0, dict.fromkeys(network.inputs, SOURCE), (0, 0), 0)
+    step(0, dict.fromkeys(network.inputs, SOURCE), (0,) * (len(search.cluster.devices) + 1), 0)
     return best
+
+
+def _alone(makes: Split, group: Cluster) -> int:
+    return next((k for k, (first, past) in enumerate(makes.ranges) if past > first), group.source)
 
 
 def _stays(live: dict[int, Split], reads: dict[int, Split]) -> Iterator[dict[int, Split]]:

@@ -15,7 +15,9 @@ from edgebuild.model.importers import shapes
 from edgebuild.model.plan.distribute import thesis
 from edgebuild.model.plan.distribute.by_name import choose, usage
 from edgebuild.model.plan.distribute.forms import Layer, Medium, Network, Sizes, split
-from edgebuild.model.plan.distribute.joint import DeviceLimits, Search
+from edgebuild.model.plan.distribute.joint import Search
+from edgebuild.model.plan.distribute.pipeline import pipeline
+from edgebuild.model.plan.distribute.tensor_forms import DeviceLimits
 from edgebuild.model.plan.distribute.thesis import Counts
 from tests.bench_distribute import float_plan, int8_plan
 from tests.distribute import naive
@@ -90,6 +92,34 @@ def test_search_finds_the_best_of_all_plans(seed: int) -> None:
     search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=seed % 3)
     plan, least = search.run(), naive.least(search)
     assert (plan.cost.bytes if plan else None) == least
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_search_finds_the_best_where_devices_run_layers_alone(seed: int) -> None:
+    """Chains, so that no tensor is read twice; two and three devices."""
+    n = 2 + seed % 2
+    network = naive.chain(seed, 4 - seed % 2)
+    search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=0, stages=True)
+    (plan, bound), least = search.solve(), naive.least(search)
+    assert (plan.cost.bytes if plan else None) == least and (plan is None or bound == least)
+
+
+def test_layers_alone_and_layers_in_parts() -> None:
+    """Some plans have both, and send less than plans that split layers and than pipelines."""
+    less = 0
+    for seed in range(100):
+        network, group = naive.chain(seed, 5, residual=seed % 2 == 0), naive.cluster(2 + seed % 3)
+        room = int(network.weights * (1.2 + seed % 5 / 10) / len(group.devices)) + 20
+        group = replace(group, devices=tuple(replace(d, flash=room) for d in group.devices))
+        limits = DeviceLimits((float(room),) * len(group.devices), (ANY,) * len(group.devices))
+        search = Search(network, group, limits)
+        others = [p.cost.bytes for p in (search.run(), pipeline(network, group, search)[0]) if p is not None]
+        found = choose(network, group, True) if others else None
+        if found is not None:
+            assert found.mixed and found.bound <= found.plan.cost.bytes <= min(others)
+            assert found.optimal == (found.bound == found.plan.cost.bytes)
+            less += found.plan.cost.bytes < min(others)
+    assert less > 5
 
 
 @pytest.mark.parametrize("seed", range(12))

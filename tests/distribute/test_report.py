@@ -118,7 +118,7 @@ def test_layers_that_are_not_split_may_send_least() -> None:
     group = replace(group, devices=tuple(replace(d, flash=1100) for d in group.devices))
     found = choose(network, group, False)
     assert [d.method for d in found.plan.decisions] == ["stage"] * 4
-    assert found.plan.cost.bytes == 16 and not found.optimal
+    assert found.plan.cost.bytes == found.bound == 16 and found.optimal and found.mixed
     assert usage(found.plan)[0] == (1024, 1024) and [macs(found.plan, k) for k in range(2)] == [1024, 1024]
 
 

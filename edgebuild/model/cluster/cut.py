@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -165,10 +166,19 @@ class _Cut:
     messages: list[Message] = field(default_factory=list)
     passing: dict[tuple[int, int], Piece] = field(default_factory=dict)  # what the hub forwards, by hub and receiver
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        return {t.name: number for number, t in enumerate(self.plan.network.tensors)}
+
     def found(self, device: _Device, name: str, want: Split) -> Piece:
         """The piece that a device reads where the plan needs no transfer."""
-        forms = [f for n, f in device.pieces if n == name and has(f, want)]
-        return device.pieces[name, want if want in forms else forms[0]]
+        if (name, want) in device.pieces:
+            return device.pieces[name, want]
+        wanted = self.block(self.numbers[name], want, device.number)
+        covering = (
+            p for (n, f), p in device.pieces.items() if n == name and (has(f, want) or _covers(p.ranges, wanted))
+        )
+        return next(covering)
 
     def block(self, tensor: int, form: Split, device: int) -> Ranges | None:
         """The ranges of a tensor in this form that a device has; None: nothing."""
@@ -337,3 +347,7 @@ class _Cut:
 def _common(a: Ranges, b: Ranges) -> Ranges | None:
     found = tuple((max(p, r), min(q, s)) for (p, q), (r, s) in zip(a, b, strict=True))
     return found if all(first < past for first, past in found) else None
+
+
+def _covers(a: Ranges, b: Ranges | None) -> bool:
+    return b is not None and all(p <= r and s <= q for (p, q), (r, s) in zip(a, b, strict=True))

@@ -255,7 +255,8 @@ def report(model: Path, chosen: Chosen, method: str, objective: str) -> dict[str
         "objective": objective,
         "timeout_ms": cluster.medium.timeout_ms,
         "optimal": chosen.optimal,
-        "bound": round(plan.bound, 3) if method == "joint" and objective != "memory" else None,
+        "bound": round(chosen.bound, 3) if method == "joint" and objective != "memory" else None,
+        "searched": ("mixed" if chosen.mixed else "split, pipeline") if method == "joint" else method,
         "devices": [_device(chosen, k) for k in range(len(cluster.devices))],
         "layers": [
             {

@@ -1,6 +1,7 @@
 """Plans by name: the joint optimum, and what others do, as restrictions of the same search.
 
-`joint` may take a pipeline, too, which splits no layer: where devices have little flash it may be all that fits.
+`joint` searches pipelines; then plans that split layers, with shares that lean on the source or on the others; then
+plans in which devices run some layers alone and split others. Each is held against the best so far.
 """
 
 from __future__ import annotations
@@ -11,23 +12,32 @@ from dataclasses import dataclass, replace
 from ....base.errors import fail
 from .decisions import ClusterPlan
 from .forms import SOURCE, Cluster, Network, Split, held, split
-from .joint import DeviceLimits, Search
+from .joint import Search
 from .pipeline import pipeline
+from .tensor_forms import DeviceLimits
 from .thesis import Counts, full
 
 WAYS = ("joint", "fdto", "owp", "paper", "pipeline")
 LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
 INFINITY = float("inf")
+MIXED, MOST_WAYS = 6, 60_000  # devices and ways of a network up to which mixed plans are searched
+FINE = 0.01  # of memory: where a bisection ends
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A plan, what each device holds of it, and whether it is proved to be the best for its shares."""
+    """A plan, what each device holds of it, and whether it is proved to be the best for its shares.
+
+    No plan that was searched is below `bound`, bytes or microseconds. `mixed`: those in which devices run some layers
+    alone and split others were searched, too.
+    """
 
     plan: ClusterPlan
     weights: tuple[int, ...]
     arena: tuple[int, ...]
     optimal: bool
+    bound: float = 0.0
+    mixed: bool = False
 
 
 def choose(
@@ -37,37 +47,85 @@ def choose(
 
     `stated`: the shares are the user's; otherwise the source may lean on the others or help them.
     """
-    best: Chosen | None = None
+    found = _Best(objective)
+    several = method == "joint" and len(cluster.devices) > 1
+    if several:
+        _in_a_row(network, cluster, found)
     for candidate in (cluster,) if stated else _leaning(cluster):
-        flash, ram = zip(*((float(d.flash), float(d.ram)) for d in candidate.devices), strict=True)
-        limits = DeviceLimits(flash, ram)
-        for search in _searches(network, candidate, limits, method, objective):
-            # A plan that is worse than the best so far is of no use, which makes the other searches short.
-            known = INFINITY if best is None or objective == "memory" else _worth(best, objective)[0]
-            plan = pipeline(network, candidate, search) if method == "pipeline" else search.run(known)
-            if plan is None:
-                continue
-            proved = method == "joint" and objective != "memory" and plan.proved  # a bisection proves no least memory
-            found = Chosen(plan, *usage(plan), proved)
-            if best is None or _worth(found, objective) < _worth(best, objective):
-                best = found
-    whole = _in_a_row(network, cluster, objective) if method == "joint" else None
-    if whole is not None and (best is None or _worth(whole, objective) < _worth(best, objective)):
-        best = whole
+        for search in _searches(network, candidate, _limits(candidate), method, objective):
+            if method == "pipeline":
+                found.take(*pipeline(network, candidate, search))
+            elif method == "joint" and objective == "memory":
+                _least_memory(search, found)
+            else:
+                found.take(*search.solve(found.known))
+    mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, found)
+    best = found.best
     if best is None:
         raise _no_plan(network, cluster, method, objective, file)
-    return best
+    worth = _worth(best, objective)[0]
+    bound = min(found.bound, worth)
+    proved = method == "joint" and objective != "memory" and bound >= worth - 1e-6
+    return replace(best, optimal=proved, bound=bound, mixed=mixed)
 
 
-def _in_a_row(network: Network, cluster: Cluster, objective: str) -> Chosen | None:
-    """The pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
-    flash, ram = zip(*((float(d.flash), float(d.ram)) for d in cluster.devices), strict=True)
-    plan = pipeline(network, cluster, Search(network, cluster, DeviceLimits(flash, ram), objective))
-    if plan is None or len(cluster.devices) == 1:
-        return None
-    weights, arena = usage(plan)
-    fits = all(w <= f and a <= r for w, f, a, r in zip(weights, flash, arena, ram, strict=True))
-    return Chosen(plan, weights, arena, False) if fits else None
+def _limits(cluster: Cluster) -> DeviceLimits:
+    return DeviceLimits(tuple(float(d.flash) for d in cluster.devices), tuple(float(d.ram) for d in cluster.devices))
+
+
+@dataclass
+class _Best:
+    """The best plan so far. `bound`: no plan that was searched, better ones than the best apart, is below."""
+
+    objective: str
+    best: Chosen | None = None
+    bound: float = INFINITY
+
+    @property
+    def goal(self) -> str:
+        return "latency" if self.objective == "latency" else "traffic"
+
+    @property
+    def known(self) -> float:
+        """A plan that is worse is of no use, which makes other searches short."""
+        if self.best is None or self.objective == "memory":
+            return INFINITY
+        return _worth(self.best, self.objective)[0]
+
+    @property
+    def most(self) -> float:
+        """Bytes of the device that has most in the best plan."""
+        return _most(self.best) if self.best is not None else INFINITY
+
+    def take(self, plan: ClusterPlan | None, bound: float) -> None:
+        """Take a plan if it is better; the bound is that of its search."""
+        self.bound = min(self.bound, bound)
+        if plan is not None:
+            found = Chosen(plan, *usage(plan), False)
+            if self.best is None or _worth(found, self.objective) < _worth(self.best, self.objective):
+                self.best = found
+
+
+def _in_a_row(network: Network, cluster: Cluster, found: _Best) -> None:
+    """Take the pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
+    limits = _limits(cluster)
+    plan, bound = pipeline(network, cluster, Search(network, cluster, limits, found.goal))
+    if plan is not None:
+        pairs = zip(usage(plan), (limits.flash, limits.ram), strict=True)
+        plan = plan if all(u <= most for used, room in pairs for u, most in zip(used, room, strict=True)) else None
+    found.take(plan, bound)
+
+
+def _mixed(network: Network, cluster: Cluster, found: _Best) -> bool:
+    """Try plans in which devices run some layers alone and split others; False: too many ways to search them."""
+    candidate = cluster if found.best is None else found.best.plan.cluster
+    search = Search(network, candidate, _limits(candidate), found.goal, stages=True)
+    graph = search.graph(found.known, MOST_WAYS)
+    if graph and found.objective == "memory":
+        _least_memory(search, found)
+    elif graph:
+        found.take(*search.solved(graph, found.known))
+    return bool(graph)
 
 
 def _leaning(cluster: Cluster) -> Iterator[Cluster]:
@@ -78,9 +136,13 @@ def _leaning(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def _worth(found: Chosen, objective: str) -> tuple[float, ...]:
-    most = max(w + a for w, a in zip(found.weights, found.arena, strict=True))
+    most = _most(found)
     spent = (found.plan.cost.bytes, found.plan.cost.time_us + found.plan.compute_us)
     return {"traffic": (*spent, most), "latency": (spent[1], spent[0], most), "memory": (most, *spent)}[objective]
+
+
+def _most(found: Chosen) -> int:
+    return max(w + a for w, a in zip(found.weights, found.arena, strict=True))
 
 
 def _searches(
@@ -89,8 +151,6 @@ def _searches(
     goal = "latency" if objective == "latency" else "traffic"
     base = Search(network, cluster, limits, goal)
     match method:
-        case "joint" if objective == "memory":
-            yield from _ever_smaller(base)
         case "joint" | "pipeline":
             yield base
         case "fdto":
@@ -103,22 +163,24 @@ def _searches(
             raise AssertionError(method)
 
 
-def _ever_smaller(base: Search) -> Iterator[Search]:
-    """For least memory: limits that become tighter until nothing fits, by bisection of flash + RAM of a device."""
-    low = base.network.weights / len(base.cluster.devices)
-    high = max(f + r for f, r in zip(base.limits.flash, base.limits.ram, strict=True))
-    high = min(high, base.network.weights + sum(t.bytes for t in base.network.tensors))
-    yield base
-    for _ in range(8):
-        middle, fits = (low + high) / 2, False
-        for part in (0.3, 0.5, 0.7, 0.9):
+def _least_memory(base: Search, found: _Best) -> None:
+    """Plans of ever less flash and RAM of the device that has most, by bisection, while they are within the limits."""
+    known, low = found.best is not None, base.network.weights / len(base.cluster.devices)
+    found.take(*base.solve())
+    parts = [0.3, 0.5, 0.7, 0.9]  # of both, for flash
+    while found.most - low > found.most * FINE and found.best is not None:
+        middle, before = (low + found.most) / 2, found.best
+        if known:  # whether these shares are better at all
+            middle, known = max(low, found.most * (1 - FINE)), False
+        for part in list(parts):
             flash = tuple(min(f, middle * part) for f in base.limits.flash)
             ram = tuple(min(r, middle * (1 - part)) for r in base.limits.ram)
-            tighter = replace(base, limits=replace(base.limits, flash=flash, ram=ram))
-            if tighter.run() is not None:
-                fits = True
-                yield tighter
-        low, high = (low, middle) if fits else (middle, high)
+            found.take(*replace(base, limits=replace(base.limits, flash=flash, ram=ram)).solve())
+            if found.best is not before:
+                parts.sort(key=lambda p: p != part)  # what was right is tried first
+                break
+        else:
+            low = middle
 
 
 def _forced(network: Network, cluster: Cluster, ways: set[str]) -> tuple[frozenset[str], ...]:

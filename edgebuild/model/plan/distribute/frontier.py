@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .by_name import usage
 from .decisions import ClusterPlan
 from .forms import Cluster, Network
-from .joint import DeviceLimits, Search
+from .joint import Search
 from .pipeline import pipeline
+from .shortest import INFINITY
+from .tensor_forms import DeviceLimits
 
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)
 
@@ -33,17 +35,21 @@ def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:
 
     RAM is that of the devices. Shares are those of the cluster.
     """
-    found = list(dict.fromkeys(_points(network, cluster)))
+    found = list(dict.fromkeys(map(_point, _plans(network, cluster))))
     kept = [p for p in found if not any(q.betters(p) for q in found)]
     return tuple(sorted(kept, key=lambda p: (p.weights, p.arena, p.traffic)))
 
 
-def _points(network: Network, cluster: Cluster) -> Iterator[ClusterPoint]:
+def _plans(network: Network, cluster: Cluster) -> Iterator[ClusterPlan]:
     ram = tuple(float(d.ram) for d in cluster.devices)
+    base = Search(network, cluster, DeviceLimits((INFINITY,) * len(ram), ram))
+    graph, known = base.graph(), INFINITY  # neither depends on flash; more flash never makes plans worse
     for step in STEPS:
         flash = tuple(min(step * share, 1.0) * network.weights + 1 for share in cluster.shares)
-        search = Search(network, cluster, DeviceLimits(flash, ram))
-        yield from (_point(plan) for plan in (search.run(), pipeline(network, cluster, search)) if plan is not None)
+        search = replace(base, limits=DeviceLimits(flash, ram))
+        split, in_a_row = search.solved(graph, known)[0], pipeline(network, cluster, search)[0]
+        yield from (plan for plan in (split, in_a_row) if plan is not None)
+        known = split.cost.bytes if split is not None else known
         if all(step * share >= 1 for share in cluster.shares):
             return
 

@@ -4,6 +4,7 @@ A path through a layered graph: its nodes are the forms of the tensors that are 
 readers is one decision. RAM is a limit that every arc keeps by itself; flash limits the sums over a path. The methods:
 
 whole      the source computes the layer
+stage      another device computes the layer
 copies     every device computes all of it
 fan-out    from all of the input, each device a part of the output channels (A -> P)
 fan-in     from a part of the input channels, each device partial sums of all outputs (P -> Z), which are then sent
@@ -20,22 +21,13 @@ from functools import cached_property
 from operator import add, le
 
 from .decisions import ClusterPlan, Conversion, Decision, has
-from .forms import ALL, SOURCE, SUMS, Cluster, Layer, Network, Ranges, Split, held, split
+from .forms import ALL, SOURCE, SUMS, Layer, Split, held
 from .shortest import INFINITY, SLACK, Arc, Constraint, Route, shortest
+from .tensor_forms import TensorForms
 from .transfers import Cost, cost, transfers
 
-METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows"])
-CROWDED = 0.5  # of the source's RAM: inputs that are larger leave it little for anything else
-RUN = 4  # most layers in a row whose halos are computed twice
-
-
-@dataclass(frozen=True)
-class DeviceLimits:
-    """Bytes. `arena(search, layer, forms of live tensors, makes)`: what a step takes of each device's RAM."""
-
-    flash: tuple[float, ...]
-    ram: tuple[float, ...]
-    thesis_arena: bool = False
+STAGE = "stage"
+METHODS = frozenset(["whole", "copies", "fan-out", "fan-in", "parts", "rows", STAGE])
 
 
 Forms = tuple[tuple[int, Split], ...]
@@ -57,7 +49,7 @@ class _Choice:
 class _Way:
     """An option of a layer, its inputs kept in given forms. `gained`: inputs that all have then, and others read later.
 
-    `needs`: bytes of each device's RAM beside what is kept. `whole`, `copied`: weights that the source alone has, and
+    `needs`: bytes of each device's RAM beside what is kept. `whole`, `copied`: weights that device `by` alone has, and
     all have.
     """
 
@@ -69,106 +61,23 @@ class _Way:
     value: float
     whole: int
     copied: int
+    by: int
     choice: _Choice
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(TensorForms):
     """All forms, methods and costs of a problem. `methods` of each layer may be used; None: all of METHODS.
 
     `sums_to`: letters of the forms in which a fan-in may leave its result.
     """
 
-    network: Network
-    cluster: Cluster
-    limits: DeviceLimits
     objective: str = "traffic"
     methods: tuple[frozenset[str], ...] | None = None
     sums_to: str = "SAPF"
-    recompute: int = RUN
     _costs: dict[tuple[int, Split, Split, int], Cost] = field(default_factory=dict)
     _held: dict[tuple[int, Split, int], Bytes] = field(default_factory=dict)
     _found: dict[tuple[int, tuple[Split, ...]], tuple[_Way, ...]] = field(default_factory=dict, init=False)
-
-    # ---- forms
-
-    @cached_property
-    def readers(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.network.tensors]
-        for number, layer in enumerate(self.network.layers):
-            for tensor in dict.fromkeys(layer.inputs):
-                found[tensor].append(number)
-        for tensor in self.network.results:
-            found[tensor].append(len(self.network.layers))
-        return found
-
-    def channels(self, tensor: int) -> Split:
-        return Split("P", split(self.network.tensors[tensor].channels, self.cluster.shares))
-
-    @cached_property
-    def channel_forms(self) -> list[tuple[Split, ...]]:
-        """Of each tensor: channels by shares, and those of which a reader that joins tensors makes such."""
-        found = []
-        for tensor, readers in enumerate(self.readers):
-            forms = [self.channels(tensor)] if self.divisible(tensor) else []
-            for layer in (self.network.layers[n] for n in readers if n < len(self.network.layers)):
-                if layer.joins and self.divisible(layer.output):
-                    forms.append(self.joined(layer, layer.inputs.index(tensor)))
-            found.append(tuple(dict.fromkeys(forms)))
-        return found
-
-    def divisible(self, tensor: int) -> bool:
-        return self.network.tensors[tensor].channels >= len(self.cluster.devices)
-
-    def joined(self, layer: Layer, position: int) -> Split:
-        """The channels of an input that lie in the parts of the output."""
-        start, count = layer.joins[position], self.network.tensors[layer.inputs[position]].channels
-        ends = ([min(max(at - start, 0), count) for at in r] for r in self.channels(layer.output).ranges)
-        return Split("P", tuple((first, past) for first, past in ends))
-
-    def rows(self, tensor: int, lean: float = 1.0) -> Split:
-        """Rows by shares; `lean`: what the source takes of its share."""
-        shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
-        return Split("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
-
-    @cached_property
-    def leans(self) -> tuple[float, ...]:
-        """Rows of the source, in parts of its share: none, too, where the inputs leave it little room."""
-        inputs = sum(self.network.tensors[t].bytes for t in self.network.inputs)
-        room = self.limits.ram[self.cluster.source] if self.limits.ram else float("inf")
-        others = any(s for k, s in enumerate(self.cluster.shares) if k != self.cluster.source)
-        return (1.0,) if not others or self.limits.thesis_arena or inputs < CROWDED * room else (1.0, 0.0)
-
-    @cached_property
-    def row_forms(self) -> list[tuple[Split, ...]]:
-        """Of each tensor: equal rows, and what up to `recompute` layers behind it need for theirs."""
-        found: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
-        for tensor in reversed(range(len(self.network.tensors))):
-            enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
-            forms = [self.rows(tensor, lean) for lean in self.leans] if enough else []
-            current, ahead = tensor, list[int]()
-            while len(ahead) < self.recompute and len(self.readers[current]) == 1:
-                number = self.readers[current][0]
-                if number == len(self.network.layers) or self.network.layers[number].window is None:
-                    break
-                ahead.append(number)
-                current = self.network.layers[number].output
-                if self.network.tensors[current].rows >= len(self.cluster.devices):
-                    forms += [self._back(self.rows(current, lean), ahead, tensor) for lean in self.leans]
-            found[tensor] = tuple(dict.fromkeys(forms))
-        return found
-
-    def _back(self, form: Split, run: Sequence[int], tensor: int) -> Split:
-        ranges = form.ranges
-        for position, number in reversed(list(enumerate(run))):
-            start = tensor if position == 0 else self.network.layers[run[position - 1]].output
-            ranges = self.needed(self.network.layers[number], ranges, start)
-        return Split("F", ranges)
-
-    def needed(self, layer: Layer, ranges: Ranges, tensor: int) -> Ranges:
-        assert layer.window is not None
-        rows = self.network.tensors[tensor].rows
-        return tuple(layer.window.needed(first, past, rows) for first, past in ranges)
 
     # ---- costs
 
@@ -183,11 +92,15 @@ class Search:
     def value(self, spent: Cost, compute_us: float) -> float:
         return spent.time_us + compute_us if self.objective == "latency" else spent.bytes
 
+    def alone(self, makes: Split) -> int:
+        """The device that makes a tensor in this form, where one does."""
+        return next((k for k, r in enumerate(makes.ranges) if r[1]), self.cluster.source)
+
     def compute_us(self, layer: Layer, method: str, makes: Split) -> float:
         """The slowest device's time for its part."""
         devices, tensor = self.cluster.devices, self.network.tensors[layer.output]
-        if method == "whole":
-            return layer.macs / devices[self.cluster.source].macs_per_us
+        if method in ("whole", STAGE):
+            return layer.macs / devices[self.alone(makes)].macs_per_us
         if method == "copies":
             return max(layer.macs / d.macs_per_us for d in devices)
         if method == "fan-in":
@@ -212,11 +125,20 @@ class Search:
         inputs, out = layer.inputs, layer.output
         yield "whole", (SOURCE,) * len(inputs), SOURCE, (SOURCE,)
         yield "copies", (ALL,) * len(inputs), ALL, (ALL,)
+        for k in self.others:
+            here = self.at(out, k)
+            yield STAGE, tuple(self.at(t, k) for t in inputs), here, (here,)
         divisible = self.divisible(out)
         if layer.fan_out and divisible:
             yield "fan-out", (ALL,), self.channels(out), (self.channels(out),)
         if layer.fan_in and self.divisible(inputs[0]):
-            kept = [SOURCE, ALL, *self.channel_forms[out], *self.row_forms[out]]
+            kept = [
+                SOURCE,
+                ALL,
+                *self.channel_forms[out],
+                *self.row_forms[out],
+                *(self.at(out, k) for k in self.others),
+            ]
             yield "fan-in", (self.channels(inputs[0]),), SUMS, tuple(f for f in kept if f.letter in self.sums_to)
         if layer.by_channel and divisible:
             yield "parts", tuple(map(self.channels, inputs)), self.channels(out), (self.channels(out),)
@@ -303,28 +225,43 @@ class Search:
         pairs = enumerate(zip(self.cluster.shares, self.limits.flash, strict=True))
         return tuple(Constraint(k, share, flash - share * self.network.weights) for k, (share, flash) in pairs)
 
-    def run(self, below: float = float("inf")) -> ClusterPlan | None:
+    def run(self, below: float = INFINITY) -> ClusterPlan | None:
         """The best plan within the limits; None if there is none, or none that costs at most `below`."""
+        return self.solve(below)[0]
+
+    def solve(self, below: float = INFINITY) -> tuple[ClusterPlan | None, float]:
+        """The same, and a bound: no plan costs less, or at most `below`."""
+        return self.solved(self.graph(below), below)
+
+    def solved(self, layers: Sequence[Sequence[Arc]], below: float = INFINITY) -> tuple[ClusterPlan | None, float]:
+        """The same of a graph, which does not depend on flash."""
+        path, bound = shortest(layers, self.constraints(), below)
+        return (self._plan(path) if path is not None else None), bound
+
+    def graph(self, below: float = INFINITY, most: float = INFINITY) -> list[list[Arc]]:
+        """Ways to run each layer, without those that no plan of cost `below` takes; none if more than `most`."""
         nodes: dict[Forms, int] = {tuple((t, SOURCE) for t in sorted(self.network.inputs)): 0}
         spent = {0: 0.0}  # least cost to each node, whatever the flash
         layers: list[list[Arc]] = []
         for number in range(len(self.network.layers)):
             after: dict[Forms, int] = {}
-            best: dict[tuple[int, int, float, float], Arc] = {}
+            best: dict[tuple[int, int, int, float, float], Arc] = {}
             reached: dict[int, float] = {}
             for forms, tail in nodes.items():
                 if spent[tail] > below * (1 + 1e-9) + SLACK:
                     continue
                 for arc in self._arcs(number, forms, tail, after):
-                    key = (arc.tail, arc.head, arc.first, arc.second)
+                    key = (arc.tail, arc.head, arc.by, arc.first, arc.second)
                     if key not in best or arc.cost < best[key].cost:
                         best[key] = arc
                         reached[arc.head] = min(reached.get(arc.head, INFINITY), spent[tail] + arc.cost)
             layers.append(list(best.values()))
+            most -= len(best)
+            if most < 0:
+                return []
             nodes, spent = after, reached
         layers.append([self._gathering(dict(forms), tail) for forms, tail in nodes.items()])
-        path = shortest(layers, self.constraints(), below)
-        return self._plan(path) if path is not None else None
+        return layers
 
     def _plan(self, path: Route) -> ClusterPlan:
         chosen = [arc.choice for arc in path.arcs]
@@ -356,7 +293,7 @@ class Search:
                 if self.readers[layer.output]:
                     key = tuple(sorted((*key, (layer.output, way.keeps))))
                 head = after.setdefault(key, len(after))
-                yield Arc(tail, head, way.value, way.whole, way.copied, way.choice, self.cluster.source)
+                yield Arc(tail, head, way.value, way.whole, way.copied, way.choice, way.by)
 
     def _ways(self, number: int, live: tuple[Split, ...]) -> tuple[_Way, ...]:
         """The options of a layer whose inputs are kept in these forms: the same whatever else is kept."""
@@ -367,18 +304,27 @@ class Search:
             )
         return self._found[key]
 
+    def gained(
+        self, number: int, method: str, live: Mapping[int, Split], reads: Mapping[int, Split]
+    ) -> Iterator[tuple[int, Split]]:
+        """Forms in which inputs that others read later may be kept: with what was sent for this layer."""
+        for t, form in reads.items():
+            if self.readers[t][-1] > number and not has(live[t], form):
+                alone = method == STAGE or (self.stages and method == "whole")
+                both = self.also_at(t, live[t], self.alone(form)) if alone else None
+                if form == ALL or both is not None:
+                    yield t, both or form
+
     def _new_ways(self, number: int, live: dict[int, Split]) -> Iterator[_Way]:
         layer = self.network.layers[number]
         for method, wanted, makes, kept in self.options(number):
             asked = dict(zip(layer.inputs, wanted, strict=True))
             before = tuple(Conversion(t, live[t], want) for t, want in asked.items() if not has(live[t], want))
             reads = {t: live[t] if live[t].ring else want for t, want in asked.items()}
-            gained = {
-                t: f for t, f in reads.items()
-                if self.readers[t][-1] > number and not has(live[t], f) and f.letter == "A"
-            }  # fmt: skip
+            gained = dict(self.gained(number, method, live, reads))
             spent = sum((self.cost(c.tensor, c.have, c.want) for c in before), Cost())
-            whole = layer.weights if method == "whole" else 0
+            whole = layer.weights if method in ("whole", STAGE) else 0
+            by = self.alone(makes) if method == STAGE else self.cluster.source
             copied = layer.weights if method in ("copies", "rows") else 0
             compute, sends = self.compute_us(layer, method, makes), bool(before) or method == "fan-in"
             for form in (*kept, *self.rings(number, makes)):
@@ -386,4 +332,4 @@ class Search:
                 needs = self.needs(layer, live, reads, form if form.ring else makes)
                 if needs is not None:
                     choice = _Choice(Decision(number, method, before, wanted, makes, form), total, compute)
-                    yield _Way(form, reads, gained, sends, needs, self.value(total, compute), whole, copied, choice)
+                    yield _Way(form, reads, gained, sends, needs, self.value(total, compute), whole, copied, by, choice)

@@ -14,80 +14,97 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .decisions import ClusterPlan, Conversion, Decision
-from .forms import SOURCE, Cluster, Network, Split
-from .joint import Search
+from .forms import SOURCE, Cluster, Network
+from .joint import STAGE, Search
+from .tensor_forms import at
 from .transfers import Cost
 
-STAGE = "stage"
 INFINITY = float("inf")
 Floats = NDArray[np.float64]
 
 
-def pipeline(network: Network, cluster: Cluster, search: Search) -> ClusterPlan | None:
-    """The plan; None where no cut keeps the flash of each device and the RAM that a layer's tensors take."""
+def pipeline(network: Network, cluster: Cluster, search: Search) -> tuple[ClusterPlan | None, float]:
+    """The plan and a bound; no plan where no cut keeps each device's flash, and RAM for the tensors of a layer.
+
+    The bound is below the plan in a star, where what the hub forwards is sent twice.
+    """
     others = [k for k in range(len(cluster.devices)) if k != cluster.source]
-    edges = _cuts(network, search, others)
+    edges, bound = _cuts(network, search, others)
     if edges is None:
-        return None
+        return None, INFINITY
     order = [cluster.source, *others, cluster.source]
     where = [k for k, (first, past) in zip(order, pairwise(edges), strict=True) for _ in range(first, past)]
-    return _plan(network, cluster, search, where)
+    return _plan(network, cluster, search, where), bound
 
 
-def at(network: Network, cluster: Cluster, tensor: int, device: int) -> Split:
-    """The form of a tensor that one device has."""
-    rows = network.tensors[tensor].rows
-    if device == cluster.source:
-        return SOURCE
-    return Split("F", tuple((0, rows) if k == device else (0, 0) for k in range(len(cluster.devices))))
-
-
-def _cuts(network: Network, search: Search, others: Sequence[int]) -> list[int] | None:
+def _cuts(network: Network, search: Search, others: Sequence[int]) -> tuple[list[int] | None, float]:
     """Numbers of layers: the source runs those up to the first, others[i] those from i to i + 1, the source the rest.
 
-    None if none keep the limits.
+    None if none keep the limits. Beside them what they cost, if each message takes one hop.
     """
     source, count = search.cluster.source, len(network.layers)
     own = _segments(network, search, source)
-    alike = {(search.limits.flash[k], search.limits.ram[k]): k for k in others}
-    known = {limits: _segments(network, search, k) for limits, k in alike.items()}
-    steps = [known[search.limits.flash[k], search.limits.ram[k]] for k in others]
+    alike = {_kind(search, k): k for k in others}
+    known = {kind: _segments(network, search, k) for kind, k in alike.items()}
+    steps = [known[_kind(search, k)] for k in others]
     weights = np.cumsum([0, *(layer.weights for layer in network.layers)])
     twice = weights[:, None] + weights[-1] - weights[None, :] > search.limits.flash[source]
     found = [np.where(np.eye(count + 1, dtype=bool), 0.0, INFINITY)]
     for step in steps:
         found.append(np.array([(row[:, None] + step).min(axis=0) for row in found[-1]]))
-    total = own[0][:, None] + found[-1] + own[:, count][None, :]
+    total = own[0][:, None] + found[-1] + own[:, count][None, :] + _returned(network, search)
     total[twice] = INFINITY
     np.fill_diagonal(total[:count, :count], INFINITY)  # the source alone is one segment, not two
     first, last = (int(i) for i in np.unravel_index(int(total.argmin()), total.shape))
     if total[first, last] == INFINITY:
-        return None
+        return None, INFINITY
     edges = [last]
     for step, before in zip(reversed(steps), reversed(found[:-1]), strict=True):
         sent = before[first] + step[:, edges[-1]]
         edges.append(int(np.flatnonzero(sent == sent.min())[-1]))  # the first devices work, where one is enough
-    return [0, *reversed(edges), count]
+    return [0, *reversed(edges), count], float(total[first, last])
+
+
+def _kind(search: Search, device: int) -> tuple[float, float, float]:
+    """Devices that are alike run a segment at the same cost."""
+    return search.limits.flash[device], search.limits.ram[device], search.cluster.devices[device].macs_per_us
+
+
+def _sent(network: Network, search: Search, tensor: int) -> float:
+    """The cost of a tensor that one device sends to another, in one hop."""
+    source = search.cluster.source
+    other = next(k for k in range(len(search.cluster.devices)) if k != source)
+    return search.value(search.cost(tensor, SOURCE, search.at(tensor, other)), 0.0)
+
+
+def _returned(network: Network, search: Search) -> Floats:
+    """Cost of what the source gets back of the layers from any (row) up to any (column)."""
+    count = len(network.layers)
+    found = np.zeros((count + 1, count + 1))
+    for number, layer in enumerate(network.layers if len(search.cluster.devices) > 1 else ()):
+        last = max(search.readers[layer.output], default=-1)
+        found[: number + 1, number + 1 : last + 1] += _sent(network, search, layer.output)
+    return found
 
 
 def _segments(network: Network, search: Search, device: int) -> Floats:
-    """Bytes that are sent so that a device runs the layers from any (row) up to any (column); infinite where it cannot.
+    """Cost of the layers from any (row) up to any (column) on a device, with what is sent to it.
 
-    The results that it makes are sent to the source.
+    Infinite where they do not fit. What is sent back to the source is not counted.
     """
     count = len(network.layers)
     found = np.full((count + 1, count + 1), INFINITY)
     for first in range(count + 1):
-        for past, sent in _segments_from(network, search, first, device):
-            found[first, past] = sent
+        for past, spent in _segments_from(network, search, first, device):
+            found[first, past] = spent
     return found
 
 
 def _segments_from(network: Network, search: Search, first: int, device: int) -> Iterator[tuple[int, float]]:
-    """Ends of segments of a device that begin at a layer, and the bytes that are sent to it (or back, at the end)."""
+    """Ends of segments of a device that begin at a layer, and what they cost."""
     tensors, readers, is_source = network.tensors, search.readers, device == search.cluster.source
     yield first, 0.0
-    flash, sent = 0.0, 0.0
+    flash, spent = 0.0, 0.0
     own = set(network.inputs) if is_source else set[int]()  # made here, or here from the beginning
     here = set(own)
     for number in range(first, len(network.layers)):
@@ -97,12 +114,12 @@ def _segments_from(network: Network, search: Search, first: int, device: int) ->
         room = sum(tensors[t].bytes for t in {*own, *layer.inputs, layer.output})
         if flash > search.limits.flash[device] or room > search.limits.ram[device]:
             return
-        sent += sum(tensors[t].bytes for t in layer.inputs if t not in here)
+        if not is_source:
+            spent += sum(_sent(network, search, t) for t in layer.inputs if t not in here)
+        spent += search.value(Cost(), layer.macs / search.cluster.devices[device].macs_per_us)
         here |= {*layer.inputs, layer.output}
         own.add(layer.output)
-        if layer.output in network.results and not is_source:
-            sent += tensors[layer.output].bytes
-        yield number + 1, sent
+        yield number + 1, spent
 
 
 def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[int]) -> ClusterPlan:

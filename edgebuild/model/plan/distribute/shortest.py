@@ -22,7 +22,8 @@ Places = NDArray[np.int64]
 INFINITY = float("inf")
 CYCLES, ROUNDS = 3, 8  # of multipliers, for each constraint; more make the bound a little tighter
 KEPT = 3  # bounds that labels are held against
-FEW, MOST = 400, 4000  # labels of a layer; beyond that the least promising go, and the result may not be the best
+FEW, MOST = 400, 20_000  # labels of a layer; beyond that the least promising go, and the result may not be the best
+MANY = 15_000  # the same in all uses, where these are more than two
 SLACK = 1e-6  # limits are bytes, kept as floats
 
 
@@ -100,6 +101,10 @@ class _Step:
     nodes: int
     nodes_behind: int
 
+    def weighed(self, constraint: int) -> _Step:
+        """The arcs with their use of a constraint as their cost."""
+        return replace(self, cost=self.uses[:, constraint], uses=self.uses[:, :0])
+
 
 def _step(arcs: Sequence[Arc], constraints: Sequence[Constraint]) -> _Step:
     tails = np.array([x.tail for x in arcs], np.int64)
@@ -129,26 +134,29 @@ class _Bound:
 
 def shortest(
     layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint], below: float = INFINITY
-) -> Route | None:
-    """The path of least cost from node 0 before the first layer to node 0 behind the last.
+) -> tuple[Route | None, float]:
+    """The path of least cost from node 0 before the first layer to node 0 behind the last, and a bound.
 
-    None if there is none, or none that costs at most `below`.
+    None if none was found that costs at most `below`. No path of cost `below` costs less than the bound.
     """
     kept = _tightest(layers, constraints)
     steps = [_step(arcs, kept) for arcs in layers]
     bounds, best = _bounds(steps, kept, below)
     if not bounds:
-        return None
+        return None, INFINITY
+    least = [_relaxed([step.weighed(i) for step in steps], ())[0] for i in range(len(kept))]
     ends = _outermost(kept) if len({arc.by for arcs in layers for arc in arcs}) == 1 else tuple(range(len(kept)))
-    for most in (FEW, MOST):  # a path that few labels find makes the bound of all others tighter
+    # A path that few labels find makes the bound of all others tighter.
+    for most in (FEW, MOST if len(ends) <= 2 else MANY // len(ends)):
         upper = min(below, best.cost if best is not None else INFINITY)
-        found, proved = _labelled(steps, kept, bounds, upper, ends, most)
+        found, left_out = _labelled(steps, kept, bounds, least, upper, ends, most)
         best = found if found is not None else best
-        if proved:
+        if left_out == INFINITY:
             break
     if best is None or best.cost > below:
-        return None
-    return replace(best, bound=best.cost if proved else min(best.cost, bounds[0].value))
+        return None, left_out
+    best = replace(best, bound=min(best.cost, left_out))
+    return best, best.bound
 
 
 def _tightest(layers: Sequence[Sequence[Arc]], constraints: Sequence[Constraint]) -> list[Constraint]:
@@ -166,24 +174,26 @@ def _labelled(
     steps: Sequence[_Step],
     constraints: Sequence[Constraint],
     bounds: Sequence[_Bound],
+    least: Sequence[ToGo],
     upper: float,
     ends: Sequence[int],
     most: int,
-) -> tuple[Route | None, bool]:
-    """The best path of cost `upper`, and whether no label was left out: then there is no better one."""
+) -> tuple[Route | None, float]:
+    """The best path of cost `upper` that was found, and what all that were left out cost at least."""
     none = np.zeros(1, np.int64)
     labels = _Labels(none, np.zeros(1), np.zeros((1, len(constraints))), np.zeros(1), none, none)
-    history, proved = list[_Labels](), True
+    history, left_out = list[_Labels](), INFINITY
     for number, step in enumerate(steps):
         history.append(labels)
-        labels, all_kept = _promising(_extended(labels, step, constraints, bounds, number + 1, upper, ends), most)
-        proved &= all_kept
+        found = _extended(labels, step, constraints, bounds, [some[number + 1] for some in least], number + 1, upper)
+        labels, left = _promising(found.some(_front(found, ends)), most)
+        left_out = min(left_out, left)
     room = np.array([c.limit + SLACK for c in constraints])
     allowed = np.flatnonzero((labels.node == 0) & (labels.used <= room).all(axis=1))
     if not len(allowed):
-        return None, proved
+        return None, left_out
     first = min(allowed.tolist(), key=lambda i: (labels.cost[i], *labels.used[i]))
-    return _unwind(labels, first, history, steps), proved
+    return _unwind(labels, first, history, steps), left_out
 
 
 def _extended(
@@ -191,11 +201,14 @@ def _extended(
     step: _Step,
     constraints: Sequence[Constraint],
     bounds: Sequence[_Bound],
+    least: Sequence[Floats],
     number: int,
     upper: float,
-    ends: Sequence[int],
 ) -> _Labels:
-    """Labels of the nodes behind a layer that may still lead to a path of cost `upper`."""
+    """Labels of the nodes behind a layer that may still lead to a path of cost `upper`, by node and rising cost.
+
+    `least`: of each constraint the least that is used from a node on.
+    """
     first, past = (np.searchsorted(labels.node, step.tails, side) for side in ("left", "right"))
     counts = past - first
     arc = np.repeat(np.arange(len(step.arcs)), counts)
@@ -204,20 +217,29 @@ def _extended(
     rest, heads = np.full(len(arc), -INFINITY), step.heads[arc]
     limits = np.array([c.limit for c in constraints])
     for bound in bounds:
-        to_go = np.full(step.nodes_behind, INFINITY)
-        to_go[: len(bound.to_go[number])] = bound.to_go[number][: step.nodes_behind]
+        to_go = _ahead(bound.to_go[number], step)
         rest = np.maximum(rest, to_go[heads] + (used - limits) @ np.array(bound.weights))
-    keep = np.flatnonzero((cost + rest <= upper * (1 + 1e-12) + 1e-9) & (rest < INFINITY))
+    good = (cost + rest <= upper * (1 + 1e-12) + 1e-9) & (rest < INFINITY)
+    for i, some in enumerate(least):
+        good &= used[:, i] + _ahead(some, step)[heads] <= limits[i] + SLACK
+    keep = np.flatnonzero(good)
     found = _Labels(heads[keep], cost[keep], used[keep], rest[keep], arc[keep], before[keep])
-    found = found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(len(limits)))), found.cost, found.node)))
-    return found.some(_front(found, ends))
+    return found.some(np.lexsort((*(found.used[:, i] for i in reversed(range(len(limits)))), found.cost, found.node)))
 
 
-def _promising(labels: _Labels, most: int) -> tuple[_Labels, bool]:
-    """At most `most` labels, those of the least bounds; and whether these are all."""
-    if len(labels.cost) <= most:
-        return labels, True
-    return labels.some(np.sort(np.argsort(labels.cost + labels.rest, kind="stable")[:most])), False
+def _ahead(to_go: Floats, step: _Step) -> Floats:
+    """The same for all nodes behind a layer; one that no arc leaves has no way to the end."""
+    found = np.full(step.nodes_behind, INFINITY)
+    found[: len(to_go)] = to_go[: step.nodes_behind]
+    return found
+
+
+def _promising(labels: _Labels, most: int) -> tuple[_Labels, float]:
+    """At most `most` labels, those of the least bounds; and what paths by way of the others cost at least."""
+    total = labels.cost + labels.rest
+    order = np.argsort(total, kind="stable")
+    left = float(total[order[most]]) if len(order) > most else INFINITY
+    return labels.some(np.sort(order[:most])), left
 
 
 def _bounds(
