@@ -60,6 +60,13 @@ def test_names_of_files_occur_once_in_a_wing(wing: str) -> None:
         assert known == file or role or file.name == "__init__.py", f"{name(file)} and {name(known)}"
 
 
+def test_there_are_no_stubs() -> None:
+    """A class knows none above its own; where it must be filled in, it is abstract and says so."""
+    for file in sources(PACKAGE, suffix=".py"):
+        names = (n.id for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Name))
+        assert "NotImplementedError" not in names, name(file)
+
+
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     for file in sources(PACKAGE, ROOT / "tests", ROOT / "site_scons", suffix=".py"):
         assert not re.search(r'^ *"""What ', file.read_text(), re.MULTILINE), name(file)
