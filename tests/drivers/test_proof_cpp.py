@@ -111,3 +111,31 @@ def test_loops_over_arrays(old: str, new: str, function: str, tmp_path: Path) ->
     )
     assert [v.function for v in verdicts((driver, changed)) if v.what != "proved"] == [function] * bool(function)
     assert all(v.what == "refuted" for v in verdicts((driver, changed)) if v.function == function)
+
+
+BASES = """bfGroup S { bit A; bit B; uint8 F; }; make_device(S, s, 0x40000000);
+class Root { public: int first = 3; };
+class Base : public Root { public: explicit Base(S *h, int n) : hw(h), n(n) { hw->A = 1; } void put(int v) { hw->F = v + n; } protected: S *const hw; int n; };
+class Part : public Base { public: explicit Part(S *h) : Base(h, 5), last(7) {} void go(int v) { put(v + first); hw->F = last; } private: int last; };
+extern "C" void run(int v) { Part part(s); part.go(v); }"""  # noqa: E501  (C on one line reads better here)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("", "", "proved"),
+        ("Base(h, 5)", "Base(h, 6)", "refuted"),
+        ("first = 3", "first = 4", "refuted"),
+        ("last(7)", "last(8)", "refuted"),
+        (" void put", " virtual void put", "unknown"),
+        ("public Base", "virtual public Base", "unknown"),
+    ],
+)
+def test_objects_of_a_class_with_a_base(old: str, new: str, verdict: str, tmp_path: Path) -> None:
+    """A planted fault is only in the generated code; what cannot be followed is in both."""
+    source = BASES.replace(old, new) if verdict == "unknown" else BASES
+    driver, artifacts = compiled(tmp_path, source, svd("F@0: F:0:8\nE@4: A:0:1 B:1:1").encode(), "fields: {}")
+    if verdict == "refuted":
+        assert old.encode() in next(a.data for a in artifacts if a.name == "case.cpp")
+        artifacts = tuple(Artifact(a.name, a.data.replace(old.encode(), new.encode())) for a in artifacts)
+    assert next(v.what for v in verdicts((driver, artifacts)) if v.function == "run") == verdict

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import z3
-from clang.cindex import Cursor, CursorKind, Type, TypeKind
+from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
 
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.cpp import CppExpressions
@@ -134,8 +134,6 @@ class Interpreter(CppExpressions):
     def _begin(self, at: Pointer, to: Cursor, values: list[Any]) -> None:
         class_ = to.semantic_parent
         members = clang.children(class_)
-        if any(m.kind == K.CXX_BASE_SPECIFIER for m in members):
-            raise Unknown("an object of a class with a base")
         written = any(m == to for m in members) and not to.is_default_method()
         body = None
         if written:
@@ -144,7 +142,7 @@ class Interpreter(CppExpressions):
                 self.hardware.call(self.unit.function_name(to), (at.value,))
                 self.globals, self.memory = {}, {}
                 return
-        self.firsts.append((at, _initialisers(body), [m for m in members if m.kind == K.FIELD_DECL]))
+        self.firsts.append((at, body, class_))
         outer, self.this = self.this, at
         if body is not None and any(c.kind == K.COMPOUND_STMT for c in clang.children(body)):
             self.call(body, values)
@@ -152,12 +150,38 @@ class Interpreter(CppExpressions):
             self.begin_members()
         self.this = outer
 
-    firsts: list[tuple[Pointer, dict[str, Cursor], list[Cursor]]]
+    firsts: list[tuple[Pointer, Cursor | None, Cursor]]  # objects, their constructors and classes
+
+    def _begin_base(self, at: Pointer, constructor: Cursor | None, class_: Cursor) -> None:
+        """Construct the base of an object, which lies at its start where nothing is virtual."""
+        bases = [m for m in clang.children(class_) if m.kind == K.CXX_BASE_SPECIFIER]
+        if not bases:
+            return
+        base = bases[0].type.get_canonical().get_declaration()
+        methods = [m for c in (class_, base) for m in clang.children(c) if m.kind in (K.CXX_METHOD, K.DESTRUCTOR)]
+        virtual = bool(conf.lib.clang_isVirtualBase(bases[0])) or any(m.is_virtual_method() for m in methods)
+        if len(bases) > 1 or virtual:
+            raise Unknown("an object of a class with several bases or virtual methods")
+        parts = clang.children(constructor) if constructor is not None else []
+        call = next(
+            (value for name, value in pairwise(parts) if name.kind == K.TYPE_REF and name.referenced == base), None
+        )
+        inside = _construction(call) if call is not None else None
+        if inside is not None:
+            self.construct(at, inside)
+            return
+        written = [m for m in clang.children(base) if m.kind == K.CONSTRUCTOR]
+        if call is not None or any(not m.is_default_method() for m in written):
+            raise Unknown("a base that is constructed without a word")
+        self.firsts.append((at, None, base))
+        self.begin_members()
 
     def begin_members(self) -> None:
         """Give the members of the object under construction their first values."""
-        at, given, fields = self.firsts.pop()
-        for f in fields:
+        at, constructor, class_ = self.firsts.pop()
+        self._begin_base(at, constructor, class_)
+        given = _initialisers(constructor)
+        for f in (m for m in clang.children(class_) if m.kind == K.FIELD_DECL):
             place = at.moved(f.get_field_offsetof() // 8)
             default = [x for x in clang.children(f) if clang.is_expression(x)]
             if f.type.get_canonical().kind == TypeKind.CONSTANTARRAY:
