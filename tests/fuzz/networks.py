@@ -193,7 +193,11 @@ def sweep(recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tall
     try:
         judge = Judge(recipe, folder / "work")
     except EdgebuildError as reason:
-        return tally.refuse(reason.diagnostics[0].text)
+        text = reason.diagnostics[0].text
+        if not text.startswith("not a valid"):
+            return tally.refuse(text)
+        failure = Failure("traceback", text, "a reader fails on a network that its format's checker takes")
+        return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
     except ValueError as reason:
         return tally.refuse(str(reason))
     except Failure as failure:

@@ -317,7 +317,7 @@ def sampled(w: Any, x: Any, *_: Any) -> Any:
     shape = x.shape[0], w.s.between(1, 5), w.s.between(1, 5), 2
     places = w.normal(*shape) if w.s.pick(True, False) else w.given(shape)
     padding, corners = w.s.pick("zeros", "border", "reflection"), w.s.pick(0, 1)
-    return w.node("GridSample", [x, places], mode=w.s.pick("bilinear", "nearest"), padding_mode=padding,
+    return w.node("GridSample", [x, places], mode=w.s.pick("linear", "nearest"), padding_mode=padding,
                   align_corners=corners)  # fmt: skip
 
 

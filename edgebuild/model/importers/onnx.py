@@ -37,7 +37,7 @@ def read_onnx(
     path: Path, shapes: Mapping[str, Sequence[int]] = MappingProxyType({}), outputs: Sequence[str] = ()
 ) -> Graph:
     """An ONNX model up to its outputs or these, as a graph in "onnx" arithmetic. `shapes`: of inputs, by name."""
-    file, hints = visible(path.name), ["the file is truncated or damaged, or breaks the ONNX standard"]
+    file = visible(path.name)
     try:
         model = onnx.load(path)
         _told_defaults(model)
@@ -48,13 +48,15 @@ def read_onnx(
         raise
     except Exception as problem:  # protobuf and the checker have no common base class
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise fail(f"not a valid ONNX model: {first}", file=file, hints=hints) from None
+        hint = "the file is truncated or damaged, or breaks the ONNX standard"
+        raise fail(f"not a valid ONNX model: {first}", file=file, hints=[hint]) from None
     try:
         check_types(model, file)
         return _read(usual(model, file, shapes, outputs), file)
     except (ArithmeticError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as problem:
         text = f"not a valid ONNX model: {type(problem).__name__}: {problem}"
-        raise fail(text, file=file, hints=hints) from None
+        hint = "it breaks the ONNX standard where the checker does not look, or edgebuild has a fault: please report it"
+        raise fail(text, file=file, hints=[hint]) from None
 
 
 def _read(model: onnx.ModelProto, file: str) -> Graph:

@@ -31,7 +31,7 @@ def from_onnx(node: Any) -> None:
                          "supported: N x C x H x W and N x rows x columns x 2")  # fmt: skip
     corners = bool(node.attr("align_corners", 0))
     attrs = {"linear": mode in LINEAR, "corners": corners, "padding": padding}
-    node.emit_nchw("grid_sample", [node.nhwc(0), node.inputs[1]], **attrs)
+    node.emit_nchw("grid_sample", [node.nhwc(), node.inputs[1]], **attrs)
 
 
 def affine_grid(node: Any) -> None:
