@@ -25,9 +25,10 @@ SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 class Project:
     """The sample in a folder with a space in its name."""
 
-    def __init__(self, folder: Path, tool: str) -> None:
+    def __init__(self, folder: Path, tool: str, copied: bool = False) -> None:
         self.folder, self.tool = folder, tool
-        shutil.copytree(SAMPLE, folder)
+        if not copied:
+            shutil.copytree(SAMPLE, folder)
         if tool == "scons":
             (folder / "SConstruct").write_text(SCONSTRUCT)
         else:
@@ -79,6 +80,49 @@ def test_both_doors_make_the_same_bytes(tmp_path: Path) -> None:
         project.build()
     for device in ("left", "right"):
         assert projects[0].generated(device) == projects[1].generated(device)
+
+
+TWO = {
+    "scons": """\
+Import("env")
+env = env.Clone(EDGEBUILD_TARGET="host")
+a = env.Cluster("digits", "digits.onnx", "cluster.yaml", DEVICES="left right")
+b = env.Cluster("b", "digits.onnx", "b.yaml", DEVICES="left right")
+one = env.Model("digits", "digits.onnx")
+env.Default(env.StaticLibrary("all", [a["left"], a["right"], b["left"], b["right"], one]))
+""",
+    "Ninja": """\
+cmake_minimum_required(VERSION 3.24)
+project(two LANGUAGES C ASM)
+find_package(EdgeBuild REQUIRED)
+edgebuild_add_cluster(digits MODEL digits.onnx CLUSTER cluster.yaml DEVICES left right TARGET host)
+edgebuild_add_cluster(b MODEL digits.onnx CLUSTER b.yaml DEVICES left right TARGET host)
+edgebuild_add_model(digits MODEL digits.onnx TARGET host)
+""",
+}
+
+
+@pytest.mark.needs("gcc", "cmake", "ninja")
+@pytest.mark.parametrize("tool", ["scons", "Ninja"])
+def test_two_clusters_and_a_model_of_the_same_name(tmp_path: Path, tool: str) -> None:
+    """Each has its own files, in one build; a change of one cluster leaves the other."""
+    folder = tmp_path / "two"
+    shutil.copytree(SAMPLE, folder)
+    (folder / "b.yaml").write_text((folder / "cluster.yaml").read_text().replace("source: left", "source: right"))
+    (folder / ("SConscript" if tool == "scons" else "CMakeLists.txt")).write_text(TWO[tool])
+    project = Project(folder, tool, copied=True)
+    project.build()
+    place = folder / "build" / "edgebuild"
+    for name in ("digits", "digits_left", "digits_right", "b_left", "b_right"):
+        assert f" {name}_invoke(" in (header := (place / name / f"{name}.h").read_text()) or f" {name}_serve(" in header
+    before = {d: (place / d / f"{d}.c").read_bytes() for d in ("digits_left", "b_left")}
+    assert before["digits_left"] != before["b_left"]
+    (folder / "b.yaml").write_text(
+        (folder / "b.yaml").read_text().replace("left, target: host, flash: 4K", "left, target: host, flash: 5K")
+    )
+    assert "Generating" in project.build()
+    after = {d: (place / d / f"{d}.c").read_bytes() for d in before}
+    assert after["digits_left"] == before["digits_left"] and after["b_left"] != before["b_left"]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,13 @@ def _in_a_row(network: Network, cluster: Cluster, found: _Best) -> None:
 
 
 def _mixed(network: Network, cluster: Cluster, found: _Best) -> bool:
-    """Try plans in which devices run some layers alone and split others; False: too many ways to search them."""
+    """Try plans in which devices run some layers alone and split others; False: not searched.
+
+    There may be too many ways. Where all cores are as fast, a layer alone elsewhere takes as long as at the source, and
+    what such a plan saves in time is less than the model of times is good for.
+    """
+    if found.goal == "latency" and len({d.macs_per_us for d in cluster.devices}) == 1:
+        return False
     candidate = cluster if found.best is None else found.best.plan.cluster
     search = Search(network, candidate, _limits(candidate), found.goal, stages=True)
     graph = search.graph(found.known, MOST_WAYS)
