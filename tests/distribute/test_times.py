@@ -86,6 +86,17 @@ def test_predicted_times_are_within_a_tenth_of_the_simulated(
         assert row["instructions"] > 0 and row["stack_bytes"] > 0 and row["flash_bytes"] > row["weights_bytes"]
 
 
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "gcc")
+def test_where_nothing_is_sent_the_same_keys_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    rows = "\n".join(f"- {{name: d{k}, target: mps2-an386, flash: 64K, ram: 32K}}" for k in range(2))
+    file.write_text(f"devices:\n{rows}\nsource: d0\nmedium: {{kind: star, bits_per_s: 3e6}}\n")
+    found = verify_cluster(ClusterRequest(DIGITS, file, "net"), simulate="qemu")
+    assert found["equal"] and found["messages"] == 0
+    assert found["time_us"]["predicted"] == found["time_us"]["one_device"] > 0
+    assert found["time_us"]["simulated"] is found["time_us"]["error"] is None
+
+
 def test_clocks_are_those_of_targets_or_of_the_file(tmp_path: Path) -> None:
     file = cluster(tmp_path, "microbit stm32f767 riscv-virt", "kind: bus, bits_per_s: 1e6")
     devices = build_cluster(ClusterRequest(DIGITS, file, "digits")).chosen.plan.cluster.devices

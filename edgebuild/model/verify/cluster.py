@@ -28,7 +28,7 @@ from .oracles import Array, random_inputs, split_vectors
 from .relay import Fault, Relay, unharmed
 from .rounding import distance, limit, moves
 from .run import run_harness
-from .times import simulated_times
+from .times import simulated_times, unsent_times
 
 VECTORS = 3
 WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: devices that never end are ended then
@@ -86,6 +86,8 @@ def verify_cluster(
             found["time_us"], counted = simulated_times(made, clean.relay.events)
             for k, count in counted.items():
                 found["devices"][k]["instructions"] = count
+        elif simulate != HOST:
+            found["time_us"] = unsent_times(made)
         if disturbed[1] and len(programs) > 1:
             found["faults"] = _disturb(run, vectors, expected, moved, list(clean.relay.frames), *disturbed)
             bad = sum(found["faults"][k] for k in ("wrong", "hangs", "not_recovered"))

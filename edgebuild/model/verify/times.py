@@ -47,6 +47,13 @@ def simulated_times(
     return found_times, {k: round(n) for k, n in counted.items()}
 
 
+def unsent_times(made: BuiltCluster) -> dict[str, float | bool | None]:
+    """The same keys where nothing is sent: there is no message between which to count, so nothing is simulated."""
+    predicted = made.report["time_us"]
+    known = {"one_device": predicted["one_device"], "predicted": predicted["cluster"]}
+    return {**known, "simulated": None, "error": None, "faster": False}
+
+
 def _program(k: int, events: Sequence[LinkEvent], target: Target, hz: float, everyone: Sequence[int]) -> list[Step]:
     steps: list[Step] = []
     for e in events:
