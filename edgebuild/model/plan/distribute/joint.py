@@ -255,10 +255,10 @@ class Search(TensorForms):
                     if key not in best or arc.cost < best[key].cost:
                         best[key] = arc
                         reached[arc.head] = min(reached.get(arc.head, INFINITY), spent[tail] + arc.cost)
+                if len(best) > most:
+                    return []
             layers.append(list(best.values()))
             most -= len(best)
-            if most < 0:
-                return []
             nodes, spent = after, reached
         layers.append([self._gathering(dict(forms), tail) for forms, tail in nodes.items()])
         return layers
