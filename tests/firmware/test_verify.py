@@ -39,7 +39,7 @@ def runnable(name: str) -> Target:
 def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """An oracle for the model by hand, which has no model file."""
 
-    def reference(_: Path, inputs: list[list[Array]], __: dict[str, Any]) -> Reference:
+    def reference(_: Path, inputs: list[list[Array]], *__: Any) -> Reference:
         results = [np.clip(row[0].astype(int) + 1, -128, 127).astype(np.int8) for row in inputs]
         return Reference([[y] for y in results], [{"sum": y, "unknown": y} for y in results], slack=0)
 

@@ -312,11 +312,16 @@ def mean_variance(w: Any, x: Any, *_: Any) -> Any:
 
 
 def sampled(w: Any, x: Any, *_: Any) -> Any:
-    """An image at places that are an input or a constant, some of them outside."""
-    w.image(x)
-    shape = x.shape[0], w.s.between(1, 5), w.s.between(1, 5), 2
-    places = w.normal(*shape) if w.s.pick(True, False) else w.given(shape)
+    """An image at places that are an input, a constant or made of matrices, some of them outside."""
+    channels, *_ = w.image(x)
+    shape = batch, rows, columns, _ = x.shape[0], w.s.between(1, 5), w.s.between(1, 5), 2
     padding, corners = w.s.pick("zeros", "border", "reflection"), w.s.pick(0, 1)
+    source = w.s.pick("constant", "input", "matrices")
+    if source == "matrices":
+        size = w.constant(np.array([batch, channels, rows, columns], np.int64))
+        places = w.node("AffineGrid", [w.given((batch, 2, 3)), size], align_corners=corners)
+    else:
+        places = w.normal(*shape) if source == "constant" else w.given(shape)
     return w.node("GridSample", [x, places], mode=w.s.pick("linear", "nearest"), padding_mode=padding,
                   align_corners=corners)  # fmt: skip
 

@@ -22,6 +22,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import arm_mve, kernel_of
+from edgebuild.model.kernels.arm_mve import sum_kernels
 from edgebuild.model.kernels.row import CONVOLUTION, Row, of_sums
 from edgebuild.model.plan.search import form_of
 from tests.kernels.test_processors import NEEDS, check
@@ -161,7 +162,7 @@ def test_ends_of_sums(target: str, tmp_path: Path) -> None:
 @pytest.mark.needs(*NEEDS)
 def test_little_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variants that take little of it, though there is room for more."""
-    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(arm_mve.sums.convolution, 2)))
+    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, 2)))
     monkeypatch.setattr(kernels, "ROWS", (found,))
     graphs = [random_net(seed, ["conv2d"], 1) for seed in range(60)]
     assert variants(graphs)["mve columns of 2"] > 20

@@ -327,7 +327,9 @@ def _request(
     files: list[Node] = []
 
     def relative(node: Node) -> str:
-        node = node if node.has_builder() else node.srcnode().rfile()  # not the copy in a variant folder
+        if not node.has_builder():
+            node = node.srcnode()  # not the copy in a variant folder
+            node = node if os.path.isdir(node.abspath) else node.rfile()  # which makes a file of what is not there yet
         return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
 
     def named(file: Any) -> str:

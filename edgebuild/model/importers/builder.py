@@ -229,7 +229,8 @@ class Node(ABC):
     def _add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
         op = Op(kind, self.name, tuple(n for n in inputs if n), (result.name,), attrs, self.origin)
         first = self.builder.tensors[inputs[0]] if inputs else result
-        if ops.SPECS[kind].exact and first.dtype != result.dtype:
+        real = first.constant and first.quant is not None  # integers that stand for real numbers, as DequantizeLinear's
+        if ops.SPECS[kind].exact and first.dtype != result.dtype and not real:
             raise self.error(f"'{first.name}' is {first.dtype} and '{result.name}' {result.dtype}")
         if result.dtype not in ITEM_BYTES:
             raise self.error(f"result '{result.name}' is {result.dtype}", COMPUTED)
