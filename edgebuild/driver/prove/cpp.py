@@ -11,7 +11,7 @@ from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.program import Program
-from edgebuild.driver.prove.values import POINTERS, TURNS, Break, Continue, Int, bits_of, signed_type
+from edgebuild.driver.prove.values import POINTERS, TURNS, Int, bits_of, signed_type
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
 
@@ -76,12 +76,8 @@ class CppExpressions(Program):
                 pointer = element.get_canonical().kind == TypeKind.POINTER
                 value: Any = Pointer(found) if pointer else Int(found, signed_type(element))
                 self.env[name] = value if pointer else self.converted(value, d.type)
-            try:
-                self.statement(body)
-            except Break:
+            if self.ended_by(body):
                 return
-            except Continue:
-                pass
 
     def returned(self, c: Cursor) -> Any:
         refers = self.active[-1].result_type.get_canonical().kind in REFERENCES

@@ -214,6 +214,16 @@ class Program(Expressions):
         else:
             raise Unknown("a for loop without all of its parts")
 
+    def ended_by(self, body: Cursor) -> bool:
+        """Whether a loop's body, executed once, breaks out of it."""
+        try:
+            self.statement(body)
+        except Break:
+            return True
+        except Continue:
+            pass
+        return False
+
     def loop(self, condition: Cursor | None, body: Cursor, step: Cursor | None, first: bool = False) -> None:
         open_, last = 0, None
         cut = self.heads is not None and len(self.active) == 1 and not self.inside
@@ -232,12 +242,8 @@ class Program(Expressions):
             if open_ > POLLS:
                 self.decisions.bounded = True
                 raise Pruned
-            try:
-                self.statement(body)
-            except Break:
+            if self.ended_by(body):
                 return
-            except Continue:
-                pass
             if step is not None:
                 self.value(step)
         self.decisions.bounded = True
