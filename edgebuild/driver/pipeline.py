@@ -19,6 +19,7 @@ from edgebuild.driver.layout.optimize import group_uses, optimize, writers
 from edgebuild.driver.layout.problem import Uses
 from edgebuild.driver.layout.registers import Bus, Layout
 from edgebuild.driver.merge.check import check
+from edgebuild.driver.merge.limits import refused
 from edgebuild.driver.merge.merging import Merged, hazards, merge
 from edgebuild.driver.merge.races import races
 from edgebuild.driver.source import clang
@@ -83,7 +84,7 @@ def _merged(
     if errors or more_errors:
         raise EdgebuildError(*errors, *more_errors)
     check(dialect, cdfg, merged)
-    return merged, (*warnings, *more_warnings)
+    return merged, (*warnings, *more_warnings, *refused(cdfg, merged))
 
 
 def analyse(request: DriverRequest) -> Driver:

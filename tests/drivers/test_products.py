@@ -122,7 +122,10 @@ WRONG = {
         "bfGroup G { bit a; };\nmake_device(G, x, 0x1000);\nvoid *p(void) { return &x->a; }",
         "3:24: error: a bit field has no address",
     ),
-    "copy": ("bfGroup G { bit a; };\nvoid p(bfGroup G *x, bfGroup G *y) { *x = *y; }", "2:38: error: a group"),
+    "copy": (
+        "bfGroup H { bit a; };\nbfGroup G { bfGroup H h; };\nvoid p(bfGroup G *x, bfGroup G *y) { *x = *y; }",
+        "3:38: error: 'G' holds other groups",
+    ),
     "by value": (
         "bfGroup G { bit a; };\nvoid p(bfGroup G x) { x.a = 1; }",
         "cannot be a variable or be passed by value",

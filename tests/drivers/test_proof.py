@@ -265,6 +265,24 @@ def test_writes_of_values_that_do_nothing_are_proved(order: str, tmp_path: Path)
         assert [v.function for v in verdicts((made[0], new)) if v.what == "refuted"] == ["stop"]
 
 
+ACTING = """bfGroup R { uint4 F; bit GO; uint4 G; }; bfGroup D { bfGroup R R; bit S; }; make_device(D, d, 0x40000000);
+void start(int v) { d->R.F = v; d->R.GO = 1; d->R.G = 4; }
+int both(int v) { d->R.F = v; d->R.GO = v; d->R.G = v; return d->R.F + d->S; }"""
+
+
+@pytest.mark.parametrize("effect", ["self", "C.S.S", "C.S.S, C.R.F"])
+def test_a_field_with_an_effect_may_be_written_back(effect: str, tmp_path: Path) -> None:
+    """As `plain` says: a write of its neighbour stores what is there, and that has no effect."""
+    overlay = f'fields: {{"C.R.[FG]": {{plain: true}}, "C.R.GO": {{plain: true, wse: [{effect}]}}}}'
+    registers = "R@0: F:0:4 GO:4:1 G:8:4\nS@4: S:0:1"
+    made = compiled(Case(0, "acting", ACTING, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    planted = list(faulty(made))
+    assert len(planted) >= 6
+    for what, wrong in planted:
+        assert any(v.what == "refuted" for v in verdicts(wrong)), what
+
+
 def test_the_command_proves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.bf.c").write_text(
         "bfGroup G { bit a; bit b; };\nmake_device(G, g, 0x40000000);\nvoid t(void) { g->a = 1; g->b = 0; }\n"

@@ -12,7 +12,9 @@ from edgebuild.base.request import DriverRequest
 from edgebuild.driver.pipeline import compile_driver
 
 pytest.importorskip("z3")
+from tests.drivers.cases import svd
 from tests.drivers.test_proof import Made, verdicts
+from tests.drivers.test_whole import VARIABLE_REGISTERS, VARIABLES, VARIABLES_IN_CPP
 
 HEAD = """#include <stdint.h>
 bfGroup Cr { bit EN; uint3 MODE; uint4 DIV; }; bfGroup Pin { bit dir; uint2 pull; uint5 mux; };
@@ -72,3 +74,35 @@ def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp
     assert text.count(old) == 1
     wrong = tuple(Artifact(name, text.replace(old, new).encode()) if a.name == name else a for a in artifacts)
     assert "refuted" in {v.what for v in verdicts((driver, wrong))}
+
+
+@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
+@pytest.mark.parametrize("silicon", [False, True], ids=["own", "silicon"])
+@pytest.mark.parametrize(
+    ("old", "new", "function"),
+    [
+        ("", "", ""),
+        ("s.b = t.b + 1", "s.b = t.b", "several"),
+        ("while (!s.a)", "while (s.a)", "wait"),
+        ("{ .b = v }", "{ .b = v + 1 }", "literal"),
+        ("q.a = 1", "s.a = 1", "copies"),
+        ("next() + 2", "next() + 1", "direct"),
+    ],
+)
+def test_variables_that_hold_a_register(
+    old: str, new: str, function: str, silicon: bool, cpp: bool, tmp_path: Path
+) -> None:
+    """The fault is that of generated code from a source with another word."""
+    sources = [VARIABLES_IN_CPP if cpp else VARIABLES] * 2
+    sources[1] = sources[1].replace(old, new) if old else sources[1]
+    assert not old or sources[0].count(old) == 1
+    (tmp_path / "chip.svd").write_text(svd(VARIABLE_REGISTERS))
+    layout = f"fixed:{tmp_path / 'chip.svd'}" if silicon else "optimize"
+    name = "t.bf.cpp" if cpp else "t.bf.c"
+    found = []
+    for source in sources:
+        (tmp_path / name).write_text(source)
+        found.append(compile_driver(DriverRequest((tmp_path / name,), "n", "pulpino", layout)))
+    artifacts, driver = found[1][0], found[0][1]
+    wrong = {v.function: v.what for v in verdicts((driver, artifacts)) if v.what != "proved"}
+    assert wrong == ({function: "refuted"} if function else {})

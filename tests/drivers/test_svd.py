@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.pipeline import compile_driver
 from edgebuild.driver.registers.fixed import read_map
+from tests.drivers.cases import svd
 from tests.drivers.machine import Bench, build
 
 PLAIN = 'fields: {"*": {plain: true}}'
@@ -271,3 +274,48 @@ def test_wrong_aliases(alias: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError, match=re.escape(message)) as caught:
         made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }", f"aliases: {{X: {alias}}}")
     assert "chip.overlay.yaml" in str(caught.value)
+
+
+ELSEWHERE = """bfGroup R { uint4 F; uint4 G; }; bfGroup D { bfGroup R R; };
+make_device(D, d, 0x50000000);
+void t(int v) { d->R = (bfGroup R){ .F = 11, .G = 3 }; d->R.F = 10; d->R.F = 12; d->R.F = v; d->R.G = 4; }
+"""
+
+
+def _elsewhere(folder: Path, overlay: str, source: str = ELSEWHERE) -> DriverRequest:
+    limits = "<writeConstraint><range><minimum>1</minimum><maximum>10</maximum></range></writeConstraint></field>"
+    values = "<enumeratedValues><enumeratedValue><name>three</name><value>3</value></enumeratedValue>"
+    only = f"{values}</enumeratedValues><writeConstraint><useEnumeratedValues>true</useEnumeratedValues>"
+    text = svd("R@0: F:0:4 G:4:4").replace("</field>", limits, 1)
+    end = text.rindex("</field>")
+    (folder / "chip.svd").write_text(f"{text[:end]}{only}</writeConstraint>{text[end:]}")
+    if overlay:
+        (folder / "chip.overlay.yaml").write_text(overlay)
+    (folder / "a.bf.c").write_text(source)
+    return DriverRequest((folder / "a.bf.c",), "a", "pulpino", f"fixed:{folder / 'chip.svd'}")
+
+
+@pytest.mark.parametrize(
+    ("overlay", "expected"),
+    [
+        ("", r"a.bf.c:2:1: error: device 'd' is at 0x50000000, and C of chip.svd at 0x40000000"),
+        ("devices: {e: C}", "devices: the source has no device 'e'"),
+        ("devices: {d: B}", "devices: there is no peripheral 'B'"),
+    ],
+)
+def test_a_device_that_lies_elsewhere(overlay: str, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgebuildError, match=expected):
+        compile_driver(_elsewhere(tmp_path, overlay))
+
+
+def test_values_that_a_register_does_not_take(tmp_path: Path) -> None:
+    """At the address of the source, since the overlay names the peripheral."""
+    artifacts, driver = compile_driver(_elsewhere(tmp_path, f"{PLAIN}\ndevices: {{d: C}}"))
+    found = [(w.line, w.text) for w in driver.warnings]
+    ends = "by its description, and {} is written"
+    assert found == [
+        (3, f"'C.R.F' takes 1 to 10 {ends.format(11)}"),
+        (3, f"'C.R.F' takes 1 to 10 {ends.format(12)}"),
+        (3, f"'C.R.G' takes 3 {ends.format(4)}"),
+    ]
+    assert b"0x50000000" in next(a.data for a in artifacts if a.name == "a.c")

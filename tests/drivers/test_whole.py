@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,53 @@ def test_silicon(tmp_path: Path) -> None:
     assert [b.model.values[n] for n in "abc"] == [0, 1, 0]
 
 
+VARIABLES = """bfGroup R { bit a; uint4 b; bit c; }; bfGroup Q { bit a; uint4 b; bit c; };
+bfGroup U { bfGroup R X; bfGroup R Y; bfGroup Q Z[4]; }; make_device(U, u, 0x40000000);
+int calls; static int next(void) { return calls++; }
+void several(void) { bfGroup R s = u->X, t = u->Y; s.b = t.b + 1; u->X = s; }
+int wait(void) { bfGroup R s; do { s = u->X; } while (!s.a); return s.b; }
+int turns(void) { bfGroup R s; int n = 0; for (s = u->X; s.a; s = u->X) n++; return n; }
+void literal(int v) { bfGroup R s = { .a = 1 }; if (v) s.b = v; u->X = s; s = (bfGroup R){ .b = v }; u->X = s; }
+void copies(void) { bfGroup R s = u->X, q; q = s; q.a = 1; u->X = q; u->X = s; bfGroup R z = q; u->X = z; }
+void direct(void) { u->Y = u->X; u->Z[1] = u->Z[next() + 2]; }
+"""
+VARIABLE_REGISTERS = "X@0: a:0:1 b:4:4 c:9:1\nY@4: b:0:4 a:5:1 c:6:1\n" + "\n".join(
+    f"Z{i}@{8 + 4 * i}: a:0:1 b:4:4 c:9:1" for i in range(4)
+)
+VARIABLES_IN_CPP = re.sub(r"^(void|int) (\w+\()", r'extern "C" \1 \2', VARIABLES, flags=re.MULTILINE)
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
+def test_variables_that_hold_a_register(cpp: bool, tmp_path: Path) -> None:
+    """Declared before they get a value, copied, made from a literal, and a register that is stored to another one."""
+    (tmp_path / "chip.svd").write_text(svd(VARIABLE_REGISTERS))
+    source = VARIABLES_IN_CPP if cpp else VARIABLES
+    b = build(tmp_path, source, layout=f"fixed:{tmp_path / 'chip.svd'}", cpp=cpp)
+
+    def done(name: str, *arguments: int) -> tuple[int, list[tuple[str, int, int]]]:
+        before = len(b.model.trace)
+        value = b.call(name, *arguments)
+        return value, [(a.kind, a.offset, a.value) for a in b.model.trace[before:]]
+
+    assert done("literal", 6)[1] == [("w", 0, 0x61), ("w", 0, 0x60)]
+    assert done("literal", 0)[1] == [("w", 0, 0x01), ("w", 0, 0x00)]
+    b.model.values.update(a=1, b=7, c=1)  # of each register
+    assert done("several")[1] == [("r", 0, 0x271), ("r", 4, 0x67), ("w", 0, 0x281)]
+    b.model.values.update(a=0, b=5, c=1)
+    assert done("copies")[1] == [("r", 0, 0x250), ("w", 0, 0x251), ("w", 0, 0x250), ("w", 0, 0x251)]
+    assert done("direct")[1] == [("r", 0, 0x251), ("w", 4, 0x65), ("r", 16, 0x251), ("w", 12, 0x251)]
+    b.model.sequences["a"] = [0, 0, 1, 1, 1, 0]
+    assert done("wait") == (5, [("r", 0, 0x250), ("r", 0, 0x250), ("r", 0, 0x251)])
+    assert done("turns") == (2, [("r", 0, 0x251), ("r", 0, 0x251), ("r", 0, 0x250)])
+
+
 BAD = {
+    "bfGroup Ctrl c; c.en = x;": "no register is read into or stored from",
+    "bfGroup Ctrl c, d; c = d = u->CTRL;": "a group cannot be copied",
+    "static bfGroup Ctrl c; u->CTRL = c;": "a group cannot be a variable",
+    "bfGroup Ctrl c = { .en = 1 }; x = c.s[2];": "is not in 0..1",
+    "bfGroup Ctrl c = u->CTRL; c = u2->ST;": "incompatible type",
     "u->ST = (bfGroup St){ .full = 1 };": "'ST_full' cannot be written",
     "u->CTRL.irq |= 1;": "'irq' is no stored value (oneToClear)",
     "u->ST.full = 1;": "cannot be written",

@@ -69,8 +69,8 @@ def driver_address_of_a_field(folder: Path) -> tuple[str, str]:
 
 @case
 def driver_group_copy(folder: Path) -> tuple[str, str]:
-    text = "bfGroup P { bit a; };\nbfGroup G { bfGroup P x, y; };\n" + DEVICE + "void f(void) { g->x = g->y; }\n"
-    return driver(folder, text, "4:16", "a group cannot be copied")
+    text = "bfGroup P { bit a; };\nbfGroup G { bfGroup P x, y; };\n" + DEVICE + "bfGroup P other(void);\n"
+    return driver(folder, f"{text}void f(void) {{ g->x = other(); }}\n", "5:16", "a group cannot be copied")
 
 
 def described(folder: Path, a: str, b: str, place: str, words: str) -> tuple[str, str]:

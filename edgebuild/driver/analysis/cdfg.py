@@ -101,7 +101,8 @@ class Site:
 
     form: str
     """"read", "assign", "compound", "step" (++ and --), "unevaluated"; of a whole register "group" (a write) and "load"
-    (into a variable), and of such a variable "get", "set" and "store" (a write of it)."""
+    (into a variable), and of such a variable "hold" (its declaration), "make" (from a literal), "copy" (of another),
+    "get", "set" and "store" (a write of it)."""
     extent: tuple[int, int]
     left: Cursor
     operator: str = ""
@@ -109,12 +110,15 @@ class Site:
     used: bool = True  # whether the expression's value is used
     read: Access | None = None
     write: Access | None = None
-    type: str = ""  # that of a pointer to an unevaluated expression
+    type: str = ""  # that of a pointer to an unevaluated expression; "first", "next": declares a variable
     parts: tuple[tuple[Access, Cursor | None], ...] = ()  # of a whole register: each field, and its value if it has one
     does: str = ""  # what the right side does: "" (nothing that others see), "reads" fields, "changes" something
     inner: tuple[int, ...] = ()  # the parts whose values do something
-    of: Site | None = None  # the "load" of the variable that is meant
+    of: Site | None = None  # the load or store of the register that a variable holds
     variable: str = ""
+    key: str = ""  # the variable's name, which no other has
+    source: str = ""  # in a copy, that of the other one
+    field: Chain | None = None  # of a variable that is read or changed
 
 
 @dataclass(eq=False)

@@ -134,7 +134,7 @@ def _within(dialect: Dialect, groups: Iterable[str]) -> set[str]:
 def _glued(shapes: Shapes, cdfg: Cdfg) -> Shapes:
     """The shapes with the leaves that a group write or a group read has as one."""
     sets: dict[str, list[frozenset[str]]] = {}
-    for site in (s for f in cdfg.functions.values() for s in f.sites if s.form in ("group", "load")):
+    for site in (s for f in cdfg.functions.values() for s in f.sites if s.form in ("group", "load", "store")):
         refs = [resolve(a, shapes) for a, _ in site.parts]
         mine = sets.setdefault(refs[0].group, [])
         whole = frozenset(r.leaf for r in refs).union(*(s for s in mine if s & {r.leaf for r in refs}))

@@ -70,6 +70,7 @@ class Walker(Objects):
         if body is None:
             raise clang.error_at(self.function, self.unit.text, "a function with a try block is not supported")
         self.statement(body)
+        self.settle()
         if self.current:
             link(self.current, self.exit)
         for access in self.accesses:  # a variable whose address is known elsewhere may change at any time

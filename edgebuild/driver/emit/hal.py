@@ -20,6 +20,7 @@ from edgebuild.driver.layout.registers import (
     Sub,
     Window,
     read_window,
+    whole_window,
     write_window,
 )
 
@@ -141,6 +142,27 @@ class Hal:
     @once
     def put(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...], window: Window) -> str:
         """`HAL_PUT_Group_leaves(group, values...)`: one store of a whole register; `leaves`: with their elements."""
+        names, body, parameters, value = self._of_values(register, leaves, window)
+        body += self._stores(register, window, value)
+        name = named("HAL_PUT", group, *(names or (register.name, "reset")))
+        return self._add(name, "void", group, register, parameters, body, const="")
+
+    @once
+    def make(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...]) -> str:
+        """`HAL_MAKE_Group_leaves(values...)`: the value that such a store would have."""
+        given = sum(register.slot(n).element(i) for n, i in leaves)
+        window = whole_window(register, given, "w")
+        names, body, parameters, value = self._of_values(register, leaves, window)
+        name, wide = named("HAL_MAKE", group, *(names or (register.name, "reset"))), wide_type(window.bits)
+        text = "\n".join([*body, f"    return {value};"])
+        self.functions[name] = f"static inline {wide} {name}({', '.join(parameters) or 'void'})\n{{\n{text}\n}}\n"
+        return name
+
+    @staticmethod
+    def _of_values(
+        register: Register, leaves: tuple[tuple[str, int], ...], window: Window
+    ) -> tuple[list[str], list[str], list[str], str]:
+        """(names, statements that mask the values, parameters, the register's value) of a literal."""
         rows = [(register.slot(n), i) for n, i in leaves]
         names = [s.name if s.count == 1 else f"{s.name}_{i}" for s, i in rows]
         body = [
@@ -151,10 +173,8 @@ class Hal:
         wide = wide_type(window.bits)
         terms = [_placed(f"value_{n}", _shift(s, window, i), wide) for n, (s, i) in zip(names, rows, strict=True)]
         terms += [number(window.fixed, window.bits)] if window.fixed or not terms else []
-        body += self._stores(register, window, " | ".join(terms))
         parameters = [f"{wide_type(s.width)} value_{n}" for n, (s, _) in zip(names, rows, strict=True)]
-        name = named("HAL_PUT", group, *(names or (register.name, "reset")))
-        return self._add(name, "void", group, register, parameters, body, const="")
+        return names, body, parameters, " | ".join(terms)
 
     def store(self, group: str, register: Register, window: Window) -> str:
         """`HAL_STORE_Group_register(group[, index], r)`: a whole register as it is. Flags and triggers that the source

@@ -6,14 +6,13 @@ number of lines, so that `#line` at the top of each source is enough for a debug
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from clang.cindex import Cursor
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Function, Offset, Site
+from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Offset, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
+from edgebuild.driver.emit.held import TextPart, WholeTexts
 from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
@@ -57,21 +56,7 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
     raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
 
 
-@dataclass(frozen=True)
-class TextPart:
-    """Part of an access in its region, and the variable that it shares with the others."""
-
-    region: Region
-    temporary: str
-    constant: str = ""  # text of the value, which is written later
-
-
-class _Rewriter:
-    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool) -> None:
-        self.text, self.function, self.merged, self.hal, self.cpp = text, function, merged, hal, cpp
-        self.declarations: list[str] = []
-        self.parts: dict[Access, TextPart] = {}
-
+class _Rewriter(WholeTexts):
     def run(self) -> None:
         regions = self.merged.conflicts.regions[self.function.name]
         hoists: dict[int, list[Region]] = {}
@@ -100,11 +85,6 @@ class _Rewriter:
             inside, line = after, line + 1
         lines = [*(f"    {d};" for d in self.declarations), LineMark(line, at.file).bare, ""]
         return "\n" + "\n".join(lines) + inside
-
-    def _new(self, type_: str) -> str:
-        name = f"eb_{len(self.declarations)}_"
-        self.declarations.append(f"{type_} {name}" if not type_.endswith("*") else f"{type_}{name}")
-        return name
 
     def _share(self, region: Region) -> None:
         if region.place.whole:
@@ -136,35 +116,6 @@ class _Rewriter:
             return ""
         return self._raw(self._raw_text(right))
 
-    def _width(self, a: Access) -> int:
-        return self.merged.register(a).slot(self.merged.ref(a).leaf).width
-
-    # ---- addresses
-
-    def _group(self, a: Access) -> str:
-        prefix = self.merged.ref(a).base
-        inside = self._cursor(prefix.cursor)
-        simple = inside.replace("_", "a").isalnum()
-        if prefix.pointer:
-            return inside if simple else f"({inside})"
-        return f"&({inside})" if not inside.endswith("]") else f"&{inside}"
-
-    def _index(self, a: Access) -> str:
-        """The element of an array leaf, counted through all of its dimensions."""
-        ref = self.merged.ref(a)
-        text = ""
-        for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self._cursor(cursor)
-            text = f"({text}) * {size}u + ({inside})" if text else inside
-        return text
-
-    def _cursor(self, c: Cursor) -> str:
-        return self.text.part(*clang.span(c))
-
-    def _address(self, a: Access) -> list[str]:
-        index = self._index(a)
-        return [self._group(a), *([index] if index else [])]
-
     # ---- sites
 
     def _site(self, site: Site) -> str:
@@ -172,7 +123,7 @@ class _Rewriter:
             return f"(*({site.type})0)"
         if site.form in ("group", "store", "load"):
             return self._whole(site)
-        if site.form in ("get", "set"):
+        if site.key and site.form in ("get", "set", "hold", "make", "copy"):
             return self._held(site)
         if site.form == "read":
             assert site.read
@@ -193,62 +144,6 @@ class _Rewriter:
             return [], value
         name = self._new(type_)
         return [f"{name} = {value}"], name
-
-    def _whole(self, site: Site) -> str:
-        """One access of a whole register."""
-        a = site.parts[0][0]
-        region, ref, register = self.parts[a].region, self.merged.ref(a), self.merged.register(a)
-        address, window = self._address(a), self.merged.window(region)
-        if site.form == "load":
-            return f"{wide_type(window.bits)} {site.variable} = {self._load(region, address)}"
-        if self.merged.translated(site):
-            return self._translated(site)
-        if site.form == "store":
-            return f"{self.hal.store(ref.group, register, window)}({', '.join([*address, site.variable])})"
-        values = {self._leaf(x): self._cursor(v) for x, v in site.parts if v is not None}
-        before = []
-        for i in site.inner if self.cpp and len(site.inner) > 1 else ():  # C++ evaluates them as they stand there
-            leaf = self._leaf(site.parts[i][0])
-            kept = self._new(wide_type(self._width(site.parts[i][0])))
-            before.append((site.parts[i][1].extent.start.offset, f"{kept} = {values[leaf]}"))  # type: ignore[union-attr]
-            values[leaf] = kept
-        leaves = self.merged.named(region)
-        name = self.hal.put(ref.group, register, leaves, window)
-        text = f"{name}({', '.join([*address, *(values[n] for n in leaves)])})"
-        return f"({', '.join([*(x for _, x in sorted(before)), text])})" if before else text
-
-    def _translated(self, site: Site) -> str:
-        """A store of a variable that holds another register: each field out of it, and to its place here."""
-        assert site.of
-        a = site.parts[0][0]
-        region, ref = self.parts[a].region, self.merged.ref(a)
-        values = {}
-        for (here, _), (there, _) in zip(site.parts, site.of.parts, strict=True):
-            window, element = self.merged.window(self.parts[there].region), self.merged.element(there)
-            get = self.hal.get(self.merged.ref(there).group, self.merged.ref(there).leaf, window, element)
-            values[self._leaf(here)] = f"{get}({site.variable})"
-        leaves = self.merged.named(region)
-        name = self.hal.put(ref.group, self.merged.register(a), leaves, self.merged.window(region))
-        return f"{name}({', '.join([*self._address(a), *(values[n] for n in leaves)])})"
-
-    def _leaf(self, a: Access) -> tuple[str, int]:
-        return self.merged.ref(a).leaf, self.merged.element(a)
-
-    def _held(self, site: Site) -> str:
-        """A field of a variable that holds a register."""
-        a, v = site.read, site.variable
-        assert a
-        ref, register = self.merged.ref(a), self.merged.register(a)
-        element = self.merged.element(a)
-        old = f"{self.hal.get(ref.group, ref.leaf, self.merged.window(self.parts[a].region), element)}({v})"
-        if site.form == "get":
-            return old
-        if site.right is None:
-            value = f"{old} {site.operator[-1]} 1"
-        else:
-            value = self._cursor(site.right)
-            value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
-        return f"{v} = {self.hal.changed(ref.group, register, ref.leaf, element)}({v}, {value})"
 
     def _modify(self, site: Site) -> str:
         """`f op= v`, `f++`: a read and a write, with an address that is evaluated once."""
@@ -316,13 +211,6 @@ class _Rewriter:
         packed = self.merged.register(a).slot(ref.leaf).count > 1
         name = self.hal.get(ref.group, ref.leaf, window)
         return f"{name}({', '.join([value, *address[1:]] if packed else [value])})"
-
-    def _load(self, region: Region, address: list[str]) -> str:
-        a = region.place
-        window = self.merged.window(region)
-        register = self.merged.register(a)
-        name = self.hal.load(self.merged.ref(a).group, register, self.merged.leaves(region), window)
-        return f"{name}({', '.join(address if register.dims else address[:1])})"
 
     def _hoisted(self, regions: list[Region]) -> str:
         loads = []

@@ -43,6 +43,7 @@ class Slot:
     stride: int = 0  # bits from one element of an array to the next, where all lie in one register
     count: int = 1  # elements of such an array
     values: tuple[tuple[str, int], ...] = dataclasses.field(default=(), compare=False)  # an enumeration of silicon
+    accepts: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False)  # ranges that may be written
 
     @property
     def mask(self) -> int:

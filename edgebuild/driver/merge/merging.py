@@ -19,6 +19,7 @@ from edgebuild.driver.layout.registers import (
     whole_window,
     write_window,
 )
+from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, Field
 
 
@@ -53,14 +54,13 @@ class Merged:
             flat = flat * size + (index or 0)
         return flat
 
-    def named(self, region: Region) -> tuple[tuple[str, int], ...]:
+    def named(self, site: Site) -> tuple[tuple[str, int], ...]:
         """(leaf, element) of all that a write of a whole register gives a value, in the order of their bits."""
-        site = region.place.site
         parts = [a for a, value in site.parts if value is not None]
         if self.translated(site):
             parts = [a for a, _ in site.parts if "w" in self.register(a).slot(self.ref(a).leaf).access]
         given = {(self.ref(a).leaf, self.element(a)) for a in parts}
-        slots = self.register(region.place).slots
+        slots = self.register(site.parts[0][0]).slots
         return tuple((s.name, i) for s in slots for i in range(s.count) if (s.name, i) in given)
 
     def translated(self, site: Site) -> bool:
@@ -85,7 +85,7 @@ class Merged:
 
     def _given(self, region: Region) -> int:
         register = self.register(region.place)
-        return sum(register.slot(name).element(i) for name, i in self.named(region))
+        return sum(register.slot(name).element(i) for name, i in self.named(region.place.site))
 
     def keeps(self, region: Region, other: Region) -> bool:
         """Whether a write puts back bits, as it read them, that another write of the same register stores."""
@@ -113,6 +113,7 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
 
     found = find_conflicts(dialect, cdfg, shapes, together, first)
     merged = Merged(found, layout)
+    _check_held(cdfg, merged)
     kept = list(found.kept_apart)
     regions: dict[str, tuple[Region, ...]] = {}
     for name in found.regions:
@@ -147,6 +148,21 @@ def _check_whole(merged: Merged, region: Region) -> None:
         )
     if text:
         raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))
+
+
+def _check_held(cdfg: Cdfg, merged: Merged) -> None:
+    """A variable holds the value of one register: elsewhere, the fields may have other bits."""
+    sites = [s for f in cdfg.functions.values() for s in f.sites if s.key]
+    made = {s.key for s in sites if s.form == "make"}  # what they do not name has the reset value of the home
+    for site in (s for s in sites if s.form in ("load", "copy") or (s.form == "store" and s.key in made)):
+        here = site.read if site.form == "copy" else site.parts[0][0]
+        assert here and site.of
+        home = site.of.parts[0][0]
+        if (merged.ref(here).group, merged.register(here)) != (merged.ref(home).group, merged.register(home)):
+            at = clang.place(site.left.extent.start)
+            text = f"'{site.variable}' holds register '{merged.register(home).name}'"
+            text += f", and not '{merged.register(here).name}': use a variable for each"
+            raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))
 
 
 def _reused(cdfg: Cdfg, merged: Merged) -> dict[Region, Region]:
@@ -196,7 +212,7 @@ def hazards(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnost
         at, register, leaves = region.place.where, merged.register(region.place), merged.leaves(region)
         window = merged.window(region)
         if region.place.whole and region.kind == "w":
-            leaves = tuple(dict.fromkeys(name for name, _ in merged.named(region)))
+            leaves = tuple(dict.fromkeys(name for name, _ in merged.named(region.place.site)))
             wrong = next((n for n in leaves if "w" not in register.slot(n).access), None)
             error, warning = (f"'{wrong}' cannot be written" if wrong else ""), ""
         elif region.place.whole:

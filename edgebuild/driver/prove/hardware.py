@@ -164,9 +164,12 @@ class Hardware:
         neutral = neutral_of(slot)
         array = self.array(key, slot.width)
         effects = self.effects(key, slot, "w")
-        if neutral is not None and (
-            z3.is_true(z3.simplify(value == neutral)) or (effects and self._follows(value == neutral))
-        ):
+        harmless = neutral is not None and (
+            z3.is_true(z3.simplify(value == neutral)) or bool(effects and self._follows(value == neutral))
+        )
+        if effects and slot.back == "keep":  # a neighbour's write puts back what is there, which does nothing
+            harmless = harmless or z3.is_true(z3.simplify(value == z3.Select(array, place)))
+        if harmless:
             beside = self._beside(key)
             self.events.append(Event("idle", key, (place, value), {}, device, self.batch, beside=beside))
             return

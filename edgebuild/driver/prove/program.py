@@ -251,7 +251,9 @@ class Program(Expressions):
 
     def progress(self) -> tuple[Any, ...]:
         """Equal as long as nothing happens. What the other side's way has settled counts as if it were open."""
-        values = ((n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int))
+        values = [(n, "", v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int)]
+        held = ((n, v) for n, v in sorted(self.env.items()) if isinstance(v, dict))
+        values += [(n, str(key), bits.get_id()) for n, fields in held for key, bits in fields.items()]
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
         memory = ((str(key), array.get_id()) for key, array in sorted(self.memory.items(), key=str))
         seen = len(self.decisions.asked), self.hardware.count  # stores may repeat

@@ -33,6 +33,7 @@ class SideSource(Interpreter):
     def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout) -> None:
         super().__init__(unit, dialect, layout)
         self.hints: list[Any] = []  # bounds of indices that it finds
+        self.once: dict[tuple[int, int], Any] | None = None  # parts of the address of a whole register
 
     def value(self, c: Cursor) -> Any:
         if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR):
@@ -55,8 +56,8 @@ class SideSource(Interpreter):
     def begin(self, d: Cursor, parts: list[Cursor]) -> None:
         group, pointer = group_of(d.type, self.dialect)
         if group and not pointer and not (self.unit.cpp and d.type.get_canonical().kind in REFERENCES):
-            self.env[variable_name(d)] = self.loaded(parts[-1])
             self.chains.locals.add(variable_name(d))
+            self.env[variable_name(d)] = self.group_value(parts[-1]) if parts else {}
         else:
             super().begin(d, parts)
 
@@ -76,7 +77,7 @@ class SideSource(Interpreter):
             member = self.dialect.groups[current].member(steps[i].member)
             taken = steps[i + 1 : i + 1 + len(member.dims)]
             values = [
-                z3.BitVecVal(s.constant, INDEX) if s.index is None else self.number(self.value(s.index)) for s in taken
+                z3.BitVecVal(s.constant, INDEX) if s.index is None else self.number(self._once(s.index)) for s in taken
             ]
             constants = [str(s.constant) for s in taken]
             flat: Any = z3.BitVecVal(0, INDEX)
@@ -102,16 +103,26 @@ class SideSource(Interpreter):
             return at, (group, name), register, slot, z3.Concat(at.value, z3.simplify(flat))
         return at, (group, ""), None, None, index
 
+    def _once(self, c: Cursor) -> Any:
+        """A part of an address: that of a whole register is evaluated once for all of its fields."""
+        known, self.once = self.once, None
+        if known is None:
+            return self.value(c)
+        if clang.span(c) not in known:
+            known[clang.span(c)] = self.value(c)
+        self.once = known
+        return known[clang.span(c)]
+
     def _root(self, chain: Chain) -> Pointer:
         root = clang.bare(chain.root)
         if chain.prefixes[0].pointer:
-            return self.value(chain.root)
+            return self._once(chain.root)
         if self.unit.cpp and root.kind in (K.DECL_REF_EXPR, K.CALL_EXPR):
             return self.address(root)
         if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
             base, index = clang.children(root)
-            return self.element(self.value(base), self.value(index), root.type)
-        return self.value(clang.children(root)[0])
+            return self.element(self._once(base), self._once(index), root.type)
+        return self._once(clang.children(root)[0])
 
     def _device(self, chain: Chain) -> tuple[int, int] | None:
         if not chain.device:
@@ -203,24 +214,57 @@ class SideSource(Interpreter):
             raise Unknown("a group as a value")
         return list(self.chains.elements(chain, c))
 
-    def loaded(self, c: Cursor) -> Held:
+    def _places(self, chains: list[Chain]) -> list[tuple[Chain, tuple[Any, Key, Register, Slot, Any]]]:
+        """The places of all fields of a register, whose address is evaluated once."""
+        found = []
+        self.once = {}
+        for x in chains:
+            at, key, register, slot, place = self.place(x)
+            assert register and slot
+            found.append((x, (at, key, register, slot, place)))
+        self.once = None
+        return found
+
+    def group_value(self, c: Cursor) -> Held:
+        """The value of a group: of a register, of a variable, or the fields that a literal names."""
         c = clang.bare(c)
-        if c.kind == K.CALL_EXPR and len(clang.children(c)) == 1:  # the copy constructor of C++
+        while c.kind == K.CALL_EXPR and len(clang.children(c)) == 1:  # the copy constructor of C++
             c = clang.bare(clang.children(c)[0])
+        if c.kind == K.DECL_REF_EXPR:
+            found = self.env[variable_name(c.referenced)]
+            return dict(found) if isinstance(found, dict) else found[""]  # which says why it is not known
+        if self.chains.read(c) is not None:
+            return self.loaded(c)
+        initial = next((x for x in clang.preorder(c) if x.kind == K.INIT_LIST_EXPR), None)
+        values: Held = {}
+        for item in clang.children(initial) if initial is not None else ():
+            member, *indices, value = clang.children(item)
+            field = next(f for g in self.dialect.groups.values() for f in g.fields if self._is_field(member, f))
+            narrow = z3.Extract(field.width - 1, 0, sized(self.value(value), 64))
+            values[member.spelling, tuple(clang.constant(i) for i in indices)] = self._wide(narrow, field)
+        return values
+
+    def _is_field(self, member: Cursor, field: Field) -> bool:
+        return self.unit.member(member.referenced) == field.id
+
+    def loaded(self, c: Cursor) -> Held:
+        """One load of a whole register."""
         found: Held = {}
         named: set[Key] = set()
-        for x in self._elements(c):
-            _, key, register, slot, place = self.place(x)
-            assert register and slot
+        places = self._places(self._elements(c))
+        for x, (_, key, _, slot, place) in places:
             found[_name(x)] = self._read_at(x, key, slot, place)
             named.add(key)
-        assert register
+        _, (_, _, register, _, place) = places[-1]
         for key, other in _besides(register, named):
             found[key] = z3.Select(self.hardware.array(key, other.width), place)
         return found
 
     def held(self, chain: Chain) -> Int:
-        return Int(self._held_in(chain)[_name(chain)], False)
+        found = self._held_in(chain)
+        if _name(chain) not in found:
+            raise Unknown("a field that a literal does not name")
+        return Int(found[_name(chain)], False)
 
     def _held_in(self, chain: Chain) -> Held:
         found = next(v for n, v in self.env.items() if n == chain.local)
@@ -235,33 +279,26 @@ class SideSource(Interpreter):
         return value
 
     def _whole(self, left: Cursor, right: Cursor) -> None:
-        chains = self._elements(left)
-        if right.kind == K.DECL_REF_EXPR:
-            held = self.env[variable_name(right.referenced)]
-            self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains}, held)
+        target = clang.bare(left)
+        if target.kind == K.DECL_REF_EXPR and variable_name(target.referenced) in self.chains.locals:
+            self.env[variable_name(target.referenced)] = self.group_value(right)
             return
-        initial = next((x for x in clang.preorder(right) if x.kind == K.INIT_LIST_EXPR), None)
-        values: Held = {}
-        for item in clang.children(initial) if initial is not None else ():
-            member, *indices, value = clang.children(item)
-            values[member.spelling, tuple(clang.constant(i) for i in indices)] = self.value(value)
-        self._put(chains, {_name(x): values[_name(x)] for x in chains if _name(x) in values}, None)
+        held = self.group_value(right)
+        chains = self._elements(left)
+        self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains if _name(x) in held}, held)
 
-    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held | None) -> None:
-        """One store of a register. `held`: what was loaded, of what silicon has besides; None: its reset value."""
+    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held) -> None:
+        """One store of a register. `held`: what was loaded, of what silicon has besides."""
         self.hardware.batch += 1
         stores: list[tuple[Key, Slot, Any, Any]] = []
-        for x in chains:
-            _, key, register, slot, place = self.place(x)
-            assert register and slot
+        for x, (_, key, register, slot, place) in self._places(chains):
             element = z3.Extract(INDEX - 1, 0, place) if slot.count > 1 else z3.BitVecVal(0, INDEX)
             default = Int(z3.BitVecVal(_at_rest(register, slot, z3.simplify(element).as_long()), 64), False)
             narrow = z3.Extract(slot.width - 1, 0, sized(values.get(_name(x), default), 64))
             stores.append((key, slot, place, z3.simplify(narrow)))
-        assert register
         for key, other in _besides(register, {key for key, *_ in stores}):
-            rests = held is None or key not in held or neutral_of(other) is not None
-            value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]  # type: ignore[index]
+            rests = key not in held or neutral_of(other) is not None
+            value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]
             stores.append((key, other, place, value))
         for key, slot, place, value in sorted(stores, key=self._turn):
             if "w" in slot.access:

@@ -18,9 +18,11 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
+from edgebuild.driver.registers.blocks import block_of
 from edgebuild.driver.registers.overlay import (
     Overlay,
     Words,
+    check_devices,
     check_keys,
     field_name,
     field_names,
@@ -66,6 +68,7 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
     overlay_file = path.with_suffix(".overlay.yaml")
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
     map_ = with_aliases(read_map(path), overlay, overlay_file)
+    check_devices(overlay, overlay_file, map_, dialect.devices)
     fixer = _Fixer(path, text, map_, overlay, dialect, shapes)
     groups = {name: fixer.group(shape) for name, shape in shapes.groups.items() if name not in shapes.idle}
     fixer.order_views()
@@ -100,27 +103,10 @@ class _Fixer:
         self.names: dict[FieldId, set[str]] = {}  # BLOCK.REGISTER.FIELD of all instances
         self.places: dict[tuple[str, str], Field] = {}  # facts of each leaf of a group
         self.targets: dict[tuple[tuple[str, str], FieldId, str, str], None] = {}  # (..., rse or wse, pattern)
-        self.blocks = {d.name: self._block(d) for d in dialect.devices.values()}
+        self.blocks = {d.name: block_of(d, map_, overlay, path, text) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
         self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
         self.groups: dict[str, GroupLayout] = {}  # those that are done, inner ones first
-
-    def _block(self, device: Device) -> Block:
-        here = [block for block in self.map.blocks if block.base == device.address]
-        for name in (device.name.upper(), device.group.upper()):  # several may share an address, as views of one part
-            for block in here:
-                if name in (block.name.upper(), block.name.upper().rstrip("0123456789")):
-                    return block
-        if here:
-            return here[0]
-        for block in self.map.blocks:
-            if device.name.lower() == block.name.lower():
-                return block
-        if len(self.map.blocks) == 1:
-            return self.map.blocks[0]
-        near = did_you_mean(device.name.upper(), [b.name for b in self.map.blocks])
-        text = f"device '{device.name}': {self.path.name} has nothing at {device.address:#x}{near}"
-        raise clang.wrong(device.where, self.text, text)
 
     def _wrong_field(self, leaf: Leaf, text: str, *hints: str) -> EdgebuildError:
         return clang.error_at(self.dialect.cursors[leaf.field], self.text, text, *hints)
@@ -298,6 +284,7 @@ class _Fixer:
             action=action,
             key=field_name(block, register, info),
             values=info.values,
+            accepts=info.accepts,
         )
 
     def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, spot: Spot, device: Device) -> None:

@@ -8,7 +8,7 @@ fields:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -62,12 +62,14 @@ class Alias:
 class Overlay:
     """The file beside a register description. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
 
-    `aliases`: other views of peripherals, which a description has once. `bytes`: the bus takes accesses to a part of a
-    register, which no description says.
+    `aliases`: other views of peripherals, which a description has once. `devices`: the peripherals whose registers
+    devices of the source have although they lie elsewhere. `bytes`: the bus takes accesses to a part of a register,
+    which no description says.
     """
 
     fields: Mapping[str, Words] = field(default_factory=dict)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
     bytes: bool = False
 
     def of(self, block: Block, register: RegisterInfo, info: FieldInfo) -> Words:
@@ -114,6 +116,16 @@ def whole_field(register: RegisterInfo) -> FieldInfo:
 def field_names(map_: RegisterMap) -> set[str]:
     """All names that an overlay may speak of."""
     return {field_name(b, r, f) for b in map_.blocks for r in b.registers for f in r.fields or (whole_field(r),)}
+
+
+def check_devices(overlay: Overlay, file: Path, map_: RegisterMap, devices: Collection[str]) -> None:
+    """Raise EdgebuildError where the overlay in `file` names a device or a peripheral that does not exist."""
+    blocks = [b.name for b in map_.blocks]
+    for name, block in overlay.devices.items():
+        if name not in devices:
+            raise fail(f"devices: the source has no device '{name}'{did_you_mean(name, devices)}", file=str(file))
+        if block not in blocks:
+            raise fail(f"devices: there is no peripheral '{block}'{did_you_mean(block, blocks)}", file=str(file))
 
 
 def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path) -> None:

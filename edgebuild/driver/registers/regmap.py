@@ -26,6 +26,7 @@ class FieldInfo:
     known: bool = False
     values: tuple[tuple[str, int], ...] = ()  # an enumeration
     once: bool = False  # only the first write after a reset counts
+    accepts: tuple[tuple[int, int], ...] = ()  # ranges of values that may be written; nothing: all
     mark: str = field(default="", compare=False)  # of an element of an array: NAME#POSITION, counted from 0
 
     @property

@@ -152,6 +152,7 @@ class _Reader:
                     word,
                     *self.effects(element, r, word),
                     values=self.values(element, around, width),
+                    accepts=self.accepts(element, self.values(element, around, width)),
                     once="once" in (element.value("access") or access).lower(),
                     mark=mark,
                 )
@@ -186,6 +187,21 @@ class _Reader:
                 if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not re.search("[xX](?![0-9a-fA-F])|#.*x", text):
                     found.setdefault(name, self.as_number(e, "value", text))
         return tuple((n, v) for n, v in found.items() if not v >> width)
+
+    def accepts(self, element: Element, values: tuple[tuple[str, int], ...]) -> tuple[tuple[int, int], ...]:
+        """The ranges of values that a field takes, as `writeConstraint` has them; nothing if all."""
+        constraint = element.child("writeConstraint")
+        if constraint is None:
+            return ()
+        if constraint.value("useEnumeratedValues") in ("true", "1"):
+            return tuple((v, v) for _, v in values)
+        limits = constraint.child("range")
+        if limits is None:
+            return ()
+        low, high = (self.as_number(limits, word, limits.value(word) or "") for word in ("minimum", "maximum"))
+        if low > high:
+            raise self.wrong(limits, f"writeConstraint: minimum {low} is above maximum {high}")
+        return ((low, high),)
 
     def effects(self, element: Element, register: Element, access: str) -> tuple[str, str]:
         """Effects of a write and a read; those of the whole register do not count where it lacks such an access."""

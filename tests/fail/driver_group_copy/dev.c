@@ -1,4 +1,5 @@
 bfGroup P { bit a; };
 bfGroup G { bfGroup P x, y; };
 make_device(G, g, 0x40000000);
-void f(void) { g->x = g->y; }
+bfGroup P other(void);
+void f(void) { g->x = other(); }
