@@ -136,7 +136,7 @@ class WholeTexts:
         return f"{start} = {value}" if site.operator else value
 
     def _held(self, site: Site) -> str:
-        """What is done with a variable that holds a register."""
+        """A use of a variable that holds a register."""
         v = site.variable
         if site.form == "hold":
             return self._begun(site, "")

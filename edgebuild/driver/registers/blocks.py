@@ -1,4 +1,4 @@
-"""Which peripheral of a register description a device of the source is."""
+"""The peripheral of a register description that a device of the source is."""
 
 from __future__ import annotations
 
