@@ -13,7 +13,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.rounding import distance, limit
+from edgebuild.model.verify.rounding import distance, limit, moves
 
 SHAPE = (1, 4, 4, 4)
 VALUES = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
@@ -51,3 +51,19 @@ def test_what_is_not_finite_is_compared() -> None:
     assert distance(some, some) == 0 and limit(some) < 1
     for other in ([1, np.inf, np.inf, np.nan], [1, 3e38, -np.inf, np.nan], [1, np.inf, -np.inf, 0]):
         assert distance(some, np.array(other, np.float32)) == np.inf
+
+
+def test_only_finite_inputs_are_moved() -> None:
+    """An infinity that became the largest number would move what follows without a bound, and nothing is judged."""
+    x = np.array([1.0, np.inf, -np.inf, np.nan, 3.4028235e38, -3.4028235e38], np.float32)
+    seen = list[np.ndarray]()
+
+    def run(vectors: list[list[np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        seen.append(vectors[0][0])
+        return [{"y": vectors[0][0]}]
+
+    assert 0 < moves([[x]], run)["y"] < np.inf
+    assert len(seen) > 1
+    for near in seen:
+        np.testing.assert_array_equal(near[1:4], x[1:4])
+        assert np.isfinite(near[[0, 4, 5]]).all()

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest, model_request
@@ -21,7 +23,7 @@ from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, simulate
 from edgebuild.model.plan.search import Plan
-from edgebuild.model.verify import verify
+from edgebuild.model.verify import measure, verify
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
 from tests.graphs.tflite_models import File
@@ -227,6 +229,22 @@ def test_streamed_on_the_processor() -> None:
     pytest.importorskip("onnxruntime")
     artifacts = compile_model(model_request(DIGITS, "model", "mps2-an386", {"stream_input": "rows"}))
     assert verify(DIGITS, load_target("mps2-an386"), artifacts)["equal"]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_a_test_program_that_is_larger_than_the_memory(tmp_path: Path) -> None:
+    """The model fits, since its input is brought by rows; the test program holds the input whole and does not."""
+    surface = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 56, 56))]
+    result = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 1, 28, 28))]
+    w = numpy_helper.from_array(np.ones((1, 1, 3, 3), np.float32), "w")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["t"], pads=[1, 1, 1, 1])]
+    nodes += [helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[2, 2], strides=[2, 2])]
+    opset = [helper.make_opsetid("", 13)]
+    file = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", surface, result, [w]), opset_imports=opset), file)
+    artifacts = compile_model(model_request(file, "model", "microbit", {"stream_input": "rows"}))
+    with pytest.raises(EdgebuildError, match=r"does not fit into RAM of microbit: [1-9][0-9]* B too many"):
+        measure(load_target("microbit"), artifacts)
 
 
 def test_what_cannot_be_streamed() -> None:

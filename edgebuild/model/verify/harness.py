@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...base.artifacts import Artifact, publish
-from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
@@ -71,9 +72,11 @@ class Builder:
         fragments = (f"{self.name}_memory.ld",) if self.target.firmware else ()
         tools = self.target.toolchain
         libraries = (tools.libm if self.needs_libm else ()) + tools.libs
-        self._run(
-            *self._libc(), *self.extra, *link_flags(self.target, fragments), "-o", f"{name}.elf", *objects, *libraries
-        )
+        flags = (*self._libc(), *self.extra, *link_flags(self.target, fragments))
+        try:
+            self._run(*flags, "-o", f"{name}.elf", *objects, *libraries)
+        except EdgebuildError as error:
+            raise too_large(error, self.target.name) or error from None
         return self.folder / f"{name}.elf"
 
     def _object(self, source: Path, special: tuple[str, ...] = (), mark: str = "") -> str:
@@ -115,6 +118,20 @@ def run_tool(
         lines = (done.stdout + done.stderr).strip().splitlines()
         raise fail(f"'{command[0]}' ended with status {done.returncode}", hints=[*lines[-40:], " ".join(command)])
     return done.stdout
+
+
+def too_large(error: EdgebuildError, target: str) -> EdgebuildError | None:
+    """An error in one sentence where the linker says that a program is larger than a memory; None: it says otherwise.
+
+    The model itself has been held against the target's memories before.
+    """
+    said = "\n".join(error.diagnostics[0].hints)
+    over = re.search(r"region [`'](\w+)' overflowed by (\d+) bytes", said)
+    if over is None:
+        return None
+    hints = ["it holds more than the model: a streamed input whole, its own code and buffers",
+             "verify on a target of the same core that has more memory"]  # fmt: skip
+    return fail(f"the test program does not fit into {over[1]} of {target}: {over[2]} B too many", hints=hints)
 
 
 @dataclass(frozen=True)

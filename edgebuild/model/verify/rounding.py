@@ -55,7 +55,9 @@ def moves(
 
 
 def _nudged(x: Array, rng: np.random.Generator) -> Array:
+    """Real numbers moved by one step up or down; finite ones remain finite, and the others what they are."""
     if x.dtype.kind != "f":
         return x
-    towards = np.where(rng.random(x.shape) < 0.5, -np.inf, np.inf).astype(x.dtype)
-    return np.asarray(np.nextafter(x, towards))
+    most = float(np.finfo(str(x.dtype)).max)
+    towards = np.where(rng.random(x.shape) < 0.5, -most, most).astype(x.dtype)
+    return np.asarray(np.where(np.isfinite(x), np.nextafter(x, towards), x))
