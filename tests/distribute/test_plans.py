@@ -88,7 +88,7 @@ def test_table_of_communication(name: str) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_search_finds_the_best_of_all_plans(seed: int) -> None:
     n = 2 + seed % 2
-    network = naive.chain(seed, 4, residual=seed % 3 == 0)
+    network = naive.chain(seed, 6, residual=seed % 3 == 0)
     search = Search(network, naive.cluster(n), naive.limits(network, n, seed), recompute=seed % 3)
     plan, least = search.run(), naive.least(search)
     assert (plan.cost.bytes if plan else None) == least

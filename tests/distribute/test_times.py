@@ -14,6 +14,9 @@ from edgebuild.model.plan.distribute.timeline import ComputeSpan, Receive, Send,
 from edgebuild.model.verify.cluster import verify_cluster
 from edgebuild.model.verify.relay import SEND, TIME, LinkEvent
 from edgebuild.model.verify.times import _first_starts
+from tests import bench_distribute
+from tests.conftest import ROOT
+from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 SLOW = {"bits_per_s": 8e6}  # a microsecond a byte
@@ -84,6 +87,22 @@ def test_predicted_times_are_within_a_tenth_of_the_simulated(
     assert abs(found["time_us"]["predicted"] / found["time_us"]["simulated"] - 1) < 0.1, found["time_us"]
     for row in found["devices"]:
         assert row["instructions"] > 0 and row["stack_bytes"] > 0 and row["flash_bytes"] > row["weights_bytes"]
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
+@pytest.mark.parametrize(
+    ("model", "timed"), [("paper_mw.tflite", 0), ("paper_mw.tflite", 2), ("paper_txt.tflite", 2), ("swiftnet_like", 1)]
+)
+def test_times_of_floats_and_of_many_moves(tmp_path: Path, model: str, timed: int) -> None:
+    """Floats without an FPU take calls, and kernels that only move state no instructions."""
+    file = ROOT.parent / "shared" / "models" / model
+    if model in ZOO:
+        file = tmp_path / f"{model}.onnx"
+        file.write_bytes(quantized(ZOO[model](0), 0).SerializeToString())
+    if not file.exists():
+        pytest.skip("no shared models")
+    found = bench_distribute.timed(file, *bench_distribute.TIMED[timed])
+    assert abs(found["error"]) < 0.1, found
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "gcc")

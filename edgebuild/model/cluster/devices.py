@@ -15,6 +15,7 @@ from ...clock.emit import target_tree
 from ..ir import Graph
 from ..plan.distribute.forms import Cluster, Device
 from ..plan.search import arena_memories
+from .counted import per_mac_of_floats
 
 # Instructions of a multiply-accumulate where the device runs no kernel yet, on the high side of those of whole networks
 # (`./sconsw bench-kernels`); PLAIN: of other cores.
@@ -34,9 +35,11 @@ def clock_of(name: str) -> float:
 
 
 @cache
-def instructions_of(name: str) -> float:
+def instructions_of(name: str, floats: bool = False) -> float:
     """Instructions of a multiply-accumulate in kernels for the core of a target; most figures are README.md's."""
     core = load_target(name).core
+    if floats:
+        return per_mac_of_floats(frozenset([*core.features, core.isa]))
     known = [cost for word, cost in PER_MAC.items() if word in core.features or core.isa.startswith(word)]
     return min(known, default=PLAIN)
 

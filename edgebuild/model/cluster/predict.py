@@ -18,7 +18,8 @@ from ..plan.choose import plan
 from ..plan.distribute.forms import Cluster
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
 from ..plan.search import Plan
-from ..plan.section import Section, instructions
+from ..plan.section import Section
+from .counted import counted
 from .pieces import Message
 from .terms import HEAD, TAIL
 
@@ -56,7 +57,7 @@ class _Program:
                 case "receive":
                     yield from self.receive(op)
                 case _:
-                    yield self.us(section.instructions, _words(section))
+                    yield self.us(counted(section, self.made.graph), _words(section))
 
     def begin(self) -> Iterator[Step]:
         """The source tells all others that an inference begins, and waits until they are ready."""
@@ -118,7 +119,8 @@ def predict(plans: Mapping[int, Plan], cluster: Cluster, messages: Sequence[Mess
 def one_device_us(graph: Graph, target: Target, request: ModelRequest, cluster: Cluster) -> float:
     """The model at the source alone, by the estimates of kernels; as if it had the memory for it."""
     roomy = replace(target, memories=tuple(replace(m, size=max(m.size, ROOM)) for m in target.memories))
-    return instructions(plan(graph, roomy, request).steps) / cluster.devices[cluster.source].hz * 1e6
+    made = plan(graph, roomy, request)
+    return sum(counted(s, made.graph) for s in made.steps) / cluster.devices[cluster.source].hz * 1e6
 
 
 def times(alone_us: float, found: Timeline, source: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ from ..axes import Nest, Offset, Same, Window
 from ..importers import shapes
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
-from ..ops.base import Form, zero_of
+from ..ops.base import Form, is_float, zero_of
 from ..plan.distribute import thesis
 from ..plan.distribute.by_name import Chosen, choose, macs
 from ..plan.distribute.clusterfile import read_cluster
@@ -173,7 +173,7 @@ def plan_cluster(
     `objective`: default, that of the file. `spare`: bytes of flash and RAM that the plan leaves free, by device.
     Raises EdgebuildError where a file is wrong or no plan fits.
     """
-    cluster, stated = read_cluster(cluster_file, count, clock_of, instructions_of)
+    cluster, stated = read_cluster(cluster_file, count, clock_of, lambda t: instructions_of(t, _in_float(graph)))
     check_byte_order(cluster.devices, str(cluster_file))
     within = tuple(within_target(d, graph) for d in cluster.devices) if graph is not None else cluster.devices
     over = limited(cluster.devices, within)
@@ -191,6 +191,12 @@ def plan_cluster(
     if graph is None:
         found["paper"] = paper(table, len(cluster.devices))
     return chosen, found
+
+
+def _in_float(graph: Graph | None) -> bool:
+    """Whether most multiply-accumulates of a model are of floats."""
+    some = [(ops.nest(op, graph).mac_count, is_float(graph.result(op))) for op in graph.ops] if graph else []
+    return sum(macs for macs, floats in some if floats) * 2 > sum(macs for macs, _ in some)
 
 
 def _less(d: Device, flash: int, ram: int) -> Device:
