@@ -61,7 +61,7 @@ def _family_of(core: frozenset[str]) -> str:
 
 
 def _factor(op: Op, graph: Graph, form: Form) -> float:
-    """What is counted of what a kernel states."""
+    """Ratio of counted instructions to those that a kernel states."""
     if is_float(graph.result(op)):
         return (OVER_FPU if form.core & HARDWARE else OVER_SOFT[_family(form)]).get(op.kind, 1.0)
     return REQUANTIZED if op.kind == "requantize" and _family(form) != "armv6-m" else 1.0

@@ -47,6 +47,8 @@ def choose(
 
     `stated`: the shares are the user's; otherwise the source may lean on the others or help them.
     """
+    if _lacks_flash(network, cluster):
+        raise _no_plan(network, cluster, method, objective, file)
     found = _Best(objective)
     several = method == "joint" and len(cluster.devices) > 1
     if several:
@@ -67,6 +69,11 @@ def choose(
     bound = min(found.bound, worth)
     proved = method == "joint" and objective != "memory" and bound >= worth - 1e-6
     return replace(best, optimal=proved, bound=bound, mixed=mixed)
+
+
+def _lacks_flash(network: Network, cluster: Cluster) -> bool:
+    """Whether all devices together are too small for the weights, of which each is somewhere."""
+    return sum(d.flash for d in cluster.devices) < network.weights
 
 
 def _limits(cluster: Cluster) -> DeviceLimits:
@@ -282,7 +289,8 @@ def _no_plan(network: Network, cluster: Cluster, method: str, objective: str, fi
     room = DeviceLimits((INFINITY,) * len(cluster.devices), (INFINITY,) * len(cluster.devices))
     hints = []
     for search in _searches(network, cluster, room, "joint", "traffic"):
-        plan = replace(search, limits=replace(room, flash=tuple(float(d.flash) for d in cluster.devices))).run()
+        limits = replace(room, flash=tuple(float(d.flash) for d in cluster.devices))
+        plan = None if _lacks_flash(network, cluster) else replace(search, limits=limits).run()
         if plan is None:
             each = network.weights // len(cluster.devices)
             have = ", ".join(f"{d.name} {d.flash} B" for d in cluster.devices)
