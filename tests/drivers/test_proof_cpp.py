@@ -114,7 +114,7 @@ def test_loops_over_arrays(old: str, new: str, function: str, tmp_path: Path) ->
 
 
 BASES = """bfGroup S { bit A; bit B; uint8 F; }; make_device(S, s, 0x40000000);
-class Root { public: int first = 3; };
+class Root { public: int first = 3; }; class Other { public: int other = 3; };
 class Base : public Root { public: explicit Base(S *h, int n) : hw(h), n(n) { hw->A = 1; } void put(int v) { hw->F = v + n; } protected: S *const hw; int n; };
 class Part : public Base { public: explicit Part(S *h) : Base(h, 5), last(7) {} void go(int v) { put(v + first); hw->F = last; } private: int last; };
 extern "C" void run(int v) { Part part(s); part.go(v); }"""  # noqa: E501  (C on one line reads better here)
@@ -127,8 +127,8 @@ extern "C" void run(int v) { Part part(s); part.go(v); }"""  # noqa: E501  (C on
         ("Base(h, 5)", "Base(h, 6)", "refuted"),
         ("first = 3", "first = 4", "refuted"),
         ("last(7)", "last(8)", "refuted"),
-        (" void put", " virtual void put", "unknown"),
         ("public Base", "virtual public Base", "unknown"),
+        ("public Base", "public Other, public Base", "unknown"),
     ],
 )
 def test_objects_of_a_class_with_a_base(old: str, new: str, verdict: str, tmp_path: Path) -> None:
@@ -139,3 +139,35 @@ def test_objects_of_a_class_with_a_base(old: str, new: str, verdict: str, tmp_pa
         assert old.encode() in next(a.data for a in artifacts if a.name == "case.cpp")
         artifacts = tuple(Artifact(a.name, a.data.replace(old.encode(), new.encode())) for a in artifacts)
     assert next(v.what for v in verdicts((driver, artifacts)) if v.function == "run") == verdict
+
+
+VIRTUAL = """bfGroup S { bit A; bit B; uint8 F; }; make_device(S, s, 0x40000000);
+class Port { public: explicit Port(S *h) : hw(h) {} virtual void put(int v) { hw->F = v; } void twice(int v) { put(v); put(v + 1); } virtual ~Port() = default; S *const hw; };
+class Loud final : public Port { public: explicit Loud(S *h) : Port(h), n(3) {} void put(int v) override { hw->F = v + n; } int n; };
+extern "C" void through(Port *p, Port &q, int v) { s->A = 1; p->put(v); s->A = 0; q.put(v); }
+extern "C" void made(int v) { Loud loud(s); loud.twice(v); loud.n = 2; s->B = 1; loud.put(v); }"""  # noqa: E501  (as above)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "function"),
+    [
+        ("", "", ""),
+        ("v + n", "v - n", "Loud::put"),
+        ("put(v + 1)", "put(v + 2)", "Port::twice"),
+        ("p->put(v)", "q.put(v)", "through"),
+        ("n(3)", "n(4)", "Loud::Loud"),
+        ("loud.n = 2; ", "", "made"),
+    ],
+)
+def test_virtual_methods(old: str, new: str, function: str, tmp_path: Path) -> None:
+    """A call of one is a call of something unknown, which each body is proved for by itself."""
+    driver, artifacts = compiled(tmp_path, VIRTUAL, svd("F@0: F:0:8\nE@4: A:0:1 B:1:1").encode(), "fields: {}")
+    changed = tuple(
+        Artifact(a.name, a.data.replace(old.encode(), new.encode()) if old and a.name == "case.cpp" else a.data)
+        for a in artifacts
+    )
+    assert not old or changed != artifacts
+    found = {v.function: v.what for v in verdicts((driver, changed)) if v.what != "proved"}
+    assert found.pop(function, "refuted") == "refuted" and set(found) <= {"made", "Loud::Loud"} - {""}
+    assert set(found.values()) <= {"refuted"} and (old or not found)
+    assert not old or "refuted" in {v.what for v in verdicts((driver, changed))}

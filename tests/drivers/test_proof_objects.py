@@ -50,6 +50,9 @@ CPP = (
     ("static int sum(const int &a, int &b) { b += a; return a + b; } int t(int i) { int k = dev->x; int r = sum(3, k); dev->y = k; return r + sum(i, k); }", "sum(3, k)", "sum(4, k)"),
     ("struct Cfg { unsigned div = 3; bool en{true}; unsigned char mode[2] = {1, 2}; }; static void apply(const Cfg &c) { dev->CR.DIV = c.div; dev->CR.EN = c.en; dev->CR.MODE = c.mode[1]; } void t() { Cfg c; c.div = 9; apply(c); Cfg e = c; e.en = false; apply(e); apply(Cfg{}); }", "{1, 2}", "{1, 3}"),
     ("struct R { R &on() { dev->x = 1; return *this; } R &off() { dev->y = 1; return *this; } }; void t() { R r; r.on().off().on(); }", "r.on().off().on()", "r.on().on().on()"),
+    ("static void put(int v) { dev->x = v; } int t(int a) { int k = 2; auto add = [&k, a](int x) { k += x; put(k); return a + k; }; a = add(3); dev->y = 1; return add(a) + [=] { return k; }(); }", "k += x", "k += x + 1"),
+    ("static void put(int v) { dev->x = v; } int t(int a) { auto twice = [=](int x) { put(x); put(a); }; a = 9; for (int i = 0; i < 3; i++) twice(a); return a; }", "put(x); put(a)", "put(a); put(x)"),
+    ("struct S { int n; int at(int v) { auto f = [this](int x) { if (x > 3) return n; return x; }; dev->x = f(v); return f(9); } }; int t(int v) { S s{v}; return s.at(v + 1); }", "x > 3", "x > 4"),
     ("static int g(int q) { return dev->x + q; } int t(int v) { if (int k = g(v); k < 3) { switch (int m = g(k)) { case 1: dev->y = 1; [[fallthrough]]; case 2: dev->y = m; break; default: break; } } return 0; }", "g(v)", "g(1)"),
 )  # fmt: skip
 

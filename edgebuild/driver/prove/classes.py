@@ -11,8 +11,8 @@ import z3
 from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
 
 from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.cpp import CppExpressions
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.lambdas import Lambdas
 from edgebuild.driver.prove.values import Break, Continue, Goto, Return
 from edgebuild.driver.source import clang
 
@@ -21,7 +21,7 @@ SCOPES = (K.COMPOUND_STMT, K.FOR_STMT, K.IF_STMT, K.SWITCH_STMT)
 VALUES = (K.INTEGER_LITERAL, K.CHARACTER_LITERAL, K.BINARY_OPERATOR, K.CXX_BOOL_LITERAL_EXPR)
 
 
-class Interpreter(CppExpressions):
+class Interpreter(Lambdas):
     """C and C++, with the objects that functions make."""
 
     alive: list[list[tuple[Pointer, Cursor]]]  # of each scope that is open: objects, and their destructors
@@ -158,10 +158,10 @@ class Interpreter(CppExpressions):
         if not bases:
             return
         base = bases[0].type.get_canonical().get_declaration()
-        methods = [m for c in (class_, base) for m in clang.children(c) if m.kind in (K.CXX_METHOD, K.DESTRUCTOR)]
-        virtual = bool(conf.lib.clang_isVirtualBase(bases[0])) or any(m.is_virtual_method() for m in methods)
-        if len(bases) > 1 or virtual:
-            raise Unknown("an object of a class with several bases or virtual methods")
+        if len(bases) > 1 or conf.lib.clang_isVirtualBase(bases[0]):
+            raise Unknown("an object of a class with several bases, or a virtual one")
+        if _has_table(class_) and not _has_table(base):
+            raise Unknown("an object whose base lies behind the table of its methods")
         parts = clang.children(constructor) if constructor is not None else []
         call = next(
             (value for name, value in pairwise(parts) if name.kind == K.TYPE_REF and name.referenced == base), None
@@ -237,6 +237,14 @@ def _construction(c: Cursor) -> Cursor | None:
         c = inside[0]
     made = c.kind == K.CALL_EXPR and c.referenced is not None and c.referenced.kind == K.CONSTRUCTOR
     return c if made else None
+
+
+def _has_table(class_: Cursor) -> bool:
+    """Whether objects of a class begin with a pointer to the table of its virtual methods."""
+    members = clang.members(class_)
+    own = (m.is_virtual_method() for m in members if m.kind in (K.CXX_METHOD, K.DESTRUCTOR))
+    bases = (m.type.get_canonical().get_declaration() for m in members if m.kind == K.CXX_BASE_SPECIFIER)
+    return any(own) or any(_has_table(b) for b in bases)
 
 
 def _default(p: Cursor) -> Cursor:

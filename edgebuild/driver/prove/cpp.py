@@ -148,7 +148,8 @@ class CppExpressions(Program):
             result = self.call(self.functions[name], values)
             self.this = outer
             return result
-        number = self.hardware.call(to.spelling, tuple(map(bits_of, values)))
+        of = (this.value,) if to.kind == K.CXX_METHOD and not to.is_static_method() else ()
+        number = self.hardware.call(to.spelling, (*of, *map(bits_of, values)))
         self.globals, self.memory = {}, {}
         if c.type.get_canonical().kind == TypeKind.VOID:
             return None

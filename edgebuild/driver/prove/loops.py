@@ -18,6 +18,7 @@ from clang.cindex import Cursor, CursorKind
 
 from edgebuild.driver.prove.compare import TIME_MS, by_name, compare, covered, shared
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer, Unknown
+from edgebuild.driver.prove.lambdas import Closure
 from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.sides import Generated, SideSource
 from edgebuild.driver.prove.values import Cut, Int, bits_of
@@ -89,6 +90,8 @@ def _begin(program: Program, start: Start) -> None:
         name = names[key]
         if name in known:
             program.env[key] = known[name]
+        elif isinstance(value, Closure) and not value.copies:
+            continue
         elif name not in start.names:
             program.env[key] = Gone()
         elif isinstance(value, Pointer):
