@@ -32,6 +32,10 @@ C = (
     ("void t(int n) { uint32_t tmp[4]; for (int i = 0; i < 4; i++) tmp[i] = dev->buf[i]; for (int i = 0; i < 4; i++) dev2->buf[i] = tmp[3 - i] + (uint32_t)n; }", "tmp[3 - i]", "tmp[2 - i]"),
     ("struct h { volatile int state; bfGroup D *hw; void (*done)(int); }; static struct h handle; static void cb(int v) { dev2->x = v; } void t(void) { struct h *h = &handle; h->hw = dev; h->done = cb; h->hw->x = 1; h->state = 2; h->hw->y = 3; h->done(4); }", "(h->hw), 3", "(h->hw), 2"),
     ("struct p { int a, b; }; static void add(const struct p *p, int *sum) { *sum += p->a + p->b; } void t(int v) { struct p one = { .b = 2, .a = v }, two = one; int sum = 3; two.b = dev->y; add(&one, &sum); add(&two, &sum); dev->x = sum; }", ".b = 2", ".b = 1"),
+    ("void lock(void); static int state; void t(int v) { dev->x = v; state = 1; lock(); state = 2; }", "state = 1; ", ""),
+    ("int left; void t(int v) { dev->x = v; left = v; }", "left = v; ", ""),
+    ("struct q { int n; }; void lock(void); void t(struct q *p) { dev->x = 1; p->n = 3; lock(); }", "p->n = 3; ", ""),
+    ("struct q { int n; }; void t(struct q *p) { dev->x = 1; p->n = 3; }", "p->n = 3; ", ""),
 )  # fmt: skip
 GUARD = """extern "C" { extern void lock(void); extern void unlock(void); }
 class Lock { public: Lock() noexcept { lock(); } ~Lock() noexcept { unlock(); } Lock(const Lock &) = delete; };
@@ -52,6 +56,7 @@ CPP = (
     ("struct R { R &on() { dev->x = 1; return *this; } R &off() { dev->y = 1; return *this; } }; void t() { R r; r.on().off().on(); }", "r.on().off().on()", "r.on().on().on()"),
     ("static void put(int v) { dev->x = v; } int t(int a) { int k = 2; auto add = [&k, a](int x) { k += x; put(k); return a + k; }; a = add(3); dev->y = 1; return add(a) + [=] { return k; }(); }", "k += x", "k += x + 1"),
     ("static void put(int v) { dev->x = v; } int t(int a) { auto twice = [=](int x) { put(x); put(a); }; a = 9; for (int i = 0; i < 3; i++) twice(a); return a; }", "put(x); put(a)", "put(a); put(x)"),
+    ("extern \"C\" void save(int *); struct S { void on() { save(&n); dev->x = 1; } int n; int m; }; void t() { S s; s.on(); }", "save(&n)", "save(&m)"),
     ("struct S { int n; int at(int v) { auto f = [this](int x) { if (x > 3) return n; return x; }; dev->x = f(v); return f(9); } }; int t(int v) { S s{v}; return s.at(v + 1); }", "x > 3", "x > 4"),
     ("static int g(int q) { return dev->x + q; } int t(int v) { if (int k = g(v); k < 3) { switch (int m = g(k)) { case 1: dev->y = 1; [[fallthrough]]; case 2: dev->y = m; break; default: break; } } return 0; }", "g(v)", "g(1)"),
 )  # fmt: skip

@@ -121,6 +121,7 @@ int wait(void) { bfGroup R s; do { s = u->X; } while (!s.a); return s.b; }
 int turns(void) { bfGroup R s; int n = 0; for (s = u->X; s.a; s = u->X) n++; return n; }
 void literal(int v) { bfGroup R s = { .a = 1 }; if (v) s.b = v; u->X = s; s = (bfGroup R){ .b = v }; u->X = s; }
 void copies(void) { bfGroup R s = u->X, q; q = s; q.a = 1; u->X = q; u->X = s; bfGroup R z = q; u->X = z; }
+void shifted(int n) { bfGroup R v = u->X; while (n--) { bfGroup R w = v; w.b++; v = w; u->Y = w; } u->X = v; }
 void direct(void) { u->Y = u->X; u->Z[1] = u->Z[next() + 2]; }
 """
 VARIABLE_REGISTERS = "X@0: a:0:1 b:4:4 c:9:1\nY@4: b:0:4 a:5:1 c:6:1\n" + "\n".join(
@@ -149,6 +150,9 @@ def test_variables_that_hold_a_register(cpp: bool, tmp_path: Path) -> None:
     b.model.values.update(a=0, b=5, c=1)
     assert done("copies")[1] == [("r", 0, 0x250), ("w", 0, 0x251), ("w", 0, 0x250), ("w", 0, 0x251)]
     assert done("direct")[1] == [("r", 0, 0x251), ("w", 4, 0x65), ("r", 16, 0x251), ("w", 12, 0x251)]
+    b.model.values.update(a=1, b=5, c=0)
+    assert done("shifted", 2)[1] == [("r", 0, 0x51), ("w", 4, 0x26), ("w", 4, 0x27), ("w", 0, 0x71)]
+    b.model.values.update(a=1, b=5, c=1)
     b.model.sequences["a"] = [0, 0, 1, 1, 1, 0]
     assert done("wait") == (5, [("r", 0, 0x250), ("r", 0, 0x250), ("r", 0, 0x251)])
     assert done("turns") == (2, [("r", 0, 0x251), ("r", 0, 0x251), ("r", 0, 0x250)])

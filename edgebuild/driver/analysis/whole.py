@@ -1,8 +1,8 @@
 """Accesses of whole registers: `u->CTRL = (bfGroup Ctrl){ .en = 1 };` and `bfGroup Status s = u->STATUS;`.
 
 Each is exactly one bus access of all fields of a group, is never split, and never becomes one with another. A variable
-of a group holds the value of one register, its *home*: the first that it is read from, else the first that it is stored
-to. Its fields are read and changed there, and `u->CTRL = s;` writes it as it is.
+of a group holds the value of one register, its *home*: the first that it, or a copy of it, is read from, else the first
+that it is stored to. Its fields are read and changed there, and `u->CTRL = s;` writes it as it is.
 """
 
 from __future__ import annotations
@@ -195,17 +195,15 @@ class Whole(Recorder):
 
     def settle(self) -> None:
         """Find the home of each variable, and what of it is meant."""
+        alike = {site.key: {site.key} for site, _ in self.held}  # copies are of one register
+        for site in (s for s, _ in self.held if s.form == "copy"):
+            both = alike[site.key] | alike.setdefault(site.source, {site.source})
+            alike.update((key, both) for key in both)
         homes: dict[str, Site] = {}
         for form in ("load", "store"):
-            for site, _ in self.held:
-                if site.form == form:
-                    homes.setdefault(site.key, site)
-        for _ in self.held:  # a copy is of the same register
-            for site, _ in self.held:
-                known = homes.get(site.key) or homes.get(site.source)
-                if known and site.form == "copy":
-                    homes.setdefault(site.key, known)
-                    homes.setdefault(site.source, known)
+            for site in (s for s, _ in self.held if s.form == form):
+                for key in sorted(alike[site.key]):
+                    homes.setdefault(key, site)
         for site, at in self.held:
             if site.key not in homes:
                 text = f"'{site.variable}': a group cannot be a variable that no register is read into or stored from"

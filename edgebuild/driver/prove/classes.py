@@ -97,8 +97,7 @@ class Interpreter(Lambdas):
         """Call a method of an object, known or not."""
         name = self.unit.function_name(function)
         if name not in self.functions:
-            self.hardware.call(name, (at.value,))
-            self.globals, self.memory = {}, {}
+            self.called(name, (at.value,))
             return None
         outer, self.this = self.this, at
         result = self.call(self.functions[name], values)
@@ -139,8 +138,7 @@ class Interpreter(Lambdas):
         if written:
             body = self.functions.get(self.unit.function_name(to))
             if body is None:
-                self.hardware.call(self.unit.function_name(to), (at.value,))
-                self.globals, self.memory = {}, {}
+                self.called(self.unit.function_name(to), (at.value,))
                 return
         self.firsts.append((at, body, class_))
         outer, self.this = self.this, at

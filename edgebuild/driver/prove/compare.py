@@ -6,7 +6,7 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Pointer, Unknown
+from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Outside, Pointer, Unknown
 from edgebuild.driver.prove.values import Int, bits_of
 from edgebuild.driver.prove.ways import Way
 
@@ -39,18 +39,29 @@ def compare(a: Way, b: Way) -> None:
             raise Different(wrong)
     _events(solver, a, b)
     _same_state(solver, a.state, b.state, None, "at the end")
-    for name in sorted(a.globals.keys() & b.globals.keys()):
-        same(solver, bits_of(a.globals[name]), bits_of(b.globals[name]), f"the variable '{name}'")
-    for width in a.memory.keys() & b.memory.keys():
-        _same_state(
-            solver, {("", "an object"): a.memory[width]}, {("", "an object"): b.memory[width]}, None, "at the end"
-        )
+    mine, theirs = (Outside(sum(e.kind == "call" for e in w.events), w.memory, w.globals) for w in (a, b))
+    _same_outside(solver, mine, theirs, "at the end")
     if a.value is not None and b.value is not None:
         same(solver, bits_of(a.value), bits_of(b.value), "the value that it returns")
     _same_variables(solver, a, b)
     for key, times in a.loads.items():
         if b.loads.get(key, 0) < times:
             raise Different(f"'{key[1]}' is read {times} times, in the generated code {b.loads.get(key, 0)} times")
+
+
+def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
+    """Objects and variables are alike; those that one side has not touched are as the last unknown call left them."""
+    for name in sorted(a.globals.keys() | b.globals.keys()):
+        known = bits_of(a.globals[name] if name in a.globals else b.globals[name])
+        x, y = (
+            bits_of(o.globals[name]) if name in o.globals else z3.BitVec(f"global {name}!{o.calls}", known.size())
+            for o in (a, b)
+        )
+        same(solver, x, y, f"the variable '{name}'")
+    for key in a.memory.keys() | b.memory.keys():
+        sort = (a.memory[key] if key in a.memory else b.memory[key]).sort()
+        x, y = (o.memory.get(key, z3.Const(f"memory {key}!{o.calls}", sort)) for o in (a, b))
+        _same_state(solver, {("", "an object"): x}, {("", "an object"): y}, None, when)
 
 
 def _same_variables(solver: z3.Solver, a: Way, b: Way) -> None:
@@ -153,6 +164,8 @@ def _next_events(
     for left, right in zip(x.values, y.values, strict=True):
         same(solver, left, right, f"the access of '{x.key[1]}'")
     _same_state(solver, x.state, y.state, x.device, f"at the access of '{x.key[1]}'")
+    if x.outside and y.outside:
+        _same_outside(solver, x.outside, y.outside, f"at the call of '{x.key[1]}'")
     return [(at[0] + 1, at[1] + 1)]
 
 

@@ -149,8 +149,7 @@ class CppExpressions(Program):
             self.this = outer
             return result
         of = (this.value,) if to.kind == K.CXX_METHOD and not to.is_static_method() else ()
-        number = self.hardware.call(to.spelling, (*of, *map(bits_of, values)))
-        self.globals, self.memory = {}, {}
+        number = self.called(to.spelling, (*of, *map(bits_of, values)))
         if c.type.get_canonical().kind == TypeKind.VOID:
             return None
         return self.symbol(f"{to.spelling}?{number}", c.type)

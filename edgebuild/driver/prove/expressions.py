@@ -90,7 +90,8 @@ class Expressions(Memory):
             return self.symbol(f"{d.spelling}?{number}", d.type)
         variables, name = self.scope(d)
         if name not in variables:
-            variables[name] = self.symbol(f"global {d.spelling}", d.type)
+            calls = f"!{self.hardware.count_of('call')}" if variables is self.globals else ""
+            variables[name] = self.symbol(f"global {name}{calls}", d.type)
         return variables[name]
 
     def assigned(self, left: Cursor, value: Any) -> Any:

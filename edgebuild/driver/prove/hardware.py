@@ -51,6 +51,15 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """Objects in memory and variables outside of functions, behind a number of unknown calls."""
+
+    calls: int
+    memory: dict[Any, Any]
+    globals: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Event:
     """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", or "idle".
 
@@ -65,6 +74,7 @@ class Event:
     batch: int = 0  # number of the access
     before: Any = None
     beside: frozenset[Key] = frozenset()  # of an idle write: the fields of its register
+    outside: Outside | None = None  # of a call: what it finds besides registers
 
 
 @dataclass
@@ -198,11 +208,11 @@ class Hardware:
         self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))
         return True
 
-    def call(self, name: str, values: tuple[Any, ...]) -> int:
+    def call(self, name: str, values: tuple[Any, ...], outside: Outside | None = None) -> int:
         """Something unknown happens: it finds all fields as they are, and leaves none as it was."""
         number = self.count
         self.touch_all()
-        self.events.append(Event("call", ("", name), values, dict(self.state), None))
+        self.events.append(Event("call", ("", name), values, dict(self.state), None, outside=outside))
         self.forget(None)
         return number
 

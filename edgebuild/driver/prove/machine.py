@@ -10,7 +10,7 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.chains import Chains, variable_name
 from edgebuild.driver.layout.registers import Layout
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Hardware, Pointer, Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Hardware, Outside, Pointer, Unknown
 from edgebuild.driver.prove.values import (
     POINTERS,
     Answers,
@@ -95,6 +95,13 @@ class Machine:
 
     def truth(self, value: Any) -> Any:
         return (value.value if isinstance(value, Pointer) else value.bits) != 0
+
+    def called(self, name: str, values: tuple[Any, ...]) -> int:
+        """Call something unknown, which finds all objects and variables as they are; its number."""
+        calls = self.hardware.count_of("call")
+        number = self.hardware.call(name, values, Outside(calls, self.memory, self.globals))
+        self.globals, self.memory = {}, {}
+        return number
 
     def number(self, value: Any) -> Any:
         """An index, as an unsigned word."""

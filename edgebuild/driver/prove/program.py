@@ -91,8 +91,7 @@ class Program(Expressions):
         if target is not None and target.kind == K.FUNCTION_DECL and target.spelling in self.functions:
             return self.call(self.functions[target.spelling], values)
         name = target.spelling if target is not None and target.kind == K.FUNCTION_DECL else "a pointer"
-        number = self.hardware.call(name, tuple(map(bits_of, values)))
-        self.globals, self.memory = {}, {}
+        number = self.called(name, tuple(map(bits_of, values)))
         if c.type.get_canonical().kind == TypeKind.VOID:
             return None
         return self.symbol(f"{name}?{number}", c.type)

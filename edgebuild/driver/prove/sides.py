@@ -354,7 +354,7 @@ class Generated(Interpreter):
         return super().e_unary_operator(c)
 
     def located(self, c: Cursor) -> Pointer:
-        if c.kind == K.MEMBER_REF_EXPR:
+        if c.kind == K.MEMBER_REF_EXPR and clang.children(c):
             base = clang.children(c)[0]
             start = self.value(base) if base.type.get_canonical().kind == TypeKind.POINTER else self.address(base)
             assert isinstance(start, Pointer)
