@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT-0 */
 #include "eb_cluster.h"
 
-enum { HEAD = 24, DATA = 0, START = 1, READY = 2, PIECE = 48, TRIES = 4, KNOWN = 0x8000, COUNT = 0x7FFF };
+enum { HEAD = 24, PIECE = 48, TRIES = 4, KNOWN = 0x8000, COUNT = 0x7FFF };
+enum { DATA = 0, START = 1, READY = 2, GO = 3 };
 
 static const uint8_t magic[4] = {'E', 'B', 'D', '1'};
 
@@ -178,26 +179,36 @@ static int await_ready(eb_cluster *c, uint8_t device)
     }
 }
 
-static int begin_all(eb_cluster *c)
+static int tell_all(const eb_cluster *c, uint8_t kind)
 {
-    ++c->inference;
     for (uint8_t device = 0; device < 16u; ++device) {
         if (device != c->self && (c->peers >> device & 1u)) {
-            const int status = send_head(c, device, START, 0, 0);
-            if (status != EB_OK) {
-                return status;
-            }
-        }
-    }
-    for (uint8_t device = 0; device < 16u; ++device) {
-        if (device != c->self && (c->peers >> device & 1u)) {
-            const int status = await_ready(c, device);
+            const int status = send_head(c, device, kind, 0, 0);
             if (status != EB_OK) {
                 return status;
             }
         }
     }
     return EB_OK;
+}
+
+static int begin_all(eb_cluster *c)
+{
+    ++c->inference;
+    const int status = tell_all(c, START);
+    if (status != EB_OK) {
+        return status;
+    }
+    for (uint8_t device = 0; device < 16u; ++device) {
+        if (device != c->self && (c->peers >> device & 1u)) {
+            const int answer = await_ready(c, device);
+            if (answer != EB_OK) {
+                return answer;
+            }
+        }
+    }
+    c->gone = c->inference;
+    return tell_all(c, GO);
 }
 
 int eb_cluster_begin(eb_cluster *c)
@@ -288,38 +299,97 @@ static int receive_data(const eb_cluster *c, uint8_t from, void *y, uint32_t cou
     return get(end, 4) == (uint32_t)~crc ? EB_OK : EB_LINK_CRC;
 }
 
+/* How long a device waits for a GO: the source may wait for another one that is busy with an inference before. */
+static uint32_t patience(const eb_cluster *c)
+{
+    return c->timeout_us < UINT32_MAX / 8u ? 3u * c->timeout_us : c->timeout_us;
+}
+
+/* Takes a START that comes in an inference. */
+static int started(eb_cluster *c, const head *h)
+{
+    if ((int32_t)(h->inference - c->inference) > 0) {
+        c->pending = h->inference;
+        return EB_LINK_ORDER;
+    }
+    if (h->inference == c->inference && send_ready(c) != EB_OK) { /* the first one was lost */
+        return EB_LINK_TIMEOUT;
+    }
+    return EB_OK;
+}
+
+/* Waits for the GO of the present inference, before anything that others than the source send. */
+static int await_go(eb_cluster *c)
+{
+    const uint32_t begin = eb_link_time_us(), limit = patience(c);
+    int damaged = 0;
+    while (c->gone != c->inference) {
+        head h;
+        int status = receive_head(c->source, &h, begin, limit, &damaged);
+        if (status != EB_OK) {
+            return status;
+        }
+        skip(c->source, &h, begin, limit);
+        if (h.plan != c->plan) {
+            return EB_LINK_PLAN;
+        }
+        if (h.kind == START) {
+            status = started(c, &h);
+        } else if (h.kind == GO && h.inference == c->inference) {
+            c->gone = c->inference;
+            return EB_OK;
+        } else if (h.kind == DATA && h.inference == c->inference) { /* the GO before it was lost */
+            return damaged ? EB_LINK_CRC : EB_LINK_ORDER;
+        }
+        if (status != EB_OK) {
+            return status;
+        }
+        if (left(begin, limit) == 0u) {
+            return damaged ? EB_LINK_CRC : EB_LINK_TIMEOUT;
+        }
+    }
+    return EB_OK;
+}
+
 int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, uint32_t count, uint32_t item,
                        uint32_t wire)
 {
-    const uint32_t begin = eb_link_time_us();
+    if (from != c->source) {
+        const int told = await_go(c);
+        if (told != EB_OK) {
+            return told;
+        }
+    }
+    uint32_t begin = eb_link_time_us(), limit = c->gone == c->inference ? c->timeout_us : patience(c);
     int damaged = 0;
     for (;;) {
         head h;
-        const int status = receive_head(from, &h, begin, c->timeout_us, &damaged);
+        const int status = receive_head(from, &h, begin, limit, &damaged);
         if (status != EB_OK) {
             return status;
         }
         const int mine = h.plan == c->plan && h.inference == c->inference;
         if (mine && h.kind == DATA && h.message == message && h.length == count * wire) {
-            c->fed = c->inference;
+            c->fed = c->gone = c->inference;
             return receive_data(c, from, y, count, item, wire, begin);
         }
-        skip(from, &h, begin, c->timeout_us);
+        skip(from, &h, begin, limit);
         if (h.plan != c->plan) {
             return EB_LINK_PLAN;
         }
         if (h.kind == START && from == c->source) {
-            if ((int32_t)(h.inference - c->inference) > 0) {
-                c->pending = h.inference;
-                return EB_LINK_ORDER;
+            const int answer = started(c, &h);
+            if (answer != EB_OK) {
+                return answer;
             }
-            if (mine && send_ready(c) != EB_OK) { /* the first one was lost */
-                return EB_LINK_TIMEOUT;
-            }
+        } else if (mine && h.kind == GO && from == c->source && c->gone != c->inference) {
+            c->gone = c->inference;
+            begin = eb_link_time_us();
+            limit = c->timeout_us;
         } else if (mine && h.kind == DATA && h.message > message) {
             return damaged ? EB_LINK_CRC : EB_LINK_ORDER;
         }
-        if (left(begin, c->timeout_us) == 0u) {
+        if (left(begin, limit) == 0u) {
             return damaged ? EB_LINK_CRC : EB_LINK_TIMEOUT;
         }
     }

@@ -67,7 +67,7 @@ def test_sums_follow_from_rows(tmp_path: Path, model: Path, n: int, medium: str,
     assert sum(d["bytes_received"] for d in devices) == sum(m["bytes"] * len(m["to"]) for m in sent)
     assert all(m["frames"] == -(-m["bytes"] // 64) for m in sent)
     busy = {d for m in sent for d in (m["from"], *m["to"])} - {"d0"}
-    assert wire["frame_bytes"] == wire["payload_bytes"] + 28 * len(sent) + 48 * len(busy)
+    assert wire["frame_bytes"] == wire["payload_bytes"] + 28 * len(sent) + 72 * len(busy)
     assert r["time_us"]["cluster"] == pytest.approx(r["time_us"]["compute"] + r["time_us"]["wire"], abs=0.01)
     assert {m["dtype"] for m in sent} <= {"int8", "int24", "int32"}
     assert n == 1 or any(m["dtype"] == "int8" for m in sent)

@@ -83,7 +83,7 @@ def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:
     run = together.Run(made, programs, tmp_path, together.report_of(made.parts[0]))
     vectors = random_inputs(DIGITS, run.report, 7)
     expected = together._one_device(DIGITS, tmp_path / "one", len(vectors))(vectors)
-    sent = 2 + sum(m.transfer.sender == 0 for m in made.messages)  # frames of the source in an inference
+    sent = 4 + sum(m.transfer.sender == 0 for m in made.messages)  # frames of the source in an inference
     for at in range(1, 2 * sent + 1):
         codes = restarted(run, vectors[:3], vectors[3:], at, arrives)
         outputs = run._results(run.place(0) / "output.bin")[1]

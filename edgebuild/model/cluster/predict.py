@@ -69,11 +69,16 @@ class _Program:
             for peer in self.peers:
                 yield Receive(peer, HEAD, f"ready of {self.cluster.devices[peer].name}")
                 yield self.head("ready", True)
+            for peer in self.peers:
+                yield self.head("go")
+                yield Send((peer,), HEAD, HEAD, "go")
         else:
             yield Receive(source, HEAD, "start")
             yield self.head("start", True)
             yield self.head("ready")
             yield Send((source,), HEAD, HEAD, "ready")
+            yield Receive(source, HEAD, "go")
+            yield self.head("go", True)
 
     def send(self, op: Op) -> Iterator[Step]:
         m = self.messages[op.attrs["message"]]

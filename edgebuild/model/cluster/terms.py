@@ -311,7 +311,7 @@ def framed(chosen: Chosen) -> int:
     """Bytes on the wire of one inference: data, the frames around them, and the frames that begin it."""
     plan, sent = chosen.plan, messages(chosen)
     busy = {k for m in sent for k in (m.transfer.sender, *m.transfer.receivers)} - {plan.cluster.source}
-    return plan.cost.bytes + len(sent) * (HEAD + TAIL) + 2 * len(busy) * HEAD
+    return plan.cost.bytes + len(sent) * (HEAD + TAIL) + 3 * len(busy) * HEAD
 
 
 def pareto_rows(chosen: Chosen) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 HEAD, TAIL, EVERYONE = 24, 4, 255
 SEND, RECEIVE, TIME = 0, 1, 2
-KINDS = ("data", "start", "ready")
+KINDS = ("data", "start", "ready", "go")
 
 
 @dataclass(frozen=True)
