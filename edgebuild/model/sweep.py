@@ -11,12 +11,11 @@ from ..base.options import parse_size
 from ..base.request import ModelRequest
 from ..base.target import Target
 from .compile import prepare
-from .plan.hierarchy.costs import copy_cycles
-from .plan.memory.problem import BufferMemory
-from .plan.moved.ahead import early, staged
-from .plan.moved.auto import WAITS, far_memories, search_of, spilled
-from .plan.moved.feeding import FedRun
-from .plan.moved.levels import by_way_of, channel_between, check_levels, nearest, resized, rooms, way_to
+from .plan.memory.problem import BufferMemory, DoesNotFit
+from .plan.moved.ahead import early
+from .plan.moved.assembly import far_memories, stage_plan
+from .plan.moved.auto import WAITS, search_of, spilled
+from .plan.moved.levels import by_way_of, check_levels, nearest, resized, rooms
 from .plan.moved.residency import Residency, Step
 from .plan.search import Planner
 
@@ -45,7 +44,8 @@ def modelled(planner: Planner, known: Residency | None = None) -> tuple[Modelled
     layers = search.layerwise()
     if search.possible(layers):
         found.append(_cycles(search, layers))
-    return (Modelled(min(found), sum(search.whole.values())) if found else None), search
+    fitting = [cycles for cycles in found if cycles is not None]
+    return (Modelled(min(fitting), sum(search.whole.values())) if fitting else None), search
 
 
 def levels_behind(planner: Planner) -> tuple[BufferMemory, ...]:
@@ -63,21 +63,14 @@ def levels_behind(planner: Planner) -> tuple[BufferMemory, ...]:
     return (first, *direct[1:], *others)
 
 
-def _cycles(search: Residency, steps: Sequence[Step]) -> float:
-    total = sum(s.cycles for s in steps) - sum(e.hidden for e in early(steps, search.sizes, search.room))
-    near, home, store = search.spaces
-    if channel_between(search.target, near, store) is not None or store.level <= home.level:
-        return total
-    way, cutter, sizes = way_to(search.target, home, store), search.cutter, list[int]()
-    live = []
-    for step in steps:
-        blocks = step.by.blocks if isinstance(step.by, FedRun) else step.by.moved.blocks if step.by.moved else ()
-        sizes.append(sum(b.data.nbytes for b in blocks))
-        there = {n for n, (first, last) in cutter.life.items() if first < step.start <= last}
-        there.update(search.results(step.start, step.stop))
-        live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
-    copies = [(copy_cycles(way, 1, size, 1) if size else 0.0, size) for size in sizes]
-    return total + sum(staged(steps, copies, live, search.far[home.name]))
+def _cycles(search: Residency, steps: Sequence[Step]) -> float | None:
+    """Cycles of a path with its constants early; None where constants find no room on their way."""
+    before = early(steps, search.sizes, search.room)
+    try:
+        staged = stage_plan(search, steps, before)
+    except DoesNotFit:
+        return None
+    return sum(s.cycles for s in steps) - sum(e.hidden for e in before) + sum(s.waited for s in staged)
 
 
 def sizes_of(text: str, target: Target) -> dict[str, list[int]]:

@@ -72,3 +72,12 @@ def test_limits_below_the_stack(way: str, capsys: pytest.CaptureFixture[str]) ->
     options = ["--target", "stm32h743", "--map", way, "--limit", "DTCM=2K", "-o", "out"]
     assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
     assert "DTCM has 2048 B, and the stack in it takes 4096 B" in capsys.readouterr().err
+
+
+def test_weights_that_no_dma_reaches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither at once nor by way of the second level."""
+    file = target(tmp_path, "EXT: {origin: 3G, size: 64K, roles: [], level: 4}", ram="")
+    units = "dma: {copier: {between: [RAM, L1]}, io: {between: [ROM, EXT]}}"
+    Path(file).write_text(Path(file).read_text() + units + "\n")
+    text = said(capsys, "layer", file)
+    assert "bad.yaml" in text and "no DMA of target bad reaches both L1 and ROM" in text

@@ -10,7 +10,6 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
-from edgebuild.model.plan.moved.ahead import staged
 from edgebuild.model.plan.moved.levels import resized
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.sweep import modelled, sizes_of, sweep, sweep_words
@@ -47,26 +46,15 @@ def sum_of_rates(compute: float, count: int) -> float:
 
 
 def test_what_the_second_level_has_no_room_for_comes_by_way_of_it() -> None:
-    """A tensor in the third level costs copies, most of which the computing hides."""
+    """A tensor in the third level costs copies, and constants have less room on their way."""
     planned = []
-    for size in (4 << 10, 3 << 10):
+    for size in (4 << 10, 3584):
         chip = resized(load_target("gap8"), [("L1", 1536), ("L2", size)])
         figures, search = modelled(Planner(prepare(DIGITS), chip, request("digits", "auto", "gap8")))
         assert figures is not None
         planned.append((figures.cycles, {memory.name for memory in search.homes.values()}))
     (whole, nothing), (less, third) = planned
-    assert nothing == set() and third == {"L3"} and less < 1.1 * whole
-
-
-def test_constants_wait_for_their_way_to_the_second_level() -> None:
-    class Step:
-        cycles = 100.0
-
-    steps = [Step(), Step(), Step()]
-    copies = [(30.0, 8), (80.0, 8), (150.0, 80)]
-    # The first has no step before it. The second comes under the first. The third finds no room before its step, comes
-    # in parts while that runs, and takes longer.
-    assert staged(steps, copies, [0, 0, 0], 16) == (30.0, 0.0, 50.0)  # type: ignore[arg-type]
+    assert nothing == set() and third == {"L3"} and whole < less < 2 * whole
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from ..ir import Op, Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
 from ..plan.moved.copies import MovedLayer
+from ..plan.moved.staging import PARTS
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
@@ -29,7 +30,7 @@ from .names import (
     scratch_constant,
     shape_text,
 )
-from .near import places
+from .near import places, stages
 from .program import Program, Roll, address
 from .weights_file import arenas
 
@@ -127,6 +128,7 @@ def source(p: Program) -> str:
         weights_bytes=len(p.weights.blob),
         switch_points=switches,
         most_slots=SLOTS,
+        parts_from=PARTS,
         returns_to=after,
         peak=plan.schedule.profile.index(plan.schedule.peak) if plan.steps else 0,
         **_frame(plan),
@@ -169,6 +171,9 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
                 note = f"scratch of step {step}: {comment(op.name)}"
                 row = {"name": scratch_constant(plan, y), "offset": place.offset, "bytes": size, "note": note}
                 rows.append({**row, "arena": sizes[place.memory]})
+    for named, memory, size in stages(plan).values():
+        row = {"name": named.name, "offset": named.offset, "bytes": size, "note": named.note}
+        rows.append({**row, "arena": sizes[memory]})
     return rows
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
 from ...base.templates import plus, remark
 from ..ir import Tensor
-from ..ops.base import C_TYPES, Constant
+from ..ops.base import C_TYPES
 from ..plan.moved.feeding import FedRun, Stream
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg, Call
 from .names import at_macro, comment, offset_names
-from .near import Named, blocks, constants_at, ring, run_places
+from .near import Named, blocks, constants_at, ring, run_places, stage_at
 from .order import Order
 from .weights_file import Weights
 
@@ -72,11 +72,7 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
         wait = f"eb_dma_wait({stream.channel} + row % 2);"
         what = "a row" if run.together == 1 else "rows"
         cases.append(Case(f"{what} of {comment(stream.storage)}", ahead, None, (wait,)))
-    copies = [
-        _constants(plan, step, near, block, weights)
-        for block, near in zip(run.blocks, run.block_at, strict=True)
-        if block.data.nbytes and not run.prefetched
-    ]
+    copies = list(_run_constants(plan, step, run, weights))
     first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
     by = "row by row" if run.together == 1 else f"by {run.together} rows"
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
@@ -93,6 +89,16 @@ def near_address(plan: Plan, step: int, run: FedRun, t: Tensor, behind: str = ""
     return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
 
 
+def _run_constants(plan: Plan, step: int, run: FedRun, weights: Weights) -> Iterator[str]:
+    """The copies of constants with which a run begins."""
+    far = run.stage_at or (0,) * len(run.blocks)
+    for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
+        if block.data.nbytes and not run.prefetched:
+            from_ = stage_at(plan, step, at) if run.stage else _stored(plan, step, weights.offset(block), weights)
+            to = f"{at_level(plan)}(uint8_t, {constants_at(plan, step, near)})"
+            yield _constants(to, from_, block.data.nbytes)
+
+
 def at_level(plan: Plan) -> str:
     """The macro of the first level."""
     return at_macro(plan, plan.target.levels[0].name)
@@ -100,15 +106,36 @@ def at_level(plan: Plan) -> str:
 
 def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapping[int, tuple[str, ...]]]:
     """The copies of constants that are fetched under earlier steps, and the statements before each step."""
-    copies, before = [], dict[int, list[str]]()
-    for number, early in enumerate(plan.ahead):
-        copies.append(_constants(plan, early.step, early.near, early.block, weights))
-        start = f"    eb_dma_start({early.channel}, &{plan.name}_ahead[{number}]); /* constants of step {early.step} */"
-        before.setdefault(early.first, []).append(start)
+    copies, before = list[str](), dict[int, list[str]]()
+
+    def start(step: int, channel: int, what: int, copy: str) -> None:
+        line = f"    eb_dma_start({channel}, &{plan.name}_ahead[{len(copies)}]); /* constants of step {what} */"
+        before.setdefault(step, []).append(line)
+        copies.append(copy)
+
+    def wait(step: int, channel: int) -> None:
+        line, known = f"    eb_dma_wait({channel});", before.setdefault(step, [])
+        began = [i for i, other in enumerate(known) if other.startswith(f"    eb_dma_start({channel},")]
+        if line not in known[began[-1] if began else 0 :]:
+            known.append(line)
+
+    for staged in (s for s in plan.staged if s.first < s.until):
+        wait(staged.until, staged.channel)
+    for staged in plan.staged:
+        to, offset = stage_at(plan, staged.step, staged.at.offset), weights.offset(staged.block) + staged.offset
+        copy = _constants(to, _stored(plan, staged.step, offset, weights), staged.bytes)
+        start(staged.first, staged.channel, staged.step, copy)
+    for staged in (s for s in plan.staged if s.first == s.until):
+        wait(staged.until, staged.channel)
     for early in plan.ahead:
-        wait = f"    eb_dma_wait({early.channel});"
-        if wait not in before.setdefault(early.step, []):
-            before[early.step].append(wait)
+        to = f"{at_level(plan)}(uint8_t, {constants_at(plan, early.step, early.near)})"
+        if early.stage:
+            from_ = stage_at(plan, early.step, early.far)
+        else:
+            from_ = _stored(plan, early.step, weights.offset(early.block), weights)
+        start(early.first, early.channel, early.step, _constants(to, from_, early.block.data.nbytes))
+    for early in plan.ahead:
+        wait(early.step, early.channel)
     for kept in reversed(plan.caches.steps):
         name = offset_names(plan).get(kept.what, str(kept.place.offset))
         at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {name})"
@@ -117,10 +144,13 @@ def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapp
     return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps) + 1)}
 
 
-def _constants(plan: Plan, step: int, near: int, block: Constant, weights: Weights) -> str:
-    to = f"{at_level(plan)}(uint8_t, {constants_at(plan, step, near)})"
-    from_ = f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(weights.offset(block))})"
-    return f"{{.to = {to},\n .from = {from_},\n .bytes = {block.data.nbytes}, .rows = 1, .planes = 1}},"
+def _stored(plan: Plan, step: int, offset: int, weights: Weights) -> str:
+    """C for the address of constants of a step in their store."""
+    return f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(offset)})"
+
+
+def _constants(to: str, from_: str, size: int) -> str:
+    return f"{{.to = {to},\n .from = {from_},\n .bytes = {size}, .rows = 1, .planes = 1}},"
 
 
 def _far(plan: Plan, storage: str) -> str:

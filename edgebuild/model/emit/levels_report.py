@@ -10,6 +10,7 @@ from ..plan.check.feeds import row_copy
 from ..plan.moved.copies import Copy, MovedLayer
 from ..plan.moved.feeding import FedRun
 from ..plan.moved.offload import used
+from ..plan.moved.staging import SLOTS
 from ..plan.search import Plan
 from .weights_file import Weights
 
@@ -60,8 +61,23 @@ def _step(plan: Plan, step: int) -> dict[str, Any]:
         return row | {"compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles, "calls": 1}
     early = _early(plan, step)
     row = _run(plan, moved) if isinstance(moved, FedRun) else _layer(plan, moved)
-    waited = sum(a.waited for a in plan.ahead if a.step == step)
-    return row | {"operands": row["operands"] + early, "cycles": row["cycles"] + waited}
+    staged = _staged(plan, step, moved)
+    waited = sum(a.waited for a in plan.ahead if a.step == step) + sum(s.waited for s in plan.staged if s.step == step)
+    return row | {"operands": row["operands"] + early + staged, "cycles": row["cycles"] + waited}
+
+
+def _staged(plan: Plan, step: int, moved: MovedLayer | FedRun) -> list[dict[str, Any]]:
+    """The copies of a step's constants to the second level, if they come by way of that."""
+    mine = [s for s in plan.staged if s.step == step]
+    if not mine:
+        return []
+    inside = [c.total for c in moved.copies if c.into] if isinstance(moved, MovedLayer) else []
+    sizes = [*(s.bytes for s in mine), *inside]
+    row: dict[str, Any] = {"tensor": "weights", "from": plan.weights_memory, "to": mine[0].at.memory, "depth": 0}
+    row |= {"buffers": SLOTS if inside else 1, "tile_bytes": max(sizes)}
+    row |= {"transfers": len(sizes), "bytes": sum(sizes), "pieces": len(sizes)}
+    row |= {"cycles": sum(s.waited for s in mine)}
+    return [row | {"ahead": plan.steps[mine[0].first].name}] if mine[0].first < step else [row]
 
 
 def _early(plan: Plan, step: int) -> list[dict[str, Any]]:
@@ -69,7 +85,7 @@ def _early(plan: Plan, step: int) -> list[dict[str, Any]]:
     mine = [a for a in plan.ahead if a.step == step]
     if not mine:
         return []
-    ends = {"from": plan.weights_memory, "to": plan.target.levels[0].name}
+    ends = {"from": mine[0].stage or plan.weights_memory, "to": plan.target.levels[0].name}
     sizes = [a.block.data.nbytes for a in mine]
     row: dict[str, Any] = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, "tile_bytes": max(sizes)}
     row |= {"transfers": len(mine), "bytes": sum(sizes), "pieces": len(mine)}
@@ -88,7 +104,7 @@ def _run(plan: Plan, run: FedRun) -> dict[str, Any]:
     blocks = [b.data.nbytes for b in run.blocks if b.data.nbytes]
     if blocks and not run.prefetched:
         sums = {"tile_bytes": max(blocks), "transfers": len(blocks), "bytes": sum(blocks), "pieces": len(blocks)}
-        ends = {"from": plan.weights_memory, "to": near}
+        ends = {"from": run.stage or plan.weights_memory, "to": near}
         row = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, **sums}
         operands.append(row | {"cycles": run.cost.constants})
     return {
@@ -142,7 +158,8 @@ def _operands(plan: Plan, moved: MovedLayer) -> list[dict[str, Any]]:
         if operand.held:
             continue
         copies = [c for c in moved.copies if c.channel // 2 == i]
-        far = plan.weights_memory if operand.packed else plan.places[plan.rolling.storage[operand.name]].memory
+        stage = next((c.stage for c in copies if c.stage), "")
+        far = stage or plan.weights_memory if operand.packed else plan.places[plan.rolling.storage[operand.name]].memory
         near = operand.space
         ends = {"from": near, "to": far} if operand.result else {"from": far, "to": near}
         row: dict[str, Any] = {"tensor": operand.name, **ends, "depth": move.depth, "buffers": move.buffers}

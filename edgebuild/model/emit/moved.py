@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from ...base.templates import remark
 from ..ops.base import C_TYPES, Kernel
 from ..plan.moved.copies import Copy, CoreWork, MovedLayer, Turn
+from ..plan.moved.staging import PARTS
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, offset_names, scalar
-from .near import Named, blocks, near, tile_places
+from .near import Named, blocks, near, stage_at, tile_places
 from .weights_file import Weights
 
 SLOTS = 32  # copies under way that a table's player keeps at most, on the stack
@@ -27,6 +28,8 @@ class _Turn:
     base: int  # number of the row of places
     first: int  # number of its first call
     parts: int
+    arrived: str  # a mask of channels to wait for first, of those of parts
+    staged: int  # copies started behind the wait
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class MovedStep:
     parts: tuple[str, ...]  # rows of calls; none if all are alike
     cases: tuple[tuple[str, tuple[str, ...]], ...]  # function, arguments
     mask: str  # of all channels in use
+    in_parts: bool  # constants come to the second level block by block
 
     @property
     def once(self) -> _Turn | None:
@@ -87,14 +91,18 @@ def moved_step(
     flying = under_way(moved.copies, moved.turns)
     mask = f"{sum(1 << c for c in moved.last_waits):#x}"
     return MovedStep(step, text, forms, copies, max(1, min(flying, SLOTS)), flying > SLOTS, turns, several,
-                     len(places) - 1, bases if len(bases) > 1 else (), parts, tuple(cases), mask)  # fmt: skip
+                     len(places) - 1, bases if len(bases) > 1 else (), parts, tuple(cases), mask,
+                     any(t.staged for t in moved.turns))  # fmt: skip
 
 
 def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
     """The longest row of copies, by number, of which the first is not waited for when the last is started."""
     first, most, started = dict[int, int](), 0, 0  # by channel: the oldest copy that nobody waited for
     for turn in turns:
-        for end, done in ((turn.fetched, turn.waits), (turn.stored, ())):
+        for channel in turn.arrived:
+            first.pop(channel, None)
+        called = max(turn.fetched, turn.staged)
+        for end, done in ((turn.fetched, turn.waits), (called, ()), (turn.stored, ())):
             for number in range(started, end):
                 first.setdefault(copies[number].channel, number)
                 most = max(most, number + 1 - min(first.values()))
@@ -110,14 +118,14 @@ def _copies(
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
     starts = view_starts(plan.graph)
-    fixed = min((weights.offset(moved.blocks[c.block]) for c in moved.copies if not c.tensor), default=0)
+    stored = [c for c in moved.copies if not c.tensor and (c.into or not c.stage)]
+    fixed = min((weights.offset(moved.blocks[c.block]) for c in stored), default=0)
     owners = moved.at_operands
     for c in moved.copies:
-        macro, offset = near(plan, moved, c.near)
-        number = c.channel // 2
-        owner = places[owners.index(number) if number in owners else len(owners)]
-        there = f"{macro}(uint8_t, {owner.at(offset)})"
-        if c.tensor:
+        there = stage_at(plan, step, c.near) if c.into else _near(plan, moved, c, owners, places)
+        if c.stage and not c.into:
+            far, more, what = stage_at(plan, step, c.far), 0, "constants"
+        elif c.tensor:
             root = plan.rolling.storage[c.tensor]
             far = f"{at_macro(plan, plan.places[root].memory)}(uint8_t, {offset_names(plan)[root]})"
             more, what = c.far + starts.get(c.tensor, 0), comment(c.tensor)
@@ -137,6 +145,14 @@ def _copies(
     return tuple(forms), tuple(rows)
 
 
+def _near(plan: Plan, moved: MovedLayer, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
+    """C for where a copy goes to or comes from in the first level."""
+    macro, offset = near(plan, moved, copy.near)
+    number = copy.channel // 2
+    owner = places[owners.index(number) if number in owners else len(owners)]
+    return f"{macro}(uint8_t, {owner.at(offset)})"
+
+
 def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:
     """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
     made, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
@@ -151,7 +167,10 @@ def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:
             parts += rows
         base = bases.setdefault(tuple(least), len(bases))
         mask = f"{sum(1 << channel for channel in turn.waits):#x}"
-        kind = _Turn(turn.fetched - started, turn.stored - turn.fetched, mask, base, made[rows], len(rows))
+        first = f"{sum(1 << channel - PARTS for channel in turn.arrived):#x}"
+        called = max(turn.fetched, turn.staged)
+        starts = turn.fetched - started, turn.stored - called
+        kind = _Turn(*starts, mask, base, made[rows], len(rows), first, called - turn.fetched)
         turns.append(kinds.setdefault(kind, len(kinds)))
         started = turn.stored
     return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..ops.base import Constant
 from ..plan.moved.copies import MovedLayer
 from ..plan.moved.feeding import FedRun, Stream
 from ..plan.search import Plan
@@ -107,7 +108,7 @@ def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
     """By step the first byte of the constants that are fetched for it."""
     found = {}
     for step, moved in _moved(plan).items():
-        filled = [block for block in moved.blocks if block.data.nbytes]
+        filled = [block for block in fetched(plan, step, moved) if block.data.nbytes]
         if filled:
             op = moved.ops[0] if isinstance(moved, FedRun) else moved.op
             size = sum(block.data.nbytes for block in filled)
@@ -115,6 +116,29 @@ def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
             first = min(weights.offset(block) for block in filled)
             found[step] = Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
     return found
+
+
+def fetched(plan: Plan, step: int, moved: MovedLayer | FedRun) -> tuple[Constant, ...]:
+    """The constants of a step as their store has them: together, if they come to the second level so."""
+    staged = {id(s.block): s.block for s in plan.staged if s.step == step}
+    return moved.blocks if any(id(b) in staged for b in moved.blocks) or not staged else tuple(staged.values())
+
+
+def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
+    """By step where its constants lie on their way in the second level, in which memory, and their bytes there."""
+    found = dict[int, tuple[Named, str, int]]()
+    for s in plan.staged:
+        if s.step not in found:
+            op = plan.steps[s.step].ops[0]
+            note = f"constants of step {s.step}, steps {s.first} to {s.step}: {comment(op.name)}"
+            found[s.step] = Named(f"{offset_names(plan)[op.outputs[0]]}_STAGE", s.at.offset, note), s.at.memory, s.room
+    return found
+
+
+def stage_at(plan: Plan, step: int, offset: int) -> str:
+    """C for the address of constants in the second level."""
+    named, memory, _ = stages(plan)[step]
+    return f"{at_macro(plan, memory)}(uint8_t, {named.at(offset)})"
 
 
 def _moved(plan: Plan) -> dict[int, MovedLayer | FedRun]:

@@ -21,7 +21,7 @@ from .call_loops import Arg, Call, Loop, looped
 from .fed import FedStep, at_level, fed_step, near_address
 from .moved import MovedStep, moved_step
 from .names import LARGEST, MATHS, at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
-from .near import SCRATCH, Named, blocks, run_places
+from .near import SCRATCH, Named, blocks, fetched, run_places
 from .order import Order, lines
 from .share import Letter, shared
 from .weights_file import Weights, pack
@@ -149,7 +149,7 @@ def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
         if moved is None:
             yield from use.kernel.constants
         else:
-            yield from (b for b in moved.blocks if b.data.nbytes)  # equal ones are packed once
+            yield from (b for b in fetched(plan, use.step, moved) if b.data.nbytes)  # equal ones are packed once
 
 
 def _uses(plan: Plan, step: int, section: Section) -> list[Use]:

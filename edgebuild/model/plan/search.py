@@ -26,6 +26,7 @@ from .memory.schedule import EFFORT, as_given, schedule
 from .moved.caches import NO_CACHE, Coherence
 from .moved.copies import MovedLayer
 from .moved.feeding import Ahead, FedRun
+from .moved.staging import Staged
 from .pareto import Point, front, point_of
 from .refusal import does_not_fit
 from .rolling import RollingGraph, rows_of
@@ -67,6 +68,7 @@ class Plan:
     moved: Mapping[str, MovedLayer | FedRun] = field(default_factory=dict)  # by first result: steps moved by DMA
     whole_cycles: Mapping[str, float] = field(default_factory=dict)  # with levels: of every op in one call
     ahead: tuple[Ahead, ...] = ()  # constants that are fetched under earlier steps
+    staged: tuple[Staged, ...] = ()  # constants on their way to the second level
     why: Mapping[str, str] = field(default_factory=dict)  # with engines: by first result, why a step runs where it does
     caches: Coherence = NO_CACHE  # between core and DMA unit
 

@@ -6,11 +6,14 @@ writes follows from the index relations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...ir import Array
 from ..moved.copies import Copy
 from ..moved.feeding import ALIGN, CONSTANTS, Ahead, FedRun, Stream
+from ..moved.staging import Staged
 from ..rolling import row_bytes
 from .relations import Callee, Relations, Stored
 from .tile_copies import BYTE, NOTHING, BrokenPlan, Called, Transfers
@@ -18,7 +21,13 @@ from .tile_copies import BYTE, NOTHING, BrokenPlan, Called, Transfers
 
 def ahead_copy(ahead: Ahead) -> Copy:
     """The copy of a block of constants that is fetched under an earlier step."""
-    return Copy(ahead.channel, True, "", 0, 0, ahead.near, ahead.block.data.nbytes)
+    return Copy(ahead.channel, True, "", 0, ahead.far, ahead.near, ahead.block.data.nbytes, stage=ahead.stage)
+
+
+def staged_copy(staged: Staged) -> Copy:
+    """A copy of constants to the memory that they come by way of."""
+    place = staged.at
+    return Copy(staged.channel, True, "", 0, staged.offset, place.offset, staged.bytes, stage=place.memory, into=True)
 
 
 def row_copy(stream: Stream, number: int) -> Copy:
@@ -34,14 +43,28 @@ def row_copy(stream: Stream, number: int) -> Copy:
 class Feeds(Transfers):
     """Runs the copies and calls of a run."""
 
+    def between(self, step: int, ahead: Sequence[Ahead], staged: Sequence[Staged]) -> None:
+        """The copies of constants that are begun and awaited before a step."""
+        for copy in (s for s in staged if s.until == step and s.first < step):
+            self.wait(copy.channel)
+        for copy in (s for s in staged if s.first == step):
+            self.start(staged_copy(copy), copy.block.data)
+        for copy in (s for s in staged if s.until == s.first == step):
+            self.wait(copy.channel)
+        for early in (a for a in ahead if a.first == step):
+            self.start(ahead_copy(early), early.block.data)
+        for early in (a for a in ahead if a.step == step):
+            self.wait(early.channel)
+
     def run_rows(self, run: FedRun, relations: Relations) -> None:
         """Raise BrokenPlan unless every call finds its rows and all results arrive."""
         self.fed, self.relations, self.name = run, relations, run.section.name
         callees = [Callee.of(self.graph, op, form) for op, form in zip(run.ops, run.section.forms, strict=True)]
         drained = {s.storage: s for s in run.drained}
-        for block, near in zip(run.blocks, run.block_at, strict=True):
+        far = run.stage_at or (0,) * len(run.blocks)
+        for block, near, at in zip(run.blocks, run.block_at, far, strict=True):
             if block.data.nbytes and not run.prefetched:
-                self.start(Copy(CONSTANTS, True, "", 0, 0, near, block.data.nbytes), block.data)
+                self.start(Copy(CONSTANTS, True, "", 0, at, near, block.data.nbytes, stage=run.stage), block.data)
         for fed in run.fed:
             self.start(row_copy(fed, 0), NO_DATA)
         self.wait(CONSTANTS)

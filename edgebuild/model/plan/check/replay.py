@@ -19,10 +19,11 @@ from ..memory.problem import Place
 from ..moved.caches import NO_CACHE, Coherence
 from ..moved.copies import MovedLayer
 from ..moved.feeding import Ahead, FedRun
+from ..moved.staging import Staged
 from ..rolling import RollingGraph
 from ..section import Section, scratch_name
 from .cached import CachedMemory
-from .feeds import Feeds, ahead_copy
+from .feeds import Feeds
 from .relations import Callee, Relations, Stored
 from .tile_copies import BrokenPlan as BrokenPlan
 from .tile_copies import Near
@@ -62,11 +63,12 @@ class Addresses:
 class _Memory:
     """Whose each byte of the memories is: storage and number of the byte as one number, or a kernel's scratch."""
 
-    def __init__(self, graph: Graph, places: Mapping[str, Place]) -> None:
+    def __init__(self, graph: Graph, places: Mapping[str, Place], staged: Sequence[Staged]) -> None:
         self.numbers = {name: index for index, name in enumerate(graph.tensors)}
-        size = max((p.offset for p in places.values()), default=0)
-        size += 4 * max((t.bytes for t in graph.tensors.values()), default=0)
-        self.bytes = {p.memory: np.full(size, -1, np.int64) for p in places.values()}
+        every = (*places.values(), *(s.at for s in staged))
+        size = max((p.offset for p in every), default=0)
+        size += 4 * max((t.bytes for t in graph.tensors.values()), default=0) + max((s.room for s in staged), default=0)
+        self.bytes = {p.memory: np.full(size, -1, np.int64) for p in every}
         self.cached: Mapping[str, CachedMemory] = {}
 
     def owner(self, storage: str, byte: int) -> int:
@@ -101,12 +103,14 @@ def replay(
     near_bytes: int | None = None,
     ahead: Sequence[Ahead] = (),
     caches: Coherence = NO_CACHE,
+    staged: Sequence[Staged] = (),
 ) -> None:
     """Raise BrokenPlan unless every read of every call finds its bytes, and all outputs stand at the end.
 
-    `near_bytes`: of the first level, which `moved` steps share; None: what they need. `ahead`: copies of constants.
+    `near_bytes`: of the first level, which `moved` steps share; None: what they need. `ahead`: copies of constants;
+    `staged`: those to the second level, by way of which they come.
     """
-    _Replay(rolling, places, moved, near_bytes, caches).run(steps, ahead)
+    _Replay(rolling, places, moved, near_bytes, caches, staged).run(steps, ahead, staged)
 
 
 class _Replay:
@@ -117,17 +121,18 @@ class _Replay:
         moved: Mapping[str, MovedLayer | FedRun],
         near_bytes: int | None,
         caches: Coherence,
+        staged: Sequence[Staged],
     ) -> None:
         self.rolling, self.graph, self.streamed = rolling, rolling.graph, rolling.streamed
         self.places, self.moved = places, moved
-        self.relations, self.memory = Relations(self.graph), _Memory(self.graph, places)
+        self.relations, self.memory = Relations(self.graph), _Memory(self.graph, places, staged)
         self.everywhere = Addresses(self.graph, places, {}, {})
         self.caches, views = caches, self.memory.bytes
         self.cached = {n: CachedMemory(views[n], caches.line) for n in caches.memories if n in views}
         self.memory.cached = self.cached
         self.near = Near(max((m.near_bytes for m in moved.values()), default=0) if near_bytes is None else near_bytes)
 
-    def run(self, steps: Sequence[Section], ahead: Sequence[Ahead]) -> None:
+    def run(self, steps: Sequence[Section], ahead: Sequence[Ahead], staged: Sequence[Staged]) -> None:
         views = self.relations.views
         for name in dict.fromkeys(views[n].storage for n in self.graph.inputs):
             if name != self.streamed:
@@ -136,10 +141,7 @@ class _Replay:
         feeds = Feeds(self.near, there, self.memory.owner, self.rolling, self.places, self.cached)
         for step, section in enumerate(steps):
             self.keep(step)
-            for early in (a for a in ahead if a.first == step):
-                feeds.start(ahead_copy(early), early.block.data)
-            for early in (a for a in ahead if a.step == step):
-                feeds.wait(early.channel)
+            feeds.between(step, ahead, staged)
             if (moved := self.moved.get(section.ops[0].outputs[0])) is not None:
                 if isinstance(moved, FedRun):
                     feeds.run_rows(moved, self.relations)

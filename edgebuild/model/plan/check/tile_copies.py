@@ -46,13 +46,25 @@ def _near(one: Ends, other: Ends) -> bool:
 
 
 @dataclass
+class _Side:
+    """Bytes of a memory that a copy reads or writes; the first level is "", the store of constants has none."""
+
+    memory: str | None
+    at: Array
+    ends: Ends
+
+    def meets(self, other: _Side) -> bool:
+        same = self.memory is not None and self.memory == other.memory
+        return same and _near(self.ends, other.ends) and meet(self.at, other.at)
+
+
+@dataclass
 class _Pending:
     copy: Copy
-    far: Array  # indices of bytes
-    near: Array
+    source: _Side
+    target: _Side
     owners: Array
-    data: Array  # of constants
-    ends: Ends  # of the addresses in the near memory
+    values: Array | None  # of constants
 
 
 @dataclass
@@ -66,11 +78,15 @@ class Called:
 
 
 class Near:
-    """The first level: whose each byte is, the values of constants, and the copies that are under way."""
+    """The first level: whose each byte is, the values of constants, and the copies that are under way.
+
+    `others`: values of constants in memories that they come by way of.
+    """
 
     def __init__(self, size: int) -> None:
         self.owners = np.full(size, NOTHING, np.int64)
         self.values = np.zeros(size, np.uint8)
+        self.others: dict[str, Array] = {}
         self.pending: list[_Pending] = []
 
 
@@ -99,12 +115,17 @@ class Transfers:
         self.regions = moved.regions
         self.known: dict[object, Kernel] = {}
         for turn in moved.turns:
+            for channel in turn.arrived:
+                self.wait(channel)
             for copy in moved.copies[started : turn.fetched]:
                 self.start(copy, self.block(copy))
             for channel in turn.waits:
                 self.wait(channel)
+            called = max(turn.fetched, turn.staged)
+            for copy in moved.copies[turn.fetched : called]:
+                self.start(copy, self.block(copy))
             self.turn(turn)
-            for copy in moved.copies[turn.fetched : turn.stored]:
+            for copy in moved.copies[called : turn.stored]:
                 self.start(copy, self.block(copy))
             started = turn.stored
         for channel in moved.last_waits:
@@ -140,26 +161,47 @@ class Transfers:
         grid = np.arange(copy.bytes), np.arange(copy.rows)[:, None], np.arange(copy.planes)[:, None, None]
         far = (copy.far + grid[0] + grid[1] * copy.far_row + grid[2] * copy.far_plane).ravel()
         near = (copy.near + grid[0] + grid[1] * copy.near_row + grid[2] * copy.near_plane).ravel()
-        if near.min() < 0 or near.max() >= len(self.near):
-            raise BrokenPlan(f"{self.name}: a copy leaves the first level")
-        self.check_scratchpad(near, 0 if copy.tensor else 1)
-        size = self.graph.tensors[copy.tensor].bytes if copy.tensor else data.nbytes
+        if near.min() < 0 or near.max() >= len(self.near if not copy.into else self.far[copy.stage]):
+            raise BrokenPlan(f"{self.name}: a copy leaves the {'second' if copy.into else 'first'} level")
+        if not copy.into:
+            self.check_scratchpad(near, 0 if copy.tensor else 1)
+        self.check_far(copy, far, data)
+        source, target = self.sides(copy, far, near)
+        for other in self.level.pending:
+            if any(one.meets(its) for one, its in ((target, other.target), (target, other.source),
+                                                   (source, other.target))):  # fmt: skip
+                where = "the first level" if "" in (source.memory, target.memory) else copy.stage
+                raise BrokenPlan(
+                    f"{self.name}: two copies under way meet in {where} or at {copy.tensor or 'constants'}"
+                )
+        owners, values = self.taken(copy, source, far, data)
+        self.level.pending.append(_Pending(copy, source, target, owners, values))
+        self.array(target)[target.at] = NOTHING
+        if target.memory and (cached := self.cached.get(target.memory)) is not None:
+            cached.store(target.at)
+
+    def check_far(self, copy: Copy, far: Array, data: Array) -> None:
+        """Raise BrokenPlan where a copy leaves its tensor, its constants, or the memory that these come by way of."""
+        if copy.stage and not copy.into:
+            size = len(self.far[copy.stage])
+        else:
+            size = self.graph.tensors[copy.tensor].bytes if copy.tensor else data.nbytes
         if far.min() < 0 or far.max() >= size:
             raise BrokenPlan(f"{self.name}: a copy leaves {copy.tensor or 'its constants'}")
-        for other in self.level.pending:
-            same = other.copy.tensor and copy.tensor and self.memory(copy) == self.memory(other.copy)
-            if (copy.fetch or other.copy.fetch) and _near(_ends(near), other.ends) and meet(near, other.near):
-                raise BrokenPlan(f"{self.name}: two copies under way meet in the first level")
-            written = same and not (copy.fetch and other.copy.fetch)
-            if written and meet(self.at_far(copy.tensor, far), self.at_far(other.copy.tensor, other.far)):
-                raise BrokenPlan(f"{self.name}: two copies under way meet at {copy.tensor}")
-        self.level.pending.append(_Pending(copy, far, near, self.taken(copy, far, near), data, _ends(near)))
-        if copy.fetch:
-            self.near[near] = NOTHING
+
+    def sides(self, copy: Copy, far: Array, near: Array) -> tuple[_Side, _Side]:
+        """The bytes that a copy reads, and those that it writes."""
+        if copy.tensor:
+            far = self.at_far(copy.tensor, far)
+            there = _Side(self.memory(copy), far, _ends(far))
         else:
-            self.far[self.memory(copy)][self.at_far(copy.tensor, far)] = NOTHING
-            if (cached := self.cached.get(self.memory(copy))) is not None:
-                cached.store(self.at_far(copy.tensor, far))
+            there = _Side(None if copy.into or not copy.stage else copy.stage, far, _ends(far))
+        here = _Side(copy.stage if copy.into else "", near, _ends(near))
+        return (there, here) if copy.fetch else (here, there)
+
+    def array(self, side: _Side) -> Array:
+        """Owners of the bytes of the memory that a side is in."""
+        return self.far[side.memory] if side.memory else self.near
 
     def check_scratchpad(self, near: Array, number: int) -> None:
         """Raise BrokenPlan unless all addresses are in one scratchpad: that of activations is 0, that of weights 1."""
@@ -172,31 +214,41 @@ class Transfers:
     def memory(self, copy: Copy) -> str:
         return self.places[self.rolling.storage[copy.tensor]].memory
 
-    def taken(self, copy: Copy, far: Array, near: Array) -> Array:
-        """Owners of what a copy takes with it. Raises BrokenPlan where a fetch does not find its tensor."""
-        if not copy.fetch:
-            return self.near[near].copy()
-        if not copy.tensor:
-            return far | CONSTANT
-        root = self.rolling.storage[copy.tensor]
-        offsets = far + self.starts.get(copy.tensor, 0)
-        found = self.far[self.memory(copy)][self.at_far(copy.tensor, far)]
-        if not np.array_equal(found, self.owner(root, 0) + offsets):
-            raise BrokenPlan(f"{self.name} fetches bytes of {copy.tensor} that are not there any more")
-        return offsets + (self.owner(root, 0) | BYTE)
+    def taken(self, copy: Copy, source: _Side, far: Array, data: Array) -> tuple[Array, Array | None]:
+        """Owners of what a copy takes with it, and values of constants. Raises BrokenPlan where it does not find it."""
+        if copy.tensor and copy.fetch:
+            root = self.rolling.storage[copy.tensor]
+            offsets = far + self.starts.get(copy.tensor, 0)
+            if not np.array_equal(self.array(source)[source.at], self.owner(root, 0) + offsets):
+                raise BrokenPlan(f"{self.name} fetches bytes of {copy.tensor} that are not there any more")
+            return offsets + (self.owner(root, 0) | BYTE), None
+        if copy.tensor:
+            return self.near[source.at].copy(), None
+        if source.memory is None:
+            return far | CONSTANT, data[far]
+        owners = self.array(source)[source.at].copy()
+        if np.any(owners < 0) or not np.all(owners & CONSTANT):
+            raise BrokenPlan(f"{self.name} fetches constants from {source.memory} that are not there")
+        return owners, self.others(source.memory)[source.at].copy()
+
+    def others(self, memory: str) -> Array:
+        """Values of constants in a memory that they come by way of."""
+        return self.level.others.setdefault(memory, np.zeros(len(self.far[memory]), np.uint8))
 
     def wait(self, channel: int) -> None:
         mine = [p for p in self.level.pending if p.copy.channel == channel]
         self.level.pending[:] = [p for p in self.level.pending if p.copy.channel != channel]
         for p in mine:
-            if not p.copy.fetch:
-                if not np.array_equal(self.near[p.near], p.owners):
-                    raise BrokenPlan(f"{self.name}: a tile of {p.copy.tensor} is written while it is stored")
-                self.far[self.memory(p.copy)][self.at_far(p.copy.tensor, p.far)] = p.owners
-                continue
-            self.near[p.near] = p.owners
-            if not p.copy.tensor:
-                self.values[p.near] = p.data[p.far]
+            if not p.copy.fetch and not np.array_equal(self.near[p.source.at], p.owners):
+                raise BrokenPlan(f"{self.name}: a tile of {p.copy.tensor} is written while it is stored")
+            if p.copy.stage and not p.copy.into and not np.array_equal(self.array(p.source)[p.source.at], p.owners):
+                raise BrokenPlan(f"{self.name}: constants are written while they are copied")
+            if not np.all(self.array(p.target)[p.target.at] == NOTHING):
+                raise BrokenPlan(f"{self.name}: somebody writes where a copy goes")
+            self.array(p.target)[p.target.at] = p.owners
+            if p.values is not None:
+                held = self.values if not p.target.memory else self.others(p.target.memory)
+                held[p.target.at] = p.values
 
     def turn(self, turn: Turn) -> None:
         """The calls of all cores at once: none may write what another one reads or writes."""
@@ -251,7 +303,8 @@ class Transfers:
                 raise BrokenPlan(f"{self.name} writes outside of the first level")
             if any(_near(ends, its) and meet(array, other) for other, its in read):
                 raise BrokenPlan(f"{self.name} writes over what it reads in the first level")
-            if any(_near(ends, p.ends) and meet(array, p.near) for p in self.level.pending):
+            level_side = _Side("", array, ends)
+            if any(level_side.meets(p.source) or level_side.meets(p.target) for p in self.level.pending):
                 raise BrokenPlan(f"{self.name} writes bytes that are being copied")
 
     def part(self, tensor: str, ranges: tuple[Range, ...]) -> Array:

@@ -27,23 +27,6 @@ def early(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[E
     return _hidden([step.constants for step in steps], [step.slack for step in steps], load, room)
 
 
-def staged(
-    steps: Sequence[Step], copies: Sequence[tuple[float, int]], live: Sequence[int], room: int
-) -> tuple[float, ...]:
-    """Cycles that each step waits for constants on their way to the second level, by a DMA unit of their own.
-
-    `copies`: cycles and bytes of a step's constants, `live`: bytes of activations there, of `room`. Constants without
-    room before their step come in parts while it runs.
-    """
-    found = {e.step: e.hidden for e in _hidden(copies, [step.cycles for step in steps], list(live), room)}
-    waits = []
-    for at, (step, (cycles, size)) in enumerate(zip(steps, copies, strict=True)):
-        hidden = found.get(at, 0.0)
-        in_parts = min(cycles - hidden, step.cycles) if live[at] + size > room else 0.0
-        waits.append(cycles - hidden - in_parts)
-    return tuple(waits)
-
-
 def _hidden(
     copies: Sequence[tuple[float, int]], slacks: Sequence[float], load: list[int], room: int
 ) -> tuple[Early, ...]:

@@ -26,6 +26,8 @@ class Copy:
     """A copy between a tensor, or a block of constants, and the first level: planes x rows pieces of `bytes`.
 
     `far` counts from the tensor's or the block's first byte, `near` from that of the layer's buffers. Steps in bytes.
+    `stage`: constants come by way of this memory, by two copies. The one `into` it goes to `near`, counted there; the
+    other one takes them from `far`, counted there as well.
     """
 
     channel: int
@@ -41,6 +43,8 @@ class Copy:
     far_plane: int = 0
     near_row: int = 0
     near_plane: int = 0
+    stage: str = ""
+    into: bool = False
 
     @property
     def total(self) -> int:
@@ -64,13 +68,16 @@ class CoreWork:
 class Turn:
     """Copies up to number `fetched` are started, `waits` (channels) awaited, calls made, then copies up to `stored`.
 
-    Each core makes one of the calls.
+    Each core makes one of the calls. Where constants come by way of a second memory, `arrived` (channels) are awaited
+    first, and copies up to `staged` are started behind `waits`.
     """
 
     fetched: int
     waits: tuple[int, ...]
     calls: tuple[CoreWork, ...]
     stored: int
+    arrived: tuple[int, ...] = ()
+    staged: int = 0
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,8 @@ class FedRun:
     `seen`: the run as its kernels see it, with the rings of its streams. `places`: of inner rings and held tensors.
     `blocks`: the constants of each op as one copy, `constants` where each of them lies. `scratch`: by result, of the
     first core; that of the others lies behind it. Cores make `together` rows at once. `events`: numbers of ops to call,
-    and behind them of fed streams of which rows are wanted.
+    and behind them of fed streams of which rows are wanted. `stage`: a memory that the constants come by way of, and
+    where each block lies in it.
     """
 
     section: Section
@@ -110,6 +111,8 @@ class FedRun:
     events: tuple[int, ...]
     together: int = 1
     prefetched: bool = False  # the constants are there already
+    stage: str = ""
+    stage_at: tuple[int, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -148,7 +151,7 @@ class FedRun:
 class Ahead:
     """A block of constants that is fetched before step `first` begins, and waited for by step `step`.
 
-    `waited`: cycles for which that step still waits.
+    `waited`: cycles for which that step still waits. `stage`: it comes by way of this memory, from place `far` in it.
     """
 
     first: int
@@ -157,6 +160,8 @@ class Ahead:
     block: Constant
     near: int
     waited: float
+    stage: str = ""
+    far: int = 0
 
 
 @dataclass(frozen=True)

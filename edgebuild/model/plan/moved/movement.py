@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ....base.errors import fail
@@ -15,12 +15,17 @@ from ..check.replay import BrokenPlan, replay
 from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Mapped, TiledLayer
-from ..search import Plan, form_of
+from ..memory.problem import DoesNotFit
+from ..search import Plan, Planner, form_of
+from .assembly import Found, assembled
+from .auto import search_of
 from .caches import Coherence, coherence
 from .copies import MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
+from .residency import Tiles
 from .resident import with_residents
+from .staging import stage_of
 from .tiles import cheapest_layer, moved_layer
 
 
@@ -35,7 +40,8 @@ def check_request(target: Target, request: ModelRequest) -> None:
     if (room := rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
         raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
-    if store.level != 2 and channel_between(target, near, store) is None:
+    by_way = stage_of(target, near, target.levels[1], store) is not None and not engines_of(target)
+    if store.level != 2 and channel_between(target, near, store) is None and not by_way:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
@@ -49,15 +55,16 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
     """
     target = plan.target
     near, _ = nearest(target)
-    form, moved = form_of(target, plan.request), dict[str, MovedLayer]()
+    form, moved, layers = form_of(target, plan.request), dict[str, MovedLayer](), list[TiledLayer]()
     whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
     for section in plan.steps:
         (op,) = section.ops
         y = op.outputs[0]
         homes = {name: plan.home(name) for name in (*op.inputs, y) if name in plan.rolling.storage}
-        home, store = homes[y], next(m for m in target.memories if m.name == plan.weights_memory)
+        home, store = homes[y], store_of(target)
         spaces[y] = home, store
         layer = layer_of_op(op, plan.graph, target, form, (near, home, store), homes=homes)
+        layers.append(layer)
         found = _by_core(plan, op, form, layer, (near, home, store), choose)
         whole[y] = layer.alone if found is None else whole_cycles(layer)
         if engines_of(target):
@@ -67,6 +74,8 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
             found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
         if found is not None:
             moved[y] = found
+    if stage_of(target, near, target.levels[1], store_of(target)) is not None:
+        return _by_way(plan, moved, layers, whole)
     moved, caches = _sound(plan, moved)
     layout = replace(plan.layout, heights=_heights(plan, near.name, moved.values()))
     decided = replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
@@ -76,6 +85,32 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
     caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
     replay(plan.rolling, plan.steps, decided.places, decided.moved, caches=caches)
     return replace(decided, caches=caches)
+
+
+def store_of(target: Target) -> Memory:
+    """Where weights lie."""
+    return target.memory("weights")
+
+
+def _by_way(
+    plan: Plan, moved: Mapping[str, MovedLayer], layers: Sequence[TiledLayer], whole: Mapping[str, float]
+) -> Plan:
+    """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
+    planner = Planner(plan.graph, plan.target, plan.request)
+    search, nothing = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name]), frozenset[str]()
+    tiles = {
+        s.ops[0].outputs[0]: Tiles(layer, moved.get(s.ops[0].outputs[0]))
+        for s, layer in zip(plan.steps, layers, strict=True)
+    }
+    steps = (search.step(at, nothing, tiles[op.outputs[0]]) for at, op in enumerate(planner.cutter.order))
+    try:
+        found = assembled(planner, search, Found(tuple(steps), ()), 1 if plan.request.map == "dory" else 0)
+    except DoesNotFit as reason:
+        hints = ["use --map auto, or a target with more of it"]
+        raise fail(
+            f"does not fit: {reason}, also for constants on their way", file=plan.graph.file, hints=hints
+        ) from None
+    return replace(found, whole_cycles=whole)
 
 
 def _heights(plan: Plan, near: str, moved: Iterable[MovedLayer]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from itertools import chain, combinations
 
 from ....base.target import Memory, Target
 from ...ir import Op
+from ...ops.base import Constant
 from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import TiledLayer
@@ -23,6 +24,7 @@ from .copies import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .cores import MOST
 from .feeding import FedRun, Feeder
 from .levels import channel_between, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
+from .staging import stage_of, wanted
 from .tiles import cheapest_layer, moved_layer
 
 LONGEST = 24  # ops of a run
@@ -96,6 +98,13 @@ class Step:
     def slack(self) -> float:
         return self.by.slack if isinstance(self.by, Tiles) else self.by.cost.slack
 
+    @property
+    def blocks(self) -> tuple[Constant, ...]:
+        """The constants as copies bring them."""
+        if isinstance(self.by, FedRun):
+            return self.by.blocks
+        return self.by.moved.blocks if self.by.moved is not None else ()
+
 
 @dataclass(frozen=True)
 class _State:
@@ -148,7 +157,18 @@ class Residency:
     def possible(self, steps: Sequence[Step]) -> bool:
         """Whether the second level has room for the steps, and the core reaches what it uses."""
         tiles = all(self.open or not isinstance(s.by, Tiles) or s.by.moved is not None for s in steps)
-        return tiles and all(self.fits_far(s.start, s.stop, s.held) for s in steps)
+        return tiles and all(self.fits_far(s.start, s.stop, s.held, self.on_the_way(s)) for s in steps)
+
+    def on_the_way(self, step: Step) -> int:
+        """Bytes of the second level that constants of a step take at least where they come by way of it."""
+        if not self.staged or (found := wanted(step.blocks, 0, 0.0)) is None:
+            return 0
+        return found.least
+
+    @cached_property
+    def staged(self) -> bool:
+        """Whether constants come by way of the second level."""
+        return stage_of(self.target, *self.spaces) is not None
 
     def check_tiles(self) -> None:
         """Raise EdgebuildError for an op that no tile fits although the core cannot reach its operands."""
@@ -182,6 +202,8 @@ class Residency:
             kept = sorted(states[at].items(), key=lambda item: (item[1].score, sorted(item[0])))[:STATES]
             for held, state in kept:
                 for step in self.options(at, held):
+                    if self.staged and not self.fits_far(at, step.stop, step.held, self.on_the_way(step)):
+                        continue
                     score = state.score + step.cycles + price * step.moved - (1 - waits) * step.constants[0]
                     after = frozenset(n for n in step.held if self.cutter.life[n][1] >= step.stop)
                     known = states[step.stop].get(after)
@@ -222,11 +244,11 @@ class Residency:
         last = self.cutter.life[name][1]
         return stop <= last < len(self.cutter.order) and self.sizes[name] <= self.room // MOST_HELD
 
-    def fits_far(self, start: int, stop: int, held: frozenset[str]) -> bool:
-        """Whether what lives behind the first level beside the section fits where it lies."""
+    def fits_far(self, start: int, stop: int, held: frozenset[str], more: int = 0) -> bool:
+        """Whether what lives behind the first level beside the section fits where it lies; `more`: in the second."""
         live = {n for n, (first, last) in self.cutter.life.items() if first < start <= last}
         live.update(self.results(start, stop))
-        taken = Counter[str]()
+        taken = Counter({self.spaces[1].name: more})
         for name in live - held:
             taken[self.homes.get(name, self.spaces[1]).name] += self.cutter.sizes[name]
         return all(taken[memory] <= size for memory, size in self.far.items())

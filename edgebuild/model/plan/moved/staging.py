@@ -1,0 +1,248 @@
+"""Constants that reach the first level by way of the second, where no DMA unit goes all the way from their store.
+
+A step's constants lie in the second level as a whole, from before an earlier step on, as far as there is room and time.
+Where they find no room as a whole, they come block by block into slots while the step runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ....base.target import Memory, Target
+from ...ops.base import Constant
+from ..hierarchy.costs import copy_cycles
+from ..hierarchy.nest import Channel
+from ..memory.problem import DoesNotFit, Place
+from .copies import ALIGN, Copy, MovedLayer, Turn
+from .feeding import FedRun
+from .levels import channel_between
+
+CHANNEL = 40  # EB_DMA_STORE of hal/include/eb_dma.h: the first of copies from the store to the second level
+CHANNELS = 8  # that they take in turn
+PARTS = CHANNEL + CHANNELS  # the first of those that come while their step runs, one for each slot
+SLOTS = 2  # of blocks that come while their step runs
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Constants of a step: bytes of its blocks in the order of use, and of all different ones together.
+
+    `until`: the step before which their copies to the first level begin. `cycles`: of the step.
+    """
+
+    blocks: tuple[int, ...]
+    bytes: int
+    until: int
+    cycles: float
+
+    @property
+    def slot(self) -> int:
+        return aligned(max(self.blocks, default=0))
+
+    @property
+    def least(self) -> int:
+        """Bytes of the second level that the step needs for them at least."""
+        whole = aligned(self.bytes)
+        return whole if len(self.blocks) <= SLOTS else min(whole, SLOTS * self.slot)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """How the constants of a step come to the second level, where they take `bytes` from step `first` to their own.
+
+    `slots`: of blocks that come in turn; 0: all lie there. `waited`: cycles that the step waits for them.
+    """
+
+    step: int
+    first: int
+    until: int
+    slots: int
+    bytes: int
+    waited: float
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A copy from the store that is begun before step `first` and awaited before step `until`.
+
+    It takes `bytes` of a constant, from byte `offset` on, to `at`. `waited`: cycles that step `step` waits for it.
+    """
+
+    step: int
+    first: int
+    until: int
+    channel: int
+    block: Constant
+    offset: int
+    bytes: int
+    at: Place
+    waited: float
+    room: int  # bytes there, of all that the step's constants take
+
+
+def stage_of(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:
+    """The way from the store to the second level, if constants have to come by way of that."""
+    if channel_between(target, near, store) is not None or channel_between(target, near, home) is None:
+        return None
+    return channel_between(target, home, store)
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def wanted(blocks: Sequence[Constant], until: int, cycles: float) -> Wanted | None:
+    """The wish of a step with these blocks; None if they are empty."""
+    if not any(b.data.nbytes for b in blocks):
+        return None
+    return Wanted(tuple(b.data.nbytes for b in blocks), joined(blocks)[0].data.nbytes, until, cycles)
+
+
+def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
+    """Blocks one after the other, equal ones once, and where each of them begins."""
+    data, known, found = bytearray(), dict[bytes, int](), list[int]()
+    for block in blocks:
+        content = block.data.tobytes()
+        if content not in known:
+            data += bytes(-len(data) % ALIGN)
+            known[content] = len(data)
+            data += content
+        found.append(known[content])
+    return Constant("stage", np.frombuffer(bytes(data), np.uint8), "constants of a step"), tuple(found)
+
+
+def copied(way: Channel, size: int) -> float:
+    """Cycles of copying so many bytes, in as many copies as that takes."""
+    return copy_cycles(way, _starts(way, size), size, _starts(way, size)) if size else 0.0
+
+
+def _starts(way: Channel, size: int) -> int:
+    return -(-size // way.largest) if way.largest else 1
+
+
+def stagings(
+    steps: Sequence[Wanted | None],
+    busy: Sequence[float],
+    live: Sequence[int],
+    way: Channel,
+    room: int,
+    memory: str,
+    earlier: int | None = None,
+) -> tuple[Staging, ...]:
+    """Each step's constants as late as it need not wait for them, or as early as there is room.
+
+    `busy`: cycles of all steps, in which the DMA unit of the store has time. `live`: bytes of activations in the second
+    level, `room`: of it. `earlier`: how many steps before their own constants come at most.
+
+    Raises DoesNotFit where a step's constants find no room even block by block.
+    """
+    load, slack, found = list(live), list(busy), list[Staging]()
+    for at, step in enumerate(steps):
+        if step is None:
+            continue
+        inside, slots, need, cycles = 0.0, 0, aligned(step.bytes), copied(way, step.bytes)
+        if max(load[step.until : at + 1]) + need > room:
+            slots, need = SLOTS, SLOTS * step.slot
+            if len(step.blocks) <= SLOTS or max(load[step.until : at + 1]) + need > room:
+                most = max(load[step.until : at + 1]) + min(need, aligned(step.bytes))
+                raise DoesNotFit(memory, most, room, (f"constants of step {at}",), False)
+            cycles = sum(copied(way, size) for size in step.blocks[:SLOTS])
+            rest = sum(copied(way, size) for size in step.blocks[SLOTS:])
+            inside = max(0.0, rest - step.cycles)
+            slack[at] = max(0.0, slack[at] - rest)
+        first, time = step.until, 0.0
+        least = 0 if earlier is None else max(0, step.until - earlier)
+        while first > least and time < cycles and load[first - 1] + need <= room:
+            first -= 1
+            time += slack[first]
+        hidden = left = min(cycles, time)
+        for i in range(first, step.until):
+            used = min(left, slack[i])
+            slack[i], left = slack[i] - used, left - used
+        for i in range(first, at + 1):
+            load[i] += need
+        found.append(Staging(at, first, step.until, slots, need, cycles - hidden + inside))
+    return tuple(found)
+
+
+def first_copies(
+    staging: Staging, blocks: Sequence[Constant], place: Place, way: Channel, started: int
+) -> tuple[Staged, ...]:
+    """The copies that stand before steps: of all constants, or of the blocks that fill the slots first.
+
+    `started`: how many there are already, for channels are taken in turn.
+    """
+    if staging.slots:
+        each = staging.bytes // staging.slots
+        parts = [(block, place.offset + i * each) for i, block in enumerate(blocks[: staging.slots])]
+    else:
+        parts = [(joined(blocks)[0], place.offset)]
+    found = list[Staged]()
+    for block, at in parts:
+        size = block.data.nbytes
+        step = way.largest or max(1, size)
+        for offset in range(0, size, step):
+            channel, waited = CHANNEL + (started + len(found)) % CHANNELS, 0.0 if found else staging.waited
+            found.append(
+                Staged(staging.step, staging.first, staging.until, channel, block, offset,
+                       min(step, size - offset), Place(place.memory, at + offset), waited, staging.bytes)
+            )  # fmt: skip
+    return tuple(found)
+
+
+def run_by_way(run: FedRun, place: Place) -> FedRun:
+    """The run with its constants fetched from the second level."""
+    return replace(run, stage=place.memory, stage_at=tuple(place.offset + at for at in joined(run.blocks)[1]))
+
+
+def layer_by_way(moved: MovedLayer, staging: Staging, place: Place) -> MovedLayer:
+    """The op with its constants fetched from the second level, and brought there block by block where they are many."""
+    if not staging.slots:
+        starts = joined(moved.blocks)[1]
+        copies = (
+            c if c.tensor else replace(c, stage=place.memory, far=place.offset + starts[c.block]) for c in moved.copies
+        )
+        return replace(moved, copies=tuple(copies))
+    return _Parts(moved, place, staging.slots, staging.bytes // staging.slots).layer()
+
+
+class _Parts:
+    """An op's copies and turns, with those that bring its blocks to the slots."""
+
+    def __init__(self, moved: MovedLayer, place: Place, slots: int, each: int) -> None:
+        self.moved, self.place, self.slots, self.each = moved, place, slots, each
+        self.copies = list[Copy]()
+
+    def layer(self) -> MovedLayer:
+        turns, started = list[Turn](), 0
+        flying = dict[int, int]()  # by channel: the block that comes to the first level
+        for turn in self.moved.turns:
+            fetched = self.moved.copies[started : turn.fetched]
+            blocks = [c.block for c in fetched if not c.tensor]
+            arrived = sorted({PARTS + n % self.slots for n in blocks if n >= self.slots})
+            for copy in fetched:
+                self.copies.append(copy if copy.tensor else self.from_slot(copy))
+                if not copy.tensor:
+                    flying[copy.channel] = copy.block
+            last = len(self.copies)
+            free = sorted(n for channel in turn.waits if (n := flying.pop(channel, None)) is not None)
+            self.copies += [self.to_slot(n + self.slots) for n in free if n + self.slots < len(self.moved.blocks)]
+            staged = len(self.copies)
+            self.copies += self.moved.copies[turn.fetched : turn.stored]
+            started = turn.stored
+            turns.append(replace(turn, fetched=last, stored=len(self.copies), arrived=tuple(arrived), staged=staged))
+        return replace(self.moved, copies=tuple(self.copies), turns=tuple(turns))
+
+    def slot(self, block: int) -> int:
+        return self.place.offset + block % self.slots * self.each
+
+    def from_slot(self, copy: Copy) -> Copy:
+        return replace(copy, stage=self.place.memory, far=self.slot(copy.block))
+
+    def to_slot(self, block: int) -> Copy:
+        size = self.moved.blocks[block].data.nbytes
+        channel = PARTS + block % self.slots
+        return Copy(channel, True, "", block, 0, self.slot(block), size, stage=self.place.memory, into=True)

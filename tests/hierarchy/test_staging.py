@@ -1,0 +1,259 @@
+"""Constants that come by way of the second level: exact in all modes, and what is broken is caught."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.base.levels import Dma
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import Target, load_target
+from edgebuild.cli import main
+from edgebuild.model import ops
+from edgebuild.model.compile import compile_model
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.plan.check.replay import BrokenPlan, replay
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
+from edgebuild.model.plan.memory.problem import DoesNotFit
+from edgebuild.model.plan.moved.auto import auto_plan
+from edgebuild.model.plan.moved.copies import MovedLayer
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.moved.staging import PARTS, SLOTS, Staging, Wanted, first_copies, stagings
+from edgebuild.model.plan.search import Plan, Planner
+from edgebuild.model.verify import verify
+from tests.conftest import ROOT
+from tests.graphs import examples, random_inputs, small_graphs, tiny_tflite
+from tests.hierarchy.test_auto import request
+from tests.hierarchy.test_moved import MODES, build, check, run, with_cores
+
+DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+NETWORKS, MANY = 12, 60
+
+
+def in_a_chain(target: Target, near: int = 64 << 10, home: int = 1 << 30, largest: int = 0) -> Target:
+    """The target with one DMA unit from ROM to RAM, and one from there to L1."""
+    sizes = {"L1": near, "RAM": home}
+    memories = tuple(replace(m, size=sizes.get(m.name, m.size)) for m in target.memories)
+    units = Dma("io", ("ROM", "RAM"), 2, start_cycles=200, piece_cycles=50, largest=largest, port=target.dma[0].port)
+    return replace(target, memories=memories, dma=(replace(target.dma[0], between=("RAM", "L1")), units))
+
+
+def chained(graph: Graph, name: str, seed: int) -> Plan:
+    """In a second level with room for the arena and little more, by each of the ways."""
+    asked = request(name, ("auto", "layer", "dory")[seed % 3])
+    wide = in_a_chain(with_cores(seed), (2 << 10, 16 << 10, 64 << 10)[seed // 3 % 3], largest=(0, 64)[seed % 2])
+    peak = Planner(graph, wide, asked).untiled_bytes
+    for more in (128, 1 << 10, 1 << 20):
+        chip = in_a_chain(wide, wide.levels[0].size, peak + more, wide.dma[1].largest)
+        try:
+            return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+        except Exception as refused:  # too little room is said of, and tried again with more
+            if "fit" not in str(refused) or more == 1 << 20:
+                raise
+    raise AssertionError
+
+
+@pytest.mark.needs("gcc")
+def test_networks_by_way_of_the_second_level(tmp_path: Path) -> None:
+    plans = check(examples(small_graphs(), NETWORKS), tmp_path, chained)
+    assert sum(bool(p.staged) for p in plans) >= NETWORKS // 2
+    assert any(s.first < s.until for p in plans for s in p.staged)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("gcc")
+def test_many_networks_by_way_of_the_second_level(tmp_path: Path) -> None:
+    check(examples(small_graphs(), MANY), tmp_path, chained)
+
+
+def wide_layer() -> Graph:
+    """1x1 on 2x3x16 to 64 channels, after an op without constants of its own."""
+    rng = np.random.default_rng(1)
+    quant = Quant((0.1,), (3,))
+    weights = rng.integers(-100, 100, (64, 1, 1, 16)).astype(np.int8)
+    tensors = {
+        "x": Tensor("x", (1, 2, 3, 16), "int8", quant),
+        "w": Tensor("w", weights.shape, "int8", Quant((0.01,), (0,)), weights),
+        "y": Tensor("y", (1, 2, 3, 64), "int8", quant),
+    }
+    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
+    return Graph("conv", (Op("conv2d", "conv", ("x", "w"), ("y",), attrs),), tensors, ("x",), ("y",))
+
+
+def channels_by_eight(buffers: int) -> Callable[[TiledLayer], Mapped]:
+    """Eight tiles of channels."""
+    moves = Move("x", 0, 1), Move("weights", 1, buffers), Move("y", 1, buffers)
+    return lambda layer: Mapped({**{a: layer.nest.extents[a] for a in layer.axes}, "k": 8}, ("k",), moves)
+
+
+def in_parts(buffers: int = 2) -> Plan:
+    """The layer with a second level that has no room for all of its constants."""
+    asked = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
+    chip = in_a_chain(load_target("host"), home=96 + 384 + 600)
+    return with_moves(plan(wide_layer(), chip, asked), channels_by_eight(buffers))
+
+
+def feed(folder: Path) -> bytes:
+    inputs = random_inputs(wide_layer(), 2, 1)
+    (folder / "in.bin").write_bytes(b"".join(x.tobytes() for row in inputs for x in row))
+    return b"".join(ops.run(wide_layer(), *row)["y"].tobytes() for row in inputs)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_constants_in_parts(buffers: int, tmp_path: Path) -> None:
+    """Eight blocks pass through two slots."""
+    p = in_parts(buffers)
+    (layer,) = (m for m in p.moved.values() if isinstance(m, MovedLayer))
+    assert len(p.staged) == SLOTS and sum(c.into for c in layer.copies) == 8 - SLOTS
+    build([p], 2, tmp_path)
+    want = feed(tmp_path)
+    for mode in MODES:
+        done = run(tmp_path, mode)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "out.bin").read_bytes() == want
+
+
+def of_layer(change: Callable[[MovedLayer], MovedLayer]) -> Callable[[Plan], Plan]:
+    return lambda p: replace(p, moved={n: change(m) for n, m in p.moved.items() if isinstance(m, MovedLayer)})
+
+
+def too_early(layer: MovedLayer) -> MovedLayer:
+    """The next block comes into its slot before the copy out of that is done."""
+    return replace(layer, turns=tuple(replace(t, fetched=t.staged or t.fetched) for t in layer.turns))
+
+
+def over_the_input(p: Plan) -> Plan:
+    place = p.places["x"]
+    return replace(p, staged=tuple(replace(s, at=place, room=96) for s in p.staged))
+
+
+MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
+    "nobody waits for what comes in parts": of_layer(
+        lambda m: replace(m, turns=tuple(replace(t, arrived=()) for t in m.turns))
+    ),
+    "a slot is filled while it is read": of_layer(too_early),
+    "one slot lies over the other": of_layer(
+        lambda m: replace(m, copies=tuple(replace(c, near=c.near - 8) if c.into else c for c in m.copies))
+    ),
+    "a block comes from the wrong slot": of_layer(
+        lambda m: replace(m, copies=tuple(
+            replace(c, far=c.far + 8) if c.stage and not c.into else c for c in m.copies))
+    ),
+    "constants come over the input": over_the_input,
+    "what stands before the step does not come": lambda p: replace(p, staged=tuple(
+        replace(s, until=1) for s in p.staged)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_replay_refuses(name: str) -> None:
+    p = MUTATIONS[name](in_parts())
+    with pytest.raises(BrokenPlan):
+        replay(p.rolling, p.steps, p.places, p.moved, staged=p.staged)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
+    build([MUTATIONS[name](in_parts())], 2, tmp_path)
+    want = feed(tmp_path)
+    caught = [run(tmp_path, mode).returncode or (tmp_path / "out.bin").read_bytes() != want for mode in MODES]
+    assert any(caught)
+
+
+def test_no_copy_skips_the_second_level() -> None:
+    """Every copy of constants to the first level is out of the second one."""
+    for seed, graph in enumerate(examples(small_graphs(), NETWORKS)):
+        p = chained(graph, f"g{seed}", seed)
+        layers = [m for m in p.moved.values() if isinstance(m, MovedLayer)]
+        assert all(c.tensor or c.stage == "RAM" for m in layers for c in m.copies)
+        assert all(a.stage == "RAM" for a in p.ahead)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
+def test_copies_of_the_running_program_are_those_of_the_report(way: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
+    file = chain_file(tmp_path, "host", "copier: {between: [RAM, L1], channels: 8}", "ROM, RAM")
+    asked = ModelRequest(tmp_path / "tiny.tflite", "model", file, map=way)
+    artifacts = compile_model(asked)
+    report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))["hierarchy"]
+    rows = [o for row in report["layers"] for o in row["operands"] if (o["from"], o["to"]) == ("ROM", "RAM")]
+    assert rows and report["cycles"]["total"] == pytest.approx(sum(row["cycles"] for row in report["layers"]))
+    for mode in MODES:
+        found = verify(asked.source, load_target(file), artifacts, dma=mode)
+        assert found["equal"] and found["dma"] == report["moved"]
+
+
+def chain_file(folder: Path, base: str, near: str, far: str) -> str:
+    units = f"  {near}\n  io: {{between: [{far}], channels: 2, start_cycles: 200}}\n"
+    text = f"inherits: {base}\ndescription: c\ndma:\n{units}"
+    (folder / "chain.yaml").write_text(text)
+    return str(folder / "chain.yaml")
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
+@pytest.mark.parametrize("way", ["layer", "auto"])
+def test_a_cluster_whose_third_level_is_out_of_reach(
+    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten harts in QEMU; the activations lie in L2 beside the constants on their way."""
+    near = "cluster: {between: [L2, L1], channels: 8, start_cycles: 50, piece_cycles: 2, port: src/cores_harts.c}"
+    chip = chain_file(tmp_path, "pulp-cluster", near, "L3, L2")
+    options = ["--target", chip, "--map", way, "--limit", "L1=4K,L2=8K", "--keep", str(tmp_path / "k")]
+    assert main(["verify", str(DIGITS), *options, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    report = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
+    ends = {(o["from"], o["to"]) for row in report["layers"] for o in row["operands"] if o["tensor"] == "weights"}
+    assert found["equal"] and found["dma"] == report["moved"] and ends == {("L3", "L2"), ("L2", "L1")}
+
+
+WAY = Channel(1.0)
+
+
+def test_constants_come_as_late_as_they_need_not_be_waited_for() -> None:
+    """The first has no step before it; the second comes under it; the third wants two steps, and one was used."""
+    steps = [Wanted((n,), n, at, 100.0) for at, n in enumerate((32, 80, 160))]
+    found = stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2")
+    assert [(s.first, s.waited) for s in found] == [(0, 32.0), (0, 0.0), (0, 40.0)]
+    assert [s.first for s in stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2", 0)] == [0, 1, 2]
+
+
+def test_constants_without_room_come_in_parts() -> None:
+    """Four blocks in two slots; the two that come while the step runs take longer than that."""
+    (found,) = stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 200, "L2")
+    assert found == Staging(0, 0, 0, SLOTS, 128, 128.0 + 28.0)
+    with pytest.raises(DoesNotFit):
+        stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
+
+
+def test_a_copy_is_at_most_as_large_as_the_unit_does() -> None:
+    p = in_parts()
+    layer = next(m for m in p.moved.values() if isinstance(m, MovedLayer))
+    whole = first_copies(Staging(0, 0, 0, 0, 2000, 5.0), layer.blocks, p.staged[0].at, Channel(1.0, largest=100), 3)
+    assert [s.offset for s in whole] == list(range(0, whole[0].block.data.nbytes, 100))
+    assert sum(s.bytes for s in whole) == whole[0].block.data.nbytes and max(s.bytes for s in whole) == 100
+    assert sum(s.waited for s in whole) == 5.0 and all(s.channel < PARTS for s in whole)
+
+
+@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
+def test_gap8_has_generated_code(way: str, tmp_path: Path) -> None:
+    artifacts = compile_model(ModelRequest(DIGITS, "digits", "gap8", map=way, limit=(("L1", 8 << 10),)))
+    source = next(a.data for a in artifacts if a.name == "digits.c").decode()
+    assert "_STAGE)" in source
+
+
+@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
+def test_a_second_level_without_room(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The memory, how much there is, and a remedy."""
+    options = ["--target", "gap8", "--map", way, "--limit", "L2=2K", "-o", str(tmp_path)]
+    assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
+    text = capsys.readouterr().err
+    assert "digits.onnx" in text and "fit" in text and "L2" in text
