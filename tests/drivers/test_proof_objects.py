@@ -114,3 +114,15 @@ def test_variables_that_hold_a_register(
     artifacts, driver = found[1][0], found[0][1]
     wrong = {v.function: v.what for v in verdicts((driver, artifacts)) if v.what != "proved"}
     assert wrong == ({function: "refuted"} if function else {})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("bfGroup Cr s; if (dev->x) s = dev->CR; dev->CR = s;", "unknown"),
+        ("switch (dev->x) { bfGroup Cr s; case 1: s = dev->CR; s.EN = 1; dev->CR = s; break; default: ; }", "proved"),
+    ],
+)
+def test_variables_without_a_first_value(body: str, expected: str, tmp_path: Path) -> None:
+    driver, artifacts = made(tmp_path, "t.bf.c", f"{HEAD}void t(void) {{ {body} }}")
+    assert [v.what for v in verdicts((driver, artifacts))] == [expected]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.pipeline import compile_driver
 from edgebuild.driver.registers.rdl import read_rdl
 from edgebuild.driver.registers.svd import read_svd
 from tests.drivers.cases import svd
@@ -160,6 +162,7 @@ def test_variables_that_hold_a_register(cpp: bool, tmp_path: Path) -> None:
 
 BAD = {
     "bfGroup Ctrl c; c.en = x;": "no register is read into or stored from",
+    "bfGroup Ctrl c = u->CTRL, *p = &u->CTRL; *p = c;": "'p' holds no register",
     "bfGroup Ctrl c, d; c = d = u->CTRL;": "a group cannot be copied",
     "static bfGroup Ctrl c; u->CTRL = c;": "a group cannot be a variable",
     "bfGroup Ctrl c = { .en = 1 }; x = c.s[2];": "is not in 0..1",
@@ -208,3 +211,12 @@ def test_svd_that_contradicts_itself(tmp_path: Path) -> None:
             "bfGroup C { bit a; };\nmake_device(C, c, 0x40000000);\nint t(void) { return c->a; }",
             layout=f"fixed:{tmp_path / 'chip.svd'}",
         )
+
+
+@pytest.mark.parametrize("name", ["a.bf.c", "a.bf.cpp"])
+def test_a_group_in_a_struct(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(
+        "bfGroup G { bit x; }; make_device(G, g, 0x40000000);\nstruct S { struct G shadow; };\n"
+    )
+    with pytest.raises(EdgebuildError, match="2:21: error: 'shadow': a group is no member of a struct"):
+        compile_driver(DriverRequest((tmp_path / name,), "n", "pulpino"))

@@ -111,7 +111,14 @@ def is_local(d: Cursor) -> bool:
 
 
 def no_punning(unit: clang.Unit, dialect: Dialect) -> None:
-    """No union has a way to a group: its other members would reach registers that nobody knows of."""
+    """No union has a way to a group: its other members would reach registers that nobody knows of.
+    No struct holds one."""
+    classes = (c for c in unit.top if c.kind in clang.CLASSES and c.spelling not in dialect.groups and unit.own(c))
+    for field in (f for c in classes for f in clang.children(c) if f.kind == K.FIELD_DECL):
+        name, pointer = group_of(field.type, dialect)
+        if name and not pointer and field.type.get_canonical().kind not in REFERENCES:
+            text = f"'{field.spelling}': a group is no member of a struct"
+            raise clang.error_at(field, unit.text, text, f"  use a pointer: bfGroup {name} *{field.spelling}")
     for union in clang.preorder(unit.tu.cursor) if b"union" in unit.text else ():
         for field in clang.children(union) if union.kind == K.UNION_DECL else ():
             if field.kind == K.FIELD_DECL and group_of(field.type, dialect)[0]:

@@ -138,6 +138,11 @@ class Walker(Objects):
                 self.statement(child)
 
     def s_decl_stmt(self, c: Cursor) -> None:
+        names = [d for d in clang.children(c) if d.kind == K.VAR_DECL]
+        other = next((d for d in names if not self.holds(d)), None)
+        if other is not None and any(self.holds(d) for d in names):
+            text = f"'{other.spelling}' holds no register, and is declared with a variable that does: declare it alone"
+            raise clang.error_at(other, self.unit.text, text)
         for d in clang.children(c):
             if d.kind == K.VAR_DECL:
                 self.variable(d)

@@ -29,10 +29,10 @@ class Whole(Recorder):
         super().__init__(function, unit, dialect)
         self.held: list[tuple[Site, Cursor]] = []  # what is said of variables, and where
         for d in clang.preorder(function):
-            if self._holds(d):
+            if self.holds(d):
                 self.chains.locals.add(variable_name(d))
 
-    def _holds(self, d: Cursor) -> bool:
+    def holds(self, d: Cursor) -> bool:
         """Whether a declaration is that of a variable of a group, which lives in a call of the function."""
         if d.kind != K.VAR_DECL or d.storage_class.name in ("STATIC", "EXTERN"):
             return False
@@ -155,7 +155,7 @@ class Whole(Recorder):
 
     def loaded(self, d: Cursor) -> bool:
         """A declaration such as `bfGroup Status s = u->STATUS;`; False for any that is not of a group."""
-        if not self._holds(d):
+        if not self.holds(d):
             return False
         parts = [x for x in clang.children(d) if clang.is_expression(x)]
         value = _value(parts[-1]) if parts else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Outside, Pointer, Unknown
+from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Outside, Pointer, Unknown, calls_in
 from edgebuild.driver.prove.values import Int, bits_of
 from edgebuild.driver.prove.ways import Way
 
@@ -39,7 +39,7 @@ def compare(a: Way, b: Way) -> None:
             raise Different(wrong)
     _events(solver, a, b)
     _same_state(solver, a.state, b.state, None, "at the end")
-    mine, theirs = (Outside(sum(e.kind == "call" for e in w.events), w.memory, w.globals) for w in (a, b))
+    mine, theirs = (Outside(calls_in(w.events), w.memory, w.globals) for w in (a, b))
     _same_outside(solver, mine, theirs, "at the end")
     if a.value is not None and b.value is not None:
         same(solver, bits_of(a.value), bits_of(b.value), "the value that it returns")

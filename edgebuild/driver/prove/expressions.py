@@ -90,7 +90,7 @@ class Expressions(Memory):
             return self.symbol(f"{d.spelling}?{number}", d.type)
         variables, name = self.scope(d)
         if name not in variables:
-            calls = f"!{self.hardware.count_of('call')}" if variables is self.globals else ""
+            calls = f"!{self.hardware.calls}" if variables is self.globals else ""
             variables[name] = self.symbol(f"global {name}{calls}", d.type)
         return variables[name]
 

@@ -8,7 +8,7 @@ layout: a source accesses fields, generated code the bytes of registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,10 @@ class Event:
     outside: Outside | None = None  # of a call: what it finds besides registers
 
 
+def calls_in(events: Iterable[Event]) -> int:
+    return sum(e.outside is not None for e in events)
+
+
 @dataclass
 class Hardware:
     dialect: Dialect
@@ -118,8 +122,10 @@ class Hardware:
         """Events so far, without those whose number may differ between the sides."""
         return sum(e.kind not in ("store", "idle") for e in self.events)
 
-    def count_of(self, kind: str) -> int:
-        return sum(e.kind == kind for e in self.events)
+    @property
+    def calls(self) -> int:
+        """Unknown calls so far that may change objects in memory, which barriers do not."""
+        return calls_in(self.events)
 
     # ---- accesses of fields
 

@@ -98,8 +98,7 @@ class Machine:
 
     def called(self, name: str, values: tuple[Any, ...]) -> int:
         """Call something unknown, which finds all objects and variables as they are; its number."""
-        calls = self.hardware.count_of("call")
-        number = self.hardware.call(name, values, Outside(calls, self.memory, self.globals))
+        number = self.hardware.call(name, values, Outside(self.hardware.calls, self.memory, self.globals))
         self.globals, self.memory = {}, {}
         return number
 

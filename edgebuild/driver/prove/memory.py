@@ -76,7 +76,7 @@ class Memory(Machine):
         """All objects of a width; nothing is reordered among them, so objects of other widths are apart."""
         width = key if isinstance(key, int) else key[0]
         if key not in self.memory:
-            name = f"memory {key}!{self.hardware.count_of('call')}"
+            name = f"memory {key}!{self.hardware.calls}"
             self.memory[key] = z3.Array(name, z3.BitVecSort(ADDRESS), z3.BitVecSort(width))
         return self.memory[key]
 

@@ -33,6 +33,8 @@ class SideSource(Interpreter):
     def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout) -> None:
         super().__init__(unit, dialect, layout)
         self.hints: list[Any] = []  # bounds of indices that it finds
+        variables = (d for f in unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
+        self.chains.locals |= {variable_name(d) for d in variables if self._holds(d)}
         self.once: dict[tuple[int, int], Any] | None = None  # parts of the address of a whole register
 
     def value(self, c: Cursor) -> Any:
@@ -53,11 +55,15 @@ class SideSource(Interpreter):
             return self.place(chain)[0]
         return super().located(c)
 
-    def begin(self, d: Cursor, parts: list[Cursor]) -> None:
+    def _holds(self, d: Cursor) -> bool:
+        """Whether a variable holds the value of a register."""
         group, pointer = group_of(d.type, self.dialect)
-        if group and not pointer and not (self.unit.cpp and d.type.get_canonical().kind in REFERENCES):
-            self.chains.locals.add(variable_name(d))
-            self.env[variable_name(d)] = self.group_value(parts[-1]) if parts else {}
+        return bool(group) and not pointer and d.type.get_canonical().kind not in REFERENCES
+
+    def begin(self, d: Cursor, parts: list[Cursor]) -> None:
+        if self._holds(d):
+            called = [p for p in parts if p.kind != K.CALL_EXPR or clang.children(p)]  # C++ says that it makes one
+            self.env[variable_name(d)] = self.group_value(called[-1]) if called else None
         else:
             super().begin(d, parts)
 
@@ -231,8 +237,7 @@ class SideSource(Interpreter):
         while c.kind == K.CALL_EXPR and len(clang.children(c)) == 1:  # the copy constructor of C++
             c = clang.bare(clang.children(c)[0])
         if c.kind == K.DECL_REF_EXPR:
-            found = self.env[variable_name(c.referenced)]
-            return dict(found) if isinstance(found, dict) else found[""]  # which says why it is not known
+            return dict(self._held_in(variable_name(c.referenced)))
         if self.chains.read(c) is not None:
             return self.loaded(c)
         initial = next((x for x in clang.preorder(c) if x.kind == K.INIT_LIST_EXPR), None)
@@ -261,13 +266,15 @@ class SideSource(Interpreter):
         return found
 
     def held(self, chain: Chain) -> Int:
-        found = self._held_in(chain)
+        found = self._held_in(chain.local)
         if _name(chain) not in found:
             raise Unknown("a field that a literal does not name")
         return Int(found[_name(chain)], False)
 
-    def _held_in(self, chain: Chain) -> Held:
-        found = next(v for n, v in self.env.items() if n == chain.local)
+    def _held_in(self, name: str) -> Held:
+        found = self.env.get(name)
+        if found is None:
+            raise Unknown("a variable without a value")
         if not isinstance(found, dict):
             raise Unknown("a variable across a loop")
         return found
@@ -275,7 +282,7 @@ class SideSource(Interpreter):
     def _set(self, chain: Chain, value: Any) -> Any:
         assert isinstance(chain.end, Field)
         narrow = z3.Extract(chain.end.width - 1, 0, sized(value, 64))
-        self._held_in(chain)[_name(chain)] = self._wide(narrow, chain.end)
+        self._held_in(chain.local)[_name(chain)] = self._wide(narrow, chain.end)
         return value
 
     def _whole(self, left: Cursor, right: Cursor) -> None:
