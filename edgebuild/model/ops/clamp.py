@@ -10,6 +10,8 @@ from ..ir import Array, Graph, Op, Tensor
 from . import convert, fixedpoint, intervals, linear, pointwise, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 def from_tflite(low: float | None, high: float | None) -> Any:
     def read(node: Any) -> None:
@@ -29,17 +31,24 @@ def from_onnx_relu(node: Any) -> None:
 
 
 def from_onnx_clip(node: Any) -> None:
-    """Bounds are attributes up to opset 10 and operands from 11 on; an infinite one is none."""
+    """Bounds are attributes up to opset 10 and operands from 11 on.
+
+    Floats without one are bounded by the finite numbers, as the standard says; an infinite one bounds nothing.
+    """
 
     def bound(position: int, name: str) -> float | None:
         value = node.attr(name, None)
         if len(node.inputs) > position and node.inputs[position]:
             value = np.ravel(node.real(node.constant(position, name)))[0]
-        return None if value is None or np.isinf(value) else float(value)
+        return None if value is None else float(value)
 
     low, high, x = bound(1, "min"), bound(2, "max"), node.tensor(0)
-    if is_float(x) and (low is None or high is None or low <= high):
-        return node.emit("clamp", node.inputs[:1], clamp=(low, high))
+    if is_float(x):
+        low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
+        if low <= high and low < np.inf and high > -np.inf:
+            return node.emit("clamp", node.inputs[:1], clamp=tuple(None if np.isinf(v) else v for v in (low, high)))
+    else:
+        low, high = (None if v is None or np.isinf(v) else v for v in (low, high))
     name = node.inputs[0]  # integers, and bounds that cross: the upper one counts
     for function, value in (("maximum", low), ("minimum", high)):
         if value is not None:

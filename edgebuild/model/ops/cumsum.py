@@ -30,5 +30,7 @@ def _emit(node: Any, exclusive: bool, backwards: bool) -> None:
     triangle = np.tril(np.ones((count, count), np.float32), -1 if exclusive else 0)
     weights = node.array(np.ascontiguousarray(triangle.T) if backwards else triangle)
     rows = node.reshaped(node.turned(node.inputs[0], perm), (x.elements // count, count))
-    sums = node.reshaped(node.inner("dense", [rows, weights], clamp=OPEN), tuple(x.shape[d] for d in perm))
+    sums = node.reshaped(
+        node.inner("dense", [rows, weights], clamp=OPEN, finite=False), tuple(x.shape[d] for d in perm)
+    )
     node.emit("transpose", [sums], perm=tuple(int(p) for p in np.argsort(perm)))

@@ -32,7 +32,7 @@ def from_tflite_many(node: Any) -> None:
     x = node.tensor(0)
     if x.quant is not None:
         raise node.error(f"a sum of {len(node.inputs)} operands of {x.dtype}", "supported: float32; write it as ADD")
-    kind, attrs = ("add", {}) if is_float(x) else ("pointwise", {"function": "sum"})
+    kind, attrs = ("add", {"finite": False}) if is_float(x) else ("pointwise", {"function": "sum"})
     node.chained(node.inputs, kind, True, clamp=(None, None), **attrs)
 
 

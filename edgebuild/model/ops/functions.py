@@ -21,7 +21,8 @@ from ..ir import Array
 class ElementFunction:
     """A function of `arity` operands. `parameters`: the defaults of its numbers; `result`: a type if it is fixed.
 
-    `condition`: the first operand is bool and does not count for the type of the others.
+    `condition`: the first operand is bool and does not count for the type of the others. `onnx`: the form for floats of
+    ONNX files, where what is not a number differs.
     """
 
     arity: int
@@ -31,6 +32,7 @@ class ElementFunction:
     parameters: Mapping[str, float] = field(default_factory=dict)
     result: str = ""
     condition: bool = False
+    onnx: str = ""
 
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -104,7 +106,7 @@ FUNCTIONS: dict[str, ElementFunction] = {
     # rounding and sign
     "abs": _unary(np.abs, "{{eb_abs}}({0})", "{0} < 0 ? -{0} : {0}"),
     "neg": _unary(np.negative, "-{0}", "-{0}"),
-    "sign": _unary(np.sign, "({0} > 0.0f ? 1.0f : {0} < 0.0f ? -1.0f : 0.0f)", "({0} > 0) - ({0} < 0)"),
+    "sign": _unary(np.sign, "({0} > 0.0f ? 1.0f : {0} < 0.0f ? -1.0f : {0} + 0.0f)", "({0} > 0) - ({0} < 0)"),
     "floor": _unary(np.floor, "{{eb_floor}}({0})"),
     "ceil": _unary(np.ceil, "{{eb_ceil}}({0})"),
     "round": _unary(np.rint, "{{eb_rint}}({0})"),
@@ -188,8 +190,12 @@ FUNCTIONS: dict[str, ElementFunction] = {
     "product": ElementFunction(2, np.multiply, "{0} * {1}", "{0} * {1}"),
     "quotient": ElementFunction(2, _divide, "{0} / {1}", "{1} != 0 ? {0} / {1} : 0"),
     "floor_div": ElementFunction(2, np.floor_divide, "{{eb_floor}}({0} / {1})"),
-    "minimum": ElementFunction(2, np.minimum, "({0} < {1} ? {0} : {1})", "{0} < {1} ? {0} : {1}"),
-    "maximum": ElementFunction(2, np.maximum, "({0} > {1} ? {0} : {1})", "{0} > {1} ? {0} : {1}"),
+    "minimum": ElementFunction(
+        2, np.minimum, "({0} < {1} ? {0} : {1})", "{0} < {1} ? {0} : {1}", onnx="{{eb_minimum}}({0}, {1})"
+    ),
+    "maximum": ElementFunction(
+        2, np.maximum, "({0} > {1} ? {0} : {1})", "{0} > {1} ? {0} : {1}", onnx="{{eb_maximum}}({0}, {1})"
+    ),
     "squared_difference": ElementFunction(
         2, lambda a, b: (a - b) ** 2, "({0} - {1}) * ({0} - {1})", "({0} - {1}) * ({0} - {1})"
     ),

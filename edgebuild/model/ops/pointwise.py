@@ -132,8 +132,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         constants += tables
     else:
         numbers |= {name: float(op.attrs[name]) for name in row.parameters}
-        expression = _text(op, operands[-1]).format(*at, **{n: n for n in row.parameters})
-        if is_float(y) and op.attrs["clamp"] != OPEN:
+        expression = _text(op, operands[-1], graph.arithmetic).format(*at, **{n: n for n in row.parameters})
+        if is_float(y) and (op.attrs["clamp"] != OPEN or op.attrs.get("finite", False)):
             expression, bounds = f"{{eb_clamp_float}}({expression}, low, high)", spatial.float_bounds(op, graph)
             numbers |= bounds
         elif not is_float(y):
@@ -149,11 +149,13 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 
 
-def _text(op: Op, x: Tensor) -> str:
+def _text(op: Op, x: Tensor, arithmetic: str) -> str:
     """C for an element, by the type of the operands."""
     row, function = row_of(op), op.attrs["function"]
     if x.dtype in WORDS and function in WRAPPED:
         return WRAPPED[function].replace("{word}", WORDS[x.dtype])
+    if is_float(x) and arithmetic == "onnx" and row.onnx:
+        return row.onnx
     return row.real if is_float(x) else row.integer
 
 
@@ -206,7 +208,8 @@ def from_tflite(function: str) -> Any:
 def from_tflite_clamped(function: str, options_type: str) -> Any:
     def read(node: Any) -> None:
         clamp = spatial.tflite_clamp(node, node.options(options_type).FusedActivationFunction())
-        node.emit("pointwise", node.inputs, **{**attributes(function), "clamp": clamp})
+        finite = {"finite": True} if is_float(node.tensor(0)) else {}
+        node.emit("pointwise", node.inputs, **{**attributes(function), "clamp": clamp, **finite})
 
     return read
 

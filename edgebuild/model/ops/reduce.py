@@ -51,6 +51,7 @@ def _wrapped(kind: str, dtype: str) -> str:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """Extremes begin at the first element; those of TFLite's floats at a finite number."""
     (x,) = graph.operands(op)
     steps, axes = loops.steps(x.shape), op.attrs["axes"]
     kept = [d for d in range(len(x.shape)) if d not in axes]
@@ -60,6 +61,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "join": _wrapped(op.kind, x.dtype) or JOINS[op.kind][0],
         "parts": loops.parts(prod(x.shape[d] for d in axes), is_float(x) and op.kind == "reduce_sum"),
     }
+    begun = is_float(x) and graph.arithmetic == "tflite"
+    shape["start"] = {"reduce_max": "-", "reduce_min": "+"}.get(op.kind, "") if begun else ""
     stem = f"{op.kind}_{'x'.join(map(str, x.shape)) or 1}"
     return Kernel("reduce.c.j2", stem, shape, estimate=6.0 * x.elements)
 
@@ -70,6 +73,8 @@ def _log_sum_exp(node: Any) -> None:
     if axes is None:
         return node.emit("reshape", node.inputs[:1], shape=x.shape)
     largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), kept_shape(x, axes, True))
+    most = float(np.finfo(np.float32).max)
+    largest = node.inner("clamp", [largest], clamp=(-most, most))  # the difference of two infinities is no number
     less = node.inner("pointwise", [node.inputs[0], largest], **pointwise.attributes("difference"))
     powers = node.inner("pointwise", [less], **pointwise.attributes("exp"))
     total = node.inner("pointwise", [node.inner("reduce_sum", [powers], axes=axes)], **pointwise.attributes("log"))
@@ -90,7 +95,7 @@ def emit_normalised(node: Any, axes: tuple[int, ...], before: str, after: str, l
     total = node.inner("reduce_sum", [total], axes=axes)
     if after:
         total = node.inner("pointwise", [total], **pointwise.attributes(after))
-    total = node.inner("pointwise", [total, node.array(np.float32(least))], **pointwise.attributes("maximum"))
+    total = node.inner("pointwise", [node.array(np.float32(least)), total], **pointwise.attributes("maximum"))
     norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
     node.emit("pointwise", [node.inputs[0], norm], **pointwise.attributes("quotient"))
 

@@ -16,6 +16,7 @@ from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_o
 INTEGERS = ("int8", "int16", "int32")  # of the results of sums
 MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
+UNBOUNDED = ("clamp", "pointwise", "batch_matmul")  # ops whose float results TFLite leaves infinite
 TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 
@@ -339,9 +340,10 @@ def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
 
 
 def float_bounds(op: Op, graph: Graph) -> dict[str, int | float]:
-    """Bounds as scalar parameters; where there are none, TFLite has those of the finite numbers."""
+    """Bounds as scalar parameters; where TFLite's operator may have an activation, none is the finite numbers."""
     low, high = op.attrs["clamp"]
-    largest = float(np.inf if graph.arithmetic == "onnx" else np.finfo(np.float32).max)
+    finite = graph.arithmetic == "tflite" and op.attrs.get("finite", op.kind not in UNBOUNDED)
+    largest = float(np.finfo(np.float32).max if finite else np.inf)
     return {"low": -largest if low is None else float(low), "high": largest if high is None else float(high)}
 
 

@@ -1,0 +1,115 @@
+"""Infinities, numbers that are none, and the largest and least floats: every pair of them, element by element."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
+
+from edgebuild.model.compile import prepare
+from edgebuild.model.importers.tflite import read_tflite
+from edgebuild.model.ir import Array, Graph
+from edgebuild.model.passes.canonicalize import canonicalize
+from tests.graphs.tflite_models import File
+from tests.ops.host import run_on_host
+from tests.ops.test_tflm import interpreted
+
+MOST = float(np.finfo(np.float32).max)
+ENDS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -3.0, 5.5, 7.0, -7.0, 1e-40, -1e-40, 1e20, -1e20, 2e38, -2e38]
+SPECIAL = np.array([*ENDS, MOST, -MOST, np.inf, -np.inf, np.nan], np.float32)
+LEFT, RIGHT = (np.ascontiguousarray(x.reshape(1, -1)) for x in np.meshgrid(SPECIAL, SPECIAL))
+ROWS = SPECIAL[(np.arange(len(SPECIAL))[:, None] + np.arange(3)) % len(SPECIAL)]  # three neighbours in each
+BOUNDS = [(0, None), (None, 6), (0, 6), (None, None), (2, -2), (-np.inf, 2), (-3, np.inf), (-np.inf, np.inf),
+          (np.inf, None), (None, -np.inf), (np.inf, np.inf), (0, MOST)]  # fmt: skip
+
+
+def equal(mine: Array, theirs: Array, text: str) -> None:
+    """To 1e-5 of each element, and what is not finite exactly."""
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(mine.ravel(), theirs.ravel(), rtol=1e-5, atol=1e-37, err_msg=text)
+
+
+def onnx_file(kind: str, inputs: list[Array], constants: list[float | None], file: Path) -> None:
+    names = [f"x{i}" for i in range(len(inputs))]
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in zip(names, inputs, strict=True)]
+    held = [numpy_helper.from_array(np.float32(c), f"c{i}") for i, c in enumerate(constants) if c is not None]
+    names += ["" if c is None else f"c{i}" for i, c in enumerate(constants)]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node(kind, names, ["y"])], "g", ports, [result], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(model), file)
+
+
+@pytest.mark.needs("gcc")
+def test_onnx_equals_onnxruntime(tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    cases: list[tuple[str, list[Array], list[float | None]]] = [("Clip", [SPECIAL], list(b)) for b in BOUNDS]
+    cases += [(kind, [LEFT, RIGHT], []) for kind in ("Max", "Min", "Pow", "Add", "Sub", "Mul", "Div")]
+    cases += [(kind, [SPECIAL], [c]) for kind in ("Max", "Min", "Pow") for c in (0.0, 2.0, -1.0, np.inf, -np.inf)]
+    cases += [("Relu", [SPECIAL], []), ("Sign", [SPECIAL], []), ("Max", [LEFT, RIGHT, LEFT[:, ::-1].copy()], [])]
+    graphs, wanted = list[Graph](), []
+    for kind, inputs, constants in cases:
+        onnx_file(kind, inputs, constants, tmp_path / "m.onnx")
+        session = ort.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+        wanted.append(session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})[0])
+        graphs.append(prepare(tmp_path / "m.onnx"))
+    found = run_on_host(graphs, [[inputs] for _, inputs, _ in cases], tmp_path)
+    for (kind, _, constants), mine, theirs in zip(cases, found, wanted, strict=True):
+        equal(mine[0][0], theirs, f"{kind} {constants}")
+
+
+@pytest.mark.needs("gcc")
+def test_powers_are_those_of_c(tmp_path: Path) -> None:
+    """numpy calls the C library, which has the special cases of C11, F.10.4.4."""
+    onnx_file("Pow", [LEFT, RIGHT], [], tmp_path / "m.onnx")
+    ((mine,),) = run_on_host([prepare(tmp_path / "m.onnx")], [[[LEFT, RIGHT]]], tmp_path)[0]
+    with np.errstate(all="ignore"):
+        equal(mine, np.power(LEFT, RIGHT), "pow")
+
+
+def tflite_file(name: str, inputs: list[Array], shape: tuple[int, ...], options: Any, *constants: Array) -> bytes:
+    file = File()
+    surface = [file.tensor(f"x{i}", x.shape, "float32") for i, x in enumerate(inputs)]
+    held = [file.tensor(f"c{i}", c.shape, str(c.dtype), None, c) for i, c in enumerate(constants)]
+    y = file.tensor("y", shape, "float32")
+    file.operator(name, [*surface, *held], [y], options)
+    return file.pack(surface, [y])
+
+
+def activated(name: str, code: int) -> Any:
+    options = getattr(schema, f"{name.title()}OptionsT")()
+    options.fusedActivationFunction = code
+    return options
+
+
+def tflite_cases() -> list[tuple[str, list[Array], tuple[int, ...], Any, list[Array]]]:
+    pair, shape, short = [LEFT, RIGHT], LEFT.shape, (len(SPECIAL), 1)
+    cases: list[Any] = [
+        (n, pair, shape, activated(n, code), []) for n in ("ADD", "SUB", "MUL", "DIV") for code in range(4)
+    ]
+    cases += [(n, pair, shape, schema.MaximumMinimumOptionsT(), []) for n in ("MAXIMUM", "MINIMUM")]
+    cases += [(n, [SPECIAL[None]], (1, len(SPECIAL)), None, []) for n in ("RELU", "RELU6")]
+    kept, norm, product = schema.ReducerOptionsT(), schema.L2NormOptionsT(), schema.BatchMatMulOptionsT()
+    kept.keepDims, norm.fusedActivationFunction, product.adjX, product.adjY = True, 0, False, False
+    cases += [(n, [ROWS], short, kept, [np.array([1], np.int32)]) for n in ("REDUCE_MAX", "REDUCE_MIN")]
+    cases += [("ADD_N", [LEFT, RIGHT, LEFT], shape, schema.AddNOptionsT(), [])]
+    cases += [("L2_NORMALIZATION", [ROWS], ROWS.shape, norm, [])]
+    cases += [("BATCH_MATMUL", [ROWS], short, product, [np.ones((3, 1), np.float32)])]
+    return cases
+
+
+@pytest.mark.needs("gcc")
+def test_tflite_equals_tflm(tmp_path: Path) -> None:
+    cases = tflite_cases()
+    files = [tflite_file(name, inputs, shape, options, *held) for name, inputs, shape, options, held in cases]
+    graphs = [canonicalize(read_tflite(data, "special.tflite")) for data in files]
+    vectors = [[inputs] for _, inputs, _, _, _ in cases]
+    wanted = interpreted(files, vectors, tmp_path)
+    found = run_on_host(graphs, vectors, tmp_path)
+    for (name, _, _, options, _), mine, theirs in zip(cases, found, wanted, strict=True):
+        equal(mine[0][0], theirs[0][0], f"{name} {getattr(options, 'fusedActivationFunction', '')}")
