@@ -27,9 +27,12 @@ def unit_rows(w: Parts, x: Value, *_: Value) -> Value:
 
 
 def running_sum(w: Parts, x: Value, *_: Value) -> Value:
-    options = schema.CumsumOptionsT()
+    axis, options = w.s.between(1, len(x.shape) - 1), schema.CumsumOptionsT()
+    if w.kind == "int8" and x.shape[axis] > 15:
+        raise DoesNotFit
     options.exclusive, options.reverse = w.s.pick(False, True), w.s.pick(False, True)
-    return w.emit("CUMSUM", [x, w.list_of([w.s.between(1, len(x.shape) - 1)])], x.shape, None, options, exact=False)
+    fixed = Quant((w.s.pick(0.05, 0.2),), (w.s.between(-128, 127),)) if w.kind == "int8" else None
+    return w.emit("CUMSUM", [x, w.list_of([axis])], x.shape, fixed, options, exact=True)
 
 
 def local_response(w: Parts, x: Value, *_: Value) -> Value:
@@ -139,7 +142,7 @@ NORMS = {
     "L2_POOL_2D": Row(lengths, (FLOAT,)),
     "EMBEDDING_LOOKUP": Row(embedding, BOTH),
     "L2_NORMALIZATION": Row(unit_rows, BOTH),
-    "CUMSUM": Row(running_sum, (FLOAT,)),
+    "CUMSUM": Row(running_sum, BOTH),
     "LOCAL_RESPONSE_NORMALIZATION": Row(local_response, (FLOAT,)),
     "TOPK_V2": Row(best, BOTH),
     DETECTION: Row(detected, BOTH),

@@ -183,6 +183,13 @@ def log_softmax(s: Source) -> Graph:
     return single(s, "log_softmax", [x], None if s.real else Quant((1 / 16,), (127,)))
 
 
+def running_sum(s: Source) -> Graph:
+    plain = s.real or s.integer != "int8"
+    x = s.tensor("x", (*s.shape(0, 2), s.between(1, 15), *s.shape(0, 1)), None if plain else s.quant())
+    axis, y = s.between(0, len(x.shape) - 1), None if plain else s.quant()
+    return single(s, "running_sum", [x], y, axis=axis, exclusive=s.pick(False, True), reverse=s.pick(False, True))
+
+
 def unit_rows(s: Source) -> Graph:
     x = s.tensor("x", (*s.shape(0, 2, most=3), s.pick(s.between(1, 20), s.between(200, 1100))), s.quant())
     return single(s, "unit_rows", [x], Quant((1 / 128,), (0,)))
@@ -356,6 +363,7 @@ KINDS: dict[str, Callable[[Source], Graph]] = {
     "reshape": reshape,
     "slice": slice_,
     "span": span,
+    "running_sum": running_sum,
     "softmax": softmax,
     "svdf": svdf,
     "svdf_state": svdf_state,
@@ -384,6 +392,8 @@ def forms(kind: str) -> tuple[tuple[Any, ...], ...]:
         return FORMS[::2]
     if kind == "unit_rows":
         return FORMS[:1]
+    if kind == "running_sum":
+        return *FORMS[::2], ("onnx", False, "int32"), ("onnx", False, "int64")
     return (*(FORMS[:2] if kind in INTEGER_ONLY else FORMS), *wide)
 
 

@@ -66,11 +66,16 @@ def norm_options() -> schema.L2NormOptionsT:
     return options
 
 
-def running_sum(f: Draft) -> bytes:
+def running_sum(dtype: str) -> Callable[[Draft], bytes]:
+    return lambda f: _running_sum(f, dtype)
+
+
+def _running_sum(f: Draft, dtype: str) -> bytes:
     shape, options = f.shape(), schema.CumsumOptionsT()
+    before, after = (f.quant(), f.quant()) if dtype == "int8" else (None, None)
     options.exclusive, options.reverse = f.s.pick(False, True), f.s.pick(False, True)
     axis = f.tensor("axis", (1,), "int32", None, np.array([f.s.between(-len(shape), len(shape) - 1)], np.int32))
-    return f.done("CUMSUM", [f.input(shape, None, "float32"), axis], shape, None, options, "float32")
+    return f.done("CUMSUM", [f.input(shape, before, dtype), axis], shape, after, options, dtype)
 
 
 def summed(f: Draft) -> bytes:
@@ -130,6 +135,11 @@ def embedding(f: Draft) -> bytes:
 
 OPERATORS |= {"EMBEDDING_LOOKUP": embedding}
 OPERATORS |= {"ADD_N float": summed, "ZEROS_LIKE": zeros, "BROADCAST_ARGS": together, "L2_POOL_2D float": lengths}
-OPERATORS |= {"L2_NORMALIZATION": unit_rows, "L2_NORMALIZATION float": real_unit_rows, "CUMSUM float": running_sum}
+OPERATORS |= {
+    "L2_NORMALIZATION": unit_rows,
+    "L2_NORMALIZATION float": real_unit_rows,
+    "CUMSUM float": running_sum("float32"),
+}
+OPERATORS |= {"CUMSUM": running_sum("int8")}
 OPERATORS |= {"LOG_SOFTMAX": log_softmax, "LOG_SOFTMAX float": real_log_softmax}
 OPERATORS |= {f"{name} int16": curve(name) for name in ("LOGISTIC", "TANH")} | {"DIV": quotient}

@@ -421,4 +421,4 @@ OPERATORS |= {
     "RESIZE_NEAREST_NEIGHBOR": nearest,
 }
 APPROXIMATE = {"LOG_SOFTMAX float", "RESIZE_BILINEAR float", "SUM float", *(f"{name} float" for name in SMOOTH)}
-APPROXIMATE |= {"CUMSUM float", "L2_NORMALIZATION float", "L2_POOL_2D float"}
+APPROXIMATE |= {"L2_NORMALIZATION float", "L2_POOL_2D float"}

@@ -97,6 +97,9 @@ def tflite_cases() -> list[tuple[str, list[Array], tuple[int, ...], Any, list[Ar
     kept, norm, product = schema.ReducerOptionsT(), schema.L2NormOptionsT(), schema.BatchMatMulOptionsT()
     kept.keepDims, norm.fusedActivationFunction, product.adjX, product.adjY = True, 0, False, False
     cases += [(n, [ROWS], short, kept, [np.array([1], np.int32)]) for n in ("REDUCE_MAX", "REDUCE_MIN")]
+    line = schema.CumsumOptionsT()
+    line.exclusive, line.reverse = False, True
+    cases += [("CUMSUM", [ROWS], ROWS.shape, line, [np.array([1], np.int32)])]
     cases += [("ADD_N", [LEFT, RIGHT, LEFT], shape, schema.AddNOptionsT(), [])]
     cases += [("L2_NORMALIZATION", [ROWS], ROWS.shape, norm, [])]
     cases += [("BATCH_MATMUL", [ROWS], short, product, [np.ones((3, 1), np.float32)])]

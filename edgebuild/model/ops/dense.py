@@ -8,7 +8,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import batch_matmul, cumsum, einsum, intervals, spatial, sums
+from . import batch_matmul, einsum, intervals, spatial, sums
 from .base import Constant, Form, Kernel, Spec, Sums, is_float, zero_of
 
 OPEN = (None, None)
@@ -146,8 +146,8 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products),
-    tflite={"FULLY_CONNECTED": from_tflite, "CUMSUM": cumsum.from_tflite},
-    onnx={"CumSum": cumsum.from_onnx, "Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
+    tflite={"FULLY_CONNECTED": from_tflite},
+    onnx={"Einsum": einsum.from_onnx, "Gemm": from_onnx_gemm, "MatMul": from_onnx_matmul},
     sums=layer,
     rows=lambda op, graph: "reduce" if graph.operands(op)[0].shape[0] == 1 and spatial.plain(op, graph) else "",
     any_rows=True,
