@@ -26,9 +26,9 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op
 from edgebuild.model.verify import flash as flashes
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.cycles import cycles
 from edgebuild.model.verify.harness import NAME, Builder
 from edgebuild.model.verify.run import run_program
+from edgebuild.model.verify.traced import cycles
 from tests.bench import ROOT
 from tests.zoo.builders import mobilenet_v1
 

@@ -12,7 +12,8 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.cycles import CycleTable, Instruction, block_cycles, model_of, read_steps, read_trace
+from edgebuild.model.verify.cycles import CycleTable, Instruction, block_cycles, model_of
+from edgebuild.model.verify.traced import read_steps, read_trace
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 
@@ -44,6 +45,14 @@ def core(name: str) -> CycleTable:
         ("cortex-m7", "ldr r0, [r1]\nadds r2, r0, #1", 3),  # waits for the load
         ("cortex-m55", "vldrw.u32 q0, [r0], #16\nvmladava.s8 r2, q1, q3", 2),  # units overlap
         ("cortex-m55", "vmladava.s8 r2, q0, q1\nvmladava.s8 r4, q0, q3", 3),  # one unit
+        ("cortex-m55", "vqrdmulh.s32 q0, q0, q1\nvmladava.s8 r4, q2, q3", 3),  # products all
+        ("cortex-m55", "vqrdmulh.s32 q0, q0, q1\nvadd.i32 q4, q2, q3", 2),
+        ("cortex-m55", "vqmovnb.s32 q0, q0\nvqadd.s16 q0, q0, r4", 4),  # a result that is late
+        ("cortex-m55", "vqmovnb.s32 q0, q1\nvqmovnt.s32 q0, q2", 4),  # half of the first result stays
+        ("cortex-m55", "vldrb.u16 q0, [r0, q1]\nvldrb.u8 q2, [r1]", 9),  # eight addresses
+        ("cortex-m55", "vadd.i32 q1, q1, q2\nvldrw.u32 q0, [r0, q1, uxtw #2]", 6),  # which are wanted early
+        ("cortex-m55", "vld40.8 {q0, q1, q2, q3}, [r0]\nvmladava.s8 r2, q3, q4", 3),
+        ("cortex-m55", "vmov q0[2], q0[0], r0, r4\nvmov q0[3], q0[1], r2, r6", 2),  # of two units
     ],
 )
 def test_code_by_hand(name: str, text: str, cycles: int) -> None:

@@ -18,7 +18,6 @@ from ..compile import prepare
 from ..importers import Shapes
 from ..ir import Graph
 from . import flash as flashes
-from .cycles import cycles
 from .elf import ElfSizes, read_sizes
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .layers import layers
@@ -26,6 +25,7 @@ from .oracles import Array, Port, Reference, fit, random_inputs, reference, spli
 from .rounding import distance, limit, moves
 from .run import Outcome, run_harness
 from .stepwise import stepwise
+from .traced import cycles
 
 VECTORS = 5
 

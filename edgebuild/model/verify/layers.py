@@ -11,10 +11,10 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import hal_dir
-from .cycles import cycles_by_step
 from .harness import MODEL_SOURCES, Builder, write_sources
 from .oracles import random_inputs
 from .run import run_program
+from .traced import cycles_by_step
 
 EMPTY = 64  # in layers.c
 
