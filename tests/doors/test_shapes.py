@@ -100,7 +100,7 @@ def test_presets_object_library_subdirectory_generated_model(generator: str, tmp
         "find_package(EdgeBuild REQUIRED)\n"
         "add_custom_command(OUTPUT made.onnx COMMAND ${CMAKE_COMMAND} -E copy "
         "${CMAKE_CURRENT_SOURCE_DIR}/digits.onnx made.onnx DEPENDS digits.onnx VERBATIM)\n"
-        "add_model(net MODEL ${CMAKE_CURRENT_BINARY_DIR}/made.onnx)\n"
+        "add_model(net MODEL made.onnx)\n"
     )
     folder = write(
         tmp_path / "prö ject (1)",
@@ -111,7 +111,7 @@ def test_presets_object_library_subdirectory_generated_model(generator: str, tmp
     )
     cache = {
         "EdgeBuild_DIR": str(cmake_dir()),
-        "CMAKE_C_FLAGS": "-Wall -Wextra -Wconversion -Werror",
+        "CMAKE_C_FLAGS": "-Wall -Wextra -Wpedantic -Wconversion -Werror",
         "CMAKE_C_STANDARD": "99",
         "CMAKE_UNITY_BUILD": "ON",
         "CMAKE_INTERPROCEDURAL_OPTIMIZATION": "ON",
@@ -123,6 +123,7 @@ def test_presets_object_library_subdirectory_generated_model(generator: str, tmp
     build(folder)
     program = next(f for f in (folder / "build").rglob("app") if f.is_file())
     run(program, status=10)
+    assert str(folder) not in run("readelf", "-d", program)  # it needs nothing of the build folder to run
     again = build(folder)
     assert "Building" not in again and "Linking" not in again and "Generating" not in again
 

@@ -21,7 +21,8 @@ from tests.ops.host import run_on_host
 from tests.ops.test_host import compare
 from tests.zoo.builders import ZOO, quantized
 
-WARNINGS = ["-std=c11", "-O1", "-ffreestanding", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"]
+WARNINGS = ["-std=c11", "-O1", "-ffreestanding", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow"]
+WARNINGS += ["-Wundef", "-Werror"]
 M0 = """\
 inherits: cortex-m0
 description: a Cortex-M0 with room for every model

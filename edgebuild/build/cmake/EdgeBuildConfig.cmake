@@ -294,10 +294,17 @@ endfunction()
 function(_edgebuild_add_model_rule target name model)
   set(where "edgebuild model '${name}' of ${target}")
   _edgebuild_check_name("${target}" "${where}" "${name}")
+  cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" NORMALIZE OUTPUT_VARIABLE made)
   cmake_path(ABSOLUTE_PATH model BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
-  get_source_file_property(generated "${model}" GENERATED)
-  if(NOT EXISTS "${model}" AND NOT generated)
-    message(FATAL_ERROR "${where}: no such file: ${model}")
+  if(NOT EXISTS "${model}")
+    get_source_file_property(generated "${model}" GENERATED)
+    get_source_file_property(made_generated "${made}" GENERATED)
+    if(made_generated) # as in add_executable: a source, else what another rule makes
+      set(model "${made}")
+    elseif(NOT generated)
+      message(FATAL_ERROR "${where}: no such file: ${model}; if a rule of another folder makes it, call "
+        "set_source_files_properties(<file> PROPERTIES GENERATED ON) before, and add_dependencies(${target} <its target>)")
+    endif()
   endif()
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
   set(base "${folder}/${name}")
@@ -312,7 +319,8 @@ function(_edgebuild_add_model_rule target name model)
 
   # A program with a linker script of its own says `INCLUDE <name>_memory.ld` there; one that has edgebuild_firmware, or
   # sets the property itself, gets the fragment on its command line. In all cases a new fragment means a new link.
-  target_link_directories("${target}" INTERFACE "$<BUILD_INTERFACE:${folder}>")
+  # (As an option: CMake writes link directories into the program, as a place of shared libraries.)
+  target_link_options("${target}" INTERFACE "$<BUILD_INTERFACE:-L${folder}>")
   target_link_options("${target}" INTERFACE
     "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:EDGEBUILD_LINK_FRAGMENTS>>:-Wl,-T,${base}_memory.ld>>")
   set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_memory.ld>")

@@ -28,6 +28,9 @@
 #else
 #define EB_CFI(text)
 #endif
+#if defined(__GNUC__) /* longer strings than the 4095 characters that every compiler of C11 takes */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#endif
 
 extern const uint8_t tiny_weights[]; /* 1368 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))

@@ -28,6 +28,9 @@
 #else
 #define EB_CFI(text)
 #endif
+#if defined(__GNUC__) /* longer strings than the 4095 characters that every compiler of C11 takes */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#endif
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 

@@ -22,6 +22,9 @@
 #else
 #define EB_CFI(text)
 #endif
+#if defined(__GNUC__) /* longer strings than the 4095 characters that every compiler of C11 takes */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+#endif
 
 #include <arm_mve.h> /* vldrbq_s8, vldrbq_z_s8, vldrbq_s16, vldrbq_z_s16, vldrbq_s32, vldrbq_z_s32, vaddq_s32 */
 
