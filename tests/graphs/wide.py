@@ -116,7 +116,7 @@ def topk(s: Source) -> Graph:
 def blend(s: Source) -> Graph:
     x = Tensor("x", s.shape(1, 4), "float32")
     axis, taps, count = s.between(0, len(x.shape) - 1), s.between(1, 4), s.between(1, 6)
-    index = s.rng.integers(0, x.shape[axis], (count, taps)).tolist()
+    index = s.rng.integers(s.pick(0, -1), x.shape[axis], (count, taps)).tolist()  # -1: no element
     weight, offset = s.rng.uniform(-1, 1, (count, taps)).tolist(), s.pick(0.0, 1.5)
     tables = {"index": tuple(map(tuple, index)), "weight": tuple(map(tuple, weight)), "offset": (offset,) * count}
     return single(s, "blend", [x], None, "float32", axis=axis, **tables)

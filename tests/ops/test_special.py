@@ -1,4 +1,9 @@
-"""Infinities, numbers that are none, and the largest and least floats: every pair of them, element by element."""
+"""Infinities, numbers that are none, and the largest and least floats: every pair of them, element by element.
+
+Not here is what the oracles themselves leave open: sums that overflow in one order of their terms and not in another,
+onnxruntime's Hardmax and MaxPool of what is not a number, its LRN (a running sum keeps an infinity that has left the
+window), and TFLM's resizing of a side that stays as long as it was (an infinity times 0).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as sch
 from edgebuild.model.compile import prepare
 from edgebuild.model.importers.tflite import read_tflite
 from edgebuild.model.ir import Array, Graph
+from edgebuild.model.ops import run
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs.tflite_models import File
 from tests.ops.host import run_on_host
@@ -34,13 +40,22 @@ def equal(mine: Array, theirs: Array, text: str) -> None:
         np.testing.assert_allclose(mine.ravel(), theirs.ravel(), rtol=1e-5, atol=1e-37, err_msg=text)
 
 
-def onnx_file(kind: str, inputs: list[Array], constants: list[float | None], file: Path) -> None:
+def onnx_file(
+    kind: str, inputs: list[Array], constants: list[Any], file: Path, outputs: int = 1, **attributes: Any
+) -> None:
+    """A model of one operator. Constants are float32, if they are no arrays; None: the operand is left out."""
     names = [f"x{i}" for i in range(len(inputs))]
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in zip(names, inputs, strict=True)]
-    held = [numpy_helper.from_array(np.float32(c), f"c{i}") for i, c in enumerate(constants) if c is not None]
+    held = [
+        numpy_helper.from_array(c if isinstance(c, np.ndarray) else np.float32(c), f"c{i}")
+        for i, c in enumerate(constants)
+        if c is not None
+    ]
     names += ["" if c is None else f"c{i}" for i, c in enumerate(constants)]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([helper.make_node(kind, names, ["y"])], "g", ports, [result], held)
+    types = [TensorProto.FLOAT, TensorProto.INT64][:outputs]  # a second output is one of places
+    results = [helper.make_tensor_value_info(f"y{i}", t, None) for i, t in enumerate(types)]
+    node = helper.make_node(kind, names, [r.name for r in results], **attributes)
+    graph = helper.make_graph([node], "g", ports, results, held)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     onnx.save(onnx.shape_inference.infer_shapes(model), file)
 
@@ -63,6 +78,42 @@ def test_onnx_equals_onnxruntime(tmp_path: Path) -> None:
         equal(mine[0][0], theirs, f"{kind} {constants}")
 
 
+IMAGE = np.ascontiguousarray(np.stack([ROWS, ROWS[::-1]], axis=-1)[None])  # 1 x 22 x 3 x 2
+COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_crop_and_resize")
+
+
+def lines_of_onnx() -> list[tuple[str, list[Array], list[Any], int, dict[str, Any]]]:
+    """Operators whose results take several elements: their inputs, constants, outputs and attributes."""
+    planes = np.ascontiguousarray(IMAGE.transpose(0, 3, 1, 2))
+    cases: list[Any] = [
+        ("TopK", [ROWS], [np.array([k])], 2, {"largest": largest, "axis": 1}) for k in (1, 2, 3) for largest in (0, 1)
+    ]
+    cases += [("LpNormalization", [ROWS], [], 1, {"p": p}) for p in (1, 2)]
+    cases += [("HardSwish", [SPECIAL], [], 1, {}), ("ReduceMax", [ROWS], [], 1, {}), ("ReduceMin", [ROWS], [], 1, {})]
+    region = np.array([0, 0, -0.2, 0.1, 1, 1, 1.2, 0.8], np.float32)
+    for mode in COORDINATES:
+        for size in ((43, 5), (11, 2)):
+            shape = np.array([1, 2, *size])
+            attributes = {"mode": "linear", "coordinate_transformation_mode": mode, "extrapolation_value": 4.5}
+            cases += [("Resize", [planes], [region, None, shape], 1, attributes)]
+    return cases
+
+
+@pytest.mark.needs("gcc")
+def test_lines_equal_onnxruntime(tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    cases, graphs, wanted = lines_of_onnx(), list[Graph](), []
+    for kind, inputs, constants, outputs, attributes in cases:
+        onnx_file(kind, inputs, constants, tmp_path / "m.onnx", outputs, **attributes)
+        session = ort.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+        wanted.append(session.run(None, {f"x{i}": x for i, x in enumerate(inputs)}))
+        graphs.append(prepare(tmp_path / "m.onnx"))
+    found = run_on_host(graphs, [[inputs] for _, inputs, _, _, _ in cases], tmp_path)
+    for (kind, _, _, _, attributes), mine, theirs in zip(cases, found, wanted, strict=True):
+        for a, b in zip(mine[0], theirs, strict=True):
+            equal(a, b, f"{kind} {attributes}")
+
+
 @pytest.mark.needs("gcc")
 def test_powers_are_those_of_c(tmp_path: Path) -> None:
     """numpy calls the C library, which has the special cases of C11, F.10.4.4."""
@@ -72,11 +123,13 @@ def test_powers_are_those_of_c(tmp_path: Path) -> None:
         equal(mine, np.power(LEFT, RIGHT), "pow")
 
 
-def tflite_file(name: str, inputs: list[Array], shape: tuple[int, ...], options: Any, *constants: Array) -> bytes:
+def tflite_file(
+    name: str, inputs: list[Array], shape: tuple[int, ...], options: Any, *constants: Array, dtype: str = "float32"
+) -> bytes:
     file = File()
     surface = [file.tensor(f"x{i}", x.shape, "float32") for i, x in enumerate(inputs)]
     held = [file.tensor(f"c{i}", c.shape, str(c.dtype), None, c) for i, c in enumerate(constants)]
-    y = file.tensor("y", shape, "float32")
+    y = file.tensor("y", shape, dtype)
     file.operator(name, [*surface, *held], [y], options)
     return file.pack(surface, [y])
 
@@ -87,13 +140,44 @@ def activated(name: str, code: int) -> Any:
     return options
 
 
+def pooled() -> Any:
+    options = schema.Pool2DOptionsT()
+    options.padding, options.strideH, options.strideW, options.filterHeight, options.filterWidth = 1, 1, 1, 1, 3
+    return options
+
+
+def resized(corners: bool, half: bool) -> Any:
+    options = schema.ResizeBilinearOptionsT()
+    options.alignCorners, options.halfPixelCenters = corners, half
+    return options
+
+
+def line_cases() -> list[tuple[str, list[Array], tuple[int, ...], Any, list[Array]]]:
+    """Operators on several elements; places between numbers and their neighbours, of both signs."""
+    few = np.where(np.abs(IMAGE) > 1e30, np.copysign(np.float32(np.inf), IMAGE), IMAGE)  # no sum overflows
+    kept = schema.ReducerOptionsT()
+    kept.keepDims, flat = True, schema.SoftmaxOptionsT()
+    flat.beta = 1.0
+    cases: list[Any] = [(n, [IMAGE], (1, 22, 1, 2), pooled(), []) for n in ("MAX_POOL_2D", "AVERAGE_POOL_2D")]
+    cases += [("L2_POOL_2D", [IMAGE], (1, 22, 1, 2), pooled(), []), ("SOFTMAX", [ROWS], ROWS.shape, flat, [])]
+    cases += [(n, [ROWS], (len(ROWS), 1), kept, [np.array([1], np.int32)]) for n in ("MEAN", "SUM")]
+    for corners, half in ((False, False), (True, False), (False, True)):
+        cases += [
+            ("RESIZE_BILINEAR", [few], (1, *size, 2), resized(corners, half), [np.array(size, np.int32)])
+            for size in ((43, 5), (11, 2))
+        ]
+    return cases
+
+
 def tflite_cases() -> list[tuple[str, list[Array], tuple[int, ...], Any, list[Array]]]:
     pair, shape, short = [LEFT, RIGHT], LEFT.shape, (len(SPECIAL), 1)
     cases: list[Any] = [
         (n, pair, shape, activated(n, code), []) for n in ("ADD", "SUB", "MUL", "DIV") for code in range(4)
     ]
     cases += [(n, pair, shape, schema.MaximumMinimumOptionsT(), []) for n in ("MAXIMUM", "MINIMUM")]
-    cases += [(n, [SPECIAL[None]], (1, len(SPECIAL)), None, []) for n in ("RELU", "RELU6")]
+    cases += [
+        (n, [SPECIAL[None]], (1, len(SPECIAL)), None, []) for n in ("RELU", "RELU6", "HARD_SWISH", "LOGISTIC", "TANH")
+    ]
     kept, norm, product = schema.ReducerOptionsT(), schema.L2NormOptionsT(), schema.BatchMatMulOptionsT()
     kept.keepDims, norm.fusedActivationFunction, product.adjX, product.adjY = True, 0, False, False
     cases += [(n, [ROWS], short, kept, [np.array([1], np.int32)]) for n in ("REDUCE_MAX", "REDUCE_MIN")]
@@ -103,7 +187,23 @@ def tflite_cases() -> list[tuple[str, list[Array], tuple[int, ...], Any, list[Ar
     cases += [("ADD_N", [LEFT, RIGHT, LEFT], shape, schema.AddNOptionsT(), [])]
     cases += [("L2_NORMALIZATION", [ROWS], ROWS.shape, norm, [])]
     cases += [("BATCH_MATMUL", [ROWS], short, product, [np.ones((3, 1), np.float32)])]
-    return cases
+    return [*cases, *line_cases()]
+
+
+@pytest.mark.needs("gcc")
+def test_casts_end_at_the_ends_of_their_type(tmp_path: Path) -> None:
+    """C leaves open what a float beyond an integer's range becomes."""
+    files = []
+    for dtype, code in (("int16", 7), ("int32", 2)):
+        options = schema.CastOptionsT()
+        options.inDataType, options.outDataType = 0, code
+        files.append(tflite_file("CAST", [SPECIAL[None]], (1, len(SPECIAL)), options, dtype=dtype))
+    graphs = [canonicalize(read_tflite(data, "cast.tflite")) for data in files]
+    vectors = [[[SPECIAL[None]]]] * 2
+    wanted = interpreted(files, vectors, tmp_path)
+    for graph, mine, theirs in zip(graphs, run_on_host(graphs, vectors, tmp_path), wanted, strict=True):
+        np.testing.assert_array_equal(mine[0][0].ravel(), theirs[0][0].ravel())
+        np.testing.assert_array_equal(mine[0][0].ravel(), run(graph, SPECIAL[None])[graph.outputs[0]].ravel())
 
 
 @pytest.mark.needs("gcc")

@@ -26,7 +26,12 @@ def _places(node: Any, axis: int, rank: int, depth: int, dtype: str) -> str:
 
 
 def one_hot(node: Any) -> None:
-    """`on` where the place along the new axis is the index, which may count from the end; else `off`."""
+    """`on` where the place along the new axis is the index, which may count from the end; else `off`.
+
+    Real indices lose their fractions, as in onnxruntime.
+    """
+    if node.tensor(0).dtype == "float32":
+        node.inputs[0] = node.inner("cast", node.inputs[:1], to="int32")
     x, rank = node.tensor(0), len(node.tensor(0).shape) + 1
     axis = axis_of(node, node.attr("axis", -1), rank)
     depth = int(np.ravel(node.constant(1, "depth").data)[0])

@@ -58,7 +58,22 @@ def nest(op: Op, graph: Graph) -> Nest:
 
 
 def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
-    return x.astype(graph.result(op).dtype)
+    """Reals become the nearest integers towards 0, as far as an integer of 32 bits or of the result's width reaches."""
+    dtype = graph.result(op).dtype
+    if x.dtype.kind != "f" or dtype in ("bool", "float32"):
+        return x.astype(dtype)
+    wide = dtype if dtype == "int64" or _narrow(op, graph) else "int32"
+    low, high = fixedpoint.limits(wide)
+    real = np.where(np.isnan(x), 0, x.astype(np.float64))
+    below, above = real < float(low), real >= float(high + 1)
+    whole = np.where(below | above, 0, real).astype(wide)
+    return np.where(below, low, np.where(above, high, whole)).astype(wide).astype(dtype)
+
+
+def _narrow(op: Op, graph: Graph) -> bool:
+    """Casts of reals to 8 or 16 bits end at the ends of their type in TFLM; in onnxruntime the low bits are left."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    return graph.arithmetic == "tflite" and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
 
 
 def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -116,6 +131,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         shape["N"] = x.elements // x.shape[1]
     scalars: Scalars = {}
     shape["linear"] = False
+    shape["bounds"] = fixedpoint.limits(y.dtype) if op.kind == "cast" and _narrow(op, graph) else ()
     if op.kind == "quantize":
         scalars = {"scale": scale_of(y), "y_zero": zero_of(y), **_bounds(y)}
     elif op.kind == "dequantize":

@@ -139,8 +139,11 @@ FUNCTIONS: dict[str, ElementFunction] = {
         alpha=0.2,
         beta=0.5,
     ),
-    "hard_swish": _unary(
-        lambda x: x * np.clip(x / 6 + 0.5, 0, 1), "{0} * {{eb_clamp_float}}({0} * 0.166666667f + 0.5f, 0.0f, 1.0f)"
+    "hard_swish": ElementFunction(
+        1,
+        lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+        "{0} * {{eb_clamp_float}}({0} + 3.0f, 0.0f, 6.0f) * 0.166666667f",
+        onnx="{0} * {{eb_clamp_float}}({0} * 0.166666667f + 0.5f, 0.0f, 1.0f)",
     ),
     "leaky_relu": _unary(
         lambda x, alpha: np.where(x < 0, alpha * x, x), "({0} < 0.0f ? {alpha} * {0} : {0})", alpha=0.01

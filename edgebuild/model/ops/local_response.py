@@ -11,6 +11,7 @@ import numpy as np
 
 from . import pointwise
 from .base import is_float
+from .take import OUTSIDE
 
 
 def from_onnx(node: Any) -> None:
@@ -38,9 +39,10 @@ def _emit(node: Any, axis: int, before: int, after: int, bias: float, alpha: flo
     count = node.tensor(0).shape[axis]
     reach = np.arange(-min(before, count - 1), min(max(after, 0), count - 1) + 1)
     at = np.arange(count)[:, None] + reach
-    weight = np.where((at >= 0) & (at < count) & (reach <= after), alpha, 0.0)
+    inside = (at >= 0) & (at < count) & (reach <= after)
+    index, weight = np.where(inside, at, OUTSIDE), np.where(inside, alpha, 0.0)
     squares = node.inner("pointwise", node.inputs[:1], **pointwise.attributes("square"))
-    attrs = {"index": _nested(np.clip(at, 0, count - 1)), "weight": _nested(weight), "offset": (float(bias),) * count}
+    attrs = {"index": _nested(index), "weight": _nested(weight), "offset": (float(bias),) * count}
     base = node.inner("blend", [squares], axis=axis, **attrs)
     power = [base, node.array(np.float32(-beta))]
     node.emit("mul", [node.inputs[0], node.inner("pointwise", power, **pointwise.attributes("power"))], clamp=OPEN)

@@ -29,13 +29,13 @@ def from_tflite(kind: str) -> Any:
 
 
 def from_tflite_lengths(node: Any) -> None:
-    """L2_POOL_2D: the root of the average of squares."""
+    """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
     options = node.options("Pool2DOptions")
     window = (options.FilterHeight(), options.FilterWidth())
     attrs = spatial.tflite_window(node, options, window)
     squares = node.inner("pointwise", node.inputs, **pointwise.attributes("square"))
-    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": pointwise.OPEN})
-    node.emit("pointwise", [average], **{**pointwise.attributes("sqrt"), "clamp": attrs["clamp"]})
+    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": pointwise.OPEN, "finite": False})
+    node.emit("pointwise", [average], **{**pointwise.attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
 
 
 def from_onnx(kind: str) -> Any:

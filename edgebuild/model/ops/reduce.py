@@ -1,7 +1,7 @@
 """Sums, products and extremes over some dimensions, where and how large the extremes are.
 
 `reduce_*` drop the dimensions `axes`. `arg` gives the index of the largest or smallest element along `axis`, `topk` the
-`k` largest or smallest in order, or their indices.
+`k` largest or smallest in order, or their indices; what is not a number is larger than all numbers.
 """
 
 from __future__ import annotations
@@ -86,16 +86,24 @@ def lp_normalisation(node: Any) -> None:
     """x / |x| along one axis; 0 where the norm is 0."""
     axes, power = (axis_of(node, node.attr("axis", -1), len(node.tensor(0).shape)),), node.attr("p", 2)
     before, after = ("abs", "") if power == 1 else ("square", "sqrt")
-    emit_normalised(node, axes, before, after, float(np.finfo(np.float32).tiny))
+    emit_normalised(node, axes, before, after, 0.0)
 
 
 def emit_normalised(node: Any, axes: tuple[int, ...], before: str, after: str, least: float) -> None:
-    """x, divided by a norm over the axes, or by `least` if that is more: after(sum of before(x))."""
+    """x, divided by a norm over the axes, or by `least` if that is more: after(sum of before(x)).
+
+    Without a `least`, a norm of 0 gives 0.
+    """
     total = node.inner("pointwise", node.inputs[:1], **pointwise.attributes(before))
     total = node.inner("reduce_sum", [total], axes=axes)
     if after:
         total = node.inner("pointwise", [total], **pointwise.attributes(after))
-    total = node.inner("pointwise", [node.array(np.float32(least)), total], **pointwise.attributes("maximum"))
+    if least:
+        total = node.inner("pointwise", [node.array(np.float32(least)), total], **pointwise.attributes("maximum"))
+    else:
+        none = node.inner("pointwise", [total, node.array(np.float32(0))], **pointwise.attributes("equal"))
+        operands = [none, node.array(np.float32(np.inf)), total]
+        total = node.inner("pointwise", operands, **{**pointwise.attributes("where"), "to": "float32"})
     norm = node.reshaped(total, kept_shape(node.tensor(0), axes, True))
     node.emit("pointwise", [node.inputs[0], norm], **pointwise.attributes("quotient"))
 
@@ -122,8 +130,9 @@ def arg_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 def topk_reference(op: Op, graph: Graph, x: Array) -> Array:
     axis = op.attrs["axis"]
-    keys = -x.astype(np.float64) if op.attrs["largest"] else x
-    order = np.argsort(keys, axis=axis, kind="stable").take(np.arange(op.attrs["k"]), axis=axis)
+    none = x != x
+    keys = (-x.astype(np.float64), ~none) if op.attrs["largest"] else (x, none)
+    order = np.lexsort(keys, axis).take(np.arange(op.attrs["k"]), axis=axis)
     found = order if op.attrs["indices"] else np.take_along_axis(x, order, axis)
     return np.asarray(found).astype(graph.result(op).dtype)
 
@@ -138,6 +147,7 @@ def line_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "inner": prod(x.shape[axis + 1 :]),
         "k": op.attrs.get("k", 1),
         "sign": sign,
+        "above": is_float(x) and op.kind == "topk",
         "last": bool(op.attrs.get("last", False)),
         "indices": bool(op.attrs.get("indices", True)),
     }

@@ -1,6 +1,8 @@
 """Resize, Upsample, RESIZE_BILINEAR: each dimension by itself, as sums of neighbours with weights.
 
-`blend` works along `axis`: out[i] = offset[i] + sum over k of weight[i][k] * in[index[i][k]]. To the nearest is `take`.
+`blend` works along `axis`: out[i] = offset[i] + sum over k of weight[i][k] * in[index[i][k]]. OUTSIDE is the index of
+no element. One of weight 0 counts: 0 times an infinity is no number, in onnxruntime and TFLM, too. To the nearest is
+`take`.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ def nest(op: Op, graph: Graph) -> Nest:
 def reference(op: Op, graph: Graph, x: Array) -> Array:
     line = np.moveaxis(x.astype(np.float64), op.attrs["axis"], 0)
     index, weight = np.array(op.attrs["index"]), np.array(op.attrs["weight"])
-    parts = [np.tensordot(w, line[i], 1) + o for i, w, o in zip(index, weight, op.attrs["offset"], strict=True)]
-    return np.moveaxis(np.stack(parts), 0, op.attrs["axis"]).astype(np.float32)
+    rows = [(i[i != OUTSIDE], w[i != OUTSIDE]) for i, w in zip(index, weight, strict=True)]
+    with np.errstate(all="ignore"):
+        parts = [np.tensordot(w, line[i], 1) + o for (i, w), o in zip(rows, op.attrs["offset"], strict=True)]
+        return np.moveaxis(np.stack(parts), 0, op.attrs["axis"]).astype(np.float32)
 
 
 def real(op: Op, graph: Graph) -> str | None:
@@ -54,6 +58,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "K": index.shape[1],
         "inner": inner,
         "offset": bool(offset.any()),
+        "gaps": bool((index == OUTSIDE).any()),
     }
     constants = [
         Constant("index", index.astype(np.int16 if x.shape[axis] < 2**15 else np.int32), "of neighbours"),
@@ -68,7 +73,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def _linear(ratio: float, scale: float) -> tuple[int, Array]:
-    """First neighbour, counted from the one below, and weights; `scale` below 1 widens the window."""
+    """First neighbour, counted from the one at a place or below it, and weights; `scale` below 1 widens the window."""
     start = floor(-1 / scale) + 1
     at = (np.arange(start, 2 - start) - ratio) * scale
     return start, np.clip(1 - np.abs(at), 0, 1)
@@ -88,16 +93,28 @@ def _cubic(a: float) -> Callable[[float, float], tuple[int, Array]]:
 def tables(
     n: int, places: list[float], scale: float, weights: Callable[[float, float], tuple[int, Array]], inside_only: bool
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """Neighbours, kept inside of the line, and their weights, which add up to 1."""
+    """Neighbours, kept inside of the line, and their weights, which add up to 1. A wide window has none of weight 0."""
     index, weight = [], []
     for x in places:
-        below = ceil(x) - 1
+        below = floor(x)
         start, w = weights(x - below, scale)
         at = np.arange(below + start, below + start + len(w))
         if inside_only:
             w = np.where((at >= 0) & (at < n), w, 0)
-        index.append([int(i) for i in np.clip(at, 0, n - 1)])
+        found = np.clip(at, 0, n - 1)
+        index.append([int(i) for i in (np.where(w, found, OUTSIDE) if scale < 1 else found)])
         weight.append([float(v) for v in w / w.sum()])
+    return index, weight
+
+
+def two_neighbours(n: int, places: list[float]) -> tuple[list[list[int]], list[list[float]]]:
+    """The element at a place, or before it, and the next one; the last one is both, in equal parts."""
+    index, weight = [], []
+    for x in (min(max(at, 0.0), n - 1.0) for at in places):
+        first = floor(x)
+        last = first == n - 1
+        index.append([first, first + (not last)])
+        weight.append([0.5, 0.5] if last else [1 - (x - first), x - first])
     return index, weight
 
 
@@ -203,8 +220,10 @@ def from_onnx(node: Any) -> None:
     for axis, line in enumerate(lines):
         if line is not None:
             widened = min(factor[axis], 1.0) if node.attr("antialias", 0) else 1.0
-            index, weight = tables(x.shape[axis], line, widened, weights, bool(node.attr("exclude_outside", 0)))
-            passes.append((axis, index, weight, _offsets(line, x.shape[axis], outside, weight)))
+            n, inside = x.shape[axis], bool(node.attr("exclude_outside", 0))
+            near = mode == "linear" and not node.attr("antialias", 0)
+            index, weight = two_neighbours(n, line) if near else tables(n, line, widened, weights, inside)
+            passes.append((axis, index, weight, _offsets(line, n, outside, index)))
     _blend(node, passes)
 
 
@@ -219,12 +238,12 @@ def _through_reals(node: Any, x: Tensor) -> None:
     node.add("quantize", [y.name], Tensor(node.outputs[0], y.shape, x.dtype, x.quant), {})
 
 
-def _offsets(line: list[float], n: int, outside: float | None, weight: list[list[float]]) -> list[float]:
+def _offsets(line: list[float], n: int, outside: float | None, index: list[list[int]]) -> list[float]:
     """Places outside have a value and no neighbours, if that is asked for."""
     found = [0.0] * len(line)
     for i, at in enumerate(line):
         if outside is not None and not 0 <= at <= n - 1:
-            found[i], weight[i] = outside, [0.0] * len(weight[i])
+            found[i], index[i] = outside, [OUTSIDE] * len(index[i])
     return found
 
 
@@ -262,6 +281,7 @@ def _nearest(node: Any, x: Tensor, lines: list[list[float] | None], outside: flo
 
 
 def from_tflite(node: Any) -> None:
+    """Neighbours and weights of float32 are those of TFLM (kernels/internal/reference/resize_bilinear.h)."""
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
     size = [int(n) for n in np.ravel(node.constant(1, "size").data)]
     if not is_float(x):
@@ -272,8 +292,9 @@ def from_tflite(node: Any) -> None:
         corners = options.AlignCorners() and m > 1
         step = np.float32(n - 1) / np.float32(m - 1) if corners else np.float32(n) / np.float32(m)
         half = 0.5 if options.HalfPixelCenters() else 0.0
-        line = [max(0.0, float((i + half) * step - half)) for i in range(m)]
-        index, weight = tables(n, line, 1.0, _linear, False)
+        line = [float((i + half) * step - half) for i in range(m)]
+        index = [[max(floor(at), 0), max(min(ceil(at), n - 1), 0)] for at in line]
+        weight = [[1 - (at - first), at - first] for at, (first, _) in zip(line, index, strict=True)]
         if n != m:
             passes.append((axis, index, weight, [0.0] * m))
     _blend(node, passes)
