@@ -160,12 +160,15 @@ def test_ends_of_sums(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
-def test_little_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variants that take little of it, though there is room for more."""
-    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, 2)))
+@pytest.mark.parametrize("lean, own", [(2, False), (2, True), (0, True)])
+def test_convolutions(lean: int, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variants with little scratch, though there is room for more, and those with functions of their own."""
+    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, lean, own)))
     monkeypatch.setattr(kernels, "ROWS", (found,))
-    graphs = [random_net(seed, ["conv2d"], 1) for seed in range(60)]
-    assert variants(graphs)["mve columns of 2"] > 20
+    graphs = [random_net(seed, ["conv2d"], 1) for seed in range(100, 170)]
+    counted = variants(graphs)
+    assert sum(n for name, n in counted.items() if name.startswith("mve") and name.endswith(", own") == own) > 20
+    assert not own or lean or counted["mve direct, own"] > 3
     check(TARGET, graphs, tmp_path)
 
 

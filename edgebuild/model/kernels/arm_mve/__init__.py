@@ -10,9 +10,11 @@ from . import elements, gathered, sum_kernels
 
 CORE = frozenset({"mve"})
 ROWS = (
-    Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, 0))),
-    Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, 4))),
-    Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, 2))),
+    *(
+        Row(CONVOLUTION, CORE, of_sums(partial(sum_kernels.convolution, lean, own)))
+        for lean in (0, 4, 2)
+        for own in (True, False)
+    ),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise)),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),
     Row("conv2d", CORE, gathered.convolution),

@@ -29,10 +29,10 @@ def stream(s: Sums, taps: Array) -> Array:
     return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
 
 
-def convolution(lean: int, s: Sums, form: Form) -> Kernel | None:
+def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
 
-    `lean`: with little scratch, the columns of so many outputs; 0: of a row.
+    `lean`: with little scratch, the columns of so many outputs; 0: of a row. `own`: by a function for this layer alone.
     """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
@@ -58,18 +58,21 @@ def convolution(lean: int, s: Sums, form: Form) -> Kernel | None:
     taps = s.weights.transpose(0, 2, 1, 3).reshape(k, -1)
     packed = stream(s, taps)
     how = s.finish
+    bytes_ = 4 * packed.shape[1]
+    if own and (how == "sums" or k < 4 or pixels < 2 or max(k, bytes_ // 16, shape["advance"] // 8) >= 2**12):
+        return None
     shape |= {
-        "finish": how, "taps": taps.shape[1], "lines": lines, "pixels": pixels, "step": packed.shape[1],
+        "own": own, "finish": how, "taps": taps.shape[1], "lines": lines, "pixels": pixels, "step": packed.shape[1],
         "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
     }  # fmt: skip
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if shape.get("padded") else {}
     scalars["y_zero"] = s.y_zero
     if how == "sums" or how.endswith("_clamped"):
         scalars |= {"low": s.low, "high": s.high}
-    products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how)
+    products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how, own)
     return Kernel(
         "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}",
+        scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}{', own' if own else ''}",
         estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
     )  # fmt: skip
 
@@ -94,13 +97,17 @@ def _columns(s: Sums, pixels: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _products(pixels: int, groups: int, taps: int, how: str) -> float:
+def _products(pixels: int, groups: int, taps: int, how: str, own: bool) -> float:
     """Instructions for a line of pixels."""
     sixteens, rest = divmod(taps, LANES)
     scalar = 120 if how == "sums" else 0
     two = 45 + groups * (27 + scalar * 2 + 15 * sixteens + (20 if rest else 0))
     one = 35 + groups * (19 + scalar + 10 * sixteens + (14 if rest else 0))
-    return pixels // 2 * two + pixels % 2 * one
+    line = 0
+    if own:
+        two = groups * (27 + 14 * sixteens + (17 if rest else 0))
+        line = 45 + 17 * groups
+    return line + pixels // 2 * two + pixels % 2 * one
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:
