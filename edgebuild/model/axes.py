@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Always index 0: a dimension that is broadcast."""
+    """Always index 0: a dimension that is broadcast. No axis indexes it."""
+
+    axis: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Whole:
     """Any output element may need all `size` indices."""
 
     size: int
+    axis: ClassVar[str] = ""
 
 
 Dim = Same | Window | Spread | Offset | Grouped | Fixed | Whole
@@ -139,7 +143,7 @@ def separable(nest: Nest, axis: str) -> bool:
     as an output channel chooses its group of input channels.
     """
     whole = any(isinstance(d, Whole) for dims in nest.operands for d in dims)
-    return not whole or any(getattr(d, "axis", None) == axis for d in nest.operands[0])
+    return not whole or any(d.axis == axis for d in nest.operands[0])
 
 
 def elementwise(nest: Nest, operand: int) -> bool:

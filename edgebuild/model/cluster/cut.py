@@ -272,7 +272,7 @@ class _Cut:
             zeros = f"{y.name} nothing"
             device.tensors[zeros] = Tensor(zeros, y.shape, kind, None, np.zeros(y.shape, kind))
             return device.op("copy", (zeros,), made)
-        axis = getattr(nest.operands[0][-1], "axis", "")
+        axis = nest.operands[0][-1].axis
         part = self.operand(device, x.name, ranges, reads)
         weights = device.constant(w.name, needed(nest, 1, {axis: ranges[-1]}, w.shape))
         if k == (source if source in summing else summing[0]) and len(op.inputs) > 2:

@@ -115,7 +115,7 @@ def _tables(op: Op, graph: Graph) -> int:
 
 def _along(nest: Nest, operand: int, dim: int) -> str:
     relations = nest.operands[operand]
-    return getattr(relations[dim], "axis", "") if relations and isinstance(relations[dim], Same) else ""
+    return relations[dim].axis if relations and isinstance(relations[dim], Same) else ""
 
 
 def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
@@ -124,10 +124,9 @@ def _rows(nest: Nest, reads: list[int], graph: Graph, op: Op) -> Rows | None:
     if len(nest.out) != 4 or graph.result(op).shape[0] != 1:
         return None
     for i in reads:
-        relation = nest.operands[i][1] if len(nest.operands[i]) == 4 else None
-        if getattr(relation, "axis", None) != nest.out[1]:
+        if len(nest.operands[i]) != 4 or nest.operands[i][1].axis != nest.out[1]:
             return None
-        match relation:
+        match nest.operands[i][1]:
             case Same():
                 window = Rows()
             case Window(_, tap, stride, dilation, pad):

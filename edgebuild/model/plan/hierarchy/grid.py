@@ -117,7 +117,7 @@ class Costs:
         layer, found = self.layer, {}
         for operand in layer.operands:
             for dim in range(len(operand.dims)):
-                axis = operand.axis(dim)
+                axis = operand.dims[dim].axis
                 if axis in layer.axes:
                     found[id(operand), dim] = [
                         self._along(operand, dim, axis, size) for size in self.sizes[layer.axes.index(axis)]
@@ -142,7 +142,7 @@ class Costs:
         times: Grid = np.ones((1,) * 2 * width)
         there: Grid = np.ones((1,) * width, bool)
         for dim, size in enumerate(operand.sizes):
-            axis = operand.axis(dim)
+            axis = operand.dims[dim].axis
             if axis not in layer.axes:
                 lengths, most, called = [*lengths, size], [*most, size], [*called, 0]
                 continue

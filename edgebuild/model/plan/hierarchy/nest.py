@@ -51,13 +51,10 @@ class Operand:
     extra_dim: int = 0
     held: bool = False  # it lies in the near memory before and after, whole: nothing is moved, and its room is not ours
 
-    def axis(self, dim: int) -> str | None:
-        """The axis that indexes a dimension, if it can be cut there."""
-        return getattr(self.dims[dim], "axis", None)
-
     @cached_property
     def axes(self) -> frozenset[str]:
-        return frozenset(a for d in range(len(self.dims)) if (a := self.axis(d)) is not None)
+        """The axes along which it can be cut."""
+        return frozenset(d.axis for d in self.dims if d.axis)
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ class TiledLayer:
         """The part of an operand that a part of the nest needs; axes without a range are whole."""
         found = []
         for dim, size in enumerate(operand.sizes):
-            part = ranges.get(operand.axis(dim) or "")
+            part = ranges.get(operand.dims[dim].axis)
             if part is None:
                 found.append((0, size))
             elif isinstance(operand.dims[dim], Same):

@@ -84,8 +84,7 @@ def _outermost(layer: TiledLayer, operand: Operand, axis: str, lengths: Mapping[
     if axis not in operand.axes:
         return found
     for dim, size in zip(operand.dims, operand.sizes, strict=True):
-        name = getattr(dim, "axis", None)
-        if name == axis:
+        if dim.axis == axis:
             return found
         if isinstance(dim, Same):
             found = found * (lengths[dim.axis] == 1)

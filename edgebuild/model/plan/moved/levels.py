@@ -142,12 +142,12 @@ def cut_axes(nest: Nest) -> tuple[str, ...]:
     """Axes of the result along which an op can be made in parts, the innermost of the result's dimensions last."""
     found = []
     for axis in nest.out:
-        relations = [d for dims in nest.operands for d in dims if getattr(d, "axis", None) == axis]
+        relations = [d for dims in nest.operands for d in dims if d.axis == axis]
         fits = all(isinstance(d, Same | Window) or (isinstance(d, Grouped) and d.group == 1) for d in relations)
         if fits and relations and nest.extents[axis] > 1 and nest.out.count(axis) == 1:
             found.append(axis)
     found = [axis for axis in found if separable(nest, axis)]
-    if all({getattr(d, "axis", None) for d in dims} >= set(found) for dims in nest.operands):
+    if all({d.axis for d in dims} >= set(found) for dims in nest.operands):
         found = found[:2]  # element by element: cutting inner dimensions only makes more pieces
     return tuple(found)
 

@@ -78,7 +78,7 @@ def cuts(graph: Graph, tiling: Tiling) -> Cuts | None:
     nest = ops.nest(last, graph)
     if path.fan_in:
         relation = nest.operands[path.operands[-1]][path.cut[0]]
-        axes: tuple[str, ...] = (relation.axis,)  # type: ignore[union-attr]
+        axes: tuple[str, ...] = (relation.axis,)
     else:
         axes = tuple(nest.out[d] for d in path.cut)
     if any(n > nest.extents[axis] for axis, n in zip(axes, tiling.counts, strict=True)):
@@ -152,7 +152,7 @@ def overlap(graph: Graph, path: Path) -> bool:
 def _dims(nest: Nest, operand: int, axes: tuple[str, ...]) -> list[int]:
     """The dimensions of an operand that these axes index."""
     relations = nest.operands[operand]
-    return [next(d for d, r in enumerate(relations) if getattr(r, "axis", None) == axis) for axis in axes]
+    return [next(d for d, r in enumerate(relations) if r.axis == axis) for axis in axes]
 
 
 @dataclass(frozen=True)

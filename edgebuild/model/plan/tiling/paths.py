@@ -63,7 +63,7 @@ def needed(nest: Nest, operand: int, parts: Mapping[str, tuple[int, int]], shape
     found = []
     for dim, size in enumerate(shape):
         relation = nest.operands[operand][dim]
-        part = parts.get(getattr(relation, "axis", ""))
+        part = parts.get(relation.axis)
         if part is None:
             found.append((0, size))
         elif isinstance(relation, Same):
@@ -157,7 +157,7 @@ def _follows(graph: Graph, op: Op, axes: list[str]) -> bool:
     nest, spec = ops.nest(op, graph), ops.SPECS[op.kind]
     named = set()
     for dim in (dim for relations in nest.operands for dim in relations):
-        if getattr(dim, "axis", None) in axes:
+        if dim.axis in axes:
             if not isinstance(dim, Same | Window | Spread | Grouped):
                 return False
             named.add(dim.axis)
