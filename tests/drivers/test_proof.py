@@ -294,6 +294,28 @@ def test_the_command_proves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "t: proved\n1 proved, 0 refuted, 0 unknown" in capsys.readouterr().out
 
 
+WORDS = """#include <stdatomic.h>
+#include <stddef.h>
+bfGroup D { uint8 f; uint4 a[2]; bit g; }; make_device(D, d, 0x40000000);
+struct plain { int one; int two; };
+static atomic_int n;
+int offsets(void) { return (int)offsetof(bfGroup D, a) + 256 * (int)offsetof(struct plain, two); }
+int elvis(int v) { d->a[0] = v; return d->f ?: (d->g = 1, d->a[0] ?: v); }
+int counted(void) { return atomic_fetch_add(&n, d->f) + (int)offsetof(bfGroup D, g); }"""
+
+
+def test_words_of_the_compiler_are_proved(tmp_path: Path) -> None:
+    """`offsetof` and `a ?: b` are no operations on atomic objects."""
+    made = compiled(Case(0, "words", WORDS), tmp_path)
+    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    fault = {"offsets": ("(int)4u", "(int)8u"), "elvis": ("?: v", "?: 1"), "counted": ("(&n, ", "(&n, 1 +")}
+    for function, (old, new) in fault.items():
+        assert body.count(old) == 1, body
+        wrong = tuple(replace(a, data=body.replace(old, new).encode()) if a.name == "case.c" else a for a in made[1])
+        assert [v.function for v in verdicts((made[0], wrong)) if v.what == "refuted"] == [function]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs_are_never_refuted(seed: int, tmp_path: Path) -> None:

@@ -190,3 +190,8 @@ def _is_reference(cursor: Cursor) -> bool:
 
 def _is_deref(cursor: Cursor) -> bool:
     return cursor.kind == CursorKind.UNARY_OPERATOR and clang.unary(cursor) == "*"
+
+
+def is_elvis(operands: list[Cursor]) -> bool:
+    """Whether these are the operands of `a ?: b`, which repeats its first one."""
+    return len(operands) == 4 and len({clang.span(x) for x in operands[:3]}) == 1

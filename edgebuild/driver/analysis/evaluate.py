@@ -11,7 +11,7 @@ from collections.abc import Callable
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Chain, Node, Site, link
-from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.analysis.chains import is_elvis, variable_name
 from edgebuild.driver.analysis.keys import REFERENCES, is_local
 from edgebuild.driver.analysis.whole import Whole
 from edgebuild.driver.source import clang
@@ -81,8 +81,8 @@ class Evaluator(Whole):
 
     def e_unexposed_expr(self, c: Cursor, used: bool) -> None:
         children = [x for x in clang.children(c) if clang.is_expression(x)]
-        if len(children) == 4 and len({clang.span(x) for x in children[:3]}) == 1:
-            self._choice([children[0], children[3]], elvis=True)  # a ?: b repeats its first operand
+        if is_elvis(children):
+            self._choice([children[0], children[3]], elvis=True)
             return
         if len(children) == 1:
             self.expression(children[0], used)

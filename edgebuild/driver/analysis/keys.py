@@ -137,8 +137,8 @@ def read_offsets(unit: clang.Unit, dialect: Dialect) -> tuple[Offset, ...]:
             continue
         if len(members) > 1 or not isinstance(dialect.groups[owner].member(name), Field):
             raise clang.error_at(c, unit.text, "offsetof of a group takes the name of one bit field")
-        unit.tu.cursor._tu.has_offsets = True
         found.append(Offset(clang.span(c), (owner, name), clang.place(c.extent.start)))
+    unit.tu.cursor._tu.offsets = {o.extent for o in found}
     return tuple(found)
 
 

@@ -46,13 +46,12 @@ def rewrite(source: Source, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: H
 
 
 def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
-    """The byte offset of a field's register; of an array that was taken apart, that of its first element."""
+    """The byte offset of a field's register."""
     group, name = offset.field
     layout = merged.layout.groups.get(group)
-    for register in layout.registers if layout else ():
-        for slot in register.slots:
-            if slot.field == offset.field and set(slot.name.removeprefix(name).split("_")) <= {"", "0"}:
-                return number(register.offset)
+    found = layout.offset_of(offset.field) if layout else None
+    if found is not None:
+        return number(found)
     raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
-from edgebuild.driver.analysis.chains import variable_name
+from edgebuild.driver.analysis.chains import is_elvis, variable_name
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.memory import WHOLES, Memory
 from edgebuild.driver.prove.values import Int, bits_of, flag, signed_type
@@ -40,6 +40,11 @@ class Expressions(Memory):
 
     def e_unexposed_expr(self, c: Cursor) -> Any:
         inside = [x for x in clang.children(c) if clang.is_expression(x)]
+        if clang.is_offset(c):
+            return self.offset(c)
+        if is_elvis(inside):
+            first = self.value(inside[0])
+            return self.converted(first if self.decisions.decide(self.truth(first)) else self.value(inside[3]), c.type)
         if len(inside) != 1:
             return self._atomic(c, inside)
         target = clang.bare(c)
@@ -49,6 +54,8 @@ class Expressions(Memory):
 
     def _atomic(self, c: Cursor, operands: list[Cursor]) -> Any:
         """An operation of the compiler: a barrier, after which the object has some value."""
+        if not operands or operands[0].type.get_canonical().kind != TypeKind.POINTER:
+            raise Unknown(f"an expression of the compiler's own: {clang.pretty(c)}")
         places = [clang.bare(x) for x in operands]
         objects = [clang.bare(clang.children(x)[0]) for x in places if x.kind == K.UNARY_OPERATOR]
         values = [self.value(x) for x, p in zip(operands, places, strict=True) if p.kind != K.UNARY_OPERATOR]
@@ -59,6 +66,13 @@ class Expressions(Memory):
             variables, name = self.scope(o.referenced)
             variables[name] = self.symbol(f"{o.spelling}?{number}", o.referenced.type)
         return None if c.type.get_canonical().kind == TypeKind.VOID else self.symbol(f"atomic?{number}", c.type)
+
+    def offset(self, c: Cursor) -> Int:
+        """The value of an `offsetof`."""
+        value = clang.constant(c)
+        if value is None:
+            raise Unknown("offsetof of something")
+        return Int(z3.BitVecVal(value, self.width(c.type)), False)
 
     def e_generic_selection_expr(self, c: Cursor) -> Int:
         value = clang.constant(c)

@@ -20,8 +20,9 @@ from edgebuild.driver.prove.compare import TIME_MS, by_name, compare, covered, s
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer, Unknown
 from edgebuild.driver.prove.lambdas import Closure
 from edgebuild.driver.prove.program import Program
-from edgebuild.driver.prove.sides import Generated, SideSource
+from edgebuild.driver.prove.sides import SideSource
 from edgebuild.driver.prove.values import Cut, Int, bits_of
+from edgebuild.driver.prove.volatiles import Generated
 from edgebuild.driver.prove.ways import Tree, Way, all_ways, together
 from edgebuild.driver.source import clang
 

@@ -1,4 +1,4 @@
-"""The two sides of a proof: a source in the dialect, and generated C."""
+"""One side of a proof: a source in the dialect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import z3
-from clang.cindex import Cursor, CursorKind, Type, TypeKind
+from clang.cindex import Cursor, CursorKind, Type
 
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import variable_name
@@ -15,10 +15,8 @@ from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.classes import Interpreter
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, leaf_of, neutral_of
 from edgebuild.driver.prove.values import (
-    POINTERS,
     Held,
     Int,
-    signed_type,
     sized,
 )
 from edgebuild.driver.source import clang
@@ -54,6 +52,14 @@ class SideSource(Interpreter):
         if chain and not chain.is_field:
             return self.place(chain)[0]
         return super().located(c)
+
+    def offset(self, c: Cursor) -> Int:
+        """Of a field, that of its register."""
+        member = next(x.referenced for x in clang.children(c) if x.kind == K.MEMBER_REF)
+        owner, name = self.unit.member(member)
+        if owner not in self.dialect.groups:
+            return super().offset(c)
+        return Int(z3.BitVecVal(self.layout.groups[owner].offset_of((owner, name)), self.width(c.type)), False)
 
     def _holds(self, d: Cursor) -> bool:
         """Whether a variable holds the value of a register."""
@@ -332,57 +338,6 @@ def _at_rest(register: Register, slot: Slot, element: int = 0) -> int:
         else (register.reset >> slot.lsb + element * slot.stride) & ((1 << slot.width) - 1)
     )
     return reset if neutral is None else neutral
-
-
-class Generated(Interpreter):
-    """Generated C: stores and loads of volatile objects."""
-
-    def cast(self, value: Any, inside: Cursor, c: Cursor) -> Any:
-        name, pointer = clang.record(clang.bare(inside).type)
-        if pointer and isinstance(value, Pointer) and c.type.get_canonical().kind != TypeKind.POINTER:
-            return Pointer(value.value, name)  # from here on, offsets are those of registers
-        return super().cast(value, inside, c)
-
-    def assigned(self, left: Cursor, value: Any) -> Any:
-        target = clang.bare(left)
-        volatile = target.type.is_volatile_qualified()
-        if target.kind == K.UNARY_OPERATOR and volatile and clang.unary(target) == "*":
-            at = self.value(clang.children(target)[0])
-            if at.group:
-                stored = self.converted(value, target.type)
-                self.hardware.store(at, self.width(target.type) // 8, stored.bits, self.active[-1].spelling)
-                return stored
-        return super().assigned(left, value)
-
-    def e_unary_operator(self, c: Cursor) -> Any:
-        if clang.unary(c) == "*" and c.type.is_volatile_qualified():
-            at = self.value(clang.children(c)[0])
-            return Int(self.hardware.load(at, self.width(c.type) // 8, self.active[-1].spelling), signed_type(c.type))
-        return super().e_unary_operator(c)
-
-    def located(self, c: Cursor) -> Pointer:
-        if c.kind == K.MEMBER_REF_EXPR and clang.children(c):
-            base = clang.children(c)[0]
-            start = self.value(base) if base.type.get_canonical().kind == TypeKind.POINTER else self.address(base)
-            assert isinstance(start, Pointer)
-            return start.moved(c.referenced.get_field_offsetof() // 8)
-        if c.kind == K.ARRAY_SUBSCRIPT_EXPR:
-            base, index = clang.children(c)
-            return self.element(self.value(base), self.value(index), c.type)
-        if c.kind == K.UNARY_OPERATOR and clang.unary(c) == "*":
-            at = self.value(clang.children(c)[0])
-            assert isinstance(at, Pointer)
-            return at
-        if c.kind == K.CALL_EXPR:
-            raise Unknown("the address of a value")
-        return super().located(c)
-
-    def e_member_ref_expr(self, c: Cursor) -> Any:
-        if c.type.get_canonical().kind in POINTERS[1:]:
-            return self.address(c)  # an array decays
-        return super().e_member_ref_expr(c)
-
-    e_array_subscript_expr = e_member_ref_expr
 
 
 def _name(chain: Chain) -> tuple[str, tuple[int | None, ...]]:

@@ -18,7 +18,8 @@ from edgebuild.base.artifacts import Artifact
 from edgebuild.driver.prove.compare import TIME_MS, compare, covered
 from edgebuild.driver.prove.hardware import Different, Unknown
 from edgebuild.driver.prove.loops import by_induction, has_loops
-from edgebuild.driver.prove.sides import Generated, SideSource
+from edgebuild.driver.prove.sides import SideSource
+from edgebuild.driver.prove.volatiles import Generated
 from edgebuild.driver.prove.ways import Tree, Way, all_ways, each_way, together
 from edgebuild.driver.source import clang
 from edgebuild.driver.stages import Driver

@@ -255,7 +255,8 @@ def constant(cursor: Cursor) -> int | None:
         value = int(lib.clang_EvalResult_getAsLongLong(result)) if lib.clang_EvalResult_getKind(result) == 1 else None
     finally:
         lib.clang_EvalResult_dispose(result)
-    if getattr(cursor._tu, "has_offsets", False) and any(is_offset(c) for c in preorder(cursor)):
+    open_ = getattr(cursor._tu, "offsets", ())
+    if open_ and any(span(c) in open_ for c in preorder(cursor) if is_offset(c)):
         return None  # the layout will decide
     return value
 
