@@ -186,6 +186,7 @@ def test_what_only_cpp_has(source: str, call: tuple[object, ...], trace: list[st
         ("int x = r->c;", "where the generator cannot follow"),
         ("class G2 { bfGroup In { bit a; }; };", "outside of classes"),
         ("namespace a { class G { }; }", "also the name of a bfGroup"),
+        ("namespace a { class G { }; static G list[2]; }", "also the name of a bfGroup"),
         ("bfGroup H { bit a; void f(); };", "a group holds fields and groups"),
     ],
 )

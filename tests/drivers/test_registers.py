@@ -289,3 +289,12 @@ def test_what_is_derived_from_elsewhere(tmp_path: Path) -> None:
         assert [(registers[name].bits, f.name, f.lsb, f.width) for f in registers[name].fields] == [(16, "F", 4, 6)]
     found = [(f.name, f.lsb, f.width, f.values) for f in registers["C", "S"].fields]
     assert found == [(n, lsb, 2, (("OFF", 0), ("ON", 3))) for n, lsb in (("M", 6), ("N", 0))]
+
+
+@pytest.mark.parametrize("bits", ["msb0; reg { field {} a[0:3] = 0; }", "reg { field {} a[4:7] = 0; }"])
+def test_systemrdl_that_counts_from_the_other_end_is_an_error(bits: str, tmp_path: Path) -> None:
+    """peakrdl-regblock swaps the bits of such a field, and others place it at the register's other end."""
+    (tmp_path / "x.rdl").write_text(f"addrmap d {{ default sw = rw; default hw = r;\n {bits} R @ 0; }};")
+    with pytest.raises(EdgebuildError, match=r"'R' counts bits from the most significant one \(msb0\)") as caught:
+        read_rdl(tmp_path / "x.rdl")
+    assert caught.value.diagnostics[0].line == 2

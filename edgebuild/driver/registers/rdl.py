@@ -61,7 +61,7 @@ def read_rdl(path: Path) -> RegisterMap:
         Block(
             b.inst_name if b is not top else top.inst_name,
             b.absolute_address,
-            tuple(_registers(b, b, (), ())),
+            tuple(_registers(b, b, (), (), str(path))),
             b.type_name or "",
         )
         for b in (inner or [top])
@@ -69,13 +69,19 @@ def read_rdl(path: Path) -> RegisterMap:
     return RegisterMap(top.inst_name, tuple(blocks))
 
 
-def _registers(node: Any, block: Any, scope: tuple[str, ...], marks: tuple[str, ...]) -> Iterator[RegisterInfo]:
+def _registers(
+    node: Any, block: Any, scope: tuple[str, ...], marks: tuple[str, ...], file: str
+) -> Iterator[RegisterInfo]:
     from systemrdl.node import AddrmapNode, RegfileNode, RegNode
 
     seen: set[int] = set()
     for child in node.children(unroll=True):
         name, mark = (child.inst_name + "".join(f"{sign}{i}" for i in child.current_idx or ()) for sign in "_#")
         if isinstance(child, RegNode):
+            if child.is_msb0_order:  # some tools swap the bits of each field, others place it from the other end
+                line = getattr(child.inst.inst_src_ref, "line", 0)
+                text = f"register '{child.inst_name}' counts bits from the most significant one (msb0), which tools"
+                raise fail(f"{text} take in different ways; number them [high:low]", file=file, line=line)
             offset = child.absolute_address - block.absolute_address
             fields = tuple(_field(f) for f in child.fields())
             resets = [(f.low, f.get_property("reset")) for f in child.fields()]
@@ -85,7 +91,7 @@ def _registers(node: Any, block: Any, scope: tuple[str, ...], marks: tuple[str, 
             yield RegisterInfo(name, offset, width, fields, scope, access, reset, offset in seen, path)
             seen.add(offset)
         elif isinstance(child, RegfileNode | AddrmapNode):
-            yield from _registers(child, block, (*scope, name), (*marks, mark))
+            yield from _registers(child, block, (*scope, name), (*marks, mark), file)
 
 
 def _field(f: Any) -> FieldInfo:

@@ -169,10 +169,11 @@ def read_dialect(unit: clang.Unit) -> Dialect:
             c.kind == CursorKind.ANNOTATE_ATTR and c.spelling == "edgebuild:device" for c in clang.children(cursor)
         ):
             _add_device(cursor, unit, numbers, devices)
-        elif cursor.kind == CursorKind.VAR_DECL and _value_of(cursor) in definitions:
+    _names_are_free(unit, definitions)
+    for cursor in unit.top:
+        if cursor.kind == CursorKind.VAR_DECL and _value_of(cursor) in definitions:
             text = f"'{cursor.spelling}': a group cannot be a variable; a device is made by make_device()"
             raise clang.error_at(cursor, unit.text, text)
-    _names_are_free(unit, definitions)
     cursors: dict[FieldId, Cursor] = {}
     children: dict[int, Cursor] = {}  # where each group inside of a group is declared
     members = {name: _members(cursor, unit, definitions, cursors, children) for name, cursor in definitions.items()}
