@@ -168,6 +168,24 @@ def test_what_goes_and_what_stays(graph: Graph, left: int) -> None:
         np.testing.assert_array_equal(ops.run(small, *vector)["y"], ops.run(graph, *vector)["y"])
 
 
+@pytest.mark.parametrize("begin", [0, 2, 4])
+def test_a_slice_takes_channels_by_their_places(begin: int) -> None:
+    """They were tied to channels of other tensors, which went or stayed with them, or to none at all."""
+    graph = network()
+    part = Op("slice", "part", ("a",), ("p",), {"begin": (0, 0, 0, begin), "size": (1, 4, 4, 8)})
+    w1 = graph.tensors["w1"]
+    assert w1.data is not None
+    narrow = constant("w1", w1.data[..., :8], 0.02)
+    tensors = {**graph.tensors, "p": Tensor("p", (1, 4, 4, 8), "int8", Q), "w1": narrow}
+    first, second = graph.ops
+    graph = replace(graph, ops=(first, part, replace(second, inputs=("p", "w1", "b1"))), tensors=tensors)
+    small = remove_constants(graph, block=1)
+    verify(small, ops.result_shape)
+    assert (small.tensors["a"].shape[-1], small.tensors["p"].shape[-1]) == (12, 8)
+    for vector in random_inputs(graph, VECTORS, 4):
+        np.testing.assert_array_equal(ops.run(small, *vector)["y"], ops.run(graph, *vector)["y"])
+
+
 def test_scalars_have_no_channels() -> None:
     """Beside channels that go, an op of an operand without dimensions stays as it is."""
     graph = network()

@@ -135,8 +135,11 @@ def _tie_operand(op: Op, graph: Graph, position: int, known: Mapping[str, Mappin
     match relation.operands[position][-1]:
         case Same(axis) if axis == last:
             ties.tie(x.name, channels, y.name, channels)
-        case Offset(axis, start, _) if axis == last:
+        case Offset(axis, start, size) if axis == last and 0 <= start <= ties.sizes[y.name] - size:
             ties.tie(x.name, channels, y.name, channels + start)
+        case Offset(axis) if axis == last:  # a slice takes channels by their places
+            ties.pin(x.name)
+            ties.pin(y.name)
         case Grouped(axis, group) if axis == last and len(channels) > 1:
             ties.tie(x.name, np.repeat(channels, group), y.name, np.arange(len(channels) * group))
         case Same() if position == 0 and _sums_over_channels(op, relation):
