@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     shown = replace(plan, tree=calibrated(plan.tree, known)) if known else plan
     print(table(shown, known.placement if known else None), end="")
     artifacts = clock_files(plan)
-    publish(artifacts, args.output)
+    publish(artifacts, args.output, owned=False)
     if args.depfile:
         write_depfile(args.depfile, args.output / artifacts[0].name, load_target(args.target).files)
     return 0

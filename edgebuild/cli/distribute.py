@@ -35,6 +35,6 @@ def run(args: argparse.Namespace) -> int:
         made = build_cluster(request)
         report = made.report
         report["pareto"] = pareto_rows(made.chosen)
-        publish(made.artifacts, args.output)
+        publish(made.artifacts, args.output, owned=False)
     print(words(report), end="")
     return 0

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))
     artifacts = compile_request(request)
-    publish(artifacts, args.output)
+    publish(artifacts, args.output, owned=False)
     if args.depfile:
         write_depfile(args.depfile, args.output / artifacts[0].name, files_read(request))
     if not args.quiet:

@@ -63,7 +63,7 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterab
     if args.prove and not _proved(made, artifacts, quiet=args.quiet):
         return 1
     text = "" if args.quiet else summary(args.name, made)
-    publish(artifacts, args.output)
+    publish(artifacts, args.output, owned=False)
     if args.pareto:
         from edgebuild.driver.layout.pareto import front, picture
 

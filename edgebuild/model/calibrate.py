@@ -53,7 +53,7 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     header = _header(report, clocks, pin, supply_ms)
     output.mkdir(parents=True, exist_ok=True)
     write_sources(output, target, artifacts, report, 1)
-    publish((*files, header), output)
+    publish((*files, header), output, owned=False)
     with (output / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write('#include "profile_model.h"\n')
     elf = _build(target, output, bool(report.get("needs_libm")), bool(files))

@@ -54,6 +54,18 @@ def test_product_that_is_a_folder(model: str, capsys: Capture) -> None:
     assert [f.name for f in Path("out").iterdir()] == ["n_report.json"]
 
 
+def test_sources_of_the_user_are_not_replaced(model: str, capsys: Capture) -> None:
+    Path("main.c").write_text("int main(void) { return 0; }\n")
+    said = message(capsys, "model", model, "--target", "host", "--name", "main")
+    assert said.startswith("main.c: error: edgebuild did not generate it") and not Path("main.h").exists()
+    assert Path("main.c").read_text() == "int main(void) { return 0; }\n"
+    Path("main.c").write_text("")  # nothing is lost
+    assert main(["model", model, "--target", "host", "--name", "main", "-q"]) == 0
+    Path("main.c").write_text(Path("main.c").read_text() + "/* an edit */\n")  # of what may be made again at any time
+    assert main(["model", model, "--target", "host", "--name", "main", "-q"]) == 0
+    assert "an edit" not in Path("main.c").read_text()
+
+
 def test_name_that_is_too_long(model: str, capsys: Capture) -> None:
     said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n" * 300)
     assert "cannot write it: File name too long" in said and not list(Path("out").iterdir())
