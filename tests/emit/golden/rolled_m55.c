@@ -217,7 +217,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
         }
         const int8_t *in = scratch;
         const int32_t last = ox + 2 <= 8 ? 2 : 0;
-        for (int32_t i = 1; i < last; i += 2, in += 12, y += 8) {
+        for (int32_t i = 0; i < (last / 2); ++i, in += 12, y += 8) {
             eb_mve2_relu_clamped(in, in + 6, w, y, y + 4, w + 27, 18, y_zero, low, high);
         }
     }

@@ -126,14 +126,123 @@ static inline void eb_spread(
     int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
 static inline void eb_fill4(
     int8_t *y, const int8_t *x, int32_t n, const uint16_t *places, int32_t in_step, int32_t out_step);
-static void eb_mve2_relu_clamped(
-    EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
-    EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
 static void eb_mve1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end,
     EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
+/* 4 channels of pairs of pixels, 18 bytes under each.
+ * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; r9 r11 pixels, r7 r5 weights, r1 r3 results; q6 and
+ * q7 multipliers and shifts, q4 and q5 bounds. */
+__attribute__((naked, noinline, used)) static void eb_conv2d_3x3_s1_c2_k4_pairs(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *y_end,
+        EB_REG const int32_t *w_end,
+    EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
+{
+    __asm__(
+        ".p2align 2\n\t"
+        "push   {r0-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 52\n\t"
+               ".cfi_rel_offset r4, 16\n\t"
+               ".cfi_rel_offset r5, 20\n\t"
+               ".cfi_rel_offset r6, 24\n\t"
+               ".cfi_rel_offset r7, 28\n\t"
+               ".cfi_rel_offset r8, 32\n\t"
+               ".cfi_rel_offset r9, 36\n\t"
+               ".cfi_rel_offset r10, 40\n\t"
+               ".cfi_rel_offset r11, 44\n\t"
+               ".cfi_rel_offset lr, 48\n\t")
+        "vpush  {d8-d15}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 64\n\t")
+        /* sp: 64 x, 72 y, 76 y_end, 116 w_end, 120 zero, 124 low, 128 high */
+        "mov    r7, r1\n\t"
+        "ldrd   r0, r2, [sp, #124]\n\t"
+        "vdup.8 q4, r0\n\t"
+        "vdup.8 q5, r2\n\t"
+        "1:\n\t"
+        "addw   r5, r7, #88\n\t"
+        "ldr    r9, [sp, #64]\n\t"
+        "vldrw.u32 q6, [r5]\n\t"
+        "ldr    r1, [sp, #72]\n\t"
+        "vldrb.s32 q7, [r5, #16]\n\t"
+        "add    r5, r7, #16\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "2:\n\t"
+        "addw   r11, r9, #6\n\t"
+        "vldrb.u8 q0, [r9], #16\n\t"
+        "vmladav.s8  r0, q2, q0\n\t"
+        "vldrb.u8 q1, [r11], #16\n\t"
+        "vmladav.s8  r8, q2, q1\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladav.s8  r2, q3, q0\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "vmladav.s8  r10, q3, q1\n\t"
+        "vmladav.s8  r4, q2, q0\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladav.s8  r12, q2, q1\n\t"
+        "vldrb.u8 q2, [r5], #2\n\t"
+        "vmladav.s8  r6, q3, q0\n\t"
+        "vmladav.s8  lr, q3, q1\n\t"
+        "movs   r3, #2\n\t"
+        "vctp.8 r3\n\t" /* lanes behind the last tap read as 0 */
+        "vpstt\n\t"
+        "vldrbt.u8 q0, [r9]\n\t"
+        "vldrbt.u8 q1, [r11]\n\t"
+        "vmladava.s8 r0, q2, q0\n\t"
+        "vmladava.s8 r8, q2, q1\n\t"
+        "vldrb.u8 q3, [r5], #2\n\t"
+        "vmladava.s8 r2, q3, q0\n\t"
+        "vldrb.u8 q2, [r5], #2\n\t"
+        "vmladava.s8 r10, q3, q1\n\t"
+        "vmladava.s8 r4, q2, q0\n\t"
+        "vldrb.u8 q3, [r5], #2\n\t"
+        "vmladava.s8 r12, q2, q1\n\t"
+        "vmladava.s8 r6, q3, q0\n\t"
+        "vmladava.s8 lr, q3, q1\n\t"
+        "vmov   q0[2], q0[0], r0, r4\n\t"
+        "vldrw.u32 q2, [r7]\n\t"
+        "vmov   q0[3], q0[1], r2, r6\n\t"
+        "vadd.i32 q0, q0, q2\n\t"
+        "vqrdmulh.s32 q0, q0, q6\n\t"
+        "vmov   q1[2], q1[0], r8, r12\n\t"
+        "vmov   q1[3], q1[1], r10, lr\n\t"
+        "vadd.i32 q1, q1, q2\n\t"
+        "vqrdmulh.s32 q1, q1, q6\n\t"
+        "vrshl.s32 q0, q0, q7\n\t"
+        "ldr    r0, [sp, #120]\n\t"
+        "vrshl.s32 q1, q1, q7\n\t"
+        "vqmovnb.s32 q0, q0\n\t"
+        "add    r5, r7, #16\n\t"
+        "subw   r9, r9, #4\n\t"
+        "vqmovnt.s32 q0, q1\n\t" /* the pixels take turns */
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "addw   r3, r1, #4\n\t"
+        "vqadd.s16 q0, q0, r0\n\t"
+        "ldr    r0, [sp, #76]\n\t"
+        "vqmovnb.s16 q0, q0\n\t"
+        "vmax.s8 q0, q0, q4\n\t"
+        "vmin.s8 q0, q0, q5\n\t"
+        "vstrb.32 q0, [r1]\n\t"
+        "vshr.u32 q0, q0, #16\n\t"
+        "addw   r1, r3, #4\n\t"
+        "vstrb.32 q0, [r3]\n\t"
+        "cmp    r1, r0\n\t"
+        "bne    2b\n\t"
+        "addw   r7, r7, #108\n\t"
+        "ldrd   r0, r1, [sp, #72]\n\t"
+        "adds   r0, r0, #4\n\t"
+        "adds   r1, r1, #4\n\t"
+        "strd   r0, r1, [sp, #72]\n\t"
+        "ldr    r0, [sp, #116]\n\t"
+        "cmp    r7, r0\n\t"
+        "bne    1b\n\t"
+        "vpop   {d8-d15}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -64\n\t")
+        "add    sp, sp, #16\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -16\n\t")
+        "pop    {r4-r11, pc}\n\t");
+}
+
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low, int32_t high, int8_t *scratch)
 {
@@ -166,9 +275,9 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
                 eb_spread(at, from, (past - before) * 2, offsets, 16, 48);
             }
             const int8_t *in = scratch;
-            for (int32_t i = 0; i < 4; ++i, in += 12, y += 8) {
-                eb_mve2_relu_clamped(in, in + 6, w, y, y + 4, w + 27, 18, y_zero, low, high);
-            }
+            eb_conv2d_3x3_s1_c2_k4_pairs(in, w, y, y + 4 * 8, w + 27, y_zero, low, high);
+            in += 4 * 12;
+            y += 4 * 8;
         }
     }
 }
@@ -475,146 +584,6 @@ static inline void eb_fill4(
                      : "+&r"(y), "+&r"(x), "+&r"(x2)
                      : "r"(n), "r"(places), "rI"(in_step), "rI"(out_step)
                      : "lr", "q0", "q1", "q4", "q5", "q6", "q7", "memory");
-}
-
-/* `taps` int8 of each of two pixels by groups of four channels, w to w_end.
- * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; r9 r11 pixels, r5 weights, r1 r3 results. */
-__attribute__((naked, noinline, used)) static void eb_mve2_relu_clamped(
-    EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
-    EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
-{
-    __asm__(
-        ".p2align 2\n\t" /* for adr */
-        "push   {r4-r11, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 36\n\t"
-               ".cfi_rel_offset r4, 0\n\t"
-               ".cfi_rel_offset r5, 4\n\t"
-               ".cfi_rel_offset r6, 8\n\t"
-               ".cfi_rel_offset r7, 12\n\t"
-               ".cfi_rel_offset r8, 16\n\t"
-               ".cfi_rel_offset r9, 20\n\t"
-               ".cfi_rel_offset r10, 24\n\t"
-               ".cfi_rel_offset r11, 28\n\t"
-               ".cfi_rel_offset lr, 32\n\t")
-        "vpush  {d8-d13}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 48\n\t")
-        "ldr    r7, [sp, #92]\n\t"
-        "bic    r4, r7, #15\n\t"
-        "add    r4, r4, r0\n\t"
-        "adr.w  r6, 2f\n\t"
-        "tst    r7, #16\n\t"
-        "it     ne\n\t"
-        "adrne.w r6, 3f\n\t"
-        "cmp    r7, #16\n\t"
-        "it     lo\n\t"
-        "adrlo.w r6, 4f\n\t"
-        "orr    r6, r6, #1\n\t"
-        "and    r7, r7, #15\n\t"
-        "push   {r0, r1, r6, r7}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
-        "push   {r4}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 4\n\t")
-        /* sp: 0 past the last sixteen, 4 x0, 8 x1, 12 where the loop is entered, 16 rest */
-        "mov    r5, r2\n\t"
-        "mov    r1, r3\n\t"
-        "ldr    r3, [sp, #104]\n\t"
-        "ldr    r0, [sp, #116]\n\t"
-        "vdup.16 q4, r0\n\t"
-        "ldrd   r0, r2, [sp, #120]\n\t"
-        "vdup.8 q5, r0\n\t"
-        "vdup.8 q6, r2\n\t"
-        "1:\n\t"
-        "ldm    r5, {r0, r2, r4, r6}\n\t"
-        "ldm    r5!, {r8, r10, r12, lr}\n\t"
-        "ldm    sp, {r7, r9, r11, pc}\n\t"
-        "3:\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vldrb.u8 q1, [r11], #16\n\t"
-        "b      6f\n\t"
-        "2:\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q1, [r11], #16\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r8, q2, q1\n\t"
-        "vmladava.s8 r2, q3, q0\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r10, q3, q1\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r12, q2, q1\n\t"
-        "vmladava.s8 r6, q3, q0\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vmladava.s8 lr, q3, q1\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vldrb.u8 q1, [r11], #16\n\t"
-        "6:\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r8, q2, q1\n\t"
-        "vmladava.s8 r2, q3, q0\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r10, q3, q1\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r12, q2, q1\n\t"
-        "vmladava.s8 r6, q3, q0\n\t"
-        "vmladava.s8 lr, q3, q1\n\t"
-        "cmp    r9, r7\n\t"
-        "bne    2b\n\t"
-        "4:\n\t"
-        "ldr    r7, [sp, #16]\n\t"
-        "cbz    r7, 5f\n\t"
-        "vctp.8 r7\n\t" /* lanes behind the last tap read as 0 */
-        "vpstt\n\t"
-        "vldrbt.u8 q0, [r9]\n\t"
-        "vldrbt.u8 q1, [r11]\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vmladava.s8 r8, q2, q1\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r2, q2, q0\n\t"
-        "vmladava.s8 r10, q2, q1\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vmladava.s8 r12, q2, q1\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r6, q2, q0\n\t"
-        "vmladava.s8 lr, q2, q1\n\t"
-        "5:\n\t"
-        "vldrw.u32 q2, [r5], #16\n\t" /* loads between moves, so that both units work at once */
-        "vmov   q0[2], q0[0], r0, r4\n\t"
-        "vldrb.s32 q3, [r5], #4\n\t"
-        "vmov   q0[3], q0[1], r2, r6\n\t"
-        "vmov   q1[2], q1[0], r8, r12\n\t"
-        "vmov   q1[3], q1[1], r10, lr\n\t"
-        "vqrdmulh.s32 q0, q0, q2\n\t"
-        "vqrdmulh.s32 q1, q1, q2\n\t"
-        "vrshl.s32 q0, q0, q3\n\t"
-        "vrshl.s32 q1, q1, q3\n\t"
-        "vqmovnb.s32 q0, q0\n\t"
-        "vqmovnt.s32 q0, q1\n\t" /* the pixels take turns */
-        "vqadd.s16 q0, q0, q4\n\t"
-        "vqmovnb.s16 q0, q0\n\t"
-        "vmax.s8 q0, q0, q5\n\t"
-        "vmin.s8 q0, q0, q6\n\t"
-        "vstrb.32 q0, [r1], #4\n\t"
-        "vshr.u32 q0, q0, #16\n\t"
-        "vstrb.32 q0, [r3], #4\n\t"
-        "ldr    r0, [sp, #108]\n\t"
-        "cmp    r5, r0\n\t"
-        "bne    1b\n\t"
-        "add    sp, sp, #20\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset -20\n\t")
-        "vpop   {d8-d13}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset -48\n\t")
-        "pop    {r4-r11, pc}\n\t");
 }
 
 /* `taps` int8 of one pixel by groups of four channels, w to w_end.
