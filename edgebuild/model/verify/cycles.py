@@ -51,7 +51,7 @@ class CycleTable:
     core: str
     source: str
     load: int
-    load_after_access: int
+    load_after_load: int
     store: int
     block: int
     block_word: int
@@ -107,6 +107,16 @@ class Instruction:
         if not self.accesses:
             return []
         return [r for r in REGISTER.findall(self.operands.partition("[")[2]) if r.startswith("q")]
+
+    @property
+    def loads(self) -> bool:
+        """A load of one word, which the next load may overlap; nothing overlaps a store or a block."""
+        return self.accesses and not self.moves_block and not self.stem.startswith(("str", "vst"))
+
+    @property
+    def address(self) -> set[str]:
+        """Registers from which an access computes its address."""
+        return set(REGISTER.findall(self.operands.partition("[")[2]))
 
     @property
     def multiplies(self) -> bool:
@@ -166,14 +176,16 @@ def block_cycles(core: CycleTable, code: Sequence[Instruction]) -> int:
 
 
 def _single(core: CycleTable, code: Sequence[Instruction]) -> int:
-    total, after_access = 0, False
+    total = 0
+    loaded: set[str] = set()
     for i in code:
-        total += _cycles(core, i, after_access)
-        after_access = i.accesses and not i.moves_block
+        total += _cycles(core, i, bool(loaded) and not loaded & i.address)
+        loaded = i.writes if i.loads else set()
     return total
 
 
-def _cycles(core: CycleTable, i: Instruction, after_access: bool) -> int:
+def _cycles(core: CycleTable, i: Instruction, pipelined: bool) -> int:
+    """`pipelined`: the instruction before it is a load of a word, whose result is no part of this one's address."""
     if i.stem in core.by_name:
         return core.by_name[i.stem]
     if i.moves_block:
@@ -182,7 +194,7 @@ def _cycles(core: CycleTable, i: Instruction, after_access: bool) -> int:
     if i.accesses:
         if i.stem.startswith(("str", "vstr")):
             return core.store
-        return core.load_after_access if after_access else core.load
+        return core.load_after_load if pipelined else core.load
     return 1
 
 
