@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: 0BSD */
 /* A plugin of QEMU: lines that a core fetches from flash, through a small cache of instructions and one of data, each with
  * the line that was used longest ago given up first. It counts from one address of code to another and writes
- * "instructions data\n", the misses of each, to a file. The declarations are those of QEMU's plugin API, version 1.
- * Arguments: from, to, flash, end (addresses), line (bytes), code, data (lines), out (file). */
+ * "instructions data\n", the misses of each, to a file: at the end, and before that at each arrival at a marked address.
+ * The declarations are those of QEMU's plugin API, version 1.
+ * Arguments: from, to, mark, flash, end (addresses), line (bytes), code, data (lines), out (file). */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,9 +30,16 @@ struct cache {
     unsigned lines;
 };
 static struct cache code, data;
-static uint64_t from, to, flash, flash_end, line_bytes;
-static char out[4096];
+static uint64_t from, to, mark, flash, flash_end, line_bytes;
+static FILE *out;
 static bool counting;
+
+static void report(void)
+{
+    if (counting) {
+        fprintf(out, "%" PRIu64 " %" PRIu64 "\n", code.misses, data.misses);
+    }
+}
 
 static void touch(struct cache *c, uint64_t address)
 {
@@ -60,13 +68,11 @@ static void executed(unsigned cpu, void *place)
     const uint64_t address = (uint64_t)(uintptr_t)place >> 3, size = (uintptr_t)place & 7;
     if (address == from) {
         counting = true;
+    } else if (address == mark) {
+        report();
     } else if (address == to && counting) {
-        FILE *file = fopen(out, "w");
-        counting = false;
-        if (file) {
-            fprintf(file, "%" PRIu64 " %" PRIu64 "\n", code.misses, data.misses);
-            fclose(file);
-        }
+        report();
+        fclose(out);
         _Exit(0);
     }
     touch(&code, address);
@@ -106,11 +112,12 @@ __attribute__((visibility("default"))) int qemu_plugin_install(id plugin, const 
         case 'l' << 8 | 'i': line_bytes = number; break;
         case 'c' << 8 | 'o': code.lines = (unsigned)number; break;
         case 'd' << 8 | 'a': data.lines = (unsigned)number; break;
-        case 'o' << 8 | 'u': snprintf(out, sizeof out, "%s", value + 1); break;
+        case 'm' << 8 | 'a': mark = number; break;
+        case 'o' << 8 | 'u': out = fopen(value + 1, "w"); break;
         default: return 1;
         }
     }
-    if (!line_bytes || !code.lines || !data.lines || code.lines > MOST || data.lines > MOST || !out[0]) {
+    if (!line_bytes || !code.lines || !data.lines || code.lines > MOST || data.lines > MOST || !out) {
         return 1;
     }
     qemu_plugin_register_vcpu_tb_trans_cb(plugin, translated);

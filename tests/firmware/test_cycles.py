@@ -31,6 +31,8 @@ def core(name: str) -> CycleTable:
     [
         ("cortex-m4", "adds r0, r1, r2\nsmlad r3, r4, r5, r3", 2),
         ("cortex-m4", "ldr r0, [r1]\nldr r2, [r3]\nadd r0, r2", 4),  # the second load pipelines
+        ("cortex-m4", "str r0, [r1]\nldr r2, [r3]\nldr r4, [r5]", 4),  # nothing pipelines after a store
+        ("cortex-m4", "ldr r0, [r1]\nldr r2, [r0]", 4),  # the second address is the first result
         ("cortex-m4", "ldrd r0, r1, [r2], #8", 3),
         ("cortex-m4", "push {r4, r5, r6, lr}", 5),
         ("cortex-m4", "vldmia r0!, {d8-d9}", 5),
@@ -99,13 +101,15 @@ def test_a_trace_is_read_by_steps() -> None:
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
-def test_a_model_is_counted() -> None:
+@pytest.mark.parametrize("board", [None, "stm32f429"], ids=["no flash", "flash"])
+def test_a_model_is_counted(board: str | None) -> None:
     target = load_target("mps2-an386")
     artifacts = compile_model(ModelRequest(DIGITS, "model", target.name))
-    found = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True)
+    found = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True, flash_of=board)
     assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=0.02)
     assert found["equal"] and found["cycles_model"].startswith("cortex-m4: ")
     assert found["instructions"] < found["cycles"] < 2 * found["instructions"]
+    assert found.get("cycles_waited", 0) > 0 if board else "cycles_waited" not in found
 
 
 def test_cores_without_a_table_are_named() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.artifacts import Artifact
 from ...base.errors import fail, from_os
-from ...base.target import Target, hal_dir, load_target, target_names
+from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..importers import Shapes
 from ..ir import Graph
@@ -68,8 +68,9 @@ def verify(
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
         sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
-        modelled = _modelled(folder / "minimal.elf", target, flash_of) if by_cycles else {}
-        counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles)} if by_layer else {}
+        flash = flashes.flash_of(flash_of) if flash_of else target.flash
+        modelled = _modelled(folder / "minimal.elf", target, flash, flash_of or target.name) if by_cycles else {}
+        counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles, flash)} if by_layer else {}
     compared = _judged(model_path, vectors, expected, outcome, report, reading)
     return {
         "model": model_path.name,
@@ -87,13 +88,11 @@ def verify(
     }
 
 
-def _modelled(elf: Path, target: Target, flash_of: str | None) -> dict[str, Any]:
-    """Cycles of one inference, with those for which the core waits for flash, and the models' names."""
+def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dict[str, Any]:
+    """Cycles of one inference, with those for which the core waits for the board's flash, and the models' names."""
     count, name = cycles(elf, target)
-    if flash_of is None and target.flash is None:
+    if flash is None:
         return {"cycles": count, "cycles_model": name}
-    board = flash_of or target.name
-    flash = flashes.flash_of(board)
     waited = flashes.waited(elf, target, flash)
     return {
         "cycles": count + waited,

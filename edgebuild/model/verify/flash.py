@@ -28,11 +28,19 @@ def flash_of(name: str) -> Flash:
     return target.flash
 
 
-def misses(elf: Path, target: Target, flash: Flash) -> tuple[int, int]:
-    """Lines of instructions and of data that a program fetches from flash, from `main` to its end.
+Misses = tuple[int, int]  # lines of instructions and of data that a program fetched from flash
+
+
+def misses(elf: Path, target: Target, flash: Flash) -> Misses:
+    """Those of a program from `main` to its end.
 
     Raises MissingTool without the simulator or a compiler for the machine that builds.
     """
+    return _counted(elf, target, flash)[-1]
+
+
+def _counted(elf: Path, target: Target, flash: Flash, mark: str = "") -> list[Misses]:
+    """Up to each arrival at the function `mark`, and up to the end."""
     assert target.runner is not None
     plugin, found = elf.parent / "flash.so", elf.parent / "flash.txt"
     host = load_target("host").toolchain
@@ -42,18 +50,25 @@ def misses(elf: Path, target: Target, flash: Flash) -> tuple[int, int]:
     numbers = {"from": _address(elf, FROM), "to": _address(elf, TO), "flash": min(m.origin for m in places)}
     numbers |= {"end": max(m.origin + m.size for m in places), "line": flash.line_bytes}
     numbers |= {"code": flash.instruction_lines, "data": flash.data_lines}
+    numbers |= {"mark": _address(elf, mark)} if mark else {}
     options = ",".join([str(plugin), *(f"{key}={value}" for key, value in numbers.items()), f"out={found}"])
     _run([word.replace("{elf}", elf.name) for word in target.runner.command] + ["-plugin", options], elf.parent,
          target.runner.package)  # fmt: skip
-    if not found.is_file():
+    lines = found.read_text().splitlines() if found.is_file() else []
+    if not lines:
         raise fail("the simulator's plugin counted nothing", file=str(elf))
-    code, data = found.read_text().split()
-    return int(code), int(data)
+    pairs = (map(int, line.split()) for line in lines)
+    return [(code, data) for code, data in pairs]
 
 
 def waited(elf: Path, target: Target, flash: Flash) -> int:
     """Cycles that the core waits for lines."""
     return sum(misses(elf, target, flash)) * flash.wait_states
+
+
+def waited_up_to(elf: Path, target: Target, flash: Flash, mark: str) -> list[int]:
+    """The same from `main` up to each call of the function `mark`."""
+    return [sum(found) * flash.wait_states for found in _counted(elf, target, flash, mark)[:-1]]
 
 
 def in_words(name: str, flash: Flash) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...base.artifacts import Artifact
 from ...base.errors import fail
-from ...base.target import hal_dir
+from ...base.target import Flash, hal_dir
+from .flash import waited_up_to
 from .harness import MODEL_SOURCES, Builder, write_sources
 from .oracles import random_inputs
 from .run import run_program
@@ -20,13 +21,18 @@ EMPTY = 64  # in layers.c
 
 
 def layers(
-    model_path: Path, artifacts: Sequence[Artifact], report: dict[str, Any], builder: Builder, by_cycles: bool = False
+    model_path: Path,
+    artifacts: Sequence[Artifact],
+    report: dict[str, Any],
+    builder: Builder,
+    by_cycles: bool = False,
+    flash: Flash | None = None,
 ) -> list[dict[str, Any]]:
     """`ops` (names), `kinds`, `calls`, `macs` and `instructions` of every step, in the order of the schedule.
 
     The test program is made by `builder`, in its folder. A tick of the counter is up to 64 instructions on Cortex-M,
-    so steps of fewer than a few hundred are known roughly. `by_cycles`: modelled `cycles` as well, without those for
-    which the core waits for flash. Raises EdgebuildError for a target whose instructions cannot be counted.
+    so steps of fewer than a few hundred are known roughly. `by_cycles`: modelled `cycles` as well, with those for which
+    the core waits for `flash`. Raises EdgebuildError for a target whose instructions cannot be counted.
     """
     target, folder = builder.target, builder.folder
     if target.firmware is None or target.runner is None:
@@ -50,6 +56,9 @@ def layers(
     empty = float(taken[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
     cycles = cycles_by_step(elf, target) if by_cycles else []
+    if cycles and flash is not None:
+        waited = np.diff(waited_up_to(elf, target, flash, "eb_layer")).tolist()
+        cycles = [c + w for c, w in zip(cycles, waited, strict=False)]  # the last call ends nothing
     begun = [i for i in range(len(lines)) if not _heads_loop(lines, i)]
     found = []
     for step, i in zip(steps, begun, strict=True):
