@@ -12,7 +12,7 @@ import pytest
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.ir import Graph
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import DoesNotFit
 from edgebuild.model.plan.moved.ahead import early
@@ -68,6 +68,30 @@ def test_networks_in_random_sections(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, any_plan)
     assert len(runs(plans)) >= NETWORKS // 2
     assert any(p.ahead for p in plans) and any(m.held for m in runs(plans))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("shape", [(1, 6, 4, 8), (1, 1, 24, 8)])
+def test_runs_that_read_an_input_in_other_rows(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Through a view, which has 24 rows: the ring holds all rows of the input, and no row of the view comes again."""
+    quant = Quant((0.5,), (3,))
+    tensors = {name: Tensor(name, (1, 24, 8), "int8", quant) for name in ("view", "t", "y")}
+    tensors["x"] = Tensor("x", shape, "int8", quant)
+    low, high = ({"clamp": bounds, "as_stored": True} for bounds in ((-20.0, None), (None, 20.0)))
+    operations = (
+        Op("reshape", "view", ("x",), ("view",), {"shape": (1, 24, 8)}),
+        Op("clamp", "t", ("view",), ("t",), low),
+        Op("clamp", "y", ("t",), ("y",), high),
+    )
+    graph = Graph("views", operations, tensors, ("x",), ("y",), "tflite")
+
+    def in_a_run(graph: Graph, name: str, seed: int) -> Plan:
+        planner = Planner(graph, with_cores(seed), request(name))
+        search = search_of(planner, 4 << 10)
+        run = next(s for s in search.options(0, frozenset()) if isinstance(s.by, FedRun) and s.stop == 2)
+        return assembled(planner, search, Found((run,), ()))
+
+    check([graph, graph, graph], tmp_path, in_a_run)
 
 
 @pytest.mark.slow

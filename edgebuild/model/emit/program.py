@@ -308,8 +308,11 @@ def _row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> st
     no such offset, for each call works on the whole.
     """
     graph, root = plan.graph, plan.rolling.storage[t.name]
+    seen = root if sums else t.name
     rows = rolled.rings.get(rolled.inside.get(root, root), 0)
-    size = t.elements // rows_of(graph, root if sums else t.name)
+    if rows_of(graph, seen) != rows_of(graph, root):  # a view of other rows: the whole is there
+        rows = 0
+    size = t.elements // rows_of(graph, seen)
     at = f"row % {rows}" if rows > 1 else "row"
     return "" if rows == 1 else f" + {times(at, size)}"
 
