@@ -23,7 +23,7 @@ from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import arm_mve, kernel_of
 from edgebuild.model.kernels.arm_mve import sum_kernels
-from edgebuild.model.kernels.row import CONVOLUTION, Row, of_sums
+from edgebuild.model.kernels.row import CONVOLUTION, DEPTHWISE, Row, of_sums
 from edgebuild.model.plan.search import form_of
 from tests.kernels.test_processors import NEEDS, check
 
@@ -169,6 +169,19 @@ def test_convolutions(lean: int, own: bool, tmp_path: Path, monkeypatch: pytest.
     counted = variants(graphs)
     assert sum(n for name, n in counted.items() if name.startswith("mve") and name.endswith(", own") == own) > 20
     assert not own or lean or counted["mve direct, own"] > 3
+    check(TARGET, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("upright", [False, True])
+def test_depthwise_by_lines(upright: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of words, or columns, of images of all sizes: also where another kernel would cost less."""
+    found = Row(DEPTHWISE, arm_mve.CORE, of_sums(partial(sum_kernels.depthwise_lines, upright)))
+    monkeypatch.setattr(kernels, "ROWS", (found,))
+    nets = (random_net(seed, ["depthwise_conv2d"], 1, wide=seed % 5 == 0) for seed in range(800, 1200))
+    graphs = [g for g in nets if next(iter(variants([g]))).endswith("of words")]
+    hows = Counter(layer.finish for g in graphs for op in g.ops if (layer := ops.SPECS[op.kind].sums(op, g)))
+    assert len(graphs) > 40 and len(hows) == 6
     check(TARGET, graphs, tmp_path)
 
 

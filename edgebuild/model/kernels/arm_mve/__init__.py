@@ -16,6 +16,8 @@ ROWS = (
         for own in (True, False)
     ),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise)),
+    Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, False))),
+    Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, True))),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.gathered),

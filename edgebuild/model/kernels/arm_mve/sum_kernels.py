@@ -151,6 +151,47 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     )  # fmt: skip
 
 
+def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
+    """Four channels of two outputs at a time, all lines of an image: rows, or columns if `upright`.
+
+    Windows are words of four channels, which VLD4 takes apart; two outputs side by side share them.
+    """
+    (_, w, c), (_, ow, k) = s.size, s.out
+    how, taps = s.finish, s.window[0] * s.window[1]
+    line, beside = (c, w * c) if upright else (w * c, c)  # bytes from a line of x to the next, from a pixel to the next
+    down, ahead = (k, ow * k) if upright else (ow * k, k)
+    along = 0 if upright else 1
+    across = 1 - along
+    (fi, fo), (si, so), (pi, po) = ((v[along], v[across]) for v in (s.window, s.stride, s.pad))
+    (size, lines), (inner, outer) = ((v[along], v[across]) for v in (s.size, s.out))
+    total = (inner - 1) * si + fi
+    used = max(0, min(size, total - pi))
+    unfit = taps + fo * si > LANES or inner < 2 or c != k or c % 4 or not used or max(fi, fo, so) + pi + po > 40
+    if unfit or form.rolled or s.dilation != (1, 1) or not s.fits or how == "sums":
+        return None
+    clamped = how.endswith("_clamped")
+    packed = _fours(s, upright)
+    shape: dict[str, Any] = {
+        "K": k, "upright": upright, "finish": how, "taps": taps, "FO": fo, "SI": si, "SO": so, "PI": pi, "PO": po,
+        "U": lines, "line": line, "beside": beside, "down": down, "ahead": ahead, "inner": inner, "outer": outer,
+        "used": used, "behind": total - pi - used, "step": packed.shape[1] * 4,
+        "outside": po > 0 or (outer - 1) * so - po + fo > lines,
+    }  # fmt: skip
+    words = (outer - 1) * so + fo * max(total, si * (inner + 1)) + LANES
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    if clamped:
+        scalars |= {"low": s.low, "high": s.high}
+    filled = (outer - 1) * so + fo
+    made = 46 + 2 * clamped + 4 * how.startswith("signed")
+    cost = 80 + k // 4 * (45 + filled * (24 + 2.5 * used + total - used) + outer * (32 + (inner + 1) // 2 * made))
+    constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
+    return Kernel(
+        "arm_mve/depthwise_lines.c.j2", s.stem, shape, (constant,), scalars,
+        scratch=128 + 32 * clamped + 4 * words, variant=f"mve {'columns' if upright else 'rows'} of words",
+        estimate=cost, in_place=in_place(s, form), traffic=Traffic(channels_in=4, channels_out=4),
+    )  # fmt: skip
+
+
 def depthwise_row(s: Sums, form: Form) -> Kernel | None:
     """The same for a row by itself, all of whose channels one loop makes: no more than it gathers is done anew."""
     found = depthwise(s, form) if form.rolled else None
@@ -173,13 +214,16 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
     )
 
 
-def _fours(s: Sums) -> Array:
-    """For each four channels start values, multipliers, shifts and weights by columns; the last four end with the last
-    channel, which comes more than once if there are fewer."""
+def _fours(s: Sums, by_rows: bool = False) -> Array:
+    """For each four channels start values, multipliers, shifts and weights by columns, or rows.
+
+    The last four end with the last channel, which comes more than once if there are fewer.
+    """
     k = s.out[2]
     first = [min(at, max(0, k - 4)) for at in range(0, k, 4)]
     channels = np.minimum(np.array(first)[:, None] + np.arange(4), k - 1)
-    weights = s.weights[..., 0].transpose(0, 2, 1).reshape(k, -1)[channels].astype(np.int8)
+    weights = s.weights[..., 0] if by_rows else s.weights[..., 0].transpose(0, 2, 1)
+    weights = weights.reshape(k, -1)[channels].astype(np.int8)
     numbers = [a[channels].astype("<i4").view(np.int8) for a in (s.start, s.mantissa)]
     parts = (*numbers, (-s.right)[channels].astype(np.int8), weights.reshape(len(first), -1))
     return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
