@@ -34,6 +34,7 @@ CASES: dict[str, Case] = {
     "sizes": ("LpPool", (1, 3, 7), FLOAT, [], {"kernel_shape": [3], "p": 1}),
     "reversed": ("ReverseSequence", (2, 5, 3), FLOAT, [np.array([3, 3])], {"time_axis": 1, "batch_axis": 0}),
     "lengths, third powers": ("LpPool", (1, 2, 6, 5), FLOAT, [], {"kernel_shape": [3, 2], "p": 3}),
+    "length of the image": ("GlobalLpPool", (2, 3, 6, 5), FLOAT, [], {"p": 3}),
     "reversed in part": ("ReverseSequence", (4, 3, 2), FLOAT, [np.array([1, 4, 3])], {"time_axis": 0, "batch_axis": 1}),
     "elements of rows": ("GatherElements", (3, 4), FLOAT, [np.array([[0, -1], [2, 1]])], {"axis": 1}),
     "elements of columns": ("GatherElements", (2, 3, 4), INT, [np.arange(12).reshape(1, 3, 4) % 2], {"axis": 0}),
@@ -145,3 +146,17 @@ def test_blocked_weights_are_real_numbers(kind: str, tmp_path: Path) -> None:
     read, fed = read_model(tmp_path / "m.onnx"), rng.normal(size=(2, 5)).astype(np.float32)
     want = onnxruntime_outputs(made, [fed])[0]
     np.testing.assert_allclose(ops.run(read, fed)[read.outputs[0]], want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path) -> None:
+    pool = helper.make_node("MaxPool", ["x"], ["p", "i"], "pool", kernel_shape=[2, 2], strides=[2, 2])
+    back = helper.make_node("MaxUnpool", ["p", "i"], ["y"], "back", kernel_shape=[2, 2], strides=[2, 2])
+    x = helper.make_tensor_value_info("x", FLOAT, (1, 3, 8, 8))
+    y = helper.make_tensor_value_info("y", FLOAT, (1, 3, 8, 8))
+    i = helper.make_tensor_value_info("i", INT, (1, 3, 4, 4))
+    for nodes, output in (([pool, back], y), ([pool], i)):
+        graph = helper.make_graph(nodes, "one", [x], [output])
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        onnx.save(made, tmp_path / "model.onnx")
+        with pytest.raises(EdgebuildError, match=r"'pool' \(MaxPool\).*result 2, 'i', is not supported"):
+            read_model(tmp_path / "model.onnx")

@@ -156,6 +156,18 @@ def weights_of_4_bits(kind: int, zero: int) -> onnx.ModelProto:
     return net.done(net.q(net.op("MatMul", net.q(net.input("x", (1, 16)), 0.03), real), 0.1))
 
 
+def on_constants() -> onnx.ModelProto:
+    """Operators whose operands are all quantised constants, of one scale and of several."""
+    net = Quantised()
+    x, coarse, fine = net.q(net.input("x", (3, 4)), 0.03), net.q(net.weight(3, 4), 0.11), net.q(net.weight(3, 4), 0.004)
+    joined = net.q(net.op("Concat", coarse, fine, x, axis=0), 0.05)
+    mixed = net.q(net.op("Concat", coarse, net.weight(2, 4), net.op("Relu", x), axis=0), 0.05)
+    shares = net.q(net.op("Softmax", coarse, axis=-1), 0.004)
+    product = net.q(net.op("MatMul", coarse, net.q(net.weight(4, 4), 0.02)), 0.05)
+    turned = net.q(net.op("Transpose", net.q(net.weight(4, 3), 0.02), perm=[1, 0]), 0.03)
+    return net.done(joined, mixed, *(net.q(net.op("Add", x, c), 0.05) for c in (shares, product, turned)))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
     **{f"zero point {zero}": lambda zero=zero: far_zero_points(zero) for zero in (-32768, 32767, -20000)},
@@ -169,6 +181,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "gather, constant": lambda: gather(False),
     "gather, computed": lambda: gather(True),
     "concat": concat,
+    "operators on constants": on_constants,
     "power": power,
     "functions int8": lambda: functions(np.int8),
     "functions int16": lambda: functions(np.int16),

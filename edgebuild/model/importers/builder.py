@@ -36,6 +36,7 @@ class GraphBuilder:
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.computed = 0  # elements of the constants that were computed while the file was read
+        self.unmade: dict[str, EdgebuildError] = {}  # results that the reader of their node leaves out
         self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
@@ -50,12 +51,19 @@ class GraphBuilder:
                 known(node)
                 if not broken.intersection(node.inputs):
                     reader(node)
+                    self._note_unmade(node)
                     continue
             except EdgebuildError as error:
                 problems += error.diagnostics
             broken.update(node.outputs)
         if problems:
             raise grouped(problems)
+
+    def _note_unmade(self, node: Node) -> None:
+        for number, name in enumerate(node.outputs, 1):
+            if name and name not in self.tensors:
+                hint = "leave it out, or end the model before this node with --outputs"
+                self.unmade[name] = node.error(f"result {number}, '{name}', is not supported", hint)
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
@@ -71,6 +79,8 @@ class GraphBuilder:
                 raise fail(f"input '{name}' is {t.dtype}", file=self.graph.file, hints=[COMPUTED])
         inputs = [*inputs, *(read for read, _, _ in self.states)]
         for name in (*outputs, *(written for _, written, _ in self.states)):
+            if name in self.unmade:
+                raise self.unmade[name]
             if name not in self.tensors:
                 raise fail(f"output '{name}' is never computed", file=self.graph.file)
             t = self.tensors[name]

@@ -81,10 +81,18 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the bodies of its own functions, and of the standard's for operators without a reader of ours."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
+    done = list[tuple[str, str]]()
+    while (bodies := _with_bodies(model)) != done:  # a body may hold operators that have one
+        model, done = _with_bodies_inlined(model, bodies), bodies
+    return model
+
+
+def _with_bodies(model: onnx.ModelProto) -> list[tuple[str, str]]:
     foreign = {node.op_type for node in model.graph.node if not node.domain} - {*ONNX_READERS, *SPECIAL, *UNROLLED}
-    bodies = [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name, NEWEST)]
-    if not bodies:
-        return model
+    return [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name, NEWEST)]
+
+
+def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) -> onnx.ModelProto:
     _told_defaults(model)
     typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}
     for constant in model.graph.initializer:  # the inliner wants to know all types
@@ -92,6 +100,7 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
             value = onnx.helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims)
             model.graph.value_info.append(value)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))  # left out
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
 
 
@@ -159,6 +168,8 @@ def _read_node(node: Node) -> None:
     assert isinstance(node, OnnxNode)
     tensors = node.builder.tensors
     for name in node.inputs:
+        if name in node.builder.unmade:
+            raise node.builder.unmade[name]
         if name and name not in tensors:
             raise node.error(f"reads '{name}', which nothing computes")
     if node.proto.domain == onnx_ml.DOMAIN:

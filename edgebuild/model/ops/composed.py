@@ -85,6 +85,12 @@ def length_pool(node: Any) -> None:
     node.emit("pointwise", [node.inner("mul", total, clamp=pointwise.OPEN), *more], **pointwise.attributes(after))
 
 
+def global_length_pool(node: Any) -> None:
+    """One window over the whole image."""
+    node.attributes = {**node.attributes, "kernel_shape": list(node.tensor(0).shape[2:])}
+    length_pool(node)
+
+
 def _power(node: Any, name: str, p: int) -> str:
     return str(node.inner("pointwise", [name, node.array(np.float32(p))], **pointwise.attributes("power")))
 
@@ -106,6 +112,7 @@ def reversed_sequences(node: Any) -> None:
 
 
 ONNX = {
+    "GlobalLpPool": global_length_pool,
     "Hardmax": hard_max,
     "LpPool": length_pool,
     "OneHot": one_hot,

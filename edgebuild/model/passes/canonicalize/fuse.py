@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...ir import Array, Graph, Op, Tensor, after_move
+from ...ir import Array, Graph, Op, Tensor, after_move, real_values
 from ..rewrite import Edit, unused
 
 SUMS = ("conv2d", "depthwise_conv2d", "dense", "transpose_conv2d")  # sums of products: weights, then a bias
@@ -18,8 +18,7 @@ OPEN = (None, None)
 def fold_constant(op: Op, graph: Graph) -> Edit | None:
     """An op on constants is a constant.
 
-    TFLite's quantised ops have an exact meaning. In ONNX what is quantised waits for its QuantizeLinear: there moves
-    keep the quantisation, and arithmetic needs plain numbers.
+    A move of values with one scale keeps it. TFLite's quantised ops have an exact meaning; ONNX means real numbers.
     """
     operands = [graph.tensors[n] for n in op.inputs]
     if op.kind == "copy":  # an output of the graph, which is computed
@@ -27,10 +26,18 @@ def fold_constant(op: Op, graph: Graph) -> Edit | None:
     if not operands or not all(t.constant for t in operands):
         return None
     spec, first, y = ops.SPECS[op.kind], operands[0], graph.tensors[op.outputs[0]]
-    moved = spec.exact and first.quant is not None and first.quant.per_tensor
-    settled = graph.arithmetic == "tflite" and (y.dtype != "float32" or op.kind == "dequantize")
-    if any(t.quant is not None for t in operands) and not (moved or settled):
-        return None
+    quantised = [t for t in operands if t.quant is not None]
+    one = all(t.quant == first.quant or (t.quant is None and t.dtype != "float32") for t in operands)
+    moved = spec.exact and one and first.quant is not None and first.quant.per_tensor
+    settled = op.kind == "dequantize" or (graph.arithmetic == "tflite" and y.dtype != "float32")
+    settled = settled and all(t.quant is None or t.quant.per_tensor for t in operands)
+    if quantised and not (moved or settled):
+        real = graph.arithmetic == "onnx" and (y.dtype == "float32" or op.kind == "quantize")
+        if not real or op.kind == "dequantize" or (spec.exact and one):
+            return None  # weights with a scale for each channel keep them
+        values = {t.name: Tensor(t.name, t.shape, "float32", None, real_values(t)) for t in quantised}
+        graph = replace(graph, tensors={**graph.tensors, **values})
+        operands = [graph.tensors[n] for n in op.inputs]
     quant = first.quant if moved else y.quant
     data = np.ascontiguousarray(spec.reference(op, graph, *(t.data for t in operands)))
     if y.name in graph.outputs:
