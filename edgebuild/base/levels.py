@@ -42,6 +42,12 @@ class Dma:
     overlap: bool = True
     port: str = "src/dma_copy.c"  # below the hal folder: eb_dma.h for this unit
 
+    def __post_init__(self) -> None:
+        if self.align & (self.align - 1):
+            raise ValueError(f"DMA '{self.name}' has align {self.align}: a power of two, as addresses are aligned to")
+        if self.largest and self.largest < self.align:
+            raise ValueError(f"DMA '{self.name}' copies at most {self.largest} B, and {self.align} B at a time")
+
 
 def _cycles(node: Node) -> Formula:
     try:

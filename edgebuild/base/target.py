@@ -161,6 +161,11 @@ class Target:
         return tuple(sorted((m for m in self.memories if m.level), key=lambda m: m.level))
 
     @property
+    def dma_align(self) -> int:
+        """Bytes of which the addresses of all copies are multiples: what the strictest DMA unit asks for."""
+        return max((d.align for d in self.dma), default=1)
+
+    @property
     def startup(self) -> tuple[str, ...]:
         """Files below the hal folder that every bare program has: start-up code, ports of DMA unit and engines."""
         ports = (*(d.port for d in self.dma[:1]), *(e.port for e in self.engines if e.port))
@@ -245,6 +250,9 @@ def _check_memories(target: Target, node: MappingNode) -> None:
             if name not in names:
                 hint = "memories: " + ", ".join(names)
                 raise wrong(entries(entry)["between"], f"no memory '{name}'{did_you_mean(name, names)}", hint)
+            if (origin := target.memories[names.index(name)].origin) % dma.align:
+                text = f"memory {name} begins at {origin:#x}, and DMA '{dma.name}' has align {dma.align}"
+                raise wrong(entries(entry)["between"], text, "an origin that is a multiple of it")
     _check_engines(target, node)
     for memory in target.levels[1:]:
         if not any(memory.name in dma.between for dma in target.dma):

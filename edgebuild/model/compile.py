@@ -21,7 +21,7 @@ from .passes.constants import remove_constants
 from .plan.choose import is_strict, plan, warn_of
 from .plan.moved.auto import auto_plan
 from .plan.moved.levels import limited
-from .plan.moved.movement import check_request, with_moves
+from .plan.moved.movement import check_request, reached, with_moves
 from .plan.moved.offload import engines_of
 from .plan.search import Plan
 
@@ -57,7 +57,7 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
     if request.flash is not None and (request.map != "off" or request.objective == "energy"):
         raise fail("option 'flash': not with --map, nor with --objective energy", hints=["leave one of them out"])
     if request.map != "off":
-        target = limited(target, request.limit)
+        target = reached(limited(target, request.limit))
         check_request(target, request)
         graph, whole = prepare(request.source, request.shape, request.outputs), replace(request, tile="off")
         jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer

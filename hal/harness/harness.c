@@ -119,6 +119,26 @@ __attribute__((weak)) int eb_dma_counted(uint64_t counts[3])
     return 0;
 }
 
+#if defined(MODEL_UNITS) /* memories and DMA units of a model of these */
+#include "eb_dma_model.h"
+
+static void set_up_units(void)
+{
+#define X(symbol, bytes, memory)                     \
+    extern uint8_t part_##symbol[] __asm__(#symbol); \
+    eb_dma_model_memory(part_##symbol, bytes, memory);
+    MODEL_PARTS
+#undef X
+#define X(memories, align, largest) eb_dma_model_unit(memories, align, largest);
+    MODEL_UNITS
+#undef X
+}
+#else
+static void set_up_units(void)
+{
+}
+#endif
+
 #if defined(MODEL_CACHED) /* arenas behind the cache of a model of a DMA unit */
 #include "eb_dma_model.h"
 
@@ -185,6 +205,7 @@ int main(void)
     const int measured = eb_open("measured.txt", EB_WRITE);
     check(input >= 0 && output >= 0 && measured >= 0, "cannot open the files");
     paint_arenas();
+    set_up_units();
     set_up_caches();
     for (int vector = 0; vector < VECTORS && !failed; ++vector) {
         read_inputs(input);

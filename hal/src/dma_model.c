@@ -3,9 +3,10 @@
  *
  * From start to wait nobody may touch the destination, nor write the source. So the destination is poisoned for
  * AddressSanitizer and holds garbage, and the source is compared when the copy is waited for. Copies that meet each
- * other are errors, and so are copies that nobody waited for. EB_DMA in the environment says when bytes arrive:
- * `eager` (at once), `lazy` (at the wait), or `random:SEED`. EB_DMA_COUNT names a file for the number of copies, bytes
- * and pieces. Cores take turns: from the first to the last, the other way round, or in a random order.
+ * other are errors, and so are copies that nobody waited for, or that no DMA unit of the target can do. EB_DMA in the
+ * environment says when bytes arrive: `eager` (at once), `lazy` (at the wait), or `random:SEED`. EB_DMA_COUNT names a
+ * file for the number of copies, bytes and pieces. Cores take turns: from the first to the last, the other way round,
+ * or in a random order.
  */
 #include "eb_dma.h"
 #include "eb_dma_model.h"
@@ -21,7 +22,7 @@
 #define __asan_unpoison_memory_region(at, size) ((void)(at), (void)(size))
 #endif
 
-enum { CHANNELS = 64, PENDING = 256, GARBAGE = 0xA5 };
+enum { CHANNELS = 64, PENDING = 4096, GARBAGE = 0xA5 };
 
 typedef struct {
     const eb_copy *copy;
@@ -44,6 +45,21 @@ typedef struct {
 enum { REGIONS = 256, LINE = 32 };
 static cached regions[REGIONS];
 static uint32_t region_count;
+
+/* Parts of memories, and what the DMA units between memories can do. */
+typedef struct {
+    const uint8_t *from;
+    uint32_t bytes, memory;
+} part;
+
+typedef struct {
+    uint32_t memories, align, largest;
+} unit;
+
+enum { PARTS = 512, UNITS = 16 };
+static part parts[PARTS];
+static unit units[UNITS];
+static uint32_t part_count, unit_count;
 
 static void wrong(const char *what, int32_t channel)
 {
@@ -148,6 +164,44 @@ static void check_apart(const eb_copy *c, int32_t channel)
     }
 }
 
+/* The memory that a piece is in, as a mask; 0: in none, or not in one alone. */
+static uint32_t memory_of(const uint8_t *at, uint32_t n)
+{
+    for (uint32_t i = 0; i < part_count; ++i) {
+        if (at >= parts[i].from && at + n <= parts[i].from + parts[i].bytes) {
+            return 1u << parts[i].memory;
+        }
+    }
+    return 0;
+}
+
+static int can_copy(const unit *u, const eb_copy *c)
+{
+    if (u->largest && (uint64_t)c->bytes * piece_count(c) > u->largest) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < piece_count(c); ++i) {
+        const uint8_t *const to = to_piece(c, i), *const from = from_piece(c, i);
+        const uint32_t ends = memory_of(to, c->bytes) | memory_of(from, c->bytes);
+        if (!memory_of(to, c->bytes) || !memory_of(from, c->bytes) || (ends & ~u->memories) ||
+            ((uintptr_t)to | (uintptr_t)from | c->bytes) % u->align) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void check_unit(const eb_copy *c, int32_t channel)
+{
+    uint32_t able = unit_count == 0;
+    for (uint32_t i = 0; i < unit_count; ++i) {
+        able |= (uint32_t)can_copy(&units[i], c);
+    }
+    if (!able) {
+        wrong("no DMA unit can do a copy: its memories, its alignment or its size", channel);
+    }
+}
+
 /* Pieces arrive, as if nobody's accesses were checked. */
 static void arrive(transfer *t, uint32_t until)
 {
@@ -177,6 +231,7 @@ void eb_dma_start(int32_t channel, const eb_copy *copy)
     if (channel < 0 || channel >= CHANNELS || waiting == PENDING) {
         wrong("no such channel, or too many copies under way", channel);
     }
+    check_unit(copy, channel);
     check_apart(copy, channel);
     transfer *const t = &pending[waiting++];
     *t = (transfer){copy, channel, copy->bytes * piece_count(copy), 0, NULL};
@@ -259,6 +314,22 @@ void eb_dma_model_cached(void *from, uint32_t bytes_)
     *c = (cached){from, malloc(bytes_ + 1u), malloc(bytes_ + 1u), bytes_};
     memcpy(c->memory, from, bytes_);
     memcpy(c->given, from, bytes_);
+}
+
+void eb_dma_model_memory(const void *from, uint32_t bytes_, uint32_t memory)
+{
+    if (part_count == PARTS || memory > 31) {
+        wrong("too many parts of memories, or too many memories", 0);
+    }
+    parts[part_count++] = (part){from, bytes_, memory};
+}
+
+void eb_dma_model_unit(uint32_t memories, uint32_t align, uint32_t largest)
+{
+    if (unit_count == UNITS || !align) {
+        wrong("too many DMA units, or an alignment of nothing", 0);
+    }
+    units[unit_count++] = (unit){memories, align, largest};
 }
 
 /* Lines are cleaned or invalidated whole. */

@@ -41,6 +41,18 @@ def test_an_alignment_that_no_tile_meets(way: str, tmp_path: Path, capsys: pytes
     assert "multiples of 4096 B" in text and "align" in text
 
 
+@pytest.mark.parametrize(
+    ("dma", "wanted"),
+    [("align: 12", "align 12: a power of two"), ("align: 16, largest: 8", "copies at most 8 B"),
+     ("align: 8K", "align 8192")],
+)  # fmt: skip
+def test_units_that_cannot_be(dma: str, wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No power of two, less than it copies at a time, a memory that does not begin at a multiple."""
+    ram = RAM.replace("1G, size: 1G", "0x40001000, size: 1M")
+    text = said(capsys, "layer", target(tmp_path, dma=dma, ram=ram))
+    assert "bad.yaml" in text and wanted in text
+
+
 def test_weights_larger_than_their_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rom = "ROM: {origin: 0, size: 4K, roles: [code, weights], level: 3, bytes_per_cycle: 2}"
     text = said(capsys, "layer", target(tmp_path, rom, ram=""))

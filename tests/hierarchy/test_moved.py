@@ -17,7 +17,8 @@ from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.model.emit import code, emit
 from edgebuild.model.emit import moved as moved_code
 from edgebuild.model.emit.moved import under_way
-from edgebuild.model.emit.weights_file import arenas
+from edgebuild.model.emit.program import program
+from edgebuild.model.emit.weights_file import HEADER, arenas
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
@@ -25,6 +26,7 @@ from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.moved.copies import Copy, CoreWork, MovedLayer, Turn
 from edgebuild.model.plan.moved.movement import with_moves
 from edgebuild.model.plan.search import Plan
+from edgebuild.model.verify.harness import dma_units
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
 from tests.ops.host import FLAGS, MAIN, call, checked
 from tests.ops.test_host import compare
@@ -75,6 +77,14 @@ def build(plans: Sequence[Plan], vectors: int, folder: Path, ports: Sequence[str
     calls = [f"    eb_dma_model_cached({symbol}, {size});" for _, symbol, size in cached]
     includes += "".join(f"\nextern int8_t {symbol}[];" for _, symbol, _ in cached)
     includes += '\n#include "eb_dma_model.h"'
+    calls += [f"    eb_dma_model_unit({mask}, {align}, {most});" for mask, align, most in dma_units(plans[0].target)]
+    for p in plans:
+        number = {m.name: i for i, m in enumerate(p.target.memories)}
+        weights = (p.weights_memory, (f"{p.name}_weights", len(program(p).weights.blob)))
+        parts = (*arenas(p).items(), *([weights] if weights[1][1] > HEADER else []))
+        for memory, (symbol, size) in parts:
+            includes += f'\nextern int8_t part_{symbol}[] __asm__("{symbol}");'
+            calls.append(f"    eb_dma_model_memory(part_{symbol}, {size}, {number[memory]});")
     calls += [call(p, vectors) for p in plans]
     (folder / "main.c").write_text(MAIN.format(includes=includes, calls="\n".join(calls)))
     (folder / "weights.c").write_text("\n".join(f'#include "{p.name}_weights.c"' for p in plans) + "\n")

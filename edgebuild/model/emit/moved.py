@@ -12,7 +12,7 @@ from ..plan.moved.staging import PARTS
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, offset_names, scalar
-from .near import Named, blocks, near, stage_at, tile_places
+from .near import Named, block_of, near, stage_at, tile_places
 from .weights_file import Weights
 
 SLOTS = 32  # copies under way that a table's player keeps at most, on the stack
@@ -118,20 +118,21 @@ def _copies(
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
     starts = view_starts(plan.graph)
-    stored = [c for c in moved.copies if not c.tensor and (c.into or not c.stage)]
-    fixed = min((weights.offset(moved.blocks[c.block]) for c in stored), default=0)
-    owners = moved.at_operands
+    stored = {c.block for c in moved.copies if not c.tensor and (c.into or not c.stage)}
+    offsets = {block: weights.offset(moved.blocks[block]) for block in stored}
+    fixed, first = min(offsets.values(), default=0), block_of(plan, step, moved, weights) if stored else None
+    owners, names = moved.at_operands, offset_names(plan)
     for c in moved.copies:
         there = stage_at(plan, step, c.near) if c.into else _near(plan, moved, c, owners, places)
         if c.stage and not c.into:
             far, more, what = stage_at(plan, step, c.far), 0, "constants"
         elif c.tensor:
             root = plan.rolling.storage[c.tensor]
-            far = f"{at_macro(plan, plan.places[root].memory)}(uint8_t, {offset_names(plan)[root]})"
+            far = f"{at_macro(plan, plan.places[root].memory)}(uint8_t, {names[root]})"
             more, what = c.far + starts.get(c.tensor, 0), comment(c.tensor)
         else:
-            far, what = f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(fixed)})", "constants"
-            more = weights.offset(moved.blocks[c.block]) + c.far - fixed
+            far, what = f"WEIGHTS(uint8_t, {first.at(fixed) if first else fixed})", "constants"
+            more = offsets[c.block] + c.far - fixed
         to, from_ = (there, far) if c.fetch else (far, there)
         steps = (c.near_row, c.far_row, c.near_plane, c.far_plane)
         if not c.fetch:

@@ -106,16 +106,20 @@ def constants_at(plan: Plan, step: int, at: int) -> str:
 
 def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
     """By step the first byte of the constants that are fetched for it."""
-    found = {}
-    for step, moved in _moved(plan).items():
-        filled = [block for block in fetched(plan, step, moved) if block.data.nbytes]
-        if filled:
-            op = moved.ops[0] if isinstance(moved, FedRun) else moved.op
-            size = sum(block.data.nbytes for block in filled)
-            note = f"{size} B: constants of step {step}, {comment(op.name)}"
-            first = min(weights.offset(block) for block in filled)
-            found[step] = Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
-    return found
+    every = ((step, block_of(plan, step, moved, weights)) for step, moved in _moved(plan).items())
+    return {step: named for step, named in every if named is not None}
+
+
+def block_of(plan: Plan, step: int, moved: MovedLayer | FedRun, weights: Weights) -> Named | None:
+    """The first byte of the constants that are fetched for a step, if there are any."""
+    filled = [block for block in fetched(plan, step, moved) if block.data.nbytes]
+    if not filled:
+        return None
+    op = moved.ops[0] if isinstance(moved, FedRun) else moved.op
+    size = sum(block.data.nbytes for block in filled)
+    note = f"{size} B: constants of step {step}, {comment(op.name)}"
+    first = min(weights.offset(block) for block in filled)
+    return Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
 
 
 def fetched(plan: Plan, step: int, moved: MovedLayer | FedRun) -> tuple[Constant, ...]:

@@ -24,7 +24,7 @@ from .names import LARGEST, MATHS, at_macro, comment, label, offset_names, scala
 from .near import SCRATCH, Named, blocks, fetched, run_places
 from .order import Order, lines
 from .share import Letter, shared
-from .weights_file import Weights, pack
+from .weights_file import ALIGN, Weights, pack
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Program:
 def program(plan: Plan) -> Program:
     """Choose names, share equal kernels, pack the constants, print the calls."""
     uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)])
-    weights = pack(_constants(plan, uses))
+    weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moved else 1))
     names = _names(plan, uses)
     functions, printed = [], set[str]()
     for use, name in zip(uses, names, strict=True):

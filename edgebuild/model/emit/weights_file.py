@@ -44,14 +44,14 @@ def _key(data: Array) -> tuple[str, bytes]:
     return str(data.dtype), np.ascontiguousarray(data, data.dtype.newbyteorder("<")).tobytes()
 
 
-def pack(constants: Iterable[Constant]) -> Weights:
-    """Lay the constants one after the other, equal ones once."""
+def pack(constants: Iterable[Constant], align: int = ALIGN) -> Weights:
+    """Lay the constants one after the other, equal ones once, each at a multiple of `align` bytes."""
     body, offsets = bytearray(), dict[tuple[str, bytes], int]()
     plan = hashlib.sha256()
     for constant in constants:
         key = _key(constant.data)
         if key not in offsets:
-            body += bytes(-len(body) % max(ALIGN, constant.data.itemsize))
+            body += bytes(-(HEADER + len(body)) % max(align, constant.data.itemsize))
             offsets[key] = HEADER + len(body)
             body += key[1]
         plan.update(f"{constant.name} {key[0]} {constant.data.shape} {offsets[key]}\n".encode())
@@ -86,7 +86,7 @@ def sections(plan: Plan) -> list[tuple[str, str, int, str]]:
 
 def _view(plan: Plan) -> dict[str, object]:
     shown = [(symbol, size, section) for _, symbol, size, section in sections(plan)]
-    align = max(16, plan.caches.line)
+    align = max(16, plan.caches.line, plan.target.dma_align if plan.moved else 1)
     return {"name": plan.name, "file": comment(plan.graph.file), "arenas": shown, "align": align}
 
 

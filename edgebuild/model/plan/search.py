@@ -342,7 +342,9 @@ def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple
     taken[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
     taken[target.memory("weights").name] += constant_bytes(graph) if moves else 0
     memories = [
-        BufferMemory(m.name, max(1, m.size - taken[m.name]), CACHE_LINE if m.cached and moves else 1)
+        BufferMemory(
+            m.name, max(1, m.size - taken[m.name]), max(target.dma_align, CACHE_LINE * m.cached) if moves else 1
+        )
         for m in target.memories
         if "arena" in m.roles and (m.access == "cpu" if request.map == "off" else m.level != 1)
     ]

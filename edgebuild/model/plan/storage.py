@@ -93,14 +93,14 @@ def layout_problem(
             first, last = section.spans[name]
             life[name], sizes[name] = (begin + first, begin + last), size
     group, shift = {n: n for n in life}, dict.fromkeys(life, 0)
+    line = max((m.line for m in memories), default=1)
     for section in steps:
         if (best := cutter.best_overlap(section)) is not None:
             group[best.result] = group[best.operand]
-            shift[best.result] = shift[best.operand] - best.distance
+            shift[best.result] = shift[best.operand] - -(-best.distance // line) * line  # further apart does no harm
     members: dict[str, list[str]] = {}
     for name, buffer in group.items():
         members.setdefault(buffer, []).append(name)
-    line = max((m.line for m in memories), default=1)
     buffers: list[Buffer] = []
     inside: dict[str, tuple[str, int]] = {}
     for buffer, names in members.items():

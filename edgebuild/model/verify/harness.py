@@ -19,6 +19,7 @@ from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources
 from ...base.levels import Engine
 from ...base.target import Target, hal_dir
+from ..emit.weights_file import HEADER
 
 NAME = "model"  # the name that compile_model was given
 MODEL_SOURCES = (f"{NAME}.c", f"{NAME}_weights.S", f"{NAME}_weights.c")
@@ -159,6 +160,7 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
     cached = [a for a in arenas(target, report) if target.firmware is None and _is_cached(target, a, report)]
     lines = [
         f'#include "{NAME}.h"',
+        *(_units(target, report, artifacts) if "hierarchy" in report and target.firmware is None else ()),
         *([f"#define MODEL_CACHED {' '.join(f'X({a.symbol}, {a.bytes}u)' for a in cached)}"] if cached else []),
         *(_own_arena(report) if report.get("arena") == "caller" else ()),
         *(_stream(report) if report.get("stream_rows") else _plain(report)),
@@ -171,6 +173,24 @@ def write_sources(folder: Path, target: Target, artifacts: Sequence[Artifact], r
     for engine in target.engines:
         text = f'#define EB_ENGINE {engine.name}\n#include "../src/engine_model.c"\n'
         (folder / _model_of(engine)).write_text(text, encoding="utf-8")
+
+
+def _units(target: Target, report: dict[str, Any], artifacts: Sequence[Artifact]) -> list[str]:
+    """Tell the model of a DMA unit which memories arenas and weights are in, and which units there are."""
+    blob = next(a.data for a in artifacts if a.name.endswith("_weights.bin"))
+    parts = [(a.memory, a.symbol, a.bytes) for a in arenas(target, report)]
+    if len(blob) > HEADER:
+        parts.append((target.memory("weights").name, f"{NAME}_weights", len(blob)))
+    number = {m.name: i for i, m in enumerate(target.memories)}
+    words = (f"X({symbol}, {size}u, {number[memory]})" for memory, symbol, size in parts)
+    units = (f"X({mask:#x}u, {align}, {largest}u)" for mask, align, largest in dma_units(target))
+    return [f"#define MODEL_PARTS {' '.join(words)}", f"#define MODEL_UNITS {' '.join(units)}"]
+
+
+def dma_units(target: Target) -> list[tuple[int, int, int]]:
+    """Of each DMA unit a mask of the memories that it joins, by their numbers, its alignment and its largest copy."""
+    number = {m.name: i for i, m in enumerate(target.memories)}
+    return [(sum(1 << number[name] for name in dict.fromkeys(d.between)), d.align, d.largest) for d in target.dma]
 
 
 def _is_cached(target: Target, arena: Arena, report: dict[str, Any]) -> bool:

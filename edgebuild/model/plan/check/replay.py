@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ....base.target import Target
 from ...ir import Array, Graph
 from ..memory.problem import Place
 from ..moved.caches import NO_CACHE, Coherence
@@ -104,13 +105,14 @@ def replay(
     ahead: Sequence[Ahead] = (),
     caches: Coherence = NO_CACHE,
     staged: Sequence[Staged] = (),
+    target: Target | None = None,
 ) -> None:
     """Raise BrokenPlan unless every read of every call finds its bytes, and all outputs stand at the end.
 
     `near_bytes`: of the first level, which `moved` steps share; None: what they need. `ahead`: copies of constants;
-    `staged`: those to the second level, by way of which they come.
+    `staged`: those to the second level, by way of which they come. `target`: whose DMA units can do all copies.
     """
-    _Replay(rolling, places, moved, near_bytes, caches, staged).run(steps, ahead, staged)
+    _Replay(rolling, places, moved, near_bytes, caches, staged, target).run(steps, ahead, staged)
 
 
 class _Replay:
@@ -122,7 +124,9 @@ class _Replay:
         near_bytes: int | None,
         caches: Coherence,
         staged: Sequence[Staged],
+        target: Target | None,
     ) -> None:
+        self.target = target
         self.rolling, self.graph, self.streamed = rolling, rolling.graph, rolling.streamed
         self.places, self.moved = places, moved
         self.relations, self.memory = Relations(self.graph), _Memory(self.graph, places, staged)
@@ -138,7 +142,7 @@ class _Replay:
             if name != self.streamed:
                 self.memory.write(Stored(name, 0, self.graph.tensors[name].bytes), self.everywhere)
         there = self.memory.bytes | {name: cached.there for name, cached in self.cached.items()}
-        feeds = Feeds(self.near, there, self.memory.owner, self.rolling, self.places, self.cached)
+        feeds = Feeds(self.near, there, self.memory.owner, self.rolling, self.places, self.cached, self.target)
         for step, section in enumerate(steps):
             self.keep(step)
             feeds.between(step, ahead, staged)

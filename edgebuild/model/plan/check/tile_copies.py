@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ....base.target import Target
 from ... import ops
 from ...ir import ITEM_BYTES, Array
 from ...ops.base import Kernel
@@ -101,7 +102,9 @@ class Transfers:
         rolling: RollingGraph,
         places: Mapping[str, Place],
         cached: Mapping[str, CachedMemory] = MappingProxyType({}),
+        target: Target | None = None,
     ) -> None:
+        self.target = target
         self.far, self.owner, self.rolling, self.places = far, owner, rolling, places
         self.cached = cached
         self.graph, self.starts = rolling.graph, view_starts(rolling.graph)
@@ -167,6 +170,7 @@ class Transfers:
             self.check_scratchpad(near, 0 if copy.tensor else 1)
         self.check_far(copy, far, data)
         source, target = self.sides(copy, far, near)
+        self.check_unit(copy, far, near)
         for other in self.level.pending:
             if any(one.meets(its) for one, its in ((target, other.target), (target, other.source),
                                                    (source, other.target))):  # fmt: skip
@@ -179,6 +183,26 @@ class Transfers:
         self.array(target)[target.at] = NOTHING
         if target.memory and (cached := self.cached.get(target.memory)) is not None:
             cached.store(target.at)
+
+    def check_unit(self, copy: Copy, far: Array, near: Array) -> None:
+        """Raise BrokenPlan unless a DMA unit of the target joins both memories, and its limits are kept."""
+        if self.target is None:
+            return
+        region = None if copy.into else next((r for r in reversed(self.regions) if r.base <= near.min()), None)
+        here = copy.stage if copy.into else region.memory if region else self.target.levels[0].name
+        store = copy.stage if copy.stage and not copy.into else self.target.memory("weights").name
+        there = self.memory(copy) if copy.tensor else store
+        unit = next((d for d in self.target.dma if here in d.between and there in d.between), None)
+        if unit is None:
+            raise BrokenPlan(f"{self.name}: no DMA unit joins {here} and {there}")
+        if unit.largest and copy.bytes * copy.rows * copy.planes > unit.largest:
+            raise BrokenPlan(f"{self.name}: a copy of more than {unit.largest} B by {unit.name}")
+        shift = self.places[self.rolling.storage[copy.tensor]].offset if copy.tensor else 0
+        shift += self.starts.get(copy.tensor, 0)
+        first = near[:: copy.bytes] - (region.base if region else 0), far[:: copy.bytes] + shift
+        if any(np.any(at % unit.align) for at in (*first, np.array(copy.bytes))):
+            text = f"{self.name}: a piece of {copy.tensor or 'constants'} is not aligned to {unit.align} B"
+            raise BrokenPlan(f"{text}, as {unit.name} asks for")
 
     def check_far(self, copy: Copy, far: Array, data: Array) -> None:
         """Raise BrokenPlan where a copy leaves its tensor, its constants, or the memory that these come by way of."""

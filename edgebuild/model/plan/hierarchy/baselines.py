@@ -19,7 +19,7 @@ import numpy as np
 from .costs import MappingCost, aligned, copy_cycles, cost
 from .grid import Costs, Grid, candidates
 from .mapper import NoMapping
-from .nest import Mapped, Move, Range, TiledLayer, pieces_of, ranges_of, region_bytes, starts_of
+from .nest import Mapped, Move, Range, TiledLayer, parts_of, pieces_of, ranges_of, region_bytes, starts_of
 
 FILL, CHANNELS, BALANCE = 0.5, 1e2, 1e6  # alpha and beta of equation 7, section 5
 EVERY_SIZE = 80  # of an axis no longer than that, every tile size is looked at
@@ -185,8 +185,11 @@ class _Price:
             ranges: dict[str, Range] = dict(zip(axes, found, strict=True))
             region = layer.region(operand, ranges)
             size = region_bytes(operand, region)
-            runs = 1 if operand.packed else pieces_of(region, operand.sizes)
-            starts = 1 if operand.packed else starts_of(region, operand.sizes, operand.channel.dimensions)
+            if operand.packed:
+                runs = starts = parts_of(operand.channel, size)
+            else:
+                runs = pieces_of(region, operand.sizes)
+                starts = starts_of(region, operand.sizes, operand.channel.dimensions)
             cycles += copy_cycles(operand.channel, starts, size, runs)
             most = max(most, size)
         return cycles, aligned(most)

@@ -11,7 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from .nest import Channel, Mapped, Move, Operand, Range, Ranges, TiledLayer, pieces_of, region_bytes, starts_of
+from .nest import (
+    Channel,
+    Mapped,
+    Move,
+    Operand,
+    Range,
+    Ranges,
+    TiledLayer,
+    parts_of,
+    pieces_of,
+    region_bytes,
+    starts_of,
+)
 
 
 @dataclass(frozen=True)
@@ -87,8 +99,11 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
         sizes, cycles, pieces, tile = [], list[float](), 0, 0
         for region in fetches(layer, mapped, move, operand):
             size = region_bytes(operand, region)
-            runs = 1 if operand.packed else pieces_of(region, operand.sizes)
-            starts = 1 if operand.packed else starts_of(region, operand.sizes, operand.channel.dimensions)
+            if operand.packed:
+                runs = starts = parts_of(operand.channel, size)
+            else:
+                runs = pieces_of(region, operand.sizes)
+                starts = starts_of(region, operand.sizes, operand.channel.dimensions)
             sizes.append(size)
             cycles.append(copy_cycles(operand.channel, starts, size, runs))
             pieces, tile = pieces + runs, max(tile, size)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...axes import Same, range_through
-from .nest import Operand, TiledLayer, ranges_of
+from .nest import Operand, TiledLayer, parts_of, ranges_of
 
 Grid = NDArray[Any]
 ALL_SIZES = 12  # an axis no longer than that is cut in every way
@@ -134,6 +134,15 @@ class Costs:
         regions = (range_through(nest, relation, *part) for part in parts)
         return list(Counter(past - first for first, past in regions).items())
 
+    def _even(self, operand: Operand, dim: int, axis: str, size: int) -> bool:
+        """Whether all tiles of a size begin at addresses that suit the channel."""
+        align, nest = operand.channel.align, self.layer.nest
+        if align == 1 or operand.packed or operand.held or size >= nest.extents[axis]:
+            return True
+        step = operand.item * prod(operand.sizes[dim + 1 :])
+        return all(range_through(nest, operand.dims[dim], *part)[0] * step % align == 0
+                   for part in ranges_of(nest.extents[axis], size))  # fmt: skip
+
     def _copies(self, operand: Operand, outer: frozenset[str]) -> Copies:
         layer, width = self.layer, len(self.layer.axes)
         lengths: list[Grid | int] = []
@@ -158,6 +167,7 @@ class Costs:
             shape[i], shape[width + i] = length.shape
             lengths.append(length.reshape(shape))
             most.append(largest)
+            there = there & self.along(i, (self._even(operand, dim, axis, n) for n in self.sizes[i])).astype(bool)
             times = times * number.reshape(shape)
         found = self._priced(operand, lengths, times, most, called)
         if operand.held:
@@ -174,16 +184,20 @@ class Costs:
     ) -> Copies:
         channel, width = operand.channel, len(self.layer.axes)
         size = prod(lengths) * operand.item + (operand.extra * lengths[operand.extra_dim] if operand.extra else 0)
-        runs, starts = (1, 1) if operand.packed else _runs(lengths, operand.sizes, channel.dimensions)
+        if operand.packed:
+            runs = starts = parts_of(channel, size) if channel.largest else 1
+        else:
+            runs, starts = _runs(lengths, operand.sizes, channel.dimensions)
         each = starts * channel.start_cycles + np.ceil(size / channel.bytes_per_cycle) + runs * channel.piece_cycles
         inner = tuple(range(width, 2 * width))
         flat = (1,) * width
         tile = prod(most) * operand.item + (operand.extra * most[operand.extra_dim] if operand.extra else 0)
         allowed: Any = np.ones(flat, bool)
-        if channel.largest:
+        if channel.largest and not (operand.packed or operand.held):
             allowed = allowed & (np.asarray(tile) <= channel.largest)
-        if channel.align > 1 and not operand.packed:
-            allowed = allowed & (np.asarray(_piece(most, operand.sizes, operand.item)) % channel.align == 0)
+        if channel.align > 1 and not (operand.packed or operand.held):
+            sound = np.asarray(_aligned(lengths, operand, channel.align))
+            allowed = allowed & np.broadcast_to(sound, np.broadcast_shapes(sound.shape, flat * 2)).all(axis=inner)
         if self.layer.views and not operand.packed:
             allowed = allowed & _contiguous(called, most)
         return Copies(
@@ -227,13 +241,15 @@ def _contiguous(called: Sequence[Any], held: Sequence[Any]) -> Any:
     return found
 
 
-def _piece(lengths: Sequence[Any], sizes: Sequence[Any], item: int) -> Any:
-    """Bytes of a contiguous piece."""
-    found, merged = np.full((), item), np.ones((), bool)
-    for length, size in zip(reversed(lengths), reversed(sizes), strict=True):
-        found = np.where(merged, found * length, found)
-        merged = merged & (np.asarray(length) == size)
-    return found
+def _aligned(lengths: Sequence[Any], operand: Operand, align: int) -> Any:
+    """Whether the pieces of a tile, and the steps between them, are multiples of `align` bytes."""
+    piece, merged, step = np.full((), operand.item), np.ones((), bool), operand.item
+    sound = np.full((), operand.start % align == 0)
+    for length, size in zip(reversed(lengths), reversed(operand.sizes), strict=True):
+        piece = np.where(merged, piece * length, piece)
+        sound = sound & (merged | (np.asarray(length) == 1) | (step % align == 0))
+        merged, step = merged & (np.asarray(length) == size), step * size
+    return sound & (piece % align == 0)
 
 
 def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Grid, ...]:

@@ -19,7 +19,8 @@ Ranges = tuple[Range, ...]
 class Channel:
     """Cycles of a copy: a start, its bytes, and so much for each contiguous piece.
 
-    One start covers `dimensions` nested loops; `overlap`: the core computes meanwhile.
+    One start covers `dimensions` nested loops; `overlap`: the core computes meanwhile. Addresses and pieces are
+    multiples of `align`.
     """
 
     bytes_per_cycle: float
@@ -29,6 +30,11 @@ class Channel:
     align: int = 1
     largest: int = 0  # bytes of a copy; 0: any number
     overlap: bool = True
+
+    def cut(self, size: int) -> Iterator[tuple[int, int]]:
+        """First byte and bytes of the copies that move so many bytes which lie in one piece."""
+        step = self.largest // self.align * self.align or max(1, size)
+        return ((at, min(step, size - at)) for at in range(0, size, step))
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,13 @@ class Operand:
     extra: int = 0
     extra_dim: int = 0
     held: bool = False  # it lies in the near memory before and after, whole: nothing is moved, and its room is not ours
+    start: int = 0  # bytes from an address with any alignment to its first
+
+    @cached_property
+    def cuts(self) -> tuple[tuple[str, Dim | None, int], ...]:
+        """Of each dimension its axis, how that indexes it (None: one to one), and its size."""
+        rows = zip(self.dims, self.sizes, strict=True) if self.dims else ((Same(""), size) for size in self.sizes)
+        return tuple((d.axis or "", None if isinstance(d, Same) else d, size) for d, size in rows)
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -89,6 +102,7 @@ class TiledLayer:
     estimated: bool = False
     alone: float = 0.0
     shares: tuple[str, ...] = ()  # axes along which cores share a tile; none: `axes`
+    align: int = 8  # bytes, of buffers
 
     @property
     def core_axes(self) -> tuple[str, ...]:
@@ -112,14 +126,12 @@ class TiledLayer:
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
         """The part of an operand that a part of the nest needs; axes without a range are whole."""
         found = []
-        for dim, size in enumerate(operand.sizes):
-            part = ranges.get(operand.dims[dim].axis)
+        for axis, dim, size in operand.cuts:
+            part = ranges.get(axis)
             if part is None:
                 found.append((0, size))
-            elif isinstance(operand.dims[dim], Same):
-                found.append(part)
             else:
-                found.append(_through(self.nest, operand.dims[dim], part))
+                found.append(part if dim is None else range_through(self.nest, dim, *part))
         return tuple(found)
 
     def taps(self, ranges: Range) -> dict[int, int]:
@@ -136,10 +148,6 @@ class TiledLayer:
             seen = sum(0 <= first + t * window.dilation < window.size for t in range(n))
             found[seen] = found.get(seen, 0) + 1
         return found
-
-
-def _through(nest: Nest, dim: Dim, part: Range) -> Range:
-    return range_through(nest, dim, *part)
 
 
 def ranges_of(extent: int, size: int) -> tuple[Range, ...]:
@@ -194,6 +202,11 @@ def starts_of(region: Ranges, sizes: tuple[int, ...], dimensions: int) -> int:
             starts *= past - first if loops > dimensions - 1 else 1
         merged = merged and past - first == size
     return starts
+
+
+def parts_of(channel: Channel, size: Any) -> Any:
+    """How many copies `Channel.cut` makes, of a number of bytes or of an array of them."""
+    return -(-size // (channel.largest // channel.align * channel.align)) if channel.largest else 1
 
 
 def region_bytes(operand: Operand, region: Ranges) -> int:

@@ -41,7 +41,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class BufferMemory:
-    """A memory that buffers are placed in; `capacity` None is unlimited. `line`: bytes of a cache's."""
+    """A memory that buffers are placed in; `capacity` None is unlimited. `line`: each takes a multiple of it."""
 
     name: str
     capacity: int | None = None

@@ -130,6 +130,11 @@ class _Assembly:
     room: int
     earlier: int | None = None
 
+    @property
+    def align(self) -> int:
+        """Bytes, of buffers that a DMA unit copies to or from."""
+        return max(ALIGN, self.planner.target.dma_align)
+
     def plan(self) -> Plan:
         """Raises DoesNotFit where a level has no layout."""
         planner, cutter = self.planner, self.planner.cutter
@@ -152,7 +157,7 @@ class _Assembly:
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
         caches = coherence(planner.target, cutter.rolling, steps, places, moved)
-        replay(cutter.rolling, steps, places, moved, level.height, ahead, caches, staged)
+        replay(cutter.rolling, steps, places, moved, level.height, ahead, caches, staged, planner.target)
         profile = self._profile(made)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
                             "memory levels", ())  # fmt: skip
@@ -220,7 +225,9 @@ class _Assembly:
     def _stage_buffers(self, sections: Sequence[Section], stages: Sequence[Staging]) -> tuple[Buffer, ...]:
         begins = list(accumulate((section.callers for section in sections), initial=0))
         home = (self.search.spaces[1].name,)
-        return tuple(Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], ALIGN, home) for s in stages)
+        return tuple(
+            Buffer(_stage(s.step), s.bytes, begins[s.first], begins[s.step + 1], self.align, home) for s in stages
+        )
 
     def _staged(
         self,
@@ -238,7 +245,7 @@ class _Assembly:
             name = self.planner.cutter.order[self.found.steps[s.step].start].outputs[0]
             step = result[name]
             found += first_copies(s, step.blocks, place, way, len(found))
-            result[name] = run_by_way(step, place) if isinstance(step, FedRun) else layer_by_way(step, s, place)
+            result[name] = run_by_way(step, place) if isinstance(step, FedRun) else layer_by_way(step, s, place, way)
             starts = {id(b): place.offset + at for b, at in zip(step.blocks, joined(step.blocks)[1], strict=True)}
             early = copies.get(s.step, [])
             copies[s.step] = [replace(a, stage=place.memory, far=starts[id(a.block)]) for a in early]
@@ -252,12 +259,14 @@ class _Assembly:
         return way
 
     def _near(self, made: Sequence[MovedLayer | FedRun | None]) -> MemoryProblem:
-        buffers = [Buffer(n, self.search.sizes[n], first, last + 1, ALIGN) for n, (first, last) in self._held().items()]
+        buffers = [
+            Buffer(n, self.search.sizes[n], first, last + 1, self.align) for n, (first, last) in self._held().items()
+        ]
         for at, moved in enumerate(made):
             if moved is not None and (size := self._work(at, moved)):
-                buffers.append(Buffer(_work(at), size, at, at + 1, ALIGN))
+                buffers.append(Buffer(_work(at), size, at, at + 1, self.align))
         for e in self.found.early:
-            buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, ALIGN))
+            buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, self.align))
         return MemoryProblem(tuple(buffers), (BufferMemory(nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: MovedLayer | FedRun) -> int:
@@ -265,7 +274,7 @@ class _Assembly:
         return moved.near_bytes - (self._constant_bytes(at) if early_ else 0)
 
     def _constant_bytes(self, at: int) -> int:
-        return -(-self.found.steps[at].constants[1] // ALIGN) * ALIGN
+        return -(-self.found.steps[at].constants[1] // self.align) * self.align
 
     def _placed(
         self, made: Sequence[MovedLayer | FedRun | None], at: Mapping[str, int], places: Mapping[str, Place]

@@ -175,6 +175,7 @@ class Feeder:
     cores: int
     rates: Mapping[str, float | None]  # by result: cycles of the whole op, where the target states its rates
     others: Mapping[str, Channel] = field(default_factory=dict)  # by storage
+    align: int = ALIGN  # of rings and constants in the first level
 
     def operands(self, start: int, stop: int) -> tuple[str, ...]:
         made = {op.outputs[0] for op in self.cutter.order[start:stop]}
@@ -205,11 +206,11 @@ class Feeder:
         at, block_at = 0, []
         for block in blocks:
             block_at.append(at)
-            at += _aligned(block.data.nbytes)
+            at += self._aligned(block.data.nbytes)
         constant_bytes, places, scratch = at, dict[str, int](), dict[str, int]()
         for name, rows in rings.items():
             places[name] = at
-            at += _aligned(rows * row_bytes(graph, name))
+            at += self._aligned(rows * row_bytes(graph, name))
         shared = at
         for op, kernel in zip(trace.run, kernels, strict=True):
             if kernel.scratch and rolling.modes[op.outputs[0]] != "reduce":
@@ -223,7 +224,7 @@ class Feeder:
             return None
         streams = tuple(replace(s, near=places[s.storage]) for s in streams)
         inner = {n: rows for n, rows in rings.items() if all(s.storage != n for s in streams)}
-        sizes = {n: _aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
+        sizes = {n: self._aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
         spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
@@ -252,6 +253,9 @@ class Feeder:
 
     def way(self, stream: Stream) -> Channel:
         return self.others.get(stream.storage, self.home)
+
+    def _aligned(self, size: int) -> int:
+        return -(-size // self.align) * self.align
 
     def _copied(self, streams: tuple[Stream, ...], blocks: tuple[Constant, ...]) -> bool:
         """Whether the channels can do all copies."""
@@ -312,6 +316,7 @@ class Feeder:
                 data += bytes(-len(data) % max(4, constant.data.itemsize))
                 offsets.append(len(data))
                 data += np.ascontiguousarray(constant.data).tobytes()
+            data += bytes(-len(data) % self.store.align)
             block = Constant("run", np.frombuffer(bytes(data), np.uint8), "constants of an op")
             self._blocks[key] = block, tuple(offsets)
         return self._blocks[key]

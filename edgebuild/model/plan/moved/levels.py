@@ -20,6 +20,8 @@ from ...ops.base import Form
 from ..hierarchy.files import Hardware
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Channel, Compute, Operand, TiledLayer
+from ..storage import view_starts
+from .copies import ALIGN
 from .cores import HANDOVER, MOST, busiest
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
@@ -88,6 +90,11 @@ def way_to(target: Target, near: Memory, far: Memory) -> Channel:
     if found is None:
         raise fail(f"no DMA of target {target.name} reaches both {near.name} and {far.name}", file=target.files[0])
     return found
+
+
+def first_way(target: Target, near: Memory, home: Memory) -> Channel:
+    """The channel of constants that come by way of the second level: its copies suit the unit behind it as well."""
+    return replace(way_to(target, near, home), align=target.dma_align)
 
 
 def by_way_of(target: Target, near: Memory, stage: Memory, far: Memory) -> Channel | None:
@@ -167,7 +174,7 @@ def layer_of_op(
     that are `held` lie in the first level whole; those of `homes` lie elsewhere than the other activations.
     """
     near, home, store = spaces
-    nest, y = ops.nest(op, graph), graph.result(op)
+    nest, y, starts = ops.nest(op, graph), graph.result(op), view_starts(graph)
     axes = cut_axes(nest)
     kernel = kernel_of(op, graph, form)
     activations = [i for i, n in enumerate(op.inputs) if not graph.tensors[n].constant]
@@ -176,10 +183,10 @@ def layer_of_op(
         x = graph.tensors[op.inputs[i]]
         way = way_to(target, near, homes.get(x.name, home))
         operand = Operand(x.name, nest.operands[i], x.shape, ITEM_BYTES[x.dtype], near.name, way)
-        operands.append(replace(operand, held=x.name in held))
+        operands.append(replace(operand, held=x.name in held, start=starts.get(x.name, 0)))
     if (weights := _weights(op, graph, nest, sum(c.data.nbytes for c in kernel.constants))) is not None:
         dims, sizes, item, extra, extra_dim = weights
-        way = channel_between(target, near, store) or way_to(target, near, home)
+        way = channel_between(target, near, store) or first_way(target, near, home)
         operands.append(Operand("weights", dims, sizes, item, near.name, way, False, True, extra, extra_dim))
     out = tuple(Same(a) for a in nest.out)
     way = way_to(target, near, homes.get(y.name, home))
@@ -201,6 +208,7 @@ def layer_of_op(
         cores,
         stated is None,
         alone,
+        align=max(ALIGN, target.dma_align),
     )
     share = busiest(layer, cores if stated is None else 1)
 

@@ -46,6 +46,22 @@ def check_request(target: Target, request: ModelRequest) -> None:
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
 
+def reached(target: Target) -> Target:
+    """The target with activations only where a DMA unit copies between them and the first level.
+
+    Raises EdgebuildError where no memory is left for them.
+    """
+    near = nearest(target)[0]
+    memories = [
+        m if channel_between(target, near, m) else replace(m, roles=tuple(r for r in m.roles if r != "arena"))
+        for m in target.memories
+    ]
+    if not any("arena" in m.roles and m.level != 1 for m in memories):
+        text = f"no DMA of target {target.name} joins {near.name} with a memory that has the role 'arena'"
+        raise fail(text, file=target.files[0], hints=["add one to `between` of a unit in `dma:`"])
+    return replace(target, memories=tuple(memories))
+
+
 def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None) -> Plan:
     """The plan with every op tile by tile that fits so, on the core or on an engine; the others reach the second level.
 
@@ -83,7 +99,7 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
         return decided
     decided = with_residents(decided, spaces)
     caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
-    replay(plan.rolling, plan.steps, decided.places, decided.moved, caches=caches)
+    replay(plan.rolling, plan.steps, decided.places, decided.moved, caches=caches, target=target)
     return replace(decided, caches=caches)
 
 
@@ -159,10 +175,10 @@ def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> tuple[dict[str, MovedLay
     """Without those ops whose result grows over an operand that later tiles still want."""
     caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
     try:
-        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches)
+        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches, target=plan.target)
     except BrokenPlan:
         in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
         moved = {name: m for name, m in moved.items() if name not in in_place}
         caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
-        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches)
+        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches, target=plan.target)
     return moved, caches

@@ -19,11 +19,11 @@ from ...ir import Op
 from ...ops.base import Constant
 from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
-from ..hierarchy.nest import TiledLayer
+from ..hierarchy.nest import TiledLayer, parts_of
 from .copies import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .cores import MOST
 from .feeding import FedRun, Feeder
-from .levels import channel_between, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
+from .levels import channel_between, first_way, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
 from .staging import stage_of, wanted
 from .tiles import cheapest_layer, moved_layer
 
@@ -64,7 +64,11 @@ class Tiles:
             return 0.0, 0
         pairs = zip(self.layer.operands, self.moved.cost.operands, strict=True)
         size = self.moved.blocks[0].data.nbytes
-        return next(((m.cycles, size) for o, m in pairs if o.packed and not m.depth and not o.held), (0.0, 0))
+        return next(
+            ((m.cycles, size) for o, m in pairs
+             if o.packed and not m.depth and not o.held and parts_of(o.channel, size) <= 1),
+            (0.0, 0),
+        )  # fmt: skip
 
     @property
     def slack(self) -> float:
@@ -128,7 +132,8 @@ class Residency:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        return {name: -(-size // ALIGN) * ALIGN for name, size in self.cutter.sizes.items()}
+        align = max(ALIGN, self.target.dma_align)
+        return {name: -(-size // align) * align for name, size in self.cutter.sizes.items()}
 
     @cached_property
     def feeder(self) -> Feeder:
@@ -138,9 +143,10 @@ class Residency:
 
         rates = {name: stated_cycles(ops.nest(op, graph), self.target) for name, op in nests.items()}
         way = way_to(self.target, near, home)
-        constants = channel_between(self.target, near, store) or way  # else they come by way of the second level
+        constants = channel_between(self.target, near, store) or first_way(self.target, near, home)
         others = {name: way_to(self.target, near, memory) for name, memory in self.homes.items()}
-        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates, others)
+        align = max(ALIGN, self.target.dma_align)
+        return Feeder(self.cutter, way, constants, self.room, self.target.cores, rates, others, align)
 
     @cached_property
     def whole(self) -> dict[str, float]:

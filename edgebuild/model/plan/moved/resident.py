@@ -30,6 +30,13 @@ class _Chain:
     def ops(self) -> list[Op]:
         return [section.ops[0] for section in self.plan.steps]
 
+    @property
+    def align(self) -> int:
+        return max(ALIGN, self.plan.target.dma_align)
+
+    def aligned(self, t: Tensor) -> int:
+        return -(-t.bytes // self.align) * self.align
+
     def engine(self, step: int) -> Engine | None:
         found = self.moved.get(self.ops[step].outputs[0])
         return found.form.engine if found is not None else None
@@ -46,8 +53,8 @@ class _Chain:
         """Let the result of a step stay if both steps then take less together."""
         engine = self.engine(step)
         assert engine is not None
-        size = _aligned(self.plan.graph.tensors[self.ops[step].outputs[0]])
-        offset = engine.activations // ALIGN * ALIGN - size if step % 2 else 0
+        size = self.aligned(self.plan.graph.tensors[self.ops[step].outputs[0]])
+        offset = engine.activations // self.align * self.align - size if step % 2 else 0
         if offset < 0:
             return
         before, names = dict(self.stay), [self.ops[s].outputs[0] for s in (step, step + 1)]
@@ -63,9 +70,9 @@ class _Chain:
         """An op with its tiles between the tensors that stay."""
         op, graph = self.ops[step], self.plan.graph
         here = {self.ops[s].outputs[0]: self.stay[s] for s in (step - 1, step) if s in self.stay}
-        sizes = {name: _aligned(graph.tensors[name]) for name in here}
+        sizes = {name: self.aligned(graph.tensors[name]) for name in here}
         below = sum(size for name, size in sizes.items() if here[name].offset == 0)
-        room = engine.activations // ALIGN * ALIGN - sum(sizes.values())
+        room = engine.activations // self.align * self.align - sum(sizes.values())
         if room <= 0:
             return None
         form = replace(form_of(self.plan.target, self.plan.request), engine=engine)
@@ -75,10 +82,6 @@ class _Chain:
         places = {i: here[o.name].offset for i, o in enumerate(made.layer.operands) if o.held}
         kept = self.moved[op.outputs[0]]
         return replace(_shifted(made, places, below), why=kept.why)
-
-
-def _aligned(t: Tensor) -> int:
-    return -(-t.bytes // ALIGN) * ALIGN
 
 
 def _shifted(moved: MovedLayer, held: Mapping[int, int], below: int) -> MovedLayer:

@@ -6,7 +6,7 @@ Where they find no room as a whole, they come block by block into slots while th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from ....base.target import Memory, Target
 from ...ops.base import Constant
 from ..hierarchy.costs import copy_cycles
-from ..hierarchy.nest import Channel
+from ..hierarchy.nest import Channel, parts_of
 from ..memory.problem import DoesNotFit, Place
 from .copies import ALIGN, Copy, MovedLayer, Turn
 from .feeding import FedRun
@@ -116,11 +116,7 @@ def joined(blocks: Sequence[Constant]) -> tuple[Constant, tuple[int, ...]]:
 
 def copied(way: Channel, size: int) -> float:
     """Cycles of copying so many bytes, in as many copies as that takes."""
-    return copy_cycles(way, _starts(way, size), size, _starts(way, size)) if size else 0.0
-
-
-def _starts(way: Channel, size: int) -> int:
-    return -(-size // way.largest) if way.largest else 1
+    return copy_cycles(way, parts_of(way, size), size, parts_of(way, size)) if size else 0.0
 
 
 def stagings(
@@ -182,13 +178,11 @@ def first_copies(
         parts = [(joined(blocks)[0], place.offset)]
     found = list[Staged]()
     for block, at in parts:
-        size = block.data.nbytes
-        step = way.largest or max(1, size)
-        for offset in range(0, size, step):
+        for offset, size in way.cut(block.data.nbytes):
             channel, waited = CHANNEL + (started + len(found)) % CHANNELS, 0.0 if found else staging.waited
             found.append(
                 Staged(staging.step, staging.first, staging.until, channel, block, offset,
-                       min(step, size - offset), Place(place.memory, at + offset), waited, staging.bytes)
+                       size, Place(place.memory, at + offset), waited, staging.bytes)
             )  # fmt: skip
     return tuple(found)
 
@@ -198,22 +192,23 @@ def run_by_way(run: FedRun, place: Place) -> FedRun:
     return replace(run, stage=place.memory, stage_at=tuple(place.offset + at for at in joined(run.blocks)[1]))
 
 
-def layer_by_way(moved: MovedLayer, staging: Staging, place: Place) -> MovedLayer:
+def layer_by_way(moved: MovedLayer, staging: Staging, place: Place, way: Channel) -> MovedLayer:
     """The op with its constants fetched from the second level, and brought there block by block where they are many."""
     if not staging.slots:
         starts = joined(moved.blocks)[1]
         copies = (
-            c if c.tensor else replace(c, stage=place.memory, far=place.offset + starts[c.block]) for c in moved.copies
+            c if c.tensor else replace(c, stage=place.memory, far=place.offset + starts[c.block] + c.far)
+            for c in moved.copies
         )
         return replace(moved, copies=tuple(copies))
-    return _Parts(moved, place, staging.slots, staging.bytes // staging.slots).layer()
+    return _Parts(moved, place, staging.slots, staging.bytes // staging.slots, way).layer()
 
 
 class _Parts:
     """An op's copies and turns, with those that bring its blocks to the slots."""
 
-    def __init__(self, moved: MovedLayer, place: Place, slots: int, each: int) -> None:
-        self.moved, self.place, self.slots, self.each = moved, place, slots, each
+    def __init__(self, moved: MovedLayer, place: Place, slots: int, each: int, way: Channel) -> None:
+        self.moved, self.place, self.slots, self.each, self.way = moved, place, slots, each, way
         self.copies = list[Copy]()
 
     def layer(self) -> MovedLayer:
@@ -229,7 +224,8 @@ class _Parts:
                     flying[copy.channel] = copy.block
             last = len(self.copies)
             free = sorted(n for channel in turn.waits if (n := flying.pop(channel, None)) is not None)
-            self.copies += [self.to_slot(n + self.slots) for n in free if n + self.slots < len(self.moved.blocks)]
+            for n in (n + self.slots for n in free if n + self.slots < len(self.moved.blocks)):
+                self.copies += self.to_slot(n)
             staged = len(self.copies)
             self.copies += self.moved.copies[turn.fetched : turn.stored]
             started = turn.stored
@@ -240,9 +236,9 @@ class _Parts:
         return self.place.offset + block % self.slots * self.each
 
     def from_slot(self, copy: Copy) -> Copy:
-        return replace(copy, stage=self.place.memory, far=self.slot(copy.block))
+        return replace(copy, stage=self.place.memory, far=self.slot(copy.block) + copy.far)
 
-    def to_slot(self, block: int) -> Copy:
-        size = self.moved.blocks[block].data.nbytes
-        channel = PARTS + block % self.slots
-        return Copy(channel, True, "", block, 0, self.slot(block), size, stage=self.place.memory, into=True)
+    def to_slot(self, block: int) -> Iterator[Copy]:
+        channel, memory, at = PARTS + block % self.slots, self.place.memory, self.slot(block)
+        for first, size in self.way.cut(self.moved.blocks[block].data.nbytes):
+            yield Copy(channel, True, "", block, first, at + first, size, stage=memory, into=True)

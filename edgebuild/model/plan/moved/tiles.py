@@ -149,7 +149,7 @@ class _Tiles:
         starts, free = list[list[int]](), {r.memory: r.base for r in self.regions}
         self.starts = starts
         for size, move, operand in zip(sizes, mapped.moves, layer.operands, strict=True):
-            step, at = -(-size // ALIGN) * ALIGN, free.get(operand.space, 0)
+            step, at = -(-size // layer.align) * layer.align, free.get(operand.space, 0)
             starts.append([0 if operand.held else at + b * step for b in range(move.buffers)])
             free[operand.space] = at + step * move.buffers
         self.scratch = max(free.values(), default=0)
@@ -181,7 +181,10 @@ class _Tiles:
         return shared(self.layer, turn, buffers, self.layer.cores)
 
     def kernel(self, turn: Mapping[str, Range]) -> Kernel:
-        return tile_kernel(self.op, self.graph, turn, self.form, self.known)
+        key = ("at", *sorted(turn.items()))
+        if key not in self.known:
+            self.known[key] = tile_kernel(self.op, self.graph, turn, self.form, self.known)
+        return self.known[key]
 
     def number(self, kernel: Kernel) -> int:
         """Equal kernels have one number. Kernels stay known, so that their identity stands for them."""
@@ -219,7 +222,9 @@ class _Tiles:
                     data += bytes(-len(data) % max(4, constant.data.itemsize))
                     where[key] = len(data)
                     data += np.ascontiguousarray(constant.data).tobytes()
-        return [(Constant("tile", np.frombuffer(bytes(d), np.uint8), "constants of tiles"), w) for d, w in found]
+        align = self.layer.operands[weights[0]].channel.align
+        whole = [(bytes(d) + bytes(-len(d) % align), where) for d, where in found]
+        return [(Constant("tile", np.frombuffer(d, np.uint8), "constants of tiles"), where) for d, where in whole]
 
     def run(
         self,
@@ -285,9 +290,9 @@ class _Tiles:
 
     def fetch(self, operand: int, number: int, near: int, blocks: Sequence[tuple[Constant, dict[object, int]]]) -> None:
         if self.layer.operands[operand].packed:
-            size = blocks[number][0].data.nbytes
-            if size:
-                self.copies.append(Copy(self.channel(operand, number), True, "", number, 0, near, size))
+            size, channel = blocks[number][0].data.nbytes, self.channel(operand, number)
+            for first, part in self.layer.operands[operand].channel.cut(size):
+                self.copies.append(Copy(channel, True, "", number, first, near + first, part))
             return
         turn = self.turns[self.instances[operand].index(number)]
         self.move(operand, number, self.region(operand, turn), near)
