@@ -126,6 +126,18 @@ def test_without_effort_the_bound_still_holds() -> None:
     assert best.peak < hasty.peak and not hasty.optimal
 
 
+def test_a_recurrence_of_many_steps_is_scheduled() -> None:
+    """Its slices of the input all may run first, so each step is a parallel composition within that of the next."""
+    steps, tasks, sizes = 600, list[Task](), {"x": 4800, "h0": 16}
+    for t in range(steps):
+        sizes |= {f"x{t}": 8, f"g{t}": 64, f"h{t + 1}": 16}
+        tasks.append(Task(f"slice{t}", ("x",), (f"x{t}",)))
+        tasks.append(Task(f"gates{t}", (f"x{t}", f"h{t}"), (f"g{t}",)))
+        tasks.append(Task(f"state{t}", (f"g{t}", f"h{t}"), (f"h{t + 1}",)))
+    result = checked(TaskGraph(tuple(tasks), sizes, ("x", "h0"), (f"h{steps}",)))
+    assert result.bound <= result.peak <= 4800 + 16 + 64 + 16
+
+
 CORRUPTIONS = {
     "not-a-permutation": lambda s: replace(s, order=(*s.order[:-1], s.order[0])),
     "broken-dependency": lambda s: replace(s, order=s.order[::-1]),

@@ -262,16 +262,17 @@ class Trace:
         """Of every inner storage, and the sums of every reduction: numbers of the ops called while it is in use."""
         numbers = [event.op for event in self.events]
         most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
-        until: dict[tuple[str, int], int] = {}
+        until: dict[str, dict[int, int]] = {name: {} for name in self.rings}
         for at, event in enumerate(self.events):
             for name, first, past in event.reads:
                 if name in self.rings:
-                    until.update(dict.fromkeys(((name, row) for row in range(first, past)), at))
+                    until[name].update(dict.fromkeys(range(first, past), at))
         for name in self.rings:
-            low, high = most[1], most[0]
+            low, high, seen = most[1], most[0], 0
             for at, past in self._writes.get(name, []):
-                during = numbers[at : until.get((name, past - 1), at) + 1]
-                low, high = min(low, *during), max(high, *during)
+                last = until[name].get(past - 1, at)
+                if during := numbers[max(at, seen) : last + 1]:
+                    low, high, seen = min(low, *during), max(high, *during), last + 1
                 if (low, high) == most:
                     break
             found[name] = (low, high) if low <= high else (self.index[name], self.index[name])

@@ -188,10 +188,11 @@ class Planner:
 
         At most `budget` multiply-accumulates are done twice.
         """
-        fused = self._in_strips(budget)
+        fused, cutter, order = self._in_strips(budget)
         if not fused.tilings:
             return None
-        cutter, order = _scheduled_strips(fused.graph, self.target, self.request, self.decoupled)
+        if self.decoupled:
+            cutter = replace(cutter, decoupled=self.decoupled)
         if below is not None and cutter.least_peak >= below:
             return None
         for limit in (self.room, None) if self.request.ram is not None else (None,):
@@ -249,13 +250,13 @@ class Planner:
     def _deadline(self) -> float | None:
         return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
 
-    def _in_strips(self, budget: int) -> TilingOutcome:
+    def _in_strips(self, budget: int) -> tuple[TilingOutcome, Cutter, Schedule]:
         """The graph with rolled runs cut into strips of columns."""
 
-        def again(other: Graph) -> Cutter:
-            return _scheduled_strips(other, self.target, self.request)[0]
+        def again(other: Graph) -> tuple[Cutter, Schedule]:
+            return _scheduled_strips(other, self.target, self.request)
 
-        return in_strips(self.graph, self.cutter, again, budget, self._deadline)
+        return in_strips(self.graph, self.scheduled, again, budget, self._deadline)
 
     def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> TilingOutcome:
         """The graph with runs of ops cut into parts, as `--ram` asks; an arena `below` that."""
@@ -299,12 +300,10 @@ def _scheduled(
     return cutter, order
 
 
-def _scheduled_strips(
-    graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED
-) -> tuple[Cutter, Schedule]:
+def _scheduled_strips(graph: Graph, target: Target, request: ModelRequest) -> tuple[Cutter, Schedule]:
     """Strip after strip, or in an order of least memory of whole ops: what takes less once it is rolled."""
-    orders = (_scheduled(graph, target, request, decoupled, effort) for effort in (None, EFFORT_OF_PARTS))
-    return min(orders, key=lambda found: found[0].least_peak)
+    given, other = (_scheduled(graph, target, request, effort=effort) for effort in (None, EFFORT_OF_PARTS))
+    return given if given[1].order == other[1].order else min(given, other, key=lambda found: found[0].least_peak)
 
 
 def streamed_input(graph: Graph, request: ModelRequest) -> str | None:

@@ -138,9 +138,10 @@ def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
     memory = (BufferMemory("arena"),)
     while True:
         problem, inside = layout_problem(cutter, steps, memory)
-        stretched = {b.name for b in problem.buffers if b.size > max(p.size for p in b.extents)}
         peak = max(cutter.profile(steps), default=0)
-        if not any(b.name in stretched and b.size > peak for b in problem.buffers):
+        large = [b for b in problem.buffers if b.size > peak]
+        stretched = {b.name for b in large if b.size > max(p.size for p in b.extents)}
+        if not stretched:
             return steps
         best, height = steps, greedy_height(problem)
         for at, section in enumerate(steps):

@@ -14,6 +14,7 @@ from itertools import accumulate
 from ...base import progress
 from ..ir import Graph
 from .cuts import Cutter, untiled
+from .memory.problem import Schedule
 from .tiling.explore import TilingChoice, TilingOutcome
 from .tiling.path_cost import Estimate, Tiling, cuts
 from .tiling.paths import paths
@@ -26,20 +27,21 @@ WORTH = 32  # a step saves at least one part in so many of the peak
 
 def in_strips(
     graph: Graph,
-    cutter: Cutter,
-    cut_again: Callable[[Graph], Cutter],
+    scheduled: tuple[Cutter, Schedule],
+    cut_again: Callable[[Graph], tuple[Cutter, Schedule]],
     budget: int,
     deadline: float | None,
-) -> TilingOutcome:
+) -> tuple[TilingOutcome, Cutter, Schedule]:
     """The graph with runs in strips whose rolled plan takes least, with at most `budget` multiply-accumulates twice.
 
-    `cutter` is that of the graph, `cut_again` makes one of a graph in strips. The search ends at `deadline` (monotonic
-    seconds) with what it has. Outcome: no tilings where none helps.
+    `scheduled` is that of the graph, `cut_again` makes one of a graph in strips. The search ends at `deadline`
+    (monotonic seconds) with what it has. Outcome: no tilings where none helps.
     """
-    began, whole, tried = time.monotonic(), max(cutter.profile(untiled(cutter)), default=0), 0
+    began, (cutter, order) = time.monotonic(), scheduled
+    whole, tried = max(cutter.profile(untiled(cutter)), default=0), 0
     chosen: list[TilingChoice] = []
     while True:
-        options: list[tuple[int, int, int, Graph, Cutter, TilingChoice]] = []
+        options: list[tuple[int, int, int, Graph, tuple[Cutter, Schedule], TilingChoice]] = []
         spent = sum(c.extra_macs for c in chosen)
         for choice in _around_the_peak(graph, cutter):
             if progress.stopped() or (deadline is not None and time.monotonic() > deadline):
@@ -48,14 +50,15 @@ def in_strips(
                 tried += 1
                 other = tiled(graph, choice.tiling)
                 there = cut_again(other)
-                options.append((there.least_peak, choice.extra_macs, len(options), other, there, choice))
+                options.append((there[0].least_peak, choice.extra_macs, len(options), other, there, choice))
         best = min(options, key=lambda option: option[:3], default=None)
         if best is None or best[0] > cutter.least_peak - cutter.least_peak // WORTH:
             break
-        _, _, _, graph, cutter, choice = best
+        _, _, _, graph, (cutter, order), choice = best
         chosen.append(choice)
         progress.say(f"{cutter.least_peak} B with {len(chosen)} runs in strips")
-    return TilingOutcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
+    outcome = TilingOutcome(graph, tuple(chosen), whole, tried, tried, time.monotonic() - began)
+    return outcome, cutter, order
 
 
 def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[TilingChoice]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Literal
 
-from edgebuild.model.plan.memory.problem import Layout, MemoryProblem, Schedule, TaskGraph
+from edgebuild.model.plan.memory.problem import Buffer, Layout, MemoryProblem, Schedule, TaskGraph
 
 
 class CheckFailed(AssertionError):
@@ -31,7 +33,7 @@ def check_layout(problem: MemoryProblem, layout: Layout) -> None:
         _require(place.offset >= 0, "negative-offset", f"{b.name} at {place.offset}")
         _require(place.offset % b.align == 0, "misaligned", f"{b.name} at {place.offset}, alignment {b.align}")
         ends[place.memory] = max(ends[place.memory], place.offset + b.size)
-    for a, b in combinations(problem.buffers, 2):
+    for a, b in _together(problem.buffers):
         p, q = layout.places[a.name], layout.places[b.name]
         if p.memory == q.memory and frozenset((a.name, b.name)) not in problem.may_overlap:
             for i, j in product(a.extents, b.extents):
@@ -47,30 +49,44 @@ def check_layout(problem: MemoryProblem, layout: Layout) -> None:
     _require(layout.bound <= layout.height, "wrong-bound", f"bound {layout.bound}, height {layout.height}")
 
 
+def _together(buffers: Sequence[Buffer]) -> Iterator[tuple[Buffer, Buffer]]:
+    """All pairs of buffers whose lifetimes meet."""
+    alive = list[Buffer]()
+    for b in sorted(buffers, key=lambda b: b.lower):
+        alive = [a for a in alive if a.upper > b.lower]
+        yield from ((a, b) for a in alive)
+        alive.append(b)
+
+
 def check_schedule(graph: TaskGraph, schedule: Schedule) -> None:
     """Raise CheckFailed unless the order respects every dependency and its bytes are as stated."""
     n = len(graph.tasks)
     _require(sorted(schedule.order) == list(range(n)), "not-a-permutation", f"{schedule.order}")
     step_of = {task: step for step, task in enumerate(schedule.order)}
-    for i, j in combinations(range(n), 2):
-        a, b = graph.tasks[i], graph.tasks[j]
-        ordered = set(a.writes) & set(b.reads) or set(a.reads) & set(b.writes)
-        _require(not ordered or step_of[i] < step_of[j], "broken-dependency", f"{b.name} runs before {a.name}")
-    lives = {s: _lifetime(graph, s, step_of) for s in graph.sizes}
+    readers, writers = _users(graph, "reads"), _users(graph, "writes")
+    for storage in graph.sizes:
+        for reader, writer in product(readers[storage], writers[storage]):
+            first, then = sorted((reader, writer))
+            text = f"{graph.tasks[then].name} runs before {graph.tasks[first].name}"
+            _require(first == then or step_of[first] < step_of[then], "broken-dependency", text)
+    uses = {s: [step_of[task] for task in readers[s] + writers[s]] for s in graph.sizes}
+    lives = {s: _lifetime(graph, s, uses[s]) for s in graph.sizes}
     saved = [0] * n
     pairs = [(task, pair) for task in schedule.order for pair in graph.tasks[task].in_place]
     for pair in schedule.in_place:
         read, written = pair
         at = [step_of[task] for task, known in pairs if known == pair]
         step = lives[read][1]
-        writers = sum(written in task.writes for task in graph.tasks)
-        good = at == [step] and lives[written][0] == step and writers == 1
+        good = at == [step] and lives[written][0] == step and len(writers[written]) == 1
         _require(good and written not in graph.inputs, "wrong-in-place", f"{pair}")
         saved[step] += min(graph.sizes[read], graph.sizes[written])
     used = [s for pair in schedule.in_place for s in pair]
     twice = {(p[0], "read") for p in schedule.in_place} | {(p[1], "written") for p in schedule.in_place}
     _require(len(twice) == len(used), "wrong-in-place", "a storage is read, or written, by two pairs")
-    live = [sum(graph.sizes[s] for s, (a, b) in lives.items() if a <= step <= b) for step in range(n)]
+    live = [0] * n
+    for storage, (a, b) in lives.items():
+        for moment in range(a, min(b, n - 1) + 1):
+            live[moment] += graph.sizes[storage]
     profile = tuple(total - less for total, less in zip(live, saved, strict=True))
     _require(schedule.profile == profile, "wrong-profile", f"{schedule.profile}, should be {profile}")
     _require(schedule.peak == max(profile, default=0), "wrong-peak", f"{schedule.peak}")
@@ -78,9 +94,17 @@ def check_schedule(graph: TaskGraph, schedule: Schedule) -> None:
     _require(not schedule.optimal or schedule.bound == schedule.peak, "not-optimal", f"bound {schedule.bound}")
 
 
-def _lifetime(graph: TaskGraph, storage: str, step_of: dict[int, int]) -> tuple[int, int]:
+def _users(graph: TaskGraph, how: Literal["reads", "writes"]) -> dict[str, list[int]]:
+    """For each storage the tasks that read it, or write it."""
+    found: dict[str, list[int]] = {s: [] for s in graph.sizes}
+    for number, task in enumerate(graph.tasks):
+        for storage in dict.fromkeys(getattr(task, how)):
+            found[storage].append(number)
+    return found
+
+
+def _lifetime(graph: TaskGraph, storage: str, uses: list[int]) -> tuple[int, int]:
     """First and last step at which the storage is live, both inclusive; (0, -1) for one never used."""
-    uses = [step_of[i] for i, task in enumerate(graph.tasks) if storage in task.reads + task.writes]
     forever = storage in graph.outputs or (storage in graph.inputs and not uses)
     first = 0 if storage in graph.inputs else min(uses, default=0)
     return first, len(graph.tasks) if forever else max(uses, default=-1)

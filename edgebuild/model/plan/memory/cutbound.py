@@ -17,26 +17,32 @@ from collections import defaultdict, deque
 from edgebuild.model.plan.memory.flow import Flow, bits
 
 _SOURCE, _SINK = -1, -2  # nodes >= 0: tasks, then two nodes per storage
+WORK = 5_000_000  # tasks that all searches of augmenting paths may visit: a second or two
 _Capacities = dict[int, dict[int, int]]
 
 
 def bound(flow: Flow, tasks: int, floor: int) -> int:
     """A lower bound of the peak from the storages that several of `tasks` free; at least `floor`."""
+    paths = WORK // max(1, len(flow.preds))
     for store in flow.stores:
         lasts = [t for t in bits(store.last & tasks) if not flow.descendants[t] & store.last]
         if len(lasts) < 2 or store.kept or store.last & ~tasks & ~flow.ancestors[lasts[0]]:
             continue
-        least = []
+        least = list[int]()
         for task in lasts:
-            least.append(least_during(flow, task, store.last))
-            if least[-1] <= floor:
+            live, used = least_during(flow, task, store.last, paths)
+            least, paths = [*least, live], paths - used
+            if live <= floor:
                 break
         floor = max(floor, min(least))
     return floor
 
 
-def least_during(flow: Flow, task: int, done: int) -> int:
-    """The least bytes live while `task` runs, over all orders in which the tasks `done` run before it."""
+def least_during(flow: Flow, task: int, done: int, paths: int) -> tuple[int, int]:
+    """The least bytes live while `task` runs, over all orders in which the tasks `done` run before it.
+
+    A lower bound of that if it takes more than so many augmenting `paths`. Also returned: how many it took.
+    """
     bit = 1 << task
     for t in bits(done | bit):
         done |= flow.ancestors[t]
@@ -61,20 +67,25 @@ def least_during(flow: Flow, task: int, done: int) -> int:
             for t in bits(0 if stays else ends):
                 capacity[head][t] = infinite
     saved = sum(p.saved for p in flow.pairs[task] if not p.done & waiting & ~bit and not p.waiting & done)
-    return held + _max_flow(capacity) - saved
+    value, used = _flow(capacity, paths)
+    return held + value - saved, used
 
 
-def _max_flow(capacity: _Capacities) -> int:
-    """Shortest augmenting paths (Edmonds and Karp 1972); changes `capacity` to the residual graph."""
-    total = 0
-    while path := _shortest_path(capacity):
+def _flow(capacity: _Capacities, most: int) -> tuple[int, int]:
+    """A flow by at most so many shortest augmenting paths (Edmonds and Karp 1972), a largest one if these are enough.
+
+    No cut is smaller. Also returned: the paths used. `capacity` becomes the residual graph.
+    """
+    total, used = 0, 0
+    while used < most and (path := _shortest_path(capacity)):
+        used += 1
         amount = min(capacity[a][b] for a, b in path)
         total += amount
         for a, b in path:
             capacity[a][b] -= amount
             back = capacity.setdefault(b, {})
             back[a] = back.get(a, 0) + amount
-    return total
+    return total, used
 
 
 def _shortest_path(capacity: _Capacities) -> list[tuple[int, int]]:

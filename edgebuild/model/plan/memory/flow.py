@@ -12,6 +12,7 @@ also runs from the end. `live` is submodular: the later a task runs, the less it
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -80,8 +81,17 @@ class Flow:
         return self.reversed().ancestors
 
     @cached_property
-    def _costs(self) -> list[_Cost]:
-        costs = [_Cost() for _ in self.preds]
+    def used(self) -> tuple[tuple[int, ...], ...]:
+        """Per task the numbers of the storages that it uses."""
+        found: list[list[int]] = [[] for _ in self.preds]
+        for number, s in enumerate(self.stores):
+            for task in bits(s.first | s.last):
+                found[task].append(number)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def _costs(self) -> dict[int, _Cost]:
+        costs = defaultdict[int, _Cost](_Cost)
         for s in self.stores:
             for task in bits(0 if s.initial else s.first):
                 costs[task].born.append((s.size, s.first & ~(1 << task)))
@@ -121,9 +131,19 @@ class Flow:
     def least(self, task: int) -> int:
         """Bytes live while `task` runs that no order avoids."""
         before, after = self.ancestors[task] | 1 << task, self.descendants[task] | 1 << task
-        held = sum(s.size for s in self.stores if (s.initial or s.first & before) and (s.kept or s.last & after))
         pairs = tuple(p for p in self.pairs[task] if not p.done & after and not p.waiting & before)
-        return held - sum(p.saved for p in _matching(pairs))
+        return self._held[task] - sum(p.saved for p in _matching(pairs))
+
+    @cached_property
+    def _held(self) -> list[int]:
+        """Per task the bytes of all storages that every order has live while it runs."""
+        held = [0] * len(self.preds)
+        for s in self.stores:
+            born = self.all if s.initial else reduce(or_, (1 << t | self.descendants[t] for t in bits(s.first)), 0)
+            wanted = self.all if s.kept else reduce(or_, (1 << t | self.ancestors[t] for t in bits(s.last)), 0)
+            for task in bits(born & wanted):
+                held[task] += s.size
+        return held
 
     def in_place(self, done: int, task: int) -> tuple[Pair, ...]:
         """The pairs that save most when `task` runs after `done`, each storage in one of them at most."""
@@ -196,7 +216,10 @@ def flow_of(graph: TaskGraph) -> Flow:
               for r, w in dict.fromkeys(task.in_place)
               if r != w and r not in kept and writers[w] == 1 << t and w not in graph.inputs)
         for t, task in enumerate(graph.tasks))  # fmt: skip
-    succs = [sum(1 << u for u in range(n) if preds[u] >> t & 1) for t in range(n)]
+    succs = [0] * n
+    for t, before in enumerate(preds):
+        for pred in bits(before):
+            succs[pred] |= 1 << t
     return Flow(tuple(preds), tuple(succs), stores, pairs)
 
 

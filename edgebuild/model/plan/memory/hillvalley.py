@@ -15,6 +15,7 @@ parallel composition keeps the order of the task graph.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,6 +24,8 @@ from operator import or_
 from typing import NamedTuple
 
 from edgebuild.model.plan.memory.flow import Flow, bits, profile
+
+DEEPEST, WORK = 100, 100_000  # parallel compositions in each other, which unrolled recurrences have; all their tasks
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,23 @@ def cuts(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
     return parts[::-1]
 
 
-def order(flow: Flow, tasks: Sequence[int]) -> PartOrder:
-    """An order of `tasks` (ascending), which have with any two all that must run between them."""
+def order(flow: Flow, tasks: Sequence[int], deep: int | None = None) -> PartOrder:
+    """An order of `tasks` (ascending), which have with any two all that must run between them.
+
+    Parallel compositions are taken apart until they are `deep` in each other; not given: as WORK allows.
+    """
+    deep = min(DEEPEST, WORK // max(1, len(tasks))) if deep is None else deep
     if len(tasks) == 1:
         return PartOrder(tuple(tasks), True)
     if len(parts := cuts(flow, tasks)) > 1:
-        orders = [order(flow, part) for part in parts]
+        orders = [order(flow, part, deep) for part in parts]
         return PartOrder(tuple(t for o in orders for t in o.tasks), all(o.best for o in orders))
-    if len(parts := _components(flow, tasks)) == 1:
+    if len(parts := _components(flow, tasks)) == 1 or not deep:
         return PartOrder(tuple(tasks), False)
-    orders = [order(flow, part) for part in parts]
-    masks = [sum(1 << t for t in part) for part in parts]
-    shared = [s for s in flow.stores if sum(bool((s.first | s.last) & m) for m in masks) > 1]
-    private = Flow(flow.preds, flow.succs, tuple(s for s in flow.stores if s not in shared), flow.pairs)
-    chains = [_chain(private, o.tasks) for o in orders]
+    orders = [order(flow, part, deep - 1) for part in parts]
+    uses = Counter(number for part in parts for number in {n for t in part for n in flow.used[t]})
+    shared = [flow.stores[number] for number, count in uses.items() if count > 1]
+    chains = [_chain(flow, o.tasks, {n for t in o.tasks for n in flow.used[t] if uses[n] == 1}) for o in orders]
     candidates = [_merge(chains)]
     if readers := reduce(or_, (s.last for s in shared if not s.kept), 0):
         candidates += [_merge_with_last(chains, which, readers) for which in range(len(chains))]
@@ -89,10 +95,12 @@ def _components(flow: Flow, tasks: Sequence[int]) -> list[tuple[int, ...]]:
     return parts
 
 
-def _chain(flow: Flow, tasks: Sequence[int]) -> list[_Step]:
+def _chain(flow: Flow, tasks: Sequence[int], alone: set[int]) -> list[_Step]:
+    """The steps of a part as if there were none but those storages; others of it would be live throughout."""
     done = _done_before(flow, tasks)
-    before, steps = flow.live(done), list[_Step]()
-    for task, (during, after) in zip(tasks, profile(flow, tasks, done), strict=True):
+    mine = Flow(flow.preds, flow.succs, tuple(flow.stores[number] for number in sorted(alone)), flow.pairs)
+    before, steps = mine.live(done), list[_Step]()
+    for task, (during, after) in zip(tasks, profile(mine, tasks, done), strict=True):
         steps.append(_Step(task, before, during, after))
         before = after
     return steps

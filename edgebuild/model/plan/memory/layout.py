@@ -57,7 +57,8 @@ def layout(
         later = frozenset(m.name for m in problem.memories if m.name not in stacks and m.name != memory.name)
         enough = memory is first and capacity is not None
         stacks[memory.name], moved = _fill(memory, mine, later, problem, budget, enough)
-        waiting = [b for b in waiting if b not in mine or b in moved]
+        placed = {b.name for b in mine} - {b.name for b in moved}
+        waiting = [b for b in waiting if b.name not in placed]
         spilled = spilled or bool(moved)
     places = {name: Place(memory, at) for memory, s in stacks.items() for name, at in s.offsets.items()}
     heights = {name: s.height for name, s in stacks.items()}

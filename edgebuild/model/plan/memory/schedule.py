@@ -17,6 +17,7 @@ from edgebuild.model.plan.memory.flow import Flow, flow_of, profile
 from edgebuild.model.plan.memory.problem import Schedule, TaskGraph
 
 EFFORT = 50_000
+BITS = 20_000_000  # of all states together: one has a bit for each task, and takes as long as it is large
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,9 @@ def schedule(graph: TaskGraph, effort: int = EFFORT) -> Schedule:
     flow, indices = flow_of(graph), range(len(graph.tasks))
     parts = hillvalley.cuts(flow, indices)
     bound = max(map(flow.least, indices), default=0)
-    starts = [(1 << part[0]) - 1 for part in parts]
-    given = [
-        _Found(part, _peak(flow, start, part), 0, "given order") for part, start in zip(parts, starts, strict=True)
-    ]
+    starts, steps = [(1 << part[0]) - 1 for part in parts], profile(flow, indices)
+    given = [_Found(part, max(steps[t][0] for t in part), 0, "given order") for part in parts]
+    effort = min(effort, BITS // max(1, len(indices)))
     best = list(given)
     # The part with the highest peak first: what it cannot avoid, the others need not go below.
     for i in sorted(range(len(parts)), key=lambda i: -given[i].peak):

@@ -25,12 +25,15 @@ def critical(pieces: Sequence[Rectangle]) -> tuple[str, ...]:
     """
     height = max((p.past for p in pieces), default=0)
     reached: dict[Rectangle, bool] = {}
+    ends: dict[int, list[Rectangle]] = {}
+    for piece in pieces:
+        ends.setdefault(piece.past, []).append(piece)
 
     def rests(piece: Rectangle) -> bool:
         """Whether a chain from here reaches zero; marks what it goes through."""
         if piece not in reached:
             reached[piece] = False
-            below = [rests(p) for p in pieces if p.past == piece.offset and _meet(p, piece)]
+            below = [rests(p) for p in ends.get(piece.offset, ()) if _meet(p, piece)]
             reached[piece] = piece.offset == 0 or any(below)
         return reached[piece]
 
