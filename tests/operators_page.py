@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgebuild.model.importers.onnx import SPECIAL
-from edgebuild.model.ops import SPECS, composed
+from edgebuild.model.ops import SPECS, composed, streams
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = """\
@@ -25,7 +25,8 @@ def page() -> str:
             limits = " ".join(" ".join((limit.__doc__ or "").split()) for limit in spec.limits)
             names = (", ".join(sorted(readers)) for readers in (spec.tflite, spec.onnx))
             lines.append(f"| {kind} | {' | '.join(names)} | {limits} |")
-    lines.append(f"| read as others | | {', '.join(sorted({*SPECIAL, *composed.ONNX}))} | |")
+    others = (", ".join(sorted(names)) for names in (streams.TFLITE, {*SPECIAL, *composed.ONNX}))
+    lines.append(f"| read as others | {' | '.join(others)} | |")
     return "\n".join(lines) + "\n"
 
 

@@ -25,6 +25,7 @@ from .axes import Nest
 
 Array = NDArray[Any]
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float32": 4, "bool": 1}
+ITEM_BYTES |= {"uint32": 4, "uint64": 8}
 
 
 @dataclass(frozen=True)

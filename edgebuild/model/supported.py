@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .importers.onnx import ONNX_SURFACE
-from .ops import SPECS, composed
+from .ops import SPECS, composed, streams
 from .ops.base import Spec
 
 FORMATS = ("tflite", "onnx")
@@ -26,7 +26,9 @@ def _lines(name: str) -> list[str]:
         if names := _names(spec, name):
             lines.append(f"  {', '.join(names)}")
             lines += [f"    - {' '.join((limit.__doc__ or '').split())}" for limit in spec.limits]
-    if not is_tflite:
+    if is_tflite:
+        lines.append(f"  {', '.join(sorted(streams.TFLITE))}")
+    else:
         lines.append(f"  {', '.join(sorted({*ONNX_SURFACE, *composed.ONNX}))}")
         lines.append("  Operators of which all operands are constants are computed beforehand, whatever they are.")
     return lines

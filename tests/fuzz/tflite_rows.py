@@ -6,6 +6,7 @@ A row takes the writer and one or two values, and tells its result in the type o
 from .tflite_elements import ELEMENTWISE
 from .tflite_moves import MOVES
 from .tflite_norms import NORMS
+from .tflite_signal import SIGNAL
 from .tflite_sums import SUMS
 
-ROWS = {**ELEMENTWISE, **MOVES, **NORMS, **SUMS}
+ROWS = {**ELEMENTWISE, **MOVES, **NORMS, **SIGNAL, **SUMS}

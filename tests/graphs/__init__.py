@@ -11,6 +11,7 @@ Structure is drawn, and so can be shrunk; the numbers in tensors come from a see
 
 from __future__ import annotations
 
+from . import front as front  # its kinds
 from .chains import small_graphs
 from .layers import lstm
 from .onnx_models import LAYERS, feeds, onnx_layers, onnx_models, powers_of_two, quantised

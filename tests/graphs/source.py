@@ -57,6 +57,9 @@ def _end(x: Array, end: int) -> Array:
 def _random(rng: np.random.Generator, t: Tensor) -> Array:
     if is_float(t):
         return (3 * rng.standard_normal(t.shape)).astype(np.float32)
+    if t.dtype in ("uint32", "uint64"):  # of all magnitudes
+        drawn = rng.integers(0, 2**63, t.shape, np.uint64) * np.uint64(2) + np.uint64(1)
+        return (drawn >> rng.integers(0, 64, t.shape).astype(np.uint64)).astype(t.dtype)
     low, high = limits(t.dtype) if t.dtype in ("int8", "int16") else (-3, 11)
     return rng.integers(low, high + 1, t.shape).astype(t.dtype)
 

@@ -150,14 +150,14 @@ class Node(ABC):
         """Add an op on the way to the node's output, and tell its result. The type is that of the first operand."""
         first = self.builder.tensors[inputs[0]]
         shape = self._shape(kind, inputs, attrs)
-        result = Tensor(self._fresh(kind), shape, attrs.get("to", first.dtype), quant or first.quant)
+        result = Tensor(self.fresh(kind), shape, attrs.get("to", first.dtype), quant or first.quant)
         self._add(kind, inputs, result, attrs)
         return result.name
 
     def array(self, data: Any, like: Tensor | None = None) -> str:
         """A constant, in the type and quantisation of `like` if that is given."""
         data = np.ascontiguousarray(data, like.dtype if like is not None else None)
-        name = self._fresh("constant")
+        name = self.fresh("constant")
         quant = like.quant if like is not None else None
         self.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), quant, data)
         return name
@@ -174,7 +174,7 @@ class Node(ABC):
             self.emit("reshape", [total], shape=self.builder.tensors[total].shape)
         return total
 
-    def _fresh(self, tag: str) -> str:
+    def fresh(self, tag: str) -> str:
         """A name that no tensor has."""
         number = 0
         while (name := f"{self.outputs[0]}@{tag}{number or ''}") in self.builder.tensors:
@@ -198,7 +198,7 @@ class Node(ABC):
         if x.shape == shape:
             return name
         origin = after_move(x, "reshape", shape)
-        view = Tensor(self._fresh("view"), shape, x.dtype, x.quant, origin=origin)
+        view = Tensor(self.fresh("view"), shape, x.dtype, x.quant, origin=origin)
         if x.data is not None:
             self.builder.tensors[view.name] = replace(view, data=x.data.reshape(shape))
             return view.name
@@ -215,7 +215,7 @@ class Node(ABC):
     def turned(self, name: str, perm: tuple[int, ...]) -> str:
         """A transpose of tensor `name`."""
         x = self._whole(name)
-        view = Tensor(self._fresh("turned"), tuple(x.shape[p] for p in perm), x.dtype, x.quant)
+        view = Tensor(self.fresh("turned"), tuple(x.shape[p] for p in perm), x.dtype, x.quant)
         if x.data is not None:
             self.builder.tensors[view.name] = replace(view, data=np.ascontiguousarray(x.data.transpose(perm)))
         else:

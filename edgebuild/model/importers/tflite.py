@@ -318,7 +318,8 @@ def _refuse_types(node: TfliteNode, written: Tensor) -> None:
     for t in (*(node.builder.tensors[n] for n in node.inputs if n in node.builder.tensors), written):
         if not t.constant and t.quant is not None and t.dtype not in ACTIVATIONS:
             raise node.error(f"tensor '{t.name}' is {t.dtype}", "quantise the model to int8 or leave it float32")
-        if t.dtype == "int8" and not t.constant and (t.quant is None or not t.quant.per_tensor):
+        whole = node.origin == "CAST" and t.quant is None  # numbers that stand for themselves
+        if t.dtype == "int8" and not (t.constant or whole) and (t.quant is None or not t.quant.per_tensor):
             raise node.error(f"int8 tensor '{t.name}' has no scale, or one per channel", "activations need one scale")
         if t.quant is None or t.dtype not in ("int8", "int16"):
             continue

@@ -21,15 +21,15 @@ TYPES = {
     6: "bool",
     7: "int16",
     9: "int8",
+    12: "uint64",
     13: "resource",
+    15: "uint32",
 }
 NAMES = {
     5: "text",
     8: "complex",
     10: "float64",
     11: "complex",
-    12: "uint64",
-    15: "uint32",
     16: "uint16",
     17: "computed int4",
 }

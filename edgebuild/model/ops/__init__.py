@@ -18,6 +18,7 @@ from . import (
     dense,
     depthwise_conv2d,
     detection,
+    frontend,
     gather,
     grid_sample,
     insert,
@@ -40,6 +41,8 @@ from . import (
     scatter,
     slice,
     softmax,
+    spectrum,
+    streams,
     svdf,
     transpose,
     transpose_conv2d,
@@ -65,6 +68,7 @@ SPECS: dict[str, Spec] = {
         dense.SPEC,
         depthwise_conv2d.SPEC,
         detection.SPEC,
+        *frontend.SPECS,
         gather.ND,
         gather.SPEC,
         grid_sample.SPEC,
@@ -96,6 +100,8 @@ SPECS: dict[str, Spec] = {
         slice.SLICE,
         slice.SPAN,
         softmax.SPEC,
+        spectrum.IRFFT,
+        spectrum.RFFT,
         svdf.SPEC,
         svdf.STATE,
         transpose.SPEC,
@@ -104,7 +110,7 @@ SPECS: dict[str, Spec] = {
         unit_rows.SPEC,
     )
 }
-TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()}
+TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()} | streams.TFLITE
 ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.onnx.items()} | composed.ONNX
 
 

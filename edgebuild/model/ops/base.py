@@ -21,8 +21,11 @@ C_TYPES = {
     "int16": "int16_t",
     "int32": "int32_t",
     "int64": "int64_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
     "float32": "float",
 }
+UNSIGNED = ("uint32", "uint64")  # of TFLM's audio front end; other operators move them, but do not compute with them
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import fixedpoint, intervals, linear
-from .base import C_TYPES, Form, Kernel, Spec, scale_of, zero_of
+from .base import C_TYPES, UNSIGNED, Form, Kernel, Spec, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")
 
@@ -103,8 +103,9 @@ def steady(op: Op, graph: Graph) -> bool:
 
 
 def known_numbers(op: Op, graph: Graph) -> str | None:
-    """Types are bool, float32, and integers of 8 to 64 bits."""
-    unknown = [t.dtype for t in (graph.operands(op)[0], graph.result(op)) if t.dtype not in C_TYPES]
+    """Types are bool, float32, and integers of 8 to 64 bits; uint32 and uint64 are not made of others."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    unknown = [t.dtype for t in (x, y) if t.dtype not in C_TYPES or (t is y and t.dtype in UNSIGNED)]
     return f"type {unknown[0]}" if unknown else None
 
 

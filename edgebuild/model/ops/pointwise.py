@@ -14,7 +14,7 @@ from ...base.templates import terms
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import loops, quantised, spatial
-from .base import C_TYPES, Constant, Form, Kernel, Spec, clip_float, is_float
+from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float
 from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction
 
 MOST_DIMENSIONS = 8
@@ -81,7 +81,7 @@ def known_form(op: Op, graph: Graph) -> str | None:
         return f"an activation after {types[0]}"
     if is_quantised(op, graph):
         return quantised.missing(op, graph)
-    form = row.real if types == ["float32"] else row.integer
+    form = row.real if types == ["float32"] else row.integer if types[0] not in UNSIGNED else None
     return None if form else f"{op.attrs['function']} of {types[0]}"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
 from . import loops, normalise, pointwise, reduction
-from .base import Form, Kernel, Spec, is_float
+from .base import UNSIGNED, Form, Kernel, Spec, is_float
 from .functions import WORDS, WRAPPED
 from .moves import axis_of
 from .reduction import from_onnx, from_onnx_global, from_tflite, keeps_dims, kept_shape, onnx_axes
@@ -38,6 +38,8 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 def plain_numbers(op: Op, graph: Graph) -> str | None:
     """Sums and products are of floats and plain integers; extremes of any values, with one scale."""
     x, y = graph.operands(op)[0], graph.result(op)
+    if x.dtype in UNSIGNED:
+        return f"values of type {x.dtype}"
     if op.kind in EXTREMES:
         return None if x.quant == y.quant else f"scales {x.quant} and {y.quant}"
     return f"{op.kind} of quantised values" if x.quant is not None else None
