@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 ROLES = ("code", "weights", "arena", "data", "stack")
 LISTS = "lists"  # the role of a memory that a DMA unit reads its own lists from; without one they are data
-FEATURES = ("dsp", "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f")
+DUAL_ISSUE = "dual-issue"
+FEATURES = ("dsp", DUAL_ISSUE, "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f")
+SLOW_FLASH = "slow flash"  # among the words of a target: its core waits for flash at the highest clock
 WEIGHTS = ("asm", "c")
 BUSES = ("words", "bytes")
 
@@ -154,6 +156,12 @@ class Target:
     flash: Flash | None = None  # for models of cycles
     inherits: str = ""  # a target, or a parent of targets
     abstract: bool = False  # only a parent
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Words that rows of kernels may ask for: the instruction set, features of the core, SLOW_FLASH."""
+        waits = self.flash is not None and self.flash.wait_states > 0
+        return frozenset((self.core.isa, *self.core.features, *((SLOW_FLASH,) if waits else ())))
 
     @property
     def levels(self) -> tuple[Memory, ...]:

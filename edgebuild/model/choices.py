@@ -59,6 +59,6 @@ def clear() -> int:
 
 
 def _file(request: ModelRequest) -> Path | None:
-    where, core = folder(), load_target(request.target).core
-    words = [core.isa, *sorted(core.features), request.optimize, *(["portable"] if request.portable else [])]
+    where, known = folder(), load_target(request.target).words
+    words = [*sorted(known), request.optimize, *(["portable"] if request.portable else [])]
     return where / "tuned" / f"{hashlib.sha256(' '.join(words).encode()).hexdigest()[:16]}.json" if where else None

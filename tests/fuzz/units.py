@@ -14,7 +14,7 @@ from .others import damaged_file, driver_programs, plan_of_energy
 from .recipe import FORMS
 
 LEVELS = ("mps2-an521", "pulp-cluster")  # between whose memories a DMA unit moves tiles
-TARGETS = ("microbit", "mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt", *LEVELS)
+TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500", "mps3-an547", "riscv-virt", *LEVELS)
 PROGRAMS = 25  # drivers that are built together
 DAMAGED = 50  # copies of one model, each damaged in another way
 

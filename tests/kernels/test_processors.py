@@ -36,6 +36,8 @@ VARIANTS = (
             "dsp plane",
         )
     ]
+    + [("m4-flash-model", name) for name in ("dsp four pixels", "dsp two pixels", "dsp two flat pixels")]
+    + [("mps2-an500", name) for name in ("dsp two pixels", "dsp two flat pixels")]
     + [("riscv-virt", name) for name in ("5 pixels x 2 channels", "plane", "pairs, 6 pixels")]
     + [("mps2-an385", "pairs, 4 pixels")]
 )
@@ -58,6 +60,16 @@ def check(target: str, graphs: list[Graph], folder: Path, **options: str) -> Non
 @pytest.mark.parametrize("target", TARGETS)
 def test_single_ops(target: str, tmp_path: Path) -> None:
     check(target, [g for kind, count in KINDS.items() for g in integer(kind, count)], tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_pools_of_the_dsp_extension(tmp_path: Path) -> None:
+    """Four channels at a time: means and maxima, also under padding."""
+    form = form_of(load_target("mps2-an386"))
+    graphs = [g for kind in ("avg_pool2d", "max_pool2d") for g in integer(kind, 200)]
+    taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "dsp four at once"]
+    assert all(sum(g.ops[0].kind == kind for g in taken) >= 5 for kind in ("avg_pool2d", "max_pool2d")), len(taken)
+    check("mps2-an386", taken[:40], tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)

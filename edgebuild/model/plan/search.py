@@ -106,7 +106,7 @@ class Plan:
 
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
     """The instruction set and extensions that kernels may use, and the user's wishes."""
-    core = frozenset((target.core.isa, *target.core.features))
+    core = target.words
     if request is None:
         return Form(core)
     wish = Wish(request.optimize, "" if request.backend == "edgebuild" else request.backend)

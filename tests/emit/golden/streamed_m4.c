@@ -186,6 +186,7 @@ static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline uint32_t eb_load(const int8_t *from);
+static inline uint32_t eb_most(uint32_t a, uint32_t b);
 static void eb_dot1_relu_clamped(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
     EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
@@ -281,21 +282,24 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
 static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t low, int32_t high)
 {
     EB_STEP();
+    /* Four channels at a time. */
     const int32_t y0 = row * 2;
     const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 2, 4);
-    for (int32_t ox = 0; ox < 2; ++ox) {
+    for (int32_t ox = 0; ox < 2; ++ox, y += 4) {
         const int32_t x0 = ox * 2;
         const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 2, 4);
-        for (int32_t c = 0; c < 4; ++c) {
-            int32_t value = -128;
+        for (int32_t c = 0; c < 4; c += 4) {
+            uint32_t most = 0x80808080u;
             for (int32_t fy = fy0; fy < fy1; ++fy) {
-                const int8_t *in = x + ((y0 + fy) % 2 * 4 + x0) * 4 + c;
-                for (int32_t fx = fx0; fx < fx1; ++fx) {
-                    const int32_t next = in[fx * 4];
-                    value = next > value ? next : value;
+                const int8_t *in = x + ((y0 + fy) % 2 * 4 + x0 + fx0) * 4 + c;
+                for (int32_t n = fx1 - fx0; n > 0; --n, in += 4) {
+                    const uint32_t four = eb_load(in);
+                    most = eb_most(most, four);
                 }
             }
-            *y++ = (int8_t)eb_clamp(value, low, high);
+            for (int32_t i = 0; i < 4; ++i, most >>= 8) {
+                y[c + i] = (int8_t)eb_clamp((int8_t)(most & 0xFFu), low, high);
+            }
         }
     }
 }
@@ -386,6 +390,14 @@ static inline uint32_t eb_load(const int8_t *from)
     uint32_t word;
     __builtin_memcpy(&word, from, 4);
     return word;
+}
+
+/* The larger one of each of four bytes. */
+static inline uint32_t eb_most(uint32_t a, uint32_t b)
+{
+    uint32_t most;
+    __asm__("ssub8 %0, %1, %2\n\tsel %0, %1, %2" : "=&r"(most) : "r"(a), "r"(b) : "cc");
+    return most;
 }
 
 /* One pixel of int8 in x, by `blocks`
@@ -489,27 +501,25 @@ __attribute__((naked, noinline, used)) static void eb_dot1_relu_clamped(
         "smlad  r6, r12, r3, r6\n\t"
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
-        "sub    r5, r5, r4\n\t"
-        "asr    r5, r5, #8\n\t"
-        "sub    r7, r7, r6\n\t"
-        "asr    r7, r7, #8\n\t"
         "ldr    r2, [sp, #4]\n\t"
         "ldr    r3, [sp, #52]\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
+        "sub    r5, r5, r4\n\t"
+        "sub    r7, r7, r6\n\t"
+        "asr    r5, r5, #8\n\t"
+        "asr    r7, r7, #8\n\t"
+        "ldm    r1!, {r8-r11}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
+        "smmlar r5, r5, r10, r5\n\t"
         "smmlsr r4, r4, r9, r3\n\t"
+        "smmlsr r5, r5, r11, r3\n\t"
         "ssat   r4, #8, r4\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
-        "smmlar r5, r5, r8, r5\n\t"
-        "smmlsr r5, r5, r9, r3\n\t"
         "ssat   r5, #8, r5\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
+        "ldm    r1!, {r8-r11}\n\t"
         "smmlar r6, r6, r8, r6\n\t"
+        "smmlar r7, r7, r10, r7\n\t"
         "smmlsr r6, r6, r9, r3\n\t"
+        "smmlsr r7, r7, r11, r3\n\t"
         "ssat   r6, #8, r6\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
-        "smmlar r7, r7, r8, r7\n\t"
-        "smmlsr r7, r7, r9, r3\n\t"
         "ssat   r7, #8, r7\n\t"
         "ldrd   r10, r11, [sp, #56]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
@@ -751,35 +761,33 @@ __attribute__((naked, noinline, used)) static void eb_dot1_signed(
         "smlad  r6, r12, r3, r6\n\t"
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
-        "sub    r5, r5, r4\n\t"
-        "asr    r5, r5, #8\n\t"
-        "sub    r7, r7, r6\n\t"
-        "asr    r7, r7, #8\n\t"
         "ldr    r2, [sp, #4]\n\t"
         "ldr    r3, [sp, #52]\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
+        "sub    r5, r5, r4\n\t"
+        "sub    r7, r7, r6\n\t"
+        "asr    r5, r5, #8\n\t"
+        "asr    r7, r7, #8\n\t"
+        "ldm    r1!, {r8-r11}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
+        "smmlar r5, r5, r10, r5\n\t"
         "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
+        "add    r5, r5, r5, asr #31\n\t"
         "smmlsr r4, r4, r9, r3\n\t"
+        "smmlsr r5, r5, r11, r3\n\t"
         "ssat   r4, #8, r4\n\t"
-        "strb   r4, [r2], #1\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
-        "smmlar r5, r5, r8, r5\n\t"
-        "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
-        "smmlsr r5, r5, r9, r3\n\t"
         "ssat   r5, #8, r5\n\t"
+        "strb   r4, [r2], #1\n\t"
         "strb   r5, [r2], #1\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
+        "ldm    r1!, {r8-r11}\n\t"
         "smmlar r6, r6, r8, r6\n\t"
+        "smmlar r7, r7, r10, r7\n\t"
         "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
+        "add    r7, r7, r7, asr #31\n\t"
         "smmlsr r6, r6, r9, r3\n\t"
+        "smmlsr r7, r7, r11, r3\n\t"
         "ssat   r6, #8, r6\n\t"
-        "strb   r6, [r2], #1\n\t"
-        "ldrd   r8, r9, [r1], #8\n\t"
-        "smmlar r7, r7, r8, r7\n\t"
-        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
-        "smmlsr r7, r7, r9, r3\n\t"
         "ssat   r7, #8, r7\n\t"
+        "strb   r6, [r2], #1\n\t"
         "strb   r7, [r2], #1\n\t"
         "str    r2, [sp, #4]\n\t"
         "ldr    r0, [sp]\n\t"

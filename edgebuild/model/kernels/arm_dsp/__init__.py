@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from ....base.target import SLOW_FLASH
 from ...ops import spatial
 from ...ops.base import Kernel
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import convolution, depthwise, gathered, matrix, wide
+from . import convolution, depthwise, four_pixels, gathered, matrix, wide
 
 
 def add(layer: KernelLayer) -> Kernel | None:
@@ -35,11 +36,35 @@ def mul(layer: KernelLayer) -> Kernel | None:
     return replace(k, shape=shape, scalars=scalars, variant="dsp products", estimate=cost)
 
 
+def pool(layer: KernelLayer) -> Kernel | None:
+    """Four channels of a window's pixels; sums of at most 255 of them fit int16."""
+    k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
+    average = bool(k.shape.get("average"))
+    if k.template != "pool2d.c.j2" or x.dtype != "int8" or x.shape[0] != 1 or x.shape[3] % 4:
+        return None
+    height, width = layer.op.attrs["window"]
+    taps = height * width
+    if average and not (k.shape["linear"] and taps <= 255):
+        return None
+    windows = y.shape[2] if layer.form.rolled else y.shape[1] * y.shape[2]
+    tap, rest = (5.3, 75) if average else (4.5, _maximum_rest(k, taps, any(layer.op.attrs["pad"])))
+    cost = windows * (20 + x.shape[3] / 4 * (taps * tap + 6.0 * height + rest))
+    return replace(k, template="arm_dsp/pool2d.c.j2", variant="dsp four at once", estimate=cost)
+
+
+def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:
+    """Instructions of four maxima beside those of rows and taps: compilers write windows of up to 4 taps out."""
+    clamped = (k.scalars["low"], k.scalars["high"]) != (-128, 127)
+    return (70 if taps > 4 else 34 if padded else 2) + 18 * clamped
+
+
 CORE = frozenset({"dsp"})
+WAITS = CORE | {SLOW_FLASH}
 ROWS = (
     Row(CONVOLUTION, CORE, of_sums(convolution.one_pixel)),
     Row(CONVOLUTION, CORE, of_sums(convolution.widened_pixel)),
     Row(CONVOLUTION, CORE, of_sums(convolution.two_pixels)),
+    Row(CONVOLUTION, WAITS, of_sums(four_pixels.four_pixels)),
     Row(CONVOLUTION, CORE, of_sums(convolution.flat_pixels)),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 2))),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
@@ -52,6 +77,8 @@ ROWS = (
     Row("depthwise_conv2d", CORE, wide.depthwise),
     Row("add", CORE, add),
     Row("mul", CORE, mul),
+    Row("avg_pool2d", CORE, pool),
+    Row("max_pool2d", CORE, pool),
     Row("add", CORE, wide.total),
     Row("mul", CORE, wide.product),
     Row("batch_matmul", CORE, matrix.product),

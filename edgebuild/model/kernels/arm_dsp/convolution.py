@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, FourBytes, Kernel, Sums, Traffic
 from ...ops.sums import shape_of, words
@@ -53,11 +54,19 @@ def _requantised(s: Sums, stream: Array) -> tuple[tuple[Constant, ...], dict[str
     return (packed, *s.rescaling), {"y_zero": s.y_zero, "low": s.low, "high": s.high}
 
 
-def _groups(s: Sums, stream: Array) -> dict[str, int | str]:
+def manner(s: Sums, form: Form) -> str:
+    """How the core wants its instructions: part of the names of functions in assembly. Empty: as few as possible."""
+    if DUAL_ISSUE in form.core:
+        return "dual_" if s.finish != "sums" else ""
+    return "single_" if SLOW_FLASH in form.core else ""
+
+
+def _groups(s: Sums, form: Form, stream: Array) -> dict[str, int | str]:
     k = s.out[2]
     full = k // 4 * 4
     return {
         "finish": s.finish,
+        "manner": manner(s, form),
         "blocks": k // 4,
         "tail": k - full,
         "full": full,
@@ -88,7 +97,7 @@ def one_pixel(s: Sums, form: Form) -> Kernel | None:
     if stream is None:
         return None
     constants, scalars = _requantised(s, stream)
-    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, stream)}
+    shape = {"C": c, "K": k, "pixels": pixels, **_groups(s, form, stream)}
     cost = pixels * (30 + k * (1.035 * c + per_output(s) + 1.2))
     return Kernel(
         "arm_dsp/dense.c.j2", s.stem, shape, constants, scalars,
@@ -137,7 +146,7 @@ def two_pixels(s: Sums, form: Form) -> Kernel | None:
         "words": 2 * fh * n // 2,
         "odd": bool(odd),
         "kept": bool(odd) and form.over,
-        **_groups(s, stream),
+        **_groups(s, form, stream),
     }
     gather = fh * (6 + 1.4 * n if pointwise or not edges else 12 + 2.0 * n)
     cost = pixels * (gather + 15 + k * (0.775 * fh * n + per_output(s) + 0.4))
@@ -167,7 +176,7 @@ def flat_pixels(s: Sums, form: Form) -> Kernel | None:
     edges, outside = s.padded_columns, s.padded_rows
     scalars = {"x_zero": s.x_zero, **scalars} if edges or outside else scalars
     shape = shape_of(s, form) | {
-        "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside, **_groups(s, stream),
+        "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside, **_groups(s, form, stream),
         "straight": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
     }  # fmt: skip
     pixels = (ow + ow % 2) * (1 if form.rolled else oh)
@@ -203,7 +212,7 @@ def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
     odd = ow % together
     shape = shape_of(s, form) | {
         "pixels": together, "n": n, "row_words": n // 4 * together, "words": fh * n // 4 * together, "odd": bool(odd),
-        "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c, **_groups(s, stream),
+        "edges": edges, "padded_rows": outside, "inner_last": (w * c - n) // c, **_groups(s, form, stream),
     }  # fmt: skip
     pixels = (ow + odd) * (1 if form.rolled else oh)
     rate = 0.9 if together == 2 else 1.035
