@@ -97,8 +97,11 @@ def program(plan: Plan) -> Program:
     for use, name in zip(uses, names, strict=True):
         if name not in printed:
             printed.add(name)
-            users = tuple(_user(plan, other) for other, n in zip(uses, names, strict=True) if n == name)
-            functions.append(Function(name, _prototype(plan, use, name), *_function(plan, use, name), users))
+            sharing = [other for other, n in zip(uses, names, strict=True) if n == name]
+            text, used = _function(plan, use, name)
+            used = used.union(*map(_limits, sharing))
+            users = tuple(_user(plan, other) for other in sharing)
+            functions.append(Function(name, _prototype(plan, use, name), text, used, users))
     steps: list[Call | Roll | Loop | MovedStep | FedStep] = []
     for step, section in enumerate(plan.steps):
         mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
@@ -227,8 +230,12 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     signature = wrapped(head, words, ")")
     text, used = _printed(plan, use.op, use.kernel, signature)
     before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
-    limits = {scalar(v).removeprefix("-") for v in use.kernel.scalars.values()} & set(LARGEST.values())
-    return fitted(f"{before}{signature}\n{{\n    EB_STEP();\n{after}"), used.union(once, limits)
+    return fitted(f"{before}{signature}\n{{\n    EB_STEP();\n{after}"), used.union(once)
+
+
+def _limits(use: Use) -> set[str]:
+    """Names of the largest floats among the arguments of a call; calls of one function may have others."""
+    return {scalar(v).removeprefix("-") for v in use.kernel.scalars.values()} & set(LARGEST.values())
 
 
 def _returns(use: Use) -> str:

@@ -103,9 +103,10 @@ def steady(op: Op, graph: Graph) -> bool:
 
 
 def known_numbers(op: Op, graph: Graph) -> str | None:
-    """Types are bool, float32, and integers of 8 to 64 bits; uint32 and uint64 are not made of others."""
+    """Types are bool, float32, and integers of 8 to 64 bits; uint32 and uint64 are not made of float32."""
     x, y = graph.operands(op)[0], graph.result(op)
-    unknown = [t.dtype for t in (x, y) if t.dtype not in C_TYPES or (t is y and t.dtype in UNSIGNED)]
+    real = x.dtype == "float32" and y.dtype in UNSIGNED
+    unknown = [t.dtype for t in (x, y) if t.dtype not in C_TYPES or (t is y and real)]
     return f"type {unknown[0]}" if unknown else None
 
 
