@@ -46,6 +46,25 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
     assert result["equal"]
 
 
+@pytest.mark.needs("gcc")
+def test_products_of_one_function_have_bounds_of_their_own(tmp_path: Path) -> None:
+    """The first is bounded on both sides; the second one's lower bound is no number that C has without a name."""
+    bounds = [numpy_helper.from_array(np.float32(v), n) for v, n in ((-1, "low"), (5, "high"))]
+    steps = [
+        ("Mul", ["x", "w"], "a"), ("Clip", ["a", "low", "high"], "b"),
+        ("Mul", ["b", "w"], "c"), ("Clip", ["c", "", "high"], "y"),
+    ]  # fmt: skip
+    nodes = [helper.make_node(kind, inputs, [result]) for kind, inputs, result in steps]
+    x, w, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, SHAPE) for n in ("x", "w", "y"))
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x, w], [y], bounds), opset_imports=[helper.make_opsetid("", 18)], ir_version=8
+    )
+    file = tmp_path / "bounds.onnx"
+    onnx.save(model, file)
+    artifacts = compile_model(model_request(file, "model", "host", {}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+
+
 def test_what_is_not_finite_is_compared() -> None:
     some = np.array([1.0, np.inf, -np.inf, np.nan], np.float32)
     assert distance(some, some) == 0 and limit(some) < 1
