@@ -47,6 +47,15 @@ CASES: dict[str, Case] = {
     "convolution, clipped": (
         "FusedConv", (1, 2, 5, 5), [numbers(3, 2, 2, 2)], {"activation": "Clip", "activation_params": [-0.2, 0.6]}
     ),
+    "attention": ("Attention", (1, 5, 8), [numbers(8, 24), numbers(24)], {"num_heads": 2}),
+    "attention, backwards": (
+        "Attention", (2, 5, 6), [numbers(6, 36), numbers(36)], {"num_heads": 3, "unidirectional": 1, "scale": 0.3}
+    ),
+    "heads": ("MultiHeadAttention", (2, 4, 8), [numbers(2, 6, 8), numbers(2, 6, 8)], {"num_heads": 4}),
+    "heads with a bias": (
+        "MultiHeadAttention", (1, 4, 8), [numbers(1, 4, 8), numbers(1, 4, 8), numbers(24)],
+        {"num_heads": 2, "unidirectional": 1},
+    ),
     "dense": ("FusedGemm", (2, 4), [numbers(3, 4), numbers(3)], {"transB": 1, "activation": "Sigmoid"}),
 }  # fmt: skip
 
@@ -90,10 +99,27 @@ def test_the_sum_is_a_result_too(tmp_path: Path) -> None:
         ("product", {"transBatchA": 1}, "transBatchA"),
         ("convolution", {"activation": "Softplus"}, "activation Softplus"),
         ("product", {"beta": 1.0}, "attribute 'beta'"),
+        ("attention", {"qkv_hidden_sizes": [8, 8, 4]}, "qkv_hidden_sizes"),
+        ("attention", {"do_rotary": 1}, "attribute 'do_rotary'"),
     ],
 )
 def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
     operator, shape, constants, attributes = CASES[name]
     onnx.save(model((operator, shape, constants, attributes | changes), 17), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=said):
+        read_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("operator", "constants", "said"),
+    [
+        ("Attention", [numbers(8, 24), numbers(24), np.array([4], np.int32)], "operand mask_index"),
+        ("MultiHeadAttention", [], "no operand key"),
+    ],
+)
+def test_attention_with_other_operands_is_refused(
+    operator: str, constants: list[Array], said: str, tmp_path: Path
+) -> None:
+    onnx.save(model((operator, (1, 5, 8), constants, {"num_heads": 2}), 17), tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match=said):
         read_model(tmp_path / "m.onnx")

@@ -39,6 +39,10 @@ class Fused:
         self.graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.float32), self.between(what)))
         return self.between(what)
 
+    def list_of(self, what: str, *values: int) -> str:
+        self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), self.between(what)))
+        return self.between(what)
+
     def with_bias(self, position: int) -> Iterator[onnx.NodeProto]:
         """x plus a bias that may be left out, as tensor `biased`."""
         name = "Add" if self.at(position) else "Identity"
@@ -115,6 +119,97 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
     return parts
 
 
+def part(f: Fused, name: str, which: int, axis: int) -> Iterator[onnx.NodeProto]:
+    """Query, key or value of three that lie side by side along `axis`, the last one; as tensor `part` of its name."""
+    whole, out = f.between(f"{name}.three{which}"), f.between(f"{name}.{which}")
+    sizes = f.list_of(f"{name}.sizes{which}", *[0] * axis, 3, -1)
+    yield f.made("Reshape", [name, sizes], whole)
+    index = f.list_of(f"{name}.index{which}", which)
+    yield f.made("Gather", [whole, index], f"{out}.kept", axis=axis)
+    yield f.made("Reshape", [f"{out}.kept", f.list_of(f"{name}.flat{which}", *[0] * axis, -1)], out)
+
+
+def heads(f: Fused, which: int, name: str, turned: tuple[int, ...]) -> Iterator[onnx.NodeProto]:
+    """Values of batch x length x channels, as batch x length x heads x rest in the order `turned`."""
+    flat, apart = f.between(f"flat{which}"), f.between(f"apart{which}")
+    yield f.made("Transpose", [name], flat, perm=[0, 1, 2])  # of another rank it is refused
+    yield f.made("Reshape", [flat, f.list_of(f"split{which}", 0, 0, f.attributes["num_heads"], -1)], apart)
+    yield f.made("Transpose", [apart], f.between(f"heads{which}"), perm=turned)
+
+
+def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]:
+    """softmax(Q K^T * scale + added) V for each head. Scale: one over the root of a head's channels."""
+    own, between = f.attributes, f.between
+    for which, (name, turned) in enumerate(zip(names, ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True)):
+        yield from heads(f, which, name, turned)
+    scale = f.constant("scale", own["scale"]) if own.get("scale", 0) else between("scale")
+    if not own.get("scale", 0):
+        yield f.made("Shape", [between("heads0")], between("shape"))
+        yield f.made("Gather", [between("shape"), f.list_of("last", 3)], between("channels"))
+        yield f.made("Cast", [between("channels")], between("real"), to=onnx.TensorProto.FLOAT)
+        yield f.made("Sqrt", [between("real")], between("root"))
+        yield f.made("Reciprocal", [between("root")], scale)
+    yield f.made("Mul", [between("heads0"), scale], between("scaled"))
+    yield f.made("MatMul", [between("scaled"), between("heads1")], between("scores"))
+    scores = between("scores")
+    if own.get("unidirectional", 0):
+        low = numpy_helper.from_array(np.array([own.get("mask_filter_value", -10000.0)], np.float32))
+        yield f.made("Shape", [scores], between("sizes"))
+        yield f.made("ConstantOfShape", [between("sizes")], between("low"), value=low)
+        yield f.made("Trilu", [between("low"), f.list_of("above", 1)], between("later"), upper=1)
+        yield f.made("Add", [scores, between("later")], between("causal"))
+        scores = between("causal")
+    if added:
+        yield f.made("Add", [scores, added], between("added"))
+        scores = between("added")
+    yield f.made("Softmax", [scores], between("shares"), axis=-1)
+    yield f.made("MatMul", [between("shares"), between("heads2")], between("mixed"))
+    yield f.made("Transpose", [between("mixed")], between("together"), perm=[0, 2, 1, 3])
+    yield f.made("Reshape", [between("together"), f.list_of("merged", 0, 0, -1)])
+
+
+def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> None:
+    """Refuse operands that no part reads, and forms that leave others out."""
+    for name, position in missing.items():
+        if f.at(position):
+            text = f"operand {name}"
+            raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: without it"])
+    for name, position in needed.items():
+        if not f.at(position):
+            hint = "supported: query, key and value as operands of their own"
+            raise fail(f"no operand {name}", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
+
+
+def attention(f: Fused) -> Iterator[onnx.NodeProto]:
+    """Query, key and value by one matrix: three products."""
+    without(f, {"mask_index": 3, "past": 4}, {"weights": 1})
+    if len(set(f.attributes.get("qkv_hidden_sizes", ()))) > 1:
+        hint = "supported: equal sizes"
+        raise fail("qkv_hidden_sizes", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
+    names = [f.between(f"operand{which}") for which in range(3)]
+    for which, name in enumerate(names):
+        yield from part(f, f.at(1), which, 1)
+        product = f.between(f"product{which}") if f.at(2) else name
+        yield f.made("MatMul", [f.at(0), f.between(f"{f.at(1)}.{which}")], product)
+        if f.at(2):
+            yield from part(f, f.at(2), which, 0)
+            yield f.made("Add", [product, f.between(f"{f.at(2)}.{which}")], name)
+    yield from attended(f, names, f.at(5))
+
+
+def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
+    """MultiHeadAttention: operands of batch x length x channels, each plus its third of the bias."""
+    without(f, {"key_padding_mask": 4, "past_key": 6, "past_value": 7}, {"key": 1, "value": 2})
+    names = [f.at(which) for which in range(3)]
+    if f.at(3):
+        for which in range(3):
+            yield from part(f, f.at(3), which, 0)
+            biased = f.between(f"operand{which}")
+            yield f.made("Add", [names[which], f.between(f"{f.at(3)}.{which}")], biased)
+            names[which] = biased
+    yield from attended(f, names, f.at(5))
+
+
 FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     "Gelu": gelu("none"),
     "BiasGelu": gelu("none"),
@@ -124,4 +219,6 @@ FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     "FusedConv": activated("Conv"),
     "FusedGemm": activated("Gemm"),
     "SkipLayerNormalization": normalised_sum,
+    "Attention": attention,
+    "MultiHeadAttention": heads_of_attention,
 }

@@ -58,6 +58,7 @@ TYPES = {"i": AttributeProto.INT, "f": AttributeProto.FLOAT, "s": AttributeProto
 POOL = "kernel_shape:I! auto_pad:s pads:I strides:I ceil_mode:i count_include_pad:i channels_last:i"
 CONV = "kernel_shape:I auto_pad:s pads:I strides:I dilations:I group:i"
 GEMM = "transA:i transB:i alpha:f beta:f activation:s activation_alpha:f activation_beta:f activation_gamma:f"
+HEADS = "num_heads:i! unidirectional:i mask_filter_value:f scale:f"
 CELL = "hidden_size:i direction:s activations:S activation_alpha:F activation_beta:F clip:f input_forget:i"
 # Operator: operands; results; attributes. A port is a type of KINDS with the name of its variable, `?` if it may be
 # left out, `*` if it and those behind it may follow again. An attribute that must be there ends in `!`.
@@ -83,6 +84,8 @@ TABLE = {
     "FusedConv": ("dT dT dT? dT?", "dT", f"{CONV} activation:s activation_params:F"),
     "FusedGemm": ("nT nT nT?", "nT", GEMM),
     "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
+    "Attention": ("hT hT hT? iM? hT? hT?", "hT", f"{HEADS} qkv_hidden_sizes:I"),
+    "MultiHeadAttention": ("hT hT? hT? hT? iM? hT? hT? hT?", "hT", HEADS),
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
     "DequantizeLinear": ("tT hF tT?", "hF", "axis:i"),
 }
