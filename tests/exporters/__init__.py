@@ -22,13 +22,18 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 # onnxruntime 1.31's quantiser stops: it compares an array of scales with one here, or a group's scales with all biases.
 PER_TENSOR = ("jax mlp", "torch style_transfer")
-FORMS = ("float", "qdq", "qdq uint8")
+ACTIVATIONS = {
+    "qdq": QuantType.QInt8,
+    "qdq uint8": QuantType.QUInt8,
+    "qdq int16": QuantType.QInt16,
+    "qdq uint16": QuantType.QUInt16,
+}
+FORMS = ("float", *ACTIVATIONS)
 
 
 def made(name: str, form: str) -> onnx.ModelProto:
-    """The network in one of FORMS: as it is, or quantised with int8 or uint8 activations."""
+    """The network in one of FORMS: as it is, or quantised with activations of 8 or 16 bits."""
     model = NETWORKS[name]()
     if form == "float":
         return model
-    activations = QuantType.QInt8 if form == "qdq" else QuantType.QUInt8
-    return quantised(model, activations, per_channel=name not in PER_TENSOR)
+    return quantised(model, ACTIVATIONS[form], per_channel=name not in PER_TENSOR)

@@ -20,6 +20,14 @@ def test_quantised_on_a_cortex_m4(name: str) -> None:
     assert outcome(name, "qdq", "mps2-an386") == "equal"
 
 
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", ["qdq int16", "qdq uint16"])
+@pytest.mark.parametrize("name", ["torch efficientnet", "torch ssd"])
+def test_sixteen_bits(name: str, form: str) -> None:
+    """Activations of int16 and uint16; some outputs are integers, and uint16 is int16 in C."""
+    assert outcome(name, form, "host") == "equal"
+
+
 @pytest.mark.slow
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
 @pytest.mark.parametrize("form", ["float", "qdq uint8"])

@@ -27,7 +27,7 @@ from .harness import run_tool
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
 NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
-FLOAT, UINT8, DOUBLE = 1, 2, 11  # types of ONNX
+FLOAT, UINT8, UINT16, DOUBLE = 1, 2, 4, 11  # types of ONNX
 OFF_STEP = 1e-2  # steps by which a real number may miss the step that it stands for; float32 of 2^15 steps does by 2e-3
 
 
@@ -160,11 +160,13 @@ def _tflite_input_types(model: Path) -> list[str]:
 
 
 def _as_file(x: Array, port: Port, kind: str) -> Array:
-    """The firmware's int8 input as a file wants it whose own inputs are `kind`: real numbers or uint8."""
+    """The firmware's int8 or int16 input as a file wants it whose own inputs are `kind`: real numbers or unsigned."""
     if x.dtype in (np.int8, np.int16) and kind == "float32":
         return ((x.astype(np.float32) - np.float32(port["zero_point"])) * np.float32(port["scale"])).astype(np.float32)
     if x.dtype == np.int8 and kind == "uint8":
         return (x.astype(np.int16) + 128).astype(np.uint8)
+    if x.dtype == np.int16 and kind == "uint16":
+        return (x.astype(np.int32) + 2**15).astype(np.uint16)
     return x
 
 
@@ -173,7 +175,7 @@ def _as_firmware(value: Array, port: Port) -> Array:
     dtype = np.dtype(port["dtype"])
     if dtype not in (np.int8, np.int16) or value.dtype == dtype:
         return value
-    if value.dtype == np.uint8:
+    if value.dtype in (np.uint8, np.uint16):
         return _signed(value)
     steps = value.astype(np.float64) / port["scale"]
     if float(np.max(np.abs(steps - np.rint(steps)), initial=0.0)) > OFF_STEP:
@@ -247,12 +249,12 @@ def _tell_all(graph: Any) -> list[str]:
 
 
 def _feed(x: Array, port: Port, surface: Any) -> Array:
-    """The firmware's input as onnxruntime wants it: its own layout, real numbers or uint8 where the file has those."""
+    """The firmware's input as onnxruntime wants it: its own layout, real or unsigned where the file is."""
     sizes = zip(surface.shape.dim, x.shape, strict=True)
     shape = [d.dim_value if d.HasField("dim_value") else own for d, own in sizes]
     if list(x.shape) != shape and x.ndim == 4:
         x = np.ascontiguousarray(x.transpose(NCHW))
-    kinds = {DOUBLE: "float64", FLOAT: "float32", UINT8: "uint8"}
+    kinds = {DOUBLE: "float64", FLOAT: "float32", UINT8: "uint8", UINT16: "uint16"}
     kind = kinds.get(surface.elem_type, "")
     return x.astype(np.float64) if kind == "float64" else _as_file(x, port, kind)
 
@@ -260,7 +262,7 @@ def _feed(x: Array, port: Port, surface: Any) -> Array:
 def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
     """Integer values by name: a real tensor between QuantizeLinear and DequantizeLinear stands for its integer twin.
 
-    uint8 becomes int8, as in the importer.
+    uint8 becomes int8 and uint16 int16, as in the importer.
     """
     found = {name: _signed(value) for name, value in values.items() if value.dtype.kind in "iub"}
     for node in graph.node:
@@ -274,6 +276,8 @@ def _integers(graph: Any, values: dict[str, Array]) -> dict[str, Array]:
 
 
 def _signed(value: Array) -> Array:
+    if value.dtype == np.uint16:
+        return (value.astype(np.int32) - 2**15).astype(np.int16)
     return (value.astype(np.int16) - 128).astype(np.int8) if value.dtype == np.uint8 else value
 
 
