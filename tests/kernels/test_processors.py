@@ -73,6 +73,17 @@ def test_pools_of_the_dsp_extension(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
+def test_svdf_of_the_dsp_extension(tmp_path: Path) -> None:
+    """int16 states: features four at a time, times two at a time."""
+    form = form_of(load_target("mps2-an386"))
+    graphs = [g for kind in ("svdf_state", "svdf") for g in examples(single_ops(kind), 150)]
+    variants = {"svdf_state": "dsp four features", "svdf": "dsp two times"}
+    taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == variants[g.ops[0].kind]]
+    assert all(sum(g.ops[0].kind == kind for g in taken) >= 3 for kind in variants), len(taken)
+    check("mps2-an386", taken[:40], tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
 def test_the_smallest_processor(tmp_path: Path) -> None:
     check("microbit", [g for kind in KINDS for g in integer(kind, 4)], tmp_path)
 
