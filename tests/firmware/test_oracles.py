@@ -325,3 +325,26 @@ def test_outputs_may_have_any_name(tmp_path: Path, name: str) -> None:
     artifacts = compile_model(ModelRequest(model, "model", "host"))
     found = verify(model, load_target("host"), artifacts)
     assert found["equal"] and len(found["compared"]) == 2
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("branch", [False, True])
+def test_files_in_float16_are_computed_in_float32(tmp_path: Path, branch: bool) -> None:
+    """On both sides: onnxruntime would round each result to float16. Also inside of a branch."""
+    weights = np.random.default_rng(3).normal(0, 1, (16, 4)).astype(np.float16)
+    inner = [
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(weights, "w")),
+        helper.make_node("MatMul", ["half", "w"], ["z"]),
+    ]
+    nodes = [helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16)]
+    if branch:
+        z = helper.make_tensor_value_info("z", TensorProto.FLOAT16, [1, 4])
+        graph = helper.make_graph(inner, "inner", [], [z])
+        nodes.append(helper.make_node("If", ["yes"], ["last"], then_branch=graph, else_branch=graph))
+    else:
+        nodes += [*inner, helper.make_node("Identity", ["z"], ["last"])]
+    nodes.append(helper.make_node("Cast", ["last"], ["y"], to=TensorProto.FLOAT))
+    file = tmp_path / "half.onnx"
+    onnx_file(file, nodes, [1, 16], [1, 4], {"yes": np.array(True)}, TensorProto.FLOAT16)
+    result = verify(file, load_target("host"), compile_model(ModelRequest(file, "model", "host")))
+    assert result["equal"] and result["max_abs_diff"] < 1e-5

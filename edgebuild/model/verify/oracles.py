@@ -193,6 +193,8 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
     import onnx
 
     proto = onnx.load(str(model))
+    for part in (proto.graph, *proto.functions):
+        _in_float32(part)
     ends = outputs or [value.name for value in proto.graph.output]
     constants = {t.name for t in proto.graph.initializer}
     surface = [value for value in proto.graph.input if value.name not in constants]
@@ -213,6 +215,29 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
         tensors.append({**values, **integers})
         reals.append({name: value for name, value in values.items() if value.dtype.kind == "f"})
     return Reference(rows, tensors, slack=1, reals=reals)
+
+
+def _in_float32(part: Any) -> None:
+    """Make float16 of a graph or function float32, in which the firmware computes it."""
+    import onnx
+
+    half, real = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    tensors, values = list(getattr(part, "initializer", ())), []
+    for name in ("input", "output", "value_info"):
+        values += [v for v in getattr(part, name) if isinstance(v, onnx.ValueInfoProto)]
+    for attribute in (a for node in part.node for a in node.attribute):
+        if attribute.name in ("to", "dtype") and attribute.i == half:
+            attribute.i = real
+        tensors += [attribute.t] if attribute.HasField("t") else []
+        for inner in [attribute.g] if attribute.HasField("g") else []:
+            _in_float32(inner)
+    for value in values:
+        if value.type.tensor_type.elem_type == half:
+            value.type.tensor_type.elem_type = real
+    for tensor in tensors:
+        if tensor.data_type == half:
+            data = onnx.numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(data, tensor.name))
 
 
 def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Array]]:
