@@ -10,7 +10,7 @@ from ...ops import spatial
 from ...ops.base import Kernel
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import convolution, depthwise, four_pixels, gathered, matrix, svdf, wide
+from . import convolution, depthwise, four_pixels, gathered, matrix, svdf_pairs, wide
 
 
 def add(layer: KernelLayer) -> Kernel | None:
@@ -83,7 +83,7 @@ ROWS = (
     Row("mul", CORE, wide.product),
     Row("batch_matmul", CORE, matrix.product),
     Row("batch_matmul", CORE, matrix.wide),
-    Row("svdf_state", CORE, svdf.state),
-    Row("svdf", CORE, svdf.total),
+    Row("svdf_state", CORE, svdf_pairs.state),
+    Row("svdf", CORE, svdf_pairs.total),
     Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 8.0)),
 )

@@ -43,7 +43,7 @@ def total(layer: KernelLayer) -> Kernel | None:
 
 
 def _end(layer: KernelLayer) -> dict[str, int | float] | None:
-    """What rounds in two multiplications; None where results have other bounds than their type's."""
+    """Scalars of the rounding in two multiplications; None where results have other bounds than their type's."""
     k, y = layer.plain, layer.graph.result(layer.op)
     if layer.graph.arithmetic != "tflite" or is_float(y):
         return None
