@@ -183,6 +183,9 @@ class Target:
         """The first memory with this role."""
         return next(m for m in self.memories if role in m.roles)
 
+    def memory_named(self, name: str) -> Memory:
+        return next(m for m in self.memories if m.name == name)
+
 
 def clock_tree_file(name_or_path: str) -> Path:
     """Where a clock tree stands; whether or not there is such a file."""

@@ -79,7 +79,7 @@ def _merged(
 ) -> tuple[Merged, tuple[Diagnostic, ...]]:
     """The merged accesses, checked, and warnings. Raises EdgebuildError for hazards and races."""
     merged = merge(dialect, cdfg, shapes, layout, conflicts)
-    errors, warnings = hazards(dialect, cdfg, merged)
+    errors, warnings = hazards(cdfg, merged)
     more_errors, more_warnings = races(dialect, cdfg, merged)
     if errors or more_errors:
         raise EdgebuildError(*errors, *more_errors)

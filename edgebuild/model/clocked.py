@@ -233,4 +233,4 @@ def _operand(whole: Plan, name: str) -> Activation:
 
 def _coupled(found: Plan, storage: str) -> bool:
     memory = found.places[storage].memory
-    return next(m.tightly_coupled for m in found.target.memories if m.name == memory)
+    return found.target.memory_named(memory).tightly_coupled

@@ -98,7 +98,7 @@ def check_constants(graph: Graph, target: Target) -> None:
 
 
 def check_weights(decided: Plan, size: int, target: Target) -> None:
-    memory = next(m for m in target.memories if m.name == decided.weights_memory)
+    memory = target.memory_named(decided.weights_memory)
     _check_size(size, memory, target, decided.graph.file)
 
 

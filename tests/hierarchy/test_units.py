@@ -92,7 +92,7 @@ def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
     graph = next(iter(examples(small_graphs(), 1)))
     asked = ModelRequest(Path("random"), "g", "host", tile="off", map=way)
     chip = load_target("host")
-    home = next(m for m in chip.memories if m.name == "RAM")
+    home = chip.memory_named("RAM")
     other = replace(home, name="FAST", origin=3 << 30, level=0)
     peak = Planner(graph, chip, asked).untiled_bytes
     chip = replace(chip, memories=(other, *chip.memories))

@@ -203,7 +203,7 @@ def _next(f: Function, read: Region, write: Region) -> bool:
     )
 
 
-def hazards(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
+def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
     """(errors, warnings): accesses that this register does not allow, and those that may lose an update."""
     errors: list[Diagnostic] = []
     warnings: list[Diagnostic] = []

@@ -248,7 +248,7 @@ class Hardware:
 
     def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
         """Bits that are of no field are to be stored as 0, or as they are after reset. A load finds 0 there."""
-        registers, bits, taken = self._registers(at, size, view), value.size(), 0
+        registers, bits, taken = self._registers(at, view), value.size(), 0
         for _, slot, _, low in self._window(at, size, view):
             taken |= (1 << slot.width + low) - 1 & ~((1 << max(low, 0)) - 1)
         for r, _, first in registers:
@@ -257,7 +257,7 @@ class Hardware:
         if not z3.is_true(held):
             self.obligations.append((held, f"a store sets bits of '{registers[0][0].name}' that are of no field"))
 
-    def _registers(self, at: Pointer, size: int, view: str) -> list[tuple[Register, Any, int]]:
+    def _registers(self, at: Pointer, view: str) -> list[tuple[Register, Any, int]]:
         """(register, its element, first byte of the access in it) of those that an access of some bytes means."""
         group = self.layout.groups.get(at.group)
         if group is None:
@@ -275,7 +275,7 @@ class Hardware:
 
     def _window(self, at: Pointer, size: int, view: str) -> Iterator[tuple[Key, Slot, Any, int]]:
         """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
-        for r, index, first in self._registers(at, size, view):
+        for r, index, first in self._registers(at, view):
             for slot in r.slots:
                 for i in range(slot.count):
                     low = slot.lsb + i * slot.stride - 8 * first

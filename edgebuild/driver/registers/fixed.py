@@ -173,7 +173,7 @@ class _Fixer:
                 hints = (f"a pointer to '{shape.group}' needs one layout for all", *unlike(other, first))
                 raise self._wrong_group(shape.group, f"'{mine}' is laid out unlike '{its}'", *hints)
         subs = tuple(self._sub(part.name, part.group, part.dims, ways) for part in shape.parts)
-        size = self._size(shape, ways, first, subs)
+        size = self._size(shape, first, subs)
         self.groups[shape.group] = GroupLayout(shape.group, size, tuple(first), subs)
         return self.groups[shape.group]
 
@@ -355,9 +355,7 @@ class _Fixer:
             raise self._wrong_group(group, f"the elements of '{name}' are not at equal distances")
         return Sub(name, group, places[0] - base, steps.pop() if steps else 0, dims)
 
-    def _size(
-        self, shape: Shape, ways: list[tuple[Device, tuple[str, ...]]], registers: list[Register], subs: tuple[Sub, ...]
-    ) -> int:
+    def _size(self, shape: Shape, registers: list[Register], subs: tuple[Sub, ...]) -> int:
         """The distance of the elements where the group is in an array; else what it covers."""
         strides = set()
         for g in (g for name, g in self.shapes.groups.items() if name not in self.shapes.idle):

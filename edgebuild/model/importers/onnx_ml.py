@@ -26,10 +26,6 @@ def _real(node: Any) -> str:
     return name if node.tensor(0).dtype == "float32" else node.inner("cast", [name], to="float32")
 
 
-def _floats(node: Any, name: str) -> Array:
-    return np.array(node.attr(name, []), np.float32)
-
-
 def array_feature_extractor(node: Any) -> None:
     """Columns of the last dimension; of a vector they make a row."""
     x, index = node.tensor(0), node.tensor(1)
@@ -44,8 +40,8 @@ def array_feature_extractor(node: Any) -> None:
 
 def scaler(node: Any) -> None:
     """(x - offset) * scale, each for all columns or for one."""
-    less = node.inner("pointwise", [_real(node), node.array(_floats(node, "offset"))], **attributes("difference"))
-    node.emit("mul", [less, node.array(_floats(node, "scale"))], clamp=OPEN)
+    less = node.inner("pointwise", [_real(node), node.array(node.floats("offset"))], **attributes("difference"))
+    node.emit("mul", [less, node.array(node.floats("scale"))], clamp=OPEN)
 
 
 def binarizer(node: Any) -> None:
@@ -56,7 +52,7 @@ def binarizer(node: Any) -> None:
 
 def imputer(node: Any) -> None:
     """Elements that stand for what is not known, most often NaN, become the number of their column."""
-    values, missing = _floats(node, "imputed_value_floats"), np.float32(node.attr("replaced_value_float", 0.0))
+    values, missing = node.floats("imputed_value_floats"), np.float32(node.attr("replaced_value_float", 0.0))
     if not values.size:
         raise node.error("no imputed_value_floats", "numbers in float32 are supported")
     x = _real(node)
@@ -128,10 +124,10 @@ def normalizer(node: Any) -> None:
 
 def _linear(node: Any, rows: int) -> list[str]:
     """Operands of the dense layer."""
-    weights = _floats(node, "coefficients")
+    weights = node.floats("coefficients")
     if rows < 1 or weights.size % rows or weights.size // rows != node.tensor(0).shape[-1]:
         raise node.error(f"{weights.size} coefficients for {rows} results of {node.tensor(0).shape[-1]} features")
-    bias = _floats(node, "intercepts")
+    bias = node.floats("intercepts")
     operands = [_real(node), node.array(weights.reshape(rows, -1))]
     return [*operands, node.array(bias)] if bias.size else operands
 

@@ -158,6 +158,10 @@ class OnnxNode(Node):
         self.builder.tensors[name] = Tensor(name, (channels,), t.dtype, t.quant, data)
         return name
 
+    def floats(self, name: str) -> Array:
+        """An attribute that is a list of numbers; empty where it is not there."""
+        return np.array(self.attr(name, []), np.float32)
+
     def real(self, t: Tensor) -> Array:
         """The real values of a constant, whether it is quantised or not."""
         return real_values(t)

@@ -17,15 +17,11 @@ KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 MOST_DEGREE = 8
 
 
-def _floats(node: Any, name: str) -> Array:
-    return np.array(node.attr(name, []), np.float32)
-
-
 def _kernels(node: Any, count: int) -> str:
     """The kernel function of every sample and every support vector."""
     kind, x = node.attr("kernel_type", "LINEAR"), node.inputs[0]
     gamma, offset, degree = (*node.attr("kernel_params", []), 0.0, 0.0, 3.0)[:3]
-    vectors = _floats(node, "support_vectors")
+    vectors = node.floats("support_vectors")
     if kind not in KERNELS or (kind == "POLY" and degree not in range(1, MOST_DEGREE + 1)):
         raise node.error(f"kernel {kind}, degree {degree}", f"supported: {', '.join(KERNELS)}; degrees 1 to 8")
     if count < 1 or len(node.tensor(0).shape) != 2 or vectors.size != count * node.tensor(0).shape[1]:
@@ -50,7 +46,7 @@ def _kernels(node: Any, count: int) -> str:
 
 
 def _fitting(node: Any, name: str, size: int) -> Array:
-    values = _floats(node, name)
+    values = node.floats(name)
     if values.size != size:
         raise node.error(f"{values.size} {name}", f"{size} are needed")
     return values

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op, Tensor
-from . import convert, fixedpoint, intervals, linear, pointwise, spatial
+from . import convert, elementwise, fixedpoint, intervals, linear, pointwise, spatial
 from .base import Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -95,7 +95,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 SPEC = Spec(
     kind="clamp",
-    nest=convert.nest,
+    nest=elementwise.nest,
     reference=reference,
     kernel=kernel,
     tflite={

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same
 from ..ir import Array, Graph, Op, Tensor
-from . import fixedpoint, intervals, linear
+from . import elementwise, fixedpoint, intervals, linear
 from .base import C_TYPES, UNSIGNED, Form, Kernel, Spec, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")
@@ -49,12 +48,6 @@ def dequantize_from_tflite(node: Any) -> None:
         node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
         return
     node.emit("dequantize", node.inputs)
-
-
-def nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(Same(name) for name in names),))
 
 
 def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -179,7 +172,7 @@ def rescaling(
 
 CAST = Spec(
     "cast",
-    nest,
+    elementwise.nest,
     cast_reference,
     kernel,
     {"CAST": cast_from_tflite},
@@ -192,7 +185,7 @@ CAST = Spec(
 )
 QUANTIZE = Spec(
     "quantize",
-    nest,
+    elementwise.nest,
     quantize_reference,
     kernel,
     {"QUANTIZE": quantize_from_tflite},
@@ -203,7 +196,7 @@ QUANTIZE = Spec(
 )
 DEQUANTIZE = Spec(
     "dequantize",
-    nest,
+    elementwise.nest,
     dequantize_reference,
     kernel,
     {"DEQUANTIZE": dequantize_from_tflite},
@@ -214,7 +207,7 @@ DEQUANTIZE = Spec(
 )
 REQUANTIZE = Spec(
     "requantize",
-    nest,
+    elementwise.nest,
     requantize_reference,
     kernel,
     rows=rows,

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
+from . import elementwise
 from .base import Constant, Form, Kernel, Spec
-
-
-def nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(Same(name) for name in names),))
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -26,4 +20,4 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("copy.c.j2", f"copy_{x.elements}", shape, constants)
 
 
-SPEC = Spec(kind="copy", nest=nest, reference=reference, kernel=kernel, exact=True)
+SPEC = Spec(kind="copy", nest=elementwise.nest, reference=reference, kernel=kernel, exact=True)

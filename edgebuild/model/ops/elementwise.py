@@ -1,9 +1,11 @@
-"""Code that the ops on two operands of equal or broadcast shape share."""
+"""Code that the ops on operands of equal or broadcast shape share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Graph, Op, Tensor
@@ -44,22 +46,21 @@ def _emit(node: Any, kind: str, clamp: Any) -> None:
         node.emit("pointwise", node.inputs, function=INTEGERS[kind], clamp=clamp)
 
 
-def out_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    rank = max(len(a.shape), len(b.shape))
-    left, right = ((1,) * (rank - len(t.shape)) + t.shape for t in (a, b))
-    return tuple(max(m, n) for m, n in zip(left, right, strict=True))
+def out_shape(*operands: Tensor) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in operands)))
 
 
 def nest(op: Op, graph: Graph) -> Nest:
-    a, b = graph.operands(op)
-    shape = out_shape(a, b)
+    """Of any number of operands, each repeated along the axes that it lacks or has one element of."""
+    operands = graph.operands(op)
+    shape = out_shape(*operands)
     names = tuple(f"i{d}" for d in range(len(shape)))
 
     def dims(t: Tensor) -> tuple[Dim, ...]:
         skipped = len(shape) - len(t.shape)
         return tuple(Same(names[skipped + d]) if n == shape[skipped + d] else Fixed() for d, n in enumerate(t.shape))
 
-    return Nest(dict(zip(names, shape, strict=True)), names, (dims(a), dims(b)))
+    return Nest(dict(zip(names, shape, strict=True)), names, tuple(map(dims, operands)))
 
 
 def known_result(op: Op, graph: Graph) -> str | None:

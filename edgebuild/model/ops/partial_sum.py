@@ -15,7 +15,7 @@ import numpy as np
 
 from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
-from . import conv2d, dense, fixedpoint, spatial
+from . import conv2d, dense, elementwise, fixedpoint, spatial
 from .base import Constant, Form, Kernel, Spec, is_float, quant_of, scale_of, zero_of
 
 
@@ -77,12 +77,6 @@ def join_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("join_sums.c.j2", f"join_sums_{count}", {"N": count})
 
 
-def finish_nest(op: Op, graph: Graph) -> Nest:
-    (x,) = graph.operands(op)
-    names = tuple(f"i{d}" for d in range(len(x.shape)))
-    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(Same(name) for name in names),))
-
-
 def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     """Mantissa and shift for each channel; scales of the sums are scale(x) * scale(w), so these are the layer's own."""
     (x,), y = graph.operands(op), graph.result(op)
@@ -110,4 +104,4 @@ def finish_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 PARTIAL = Spec(kind="partial_sum", nest=nest, reference=reference, kernel=kernel, limits=(constant_weights,))
 JOIN = Spec(kind="join_sums", nest=join_nest, reference=join_reference, kernel=join_kernel)
-FINISH = Spec(kind="finish_sum", nest=finish_nest, reference=finish_reference, kernel=finish_kernel, clamps=True)
+FINISH = Spec(kind="finish_sum", nest=elementwise.nest, reference=finish_reference, kernel=finish_kernel, clamps=True)

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import terms
-from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
-from . import loops, quantised, spatial
+from . import elementwise, loops, quantised, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float
 from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction
 
@@ -30,22 +29,6 @@ def attributes(function: str, **parameters: Any) -> dict[str, Any]:
     row = FUNCTIONS[function]
     numbers = {name: float(parameters.get(name, default)) for name, default in row.parameters.items()}
     return {"function": function, "clamp": OPEN, **({"to": row.result} if row.result else {}), **numbers}
-
-
-def result_shape(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(int(n) for n in np.broadcast_shapes(*shapes))
-
-
-def nest(op: Op, graph: Graph) -> Nest:
-    operands = graph.operands(op)
-    shape = result_shape([t.shape for t in operands])
-    names = tuple(f"i{d}" for d in range(len(shape)))
-
-    def dims(t: Tensor) -> tuple[Dim, ...]:
-        skipped = len(shape) - len(t.shape)
-        return tuple(Same(names[skipped + d]) if n == shape[skipped + d] else Fixed() for d, n in enumerate(t.shape))
-
-    return Nest(dict(zip(names, shape, strict=True)), names, tuple(map(dims, operands)))
 
 
 def reference(op: Op, graph: Graph, *operands: Array) -> Array:
@@ -296,7 +279,7 @@ def from_onnx_shift(node: Any) -> None:
 
 SPEC = Spec(
     kind="pointwise",
-    nest=nest,
+    nest=elementwise.nest,
     reference=reference,
     kernel=kernel,
     tflite={

@@ -79,7 +79,7 @@ class Plan:
     def home(self, tensor: str) -> Memory:
         """The memory that a tensor lies in."""
         name = self.places[self.rolling.storage[tensor]].memory
-        return next(m for m in self.target.memories if m.name == name)
+        return self.target.memory_named(name)
 
     @property
     def form(self) -> Form:

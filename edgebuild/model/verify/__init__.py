@@ -83,7 +83,7 @@ def verify(
         "arena_touched_bytes": outcome.arena_touched,
         "macs": report["macs"]["model"],
         **({"dma": outcome.dma} if outcome.dma else {}),
-        **_figures(sizes, report, target.firmware is not None),
+        **_figures(sizes, target.firmware is not None),
         **counted,
     }
 
@@ -128,7 +128,7 @@ def measure(target: Target, artifacts: Sequence[Artifact], keep: Path | None = N
     with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, 1)
         sizes = _sizes(Builder(target, folder, bool(report.get("needs_libm"))), report)
-    return _figures(sizes, report, target.firmware is not None)
+    return _figures(sizes, target.firmware is not None)
 
 
 def _sizes(builder: Builder, report: dict[str, Any]) -> ElfSizes:
@@ -136,7 +136,7 @@ def _sizes(builder: Builder, report: dict[str, Any]) -> ElfSizes:
     return read_sizes(elf, NAME, allow_libm=builder.needs_libm)
 
 
-def _figures(sizes: ElfSizes, report: dict[str, Any], bare: bool) -> dict[str, Any]:
+def _figures(sizes: ElfSizes, bare: bool) -> dict[str, Any]:
     """A program of the build machine carries its C library, so its sizes say nothing of the model."""
     return {
         "flash_bytes": sizes.flash if bare else None,

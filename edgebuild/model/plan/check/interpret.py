@@ -148,7 +148,7 @@ class _Machine:
         self.section_inside = section.rolled.inside if section.rolled else {}
         op, graph = callee.op, self.graph
         if row is not None and callee.reduces:
-            self.take_up(section, addresses, callee, kernel, row)
+            self.take_up(addresses, callee, kernel, row)
             return
         small_op, small_graph = _as_stated(op, graph, kernel)
         out = tuple((0, n) for n in graph.result(op).shape)
@@ -193,7 +193,7 @@ class _Machine:
         found = {i: input_range(nest, i, 1, row, row + 1) for i in callee.operands}
         return found if all(first < past for first, past in found.values()) else {}
 
-    def take_up(self, section: Section, addresses: Addresses, callee: Callee, kernel: Kernel, row: int) -> None:
+    def take_up(self, addresses: Addresses, callee: Callee, kernel: Kernel, row: int) -> None:
         """A call of a reduction. Its sums stand for what it has read, in bytes that nothing else may touch."""
         op, graph = callee.op, self.graph
         place, size = self.places[scratch_name(op.outputs[0])], callee.scratch

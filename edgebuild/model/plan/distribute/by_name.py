@@ -48,7 +48,7 @@ def choose(
     `stated`: the shares are the user's; otherwise the source may lean on the others or help them.
     """
     if _lacks_flash(network, cluster):
-        raise _no_plan(network, cluster, method, objective, file)
+        raise _no_plan(network, cluster, method, file)
     found = _Best(objective)
     several = method == "joint" and len(cluster.devices) > 1
     if several:
@@ -64,7 +64,7 @@ def choose(
     mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, found)
     best = found.best
     if best is None:
-        raise _no_plan(network, cluster, method, objective, file)
+        raise _no_plan(network, cluster, method, file)
     worth = _worth(best, objective)[0]
     bound = min(found.bound, worth)
     proved = method == "joint" and objective != "memory" and bound >= worth - 1e-6
@@ -284,7 +284,7 @@ def macs(plan: ClusterPlan, device: int) -> int:
     return total
 
 
-def _no_plan(network: Network, cluster: Cluster, method: str, objective: str, file: str) -> Exception:
+def _no_plan(network: Network, cluster: Cluster, method: str, file: str) -> Exception:
     """Which device lacks what: the plan without limits of flash, then of RAM, shows it."""
     room = DeviceLimits((INFINITY,) * len(cluster.devices), (INFINITY,) * len(cluster.devices))
     hints = []

@@ -70,7 +70,7 @@ def _kind(search: Search, device: int) -> tuple[float, float, float]:
     return search.limits.flash[device], search.limits.ram[device], search.cluster.devices[device].macs_per_us
 
 
-def _sent(network: Network, search: Search, tensor: int) -> float:
+def _sent(search: Search, tensor: int) -> float:
     """The cost of a tensor that one device sends to another, in one hop."""
     source = search.cluster.source
     other = next(k for k in range(len(search.cluster.devices)) if k != source)
@@ -83,7 +83,7 @@ def _returned(network: Network, search: Search) -> Floats:
     found = np.zeros((count + 1, count + 1))
     for number, layer in enumerate(network.layers if len(search.cluster.devices) > 1 else ()):
         last = max(search.readers[layer.output], default=-1)
-        found[: number + 1, number + 1 : last + 1] += _sent(network, search, layer.output)
+        found[: number + 1, number + 1 : last + 1] += _sent(search, layer.output)
     return found
 
 
@@ -115,7 +115,7 @@ def _segments_from(network: Network, search: Search, first: int, device: int) ->
         if flash > search.limits.flash[device] or room > search.limits.ram[device]:
             return
         if not is_source:
-            spent += sum(_sent(network, search, t) for t in layer.inputs if t not in here)
+            spent += sum(_sent(search, t) for t in layer.inputs if t not in here)
         spent += search.value(Cost(), layer.macs / search.cluster.devices[device].macs_per_us)
         here |= {*layer.inputs, layer.output}
         own.add(layer.output)

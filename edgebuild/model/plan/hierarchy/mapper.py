@@ -73,7 +73,7 @@ def best_of(
             examined += calls.size
             total, taken, fits = _evaluate(layer, costs, copies, again, buffers, room, shape)
             if not fits.any():
-                _remember(smallest, taken, fits)
+                _remember(smallest, taken)
                 continue
             total = np.where(fits, total, np.inf)
             low = float(total.min())
@@ -172,7 +172,7 @@ def _mapping(layer: TiledLayer, tile: Mapping[str, int], way: Way, buffers: tupl
     return Mapped(tile, order, tuple(moves))
 
 
-def _remember(smallest: dict[str, float], taken: Mapping[str, Any], fits: Any) -> None:
+def _remember(smallest: dict[str, float], taken: Mapping[str, Any]) -> None:
     for space, size in taken.items():
         low = float(np.min(size))
         smallest[space] = min(smallest.get(space, low), low)

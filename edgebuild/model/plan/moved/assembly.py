@@ -60,15 +60,11 @@ class Found:
         return sum(s.moved for s in self.steps)
 
 
-def memory_of(target: Target, name: str) -> TargetMemory:
-    return next(m for m in target.memories if m.name == name)
-
-
 def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
     """Where activations lie that do not stay in the first level: what a DMA unit reaches from there."""
     target = planner.target
     near, _ = nearest(target)
-    return tuple(m for m in planner.memories if channel_between(target, near, memory_of(target, m.name)) is not None)
+    return tuple(m for m in planner.memories if channel_between(target, near, target.memory_named(m.name)) is not None)
 
 
 class Elsewhere(Exception):
@@ -83,7 +79,7 @@ def elsewhere(
     target: Target, first: str, found: Layout, inside: Mapping[str, tuple[str, int]]
 ) -> dict[str, TargetMemory]:
     places = {name: found.places[group].memory for name, (group, _) in inside.items() if group in found.places}
-    return {name: memory_of(target, memory) for name, memory in places.items() if memory != first}
+    return {name: target.memory_named(memory) for name, memory in places.items() if memory != first}
 
 
 def assembled(planner: Planner, search: Residency, found: Found, earlier: int | None = None) -> Plan:

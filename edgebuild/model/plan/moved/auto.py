@@ -19,7 +19,7 @@ from ..memory.problem import BufferMemory, DoesNotFit
 from ..search import Plan, Planner
 from ..storage import layout_problem
 from .ahead import Early, early
-from .assembly import EFFORT, Elsewhere, Found, assembled, elsewhere, far_memories, memory_of, stage_plan
+from .assembly import EFFORT, Elsewhere, Found, assembled, elsewhere, far_memories, stage_plan
 from .levels import nearest, rooms
 from .residency import Residency, Step
 
@@ -78,7 +78,7 @@ def search_of(
 ) -> Residency:
     """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
     target, memories = planner.target, memories or far_memories(planner)
-    spaces = nearest(target)[0], memory_of(target, memories[0].name), target.memory("weights")
+    spaces = nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
     return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
 
 

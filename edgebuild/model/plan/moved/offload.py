@@ -69,7 +69,7 @@ def engine_layer(
     held: frozenset[str] = frozenset(),
 ) -> TiledLayer:
     """An op as a nest between an engine's scratchpads and the memories of activations and of weights (`spaces`)."""
-    near, store = (_memory(target, name) for name in engine.memories)
+    near, store = (target.memory_named(name) for name in engine.memories)
     layer = layer_of_op(op, graph, target, form, (near, *spaces), held)
     operands = [
         replace(o, space=store.name, channel=way_to(target, store, spaces[1])) if o.packed else o
@@ -150,10 +150,6 @@ def best_offer(op: Op, graph: Graph, target: Target, form: Form, spaces: tuple[M
         return Offer(None, f"{found.moved.engine} would take {total:,.0f} cycles, the core {cpu:,.0f}")
     why = f"{total:,.0f} cycles, {cpu:,.0f} on the core"
     return Offer(replace(found.moved, why=why), why, found.whole)
-
-
-def _memory(target: Target, name: str) -> Memory:
-    return next(m for m in target.memories if m.name == name)
 
 
 def check_engines(target: Target) -> None:
