@@ -16,7 +16,7 @@ from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.moved.auto import auto_plan
 from edgebuild.model.plan.moved.copies import MovedLayer
-from edgebuild.model.plan.moved.movement import reached, with_moves
+from edgebuild.model.plan.moved.movement import check_request, reached, with_moves
 from edgebuild.model.plan.search import Plan, Planner
 from tests.graphs import examples, small_graphs
 from tests.hierarchy.test_auto import runs
@@ -101,3 +101,20 @@ def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
     assert peak and {place.memory for place in made.places.values()} <= {"RAM", "L1"}
     with pytest.raises(EdgebuildError, match="joins L1 with a memory that has the role 'arena'"):
         reached(replace(chip, dma=tuple(replace(d, between=("ROM", "L1")) for d in chip.dma)))
+
+
+@pytest.mark.needs("gcc")
+def test_weights_beside_the_second_level_come_by_way_of_it(tmp_path: Path) -> None:
+    """Two memories have level 2. One unit joins L1 with RAM alone, another RAM with the weights' memory."""
+
+    def planned(graph: Graph, name: str, seed: int) -> Plan:
+        chip = with_cores(seed)
+        chip = replace(chip, memories=tuple(replace(m, level=min(m.level, 2)) for m in chip.memories))
+        units = tuple(replace(chip.dma[0], between=pair) for pair in (("ROM", "RAM"), ("RAM", "L1")))
+        asked = ModelRequest(Path("random"), name, "host", tile="off", map=WAYS[seed % 3])
+        chip = replace(chip, dma=units)
+        check_request(chip, asked)
+        return auto_plan(graph, chip, asked) if asked.map == "auto" else with_moves(plan(graph, chip, asked))
+
+    plans = check(examples(small_graphs(), NETWORKS), tmp_path, planned)
+    assert any(p.staged for p in plans)

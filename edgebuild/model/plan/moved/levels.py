@@ -77,9 +77,10 @@ def channel_between(target: Target, near: Memory, far: Memory) -> Channel | None
 
 
 def nearest(target: Target) -> tuple[Memory, Memory]:
-    """The first two levels."""
+    """The first level, and the nearest that a DMA unit joins with it: of two with one number it may be the second."""
     check_levels(target)
-    return target.levels[0], target.levels[1]
+    near, *others = target.levels
+    return near, next((m for m in others if channel_between(target, near, m)), others[0])
 
 
 def way_to(target: Target, near: Memory, far: Memory) -> Channel:

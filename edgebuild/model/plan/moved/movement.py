@@ -36,12 +36,12 @@ def check_request(target: Target, request: ModelRequest) -> None:
     other = request.tile not in (None, "off") or request.objective == "energy"
     if other or request.arena == "caller" or request.stream_input is not None:
         raise fail("--map goes with --tile off and --arena static, not with --stream-input or --objective energy")
-    near, store = target.levels[0], target.memory("weights")
+    (near, home), store = nearest(target), target.memory("weights")
     if (room := rooms(target, None).get(near.name, 0)) < 0:
         text = f"{near.name} has {near.size} B, and the stack in it takes {near.size - room} B"
         raise fail(text, file=target.files[0], hints=[f"a larger --limit {near.name}=BYTES"])
-    by_way = stage_of(target, near, target.levels[1], store) is not None and not engines_of(target)
-    if store.level != 2 and channel_between(target, near, store) is None and not by_way:
+    by_way = stage_of(target, near, home, store) is not None and not engines_of(target)
+    if channel_between(target, near, store) is None and not by_way:
         text = f"no DMA of target {target.name} reaches both {near.name} and {store.name}, where weights lie"
         raise fail(text, file=target.files[0], hints=["`edgebuild map` tells what tiles would cost there"])
 
@@ -70,7 +70,7 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
     Raises EdgebuildError where an op does not fit and the core cannot reach its operands.
     """
     target = plan.target
-    near, _ = nearest(target)
+    near, second = nearest(target)
     form, moved, layers = form_of(target, plan.request), dict[str, MovedLayer](), list[TiledLayer]()
     whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
     for section in plan.steps:
@@ -90,7 +90,7 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
             found, whole[y] = (offer.moved, offer.whole) if offer.moved is not None else (found, whole[y])
         if found is not None:
             moved[y] = found
-    if stage_of(target, near, target.levels[1], store_of(target)) is not None:
+    if stage_of(target, near, second, store_of(target)) is not None:
         return _by_way(plan, moved, layers, whole)
     moved, caches = _sound(plan, moved)
     layout = replace(plan.layout, heights=_heights(plan, near.name, moved.values()))
