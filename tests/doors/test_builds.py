@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def test_an_older_file_in_the_place_of_the_model(tmp_path: Path) -> None:
 def test_deleted_product_comes_back(project: Project) -> None:
     before = project.generated()
     (project.products / "digits.c").unlink()
+    assert project.build().starts == 1
+    assert project.generated() == before
+    assert nothing(project)
+
+
+def test_deleted_folder_of_products_comes_back(project: Project) -> None:
+    """With the request, which CMake alone writes."""
+    before = project.generated()
+    shutil.rmtree(project.products.parent)
     assert project.build().starts == 1
     assert project.generated() == before
     assert nothing(project)

@@ -72,15 +72,17 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return made
 
 
-def program(parts: Callable[[str], Path], folder: Path, script: str, *flags: str) -> Path:
-    """The program of `linker/main.c`, linked as the project of that script would do it."""
+def program(
+    parts: Callable[[str], Path], folder: Path, script: str, *flags: str, file: Path | None = None, status: int = 0
+) -> Path:
+    """The program of `linker/main.c`, linked as the project of that script would do it; `file`: in place of ours."""
     folder_of_parts = parts(target := target_of(script))
     defines = [f"-D{name}={symbol}" for name, symbol in zip(NAMES, SYMBOLS[script], strict=True)]
     defines += [f"-DRAM={RAM.get(script, '{0x20000000, 0x10000}')}", "-fno-tree-loop-distribute-patterns"]
     elf = folder / "app.elf"
     run(*COMPILERS[target], *FLAGS, *defines, HERE / "startup.c", *sorted(folder_of_parts.glob("*.o")),
-        "-nostartfiles", *flags, f"-L{HERE}", f"-L{folder_of_parts}", f"-T{HERE / script}.ld",
-        "-o", elf, cwd=folder)  # fmt: skip
+        "-nostartfiles", *flags, f"-L{HERE}", f"-L{folder_of_parts}", f"-T{file or HERE / f'{script}.ld'}",
+        "-o", elf, cwd=folder, status=status)  # fmt: skip
     return elf
 
 
@@ -121,6 +123,14 @@ def test_fragment_keeps_off_the_heap_too(script: str, parts: Callable[[str], Pat
     elf = program(parts, tmp_path, script, *STRICT, "-Wl,-T,digits_memory.ld", "-Wl,-T,rows_memory.ld")
     assert status(elf) == 0
     assert ".edgebuild.digits.arena" in run("readelf", "-SW", elf)
+
+
+def test_a_script_that_takes_no_section_but_bss_itself(parts: Callable[[str], Path], tmp_path: Path) -> None:
+    """Left to themselves, sections lie where start-up does not clear them. The linker refuses, one line mends it."""
+    (old := tmp_path / "old.ld").write_text((HERE / "cubemx.ld").read_text().replace("*(.bss*)", ""))
+    program(parts, tmp_path, "cubemx", *STRICT, file=old, status=1)
+    old.write_text(old.read_text().replace("*(.bss)", "*(.bss) *(.bss.*)"))
+    assert status(program(parts, tmp_path, "cubemx", *STRICT, file=old)) == 0
 
 
 @pytest.mark.parametrize("weights", ["asm", "c"])

@@ -62,6 +62,16 @@ def test_one_name_for_two_models_is_an_error(tmp_path: Path) -> None:
     assert "Model('digits'): error: the name is taken in this folder by another request" in output
 
 
+def test_a_model_of_an_override_leaves_the_environment_alone(tmp_path: Path) -> None:
+    """Later models of `env` are compiled as `env` says, and their headers are found there."""
+    text = f"{TOOL}env = Environment(tools=['default', 'edgebuild'], toolpath=toolpath, EDGEBUILD={PYTHON!r})\n"
+    text += "env.Override({'CPPDEFINES': ['ONLY_HERE']}).Model('other', 'digits.onnx')\n"
+    text += "env.Program('app', ['main.c', env.Model('digits', 'digits.onnx')])\n"
+    (folder := sample(tmp_path, text)).joinpath("main.c").write_text(MAIN_C)
+    commands = [line for line in scons(folder).splitlines() if " -c " in line]
+    assert all(("-DONLY_HERE" in c) == ("other" in c) for c in commands) and len(commands) > 2
+
+
 def test_names_that_differ_in_case_only_are_an_error(tmp_path: Path) -> None:
     """Their macros are the same, so that the guard of the second header would hide it."""
     text = f"{TOOL}env = Environment(tools=['default', 'edgebuild'], toolpath=toolpath)\n"

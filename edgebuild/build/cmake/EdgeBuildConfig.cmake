@@ -108,7 +108,7 @@ function(edgebuild_add_clock_config target)
   _edgebuild_add_library("${target}")
   _edgebuild_check_name("${target}" "edgebuild clocks '${arg_NAME}' of ${target}" "${arg_NAME}")
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${arg_NAME}")
-  _edgebuild_write_request("${folder}/${arg_NAME}.req.json" "${folder}" clock "${arg_NAME}")
+  _edgebuild_write_request("${folder}" clock "${arg_NAME}")
   get_property(outputs GLOBAL PROPERTY EDGEBUILD_CLOCK_OUTPUTS)
   list(TRANSFORM outputs PREPEND "${folder}/")
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${folder}/clock_config.h")
@@ -120,7 +120,7 @@ function(edgebuild_firmware executable)
     message(FATAL_ERROR "edgebuild_firmware(${executable}): no bare target; configure with "
       "-DCMAKE_TOOLCHAIN_FILE=<edgebuild cmake-dir>/toolchain-arm-none-eabi.cmake -DEDGEBUILD_TARGET=<name>")
   endif()
-  set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild")
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild")
   _edgebuild_describe_target("${EDGEBUILD_TARGET}" "${folder}")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${EDGEBUILD_FILES})
 
@@ -308,7 +308,7 @@ function(_edgebuild_add_model_rule target name model)
   endif()
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
   set(base "${folder}/${name}")
-  _edgebuild_write_request("${base}.req.json" "${folder}" model "${name}" "${model}")
+  _edgebuild_write_request("${folder}" model "${name}" "${model}")
   get_property(products GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES)
   list(TRANSFORM products PREPEND "${base}")
   _edgebuild_add_command("${target}" "${base}" "${model}" ${products})
@@ -398,7 +398,7 @@ function(_edgebuild_add_driver_rule target name)
   list(REMOVE_DUPLICATES folders)
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/edgebuild/${name}")
   set(base "${folder}/${name}")
-  _edgebuild_write_request("${base}.req.json" "${folder}" driver "${name}" ${sources})
+  _edgebuild_write_request("${folder}" driver "${name}" ${sources})
   get_property(products GLOBAL PROPERTY EDGEBUILD_DRIVER_SUFFIXES)
   if(sources MATCHES "\\.(cpp|cc|cxx)(;|$)")
     get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
@@ -410,7 +410,7 @@ function(_edgebuild_add_driver_rule target name)
     target_compile_features("${target}" PRIVATE cxx_std_17)
   endif()
   list(TRANSFORM products PREPEND "${base}")
-  set(flags_file "${base}.flags")
+  set(flags_file "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.flags")
   _edgebuild_add_command("${target}" "${base}" "${sources}" ${products})
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}_regs.h" "${base}_hal.h")
   target_include_directories("${target}" PRIVATE ${folders})
@@ -434,7 +434,7 @@ function(_edgebuild_add_driver_rule target name)
     list(GET CMAKE_CONFIGURATION_TYPES 0 first)
     set(first CONDITION "$<CONFIG:${first}>")
   endif()
-  file(GENERATE OUTPUT "${base}.flags" CONTENT
+  file(GENERATE OUTPUT "${flags_file}" CONTENT
     "$<$<BOOL:${includes}>:-I$<JOIN:${includes},\n-I>\n>$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},\n-D>\n>"
     ${first} TARGET "${target}")
 endfunction()
@@ -444,6 +444,8 @@ endfunction()
 function(_edgebuild_add_command target base sources)
   cmake_path(GET base PARENT_PATH folder)
   cmake_path(GET base FILENAME name)
+  # Only CMake writes these, in a folder of its own: the rule brings them back when somebody has removed `folder`.
+  set(kept "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.req.json" ${flags_file})
   set(codegen "")
   if(POLICY CMP0171)
     set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
@@ -452,8 +454,10 @@ function(_edgebuild_add_command target base sources)
   add_custom_command(
     OUTPUT "${base}.stamp"
     BYPRODUCTS ${ARGN}
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
+    COMMAND "${CMAKE_COMMAND}" -E copy_if_different ${kept} "${folder}"
     COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
-    DEPENDS ${sources} ${option_files} ${flags_file} "${base}.req.json"
+    DEPENDS ${sources} ${option_files} ${kept}
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}
@@ -480,7 +484,7 @@ endfunction()
 # The same bytes as edgebuild.build.scons writes: sorted members, two spaces, paths relative to the folder of the request.
 # ARGN: the source of a model, the sources of a driver, or nothing. Sets `option_files` in the caller to the files that
 # options name.
-function(_edgebuild_write_request file folder kind name)
+function(_edgebuild_write_request folder kind name)
   if(DEFINED arg_TARGET)
     set(chip "${arg_TARGET}")
   elseif(EDGEBUILD_TARGET)
@@ -551,13 +555,13 @@ function(_edgebuild_write_request file folder kind name)
   else()
     set(given "{}")
   endif()
-  _edgebuild_json_string(name "${name}")
+  _edgebuild_json_string(quoted "${name}")
   _edgebuild_json_string(chip "${chip}")
   set(option_files "${files}" PARENT_SCOPE)
   # file(GENERATE) leaves a file alone whose bytes are right.
-  file(GENERATE OUTPUT "${file}" CONTENT "{
+  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.req.json" CONTENT "{
   \"kind\": \"${kind}\",
-  \"name\": ${name},
+  \"name\": ${quoted},
   \"options\": ${given},
   \"output\": \".\",
   \"schema\": 1,

@@ -30,6 +30,7 @@ from typing import Any
 
 from SCons.Action import Action
 from SCons.Defaults import processDefines
+from SCons.Environment import MethodWrapper, OverrideEnvironment
 from SCons.Errors import UserError
 from SCons.Tool import CScanner
 
@@ -57,11 +58,27 @@ def generate(env: Environment) -> None:
         EDGEBUILDCOMSTR="Generating $TARGET",
         EDGEBUILD_HAL=str(hal_dir()),  # C that ships: ports, start-up code
     )
-    env.AddMethod(model, "Model")
-    env.AddMethod(cluster, "Cluster")
-    env.AddMethod(bf_driver, "BfDriver")
-    env.AddMethod(clock_config, "ClockConfig")
-    env.AddMethod(use_target, "EdgeBuildTarget")
+    methods = {
+        "Model": model,
+        "Cluster": cluster,
+        "BfDriver": bf_driver,
+        "ClockConfig": clock_config,
+        "EdgeBuildTarget": use_target,
+    }
+    env.added_methods += [_Method(env, function, name) for name, function in methods.items()]
+
+
+class _Method(MethodWrapper):  # type: ignore[misc]
+    """A method of an environment and its clones that leaves it alone when `env.Override(...)` asks for it.
+
+    SCons sets what it makes for the override, and the override hands settings on to `env`: later calls of `env.Model`
+    would have got the override.
+    """
+
+    def clone(self, new_object: Environment) -> Any:
+        if isinstance(new_object, OverrideEnvironment):
+            return functools.partial(self.method, new_object)
+        return super().clone(new_object)
 
 
 def model(env: Environment, name: str, source: Any, TARGET: str | None = None, **options: Any) -> list[Node]:
