@@ -75,6 +75,17 @@ def steady(driver: Driver, slots: list[tuple[Slot, int]]) -> bool:
     return not alone and not any(f.volatile or f.rse for f in fields)
 
 
+def unwrapped(header: str) -> str:
+    """The functions with a statement a line; the generator breaks long ones."""
+    function = re.compile(r"^(static inline [^{};]*\bHAL_[^{};]*)\n(\{\n[^}]*\n\})", re.MULTILINE)
+
+    def joined(found: re.Match[str]) -> str:
+        body = re.sub(r"(?<![;{])\n +", " ", found[2])
+        return " ".join(found[1].split()) + "\n" + body
+
+    return function.sub(joined, header)
+
+
 def faulty(made: Made) -> Iterator[tuple[str, Made]]:
     """Each store left out or one bit off, each load left out or wrong, in functions that the driver calls.
 
@@ -85,7 +96,7 @@ def faulty(made: Made) -> Iterator[tuple[str, Made]]:
     header = next(a for a in artifacts if a.name == "case_hal.h").data.decode()
     body = next(a for a in artifacts if a.name in ("case.c", "case.cpp")).data.decode()
     function = group = ""
-    for number, line in enumerate(lines := header.split("\n")):
+    for number, line in enumerate(lines := unwrapped(header).split("\n")):
         if found := re.search(r"\b(HAL_\w+)\((?:const )?volatile struct (\w+) .*\)$", line):
             function, group = found[1], found[2]
         if not re.search(rf"\b{function}\(", body) or not function:

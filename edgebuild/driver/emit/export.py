@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from edgebuild.base.templates import fitted
 from edgebuild.driver.emit.hal import LICENCE
 from edgebuild.driver.layout.registers import GroupLayout, Register, Slot
 from edgebuild.driver.registers.rdl import write_rdl
@@ -155,7 +156,7 @@ def systemc(name: str, driver: Driver) -> str:
             f"namespace {block.name}_device {{",
             f"constexpr std::uint64_t base = 0x{block.base:X}ull;",
             f"constexpr std::uint32_t bytes = {driver.layout.groups[device.group].size}u;",
-            f"enum : std::size_t {{ {', '.join(f'{n}_index' for n, _ in rows)}{', ' if rows else ''}field_count }};",
+            fitted(f"enum : std::size_t {{ {', '.join([*(f'{n}_index' for n, _ in rows), 'field_count'])} }};"),
         ]
         lines += ["constexpr Field fields[] = {", *(f"    {text}," for _, text in rows), "};", "}", ""]
     return "\n".join([*lines, "}", "", "#endif", ""])

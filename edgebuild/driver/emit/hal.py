@@ -12,6 +12,7 @@ from itertools import pairwise
 from math import prod
 from zlib import crc32
 
+from edgebuild.base.templates import fitted
 from edgebuild.driver.layout.registers import (
     GroupLayout,
     Layout,
@@ -220,8 +221,9 @@ class Hal:
     def _at(self, register: Register, window: Window, word: int = 0) -> str:
         bits = min(window.bits, self.layout.bus.width)
         offset = register.offset + window.offset + word * bits // 8
-        stride = f" + index * {register.stride}u" if register.dims else ""
-        return f"*(volatile {value_type(bits)} *)((__UINTPTR_TYPE__)group + {number(offset)}{stride})"
+        constant = [number(offset)] if offset else []
+        element = ["index" + f" * {register.stride}u" * (register.stride > 1)] if register.dims else []
+        return f"*(volatile {value_type(bits)} *)({' + '.join(['(__UINTPTR_TYPE__)group', *constant, *element])})"
 
     def _load(self, register: Register, window: Window) -> str:
         wide, words = wide_type(window.bits), max(1, window.bits // self.layout.bus.width)
@@ -233,14 +235,15 @@ class Hal:
     def _stores(self, register: Register, window: Window, value: str) -> list[str]:
         words, bits = max(1, window.bits // self.layout.bus.width), min(window.bits, self.layout.bus.width)
         if words == 1:
-            return [f"    {self._at(register, window)} = ({value_type(bits)})({value});"]
+            stored = value if value.isidentifier() else f"({value})"
+            return [f"    {self._at(register, window)} = ({value_type(bits)}){stored};"]
         return [
             f"    {self._at(register, window, i)} = ({value_type(bits)})(({value}) >> {i * bits});"
             for i in range(words)
         ]
 
     def text(self) -> str:
-        return "\n".join(self.functions[name] for name in sorted(self.functions))
+        return fitted("\n".join(self.functions[name] for name in sorted(self.functions)))
 
 
 def _shift(slot: Slot, window: Window, element: int | None = None) -> str:

@@ -139,7 +139,7 @@ struct SocControl {
 
 static inline unsigned char HAL_READ_GPIOPad_dir(const volatile struct GPIOPad *group)
 {
-    unsigned int r = *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0u);
+    unsigned int r = *(volatile unsigned int *)((__UINTPTR_TYPE__)group);
     return (unsigned char)r;
 }
 
@@ -157,42 +157,43 @@ static inline unsigned int HAL_READ_GPIOType_intStatus(const volatile struct GPI
 
 static inline unsigned char HAL_READ_SocControl_function(const volatile struct SocControl *group, unsigned int index)
 {
-    unsigned int r = *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0u + index * 4u);
+    unsigned int r = *(volatile unsigned int *)((__UINTPTR_TYPE__)group + index * 4u);
     return (unsigned char)r;
 }
 
 static inline unsigned char HAL_WRITE_GPIOPad_dir(volatile struct GPIOPad *group, unsigned int value)
 {
     value &= 1u;
-    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0u) = (unsigned int)(value);
+    *(volatile unsigned int *)((__UINTPTR_TYPE__)group) = (unsigned int)value;
     return (unsigned char)value;
 }
 
 static inline unsigned char HAL_WRITE_GPIOPad_intEn(volatile struct GPIOPad *group, unsigned int value)
 {
     value &= 1u;
-    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0xCu) = (unsigned int)(value);
+    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0xCu) = (unsigned int)value;
     return (unsigned char)value;
 }
 
 static inline unsigned char HAL_WRITE_GPIOPad_intType(volatile struct GPIOPad *group, unsigned int value)
 {
     value &= 3u;
-    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0x10u) = (unsigned int)(value);
+    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0x10u) = (unsigned int)value;
     return (unsigned char)value;
 }
 
 static inline unsigned char HAL_WRITE_GPIOPad_out(volatile struct GPIOPad *group, unsigned int value)
 {
     value &= 1u;
-    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 8u) = (unsigned int)(value);
+    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 8u) = (unsigned int)value;
     return (unsigned char)value;
 }
 
-static inline unsigned char HAL_WRITE_SocControl_function(volatile struct SocControl *group, unsigned int index, unsigned int value)
+static inline unsigned char HAL_WRITE_SocControl_function(volatile struct SocControl *group, unsigned int index,
+    unsigned int value)
 {
     value &= 1u;
-    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + 0u + index * 4u) = (unsigned int)(value);
+    *(volatile unsigned int *)((__UINTPTR_TYPE__)group + index * 4u) = (unsigned int)value;
     return (unsigned char)value;
 }
 

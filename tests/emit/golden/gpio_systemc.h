@@ -25,7 +25,43 @@ constexpr bool bus_bytes = false;
 namespace gpio_device {
 constexpr std::uint64_t base = 0x1A101000ull;
 constexpr std::uint32_t bytes = 772u;
-enum : std::size_t { intStatus_index, pads_0_dir_index, pads_0_in_index, pads_0_out_index, pads_0_intEn_index, pads_0_intType_index, pads_0_cfg_index, pads_1_dir_index, pads_1_in_index, pads_1_out_index, pads_1_intEn_index, pads_1_intType_index, pads_1_cfg_index, pads_2_dir_index, pads_2_in_index, pads_2_out_index, pads_2_intEn_index, pads_2_intType_index, pads_2_cfg_index, pads_3_dir_index, pads_3_in_index, pads_3_out_index, pads_3_intEn_index, pads_3_intType_index, pads_3_cfg_index, pads_4_dir_index, pads_4_in_index, pads_4_out_index, pads_4_intEn_index, pads_4_intType_index, pads_4_cfg_index, pads_5_dir_index, pads_5_in_index, pads_5_out_index, pads_5_intEn_index, pads_5_intType_index, pads_5_cfg_index, pads_6_dir_index, pads_6_in_index, pads_6_out_index, pads_6_intEn_index, pads_6_intType_index, pads_6_cfg_index, pads_7_dir_index, pads_7_in_index, pads_7_out_index, pads_7_intEn_index, pads_7_intType_index, pads_7_cfg_index, pads_8_dir_index, pads_8_in_index, pads_8_out_index, pads_8_intEn_index, pads_8_intType_index, pads_8_cfg_index, pads_9_dir_index, pads_9_in_index, pads_9_out_index, pads_9_intEn_index, pads_9_intType_index, pads_9_cfg_index, pads_10_dir_index, pads_10_in_index, pads_10_out_index, pads_10_intEn_index, pads_10_intType_index, pads_10_cfg_index, pads_11_dir_index, pads_11_in_index, pads_11_out_index, pads_11_intEn_index, pads_11_intType_index, pads_11_cfg_index, pads_12_dir_index, pads_12_in_index, pads_12_out_index, pads_12_intEn_index, pads_12_intType_index, pads_12_cfg_index, pads_13_dir_index, pads_13_in_index, pads_13_out_index, pads_13_intEn_index, pads_13_intType_index, pads_13_cfg_index, pads_14_dir_index, pads_14_in_index, pads_14_out_index, pads_14_intEn_index, pads_14_intType_index, pads_14_cfg_index, pads_15_dir_index, pads_15_in_index, pads_15_out_index, pads_15_intEn_index, pads_15_intType_index, pads_15_cfg_index, pads_16_dir_index, pads_16_in_index, pads_16_out_index, pads_16_intEn_index, pads_16_intType_index, pads_16_cfg_index, pads_17_dir_index, pads_17_in_index, pads_17_out_index, pads_17_intEn_index, pads_17_intType_index, pads_17_cfg_index, pads_18_dir_index, pads_18_in_index, pads_18_out_index, pads_18_intEn_index, pads_18_intType_index, pads_18_cfg_index, pads_19_dir_index, pads_19_in_index, pads_19_out_index, pads_19_intEn_index, pads_19_intType_index, pads_19_cfg_index, pads_20_dir_index, pads_20_in_index, pads_20_out_index, pads_20_intEn_index, pads_20_intType_index, pads_20_cfg_index, pads_21_dir_index, pads_21_in_index, pads_21_out_index, pads_21_intEn_index, pads_21_intType_index, pads_21_cfg_index, pads_22_dir_index, pads_22_in_index, pads_22_out_index, pads_22_intEn_index, pads_22_intType_index, pads_22_cfg_index, pads_23_dir_index, pads_23_in_index, pads_23_out_index, pads_23_intEn_index, pads_23_intType_index, pads_23_cfg_index, pads_24_dir_index, pads_24_in_index, pads_24_out_index, pads_24_intEn_index, pads_24_intType_index, pads_24_cfg_index, pads_25_dir_index, pads_25_in_index, pads_25_out_index, pads_25_intEn_index, pads_25_intType_index, pads_25_cfg_index, pads_26_dir_index, pads_26_in_index, pads_26_out_index, pads_26_intEn_index, pads_26_intType_index, pads_26_cfg_index, pads_27_dir_index, pads_27_in_index, pads_27_out_index, pads_27_intEn_index, pads_27_intType_index, pads_27_cfg_index, pads_28_dir_index, pads_28_in_index, pads_28_out_index, pads_28_intEn_index, pads_28_intType_index, pads_28_cfg_index, pads_29_dir_index, pads_29_in_index, pads_29_out_index, pads_29_intEn_index, pads_29_intType_index, pads_29_cfg_index, pads_30_dir_index, pads_30_in_index, pads_30_out_index, pads_30_intEn_index, pads_30_intType_index, pads_30_cfg_index, pads_31_dir_index, pads_31_in_index, pads_31_out_index, pads_31_intEn_index, pads_31_intType_index, pads_31_cfg_index, field_count };
+enum : std::size_t { intStatus_index, pads_0_dir_index, pads_0_in_index, pads_0_out_index, pads_0_intEn_index,
+    pads_0_intType_index, pads_0_cfg_index, pads_1_dir_index, pads_1_in_index, pads_1_out_index, pads_1_intEn_index,
+    pads_1_intType_index, pads_1_cfg_index, pads_2_dir_index, pads_2_in_index, pads_2_out_index, pads_2_intEn_index,
+    pads_2_intType_index, pads_2_cfg_index, pads_3_dir_index, pads_3_in_index, pads_3_out_index, pads_3_intEn_index,
+    pads_3_intType_index, pads_3_cfg_index, pads_4_dir_index, pads_4_in_index, pads_4_out_index, pads_4_intEn_index,
+    pads_4_intType_index, pads_4_cfg_index, pads_5_dir_index, pads_5_in_index, pads_5_out_index, pads_5_intEn_index,
+    pads_5_intType_index, pads_5_cfg_index, pads_6_dir_index, pads_6_in_index, pads_6_out_index, pads_6_intEn_index,
+    pads_6_intType_index, pads_6_cfg_index, pads_7_dir_index, pads_7_in_index, pads_7_out_index, pads_7_intEn_index,
+    pads_7_intType_index, pads_7_cfg_index, pads_8_dir_index, pads_8_in_index, pads_8_out_index, pads_8_intEn_index,
+    pads_8_intType_index, pads_8_cfg_index, pads_9_dir_index, pads_9_in_index, pads_9_out_index, pads_9_intEn_index,
+    pads_9_intType_index, pads_9_cfg_index, pads_10_dir_index, pads_10_in_index, pads_10_out_index,
+    pads_10_intEn_index, pads_10_intType_index, pads_10_cfg_index, pads_11_dir_index, pads_11_in_index,
+    pads_11_out_index, pads_11_intEn_index, pads_11_intType_index, pads_11_cfg_index, pads_12_dir_index,
+    pads_12_in_index, pads_12_out_index, pads_12_intEn_index, pads_12_intType_index, pads_12_cfg_index,
+    pads_13_dir_index, pads_13_in_index, pads_13_out_index, pads_13_intEn_index, pads_13_intType_index,
+    pads_13_cfg_index, pads_14_dir_index, pads_14_in_index, pads_14_out_index, pads_14_intEn_index,
+    pads_14_intType_index, pads_14_cfg_index, pads_15_dir_index, pads_15_in_index, pads_15_out_index,
+    pads_15_intEn_index, pads_15_intType_index, pads_15_cfg_index, pads_16_dir_index, pads_16_in_index,
+    pads_16_out_index, pads_16_intEn_index, pads_16_intType_index, pads_16_cfg_index, pads_17_dir_index,
+    pads_17_in_index, pads_17_out_index, pads_17_intEn_index, pads_17_intType_index, pads_17_cfg_index,
+    pads_18_dir_index, pads_18_in_index, pads_18_out_index, pads_18_intEn_index, pads_18_intType_index,
+    pads_18_cfg_index, pads_19_dir_index, pads_19_in_index, pads_19_out_index, pads_19_intEn_index,
+    pads_19_intType_index, pads_19_cfg_index, pads_20_dir_index, pads_20_in_index, pads_20_out_index,
+    pads_20_intEn_index, pads_20_intType_index, pads_20_cfg_index, pads_21_dir_index, pads_21_in_index,
+    pads_21_out_index, pads_21_intEn_index, pads_21_intType_index, pads_21_cfg_index, pads_22_dir_index,
+    pads_22_in_index, pads_22_out_index, pads_22_intEn_index, pads_22_intType_index, pads_22_cfg_index,
+    pads_23_dir_index, pads_23_in_index, pads_23_out_index, pads_23_intEn_index, pads_23_intType_index,
+    pads_23_cfg_index, pads_24_dir_index, pads_24_in_index, pads_24_out_index, pads_24_intEn_index,
+    pads_24_intType_index, pads_24_cfg_index, pads_25_dir_index, pads_25_in_index, pads_25_out_index,
+    pads_25_intEn_index, pads_25_intType_index, pads_25_cfg_index, pads_26_dir_index, pads_26_in_index,
+    pads_26_out_index, pads_26_intEn_index, pads_26_intType_index, pads_26_cfg_index, pads_27_dir_index,
+    pads_27_in_index, pads_27_out_index, pads_27_intEn_index, pads_27_intType_index, pads_27_cfg_index,
+    pads_28_dir_index, pads_28_in_index, pads_28_out_index, pads_28_intEn_index, pads_28_intType_index,
+    pads_28_cfg_index, pads_29_dir_index, pads_29_in_index, pads_29_out_index, pads_29_intEn_index,
+    pads_29_intType_index, pads_29_cfg_index, pads_30_dir_index, pads_30_in_index, pads_30_out_index,
+    pads_30_intEn_index, pads_30_intType_index, pads_30_cfg_index, pads_31_dir_index, pads_31_in_index,
+    pads_31_out_index, pads_31_intEn_index, pads_31_intType_index, pads_31_cfg_index, field_count };
 constexpr Field fields[] = {
     {"intStatus", 0x300u, 32, 0, 32, 0x0ull, true, true, true, false},
     {"pads_0_dir", 0x0u, 32, 0, 1, 0x0ull, true, true, false, false},
@@ -226,7 +262,12 @@ constexpr Field fields[] = {
 namespace soc_device {
 constexpr std::uint64_t base = 0x1A107000ull;
 constexpr std::uint32_t bytes = 128u;
-enum : std::size_t { function_0_index, function_1_index, function_2_index, function_3_index, function_4_index, function_5_index, function_6_index, function_7_index, function_8_index, function_9_index, function_10_index, function_11_index, function_12_index, function_13_index, function_14_index, function_15_index, function_16_index, function_17_index, function_18_index, function_19_index, function_20_index, function_21_index, function_22_index, function_23_index, function_24_index, function_25_index, function_26_index, function_27_index, function_28_index, function_29_index, function_30_index, function_31_index, field_count };
+enum : std::size_t { function_0_index, function_1_index, function_2_index, function_3_index, function_4_index,
+    function_5_index, function_6_index, function_7_index, function_8_index, function_9_index, function_10_index,
+    function_11_index, function_12_index, function_13_index, function_14_index, function_15_index, function_16_index,
+    function_17_index, function_18_index, function_19_index, function_20_index, function_21_index, function_22_index,
+    function_23_index, function_24_index, function_25_index, function_26_index, function_27_index, function_28_index,
+    function_29_index, function_30_index, function_31_index, field_count };
 constexpr Field fields[] = {
     {"function_0", 0x0u, 32, 0, 1, 0x0ull, true, true, false, false},
     {"function_1", 0x4u, 32, 0, 1, 0x0ull, true, true, false, false},
