@@ -59,6 +59,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_stand_in_the_files_that_a_page_tells(page: Path) -> None:
+    """Where a page says "`name` in `file.py`", the name stands there: readers open that file."""
+    for name, file in re.findall(r"`(\w+)`\s+(?:in|of)\s+`([\w/]+\.py)`", page.read_text()):
+        told = [
+            f for folder in ("edgebuild", "tests") for f in (ROOT / folder).rglob("*.py") if str(f).endswith(f"/{file}")
+        ]
+        assert any(re.search(rf"\b{name}\b", f.read_text()) for f in told), f"{page.name}: {name} is not in {file}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_calls_within_a_sentence_are_those_of_the_build_systems(page: Path) -> None:
     """Compare their arguments with the table of options: nobody runs what stands between backquotes."""
     known = {o.upper() for o in options_of(ModelRequest)} | {"TARGET", "NAME", "MODEL"}

@@ -12,7 +12,7 @@ LONG = 30  # words
 MOST = 0.03
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "sample_projects").glob("*/README.md")])
 SOURCES = sorted(f for folder in ("edgebuild", "tests", "site_scons") for f in (ROOT / folder).rglob("*.py"))
-ITEM = re.compile(r"\s*(?:[*-]|\d+\.) ")
+ITEM = re.compile(r"^\s*(?:[*-]|\d+\.) ")
 
 
 def paragraphs(text: str) -> Iterator[str]:
