@@ -104,27 +104,28 @@ def _split(made: list[list[int]], allowed: tuple[int, ...]) -> list[tuple[int, .
 
 
 def _first_fit(amounts: Array, order: Array, most: int) -> list[list[int]]:
-    """First fit of vectors into bins, the heaviest tap first."""
-    room = np.full((OPEN_GROUPS, amounts.shape[1]), MOST_WEIGHT, np.uint8)
+    """First fit of vectors into bins, the heaviest tap first.
+
+    A vector is one integer, 16 bits a channel. Bit 8 of a channel's room survives a subtraction if the tap fits.
+    """
+    weights = [int.from_bytes(row.tobytes(), "little") for row in amounts.astype("<u2")]
+    full = int.from_bytes(np.full(amounts.shape[1], 0x100, "<u2").tobytes(), "little")
     made: list[list[int]] = []
-    held: list[int] = []  # the group that each row of `room` is of
+    held: list[tuple[int, list[int]]] = []  # room and taps of each open group
     for tap in order.tolist():
-        fits = np.flatnonzero((room[: len(held)] >= amounts[tap]).all(axis=1))
-        if len(fits):
-            row = int(fits[0])
+        for row, (room, taps) in enumerate(held):  # noqa: B007
+            left = room - weights[tap]
+            if left & full == full:
+                break
         else:
-            if len(held) == OPEN_GROUPS:  # the oldest is closed
-                room[:-1] = room[1:].copy()
-                del held[0]
-            row = len(held)
-            room[row] = MOST_WEIGHT
-            held.append(len(made))
-            made.append([])
-        made[held[row]].append(tap)
-        room[row] -= amounts[tap]
-        if len(made[held[row]]) == most:
-            room[row : len(held) - 1] = room[row + 1 : len(held)].copy()
-            del held[row]
+            row, taps = len(held), []
+            left = full + full // 0x100 * MOST_WEIGHT - weights[tap]
+            made.append(taps)
+            held.append((left, taps))
+        taps.append(tap)
+        held[row] = left, taps
+        if len(taps) == most or len(held) > OPEN_GROUPS:
+            del held[row if len(taps) == most else 0]  # full; or the oldest is closed
     return made
 
 
