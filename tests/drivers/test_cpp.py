@@ -87,6 +87,80 @@ def test_a_class_of_a_namespace(tmp_path: Path) -> None:
     ]
 
 
+LAMBDAS = """
+extern "C" int t(int n)
+{
+    auto *hw = chip::uart;
+    auto level = [hw] { auto s = hw->STATUS; return (int)s.level; };
+    auto port = [&](int i, int pins) { hw->ports[i].pins = pins; hw->ports[i].mask = pins + 1; };
+    port(0, n);
+    hw->divider = [=] { return hw->CONTROL.parity * 16 + hw->CONTROL.bits; }() + level();
+    return hw->divider;
+}
+template <typename F> void twice(F f) { f(1); f(2); }
+extern "C" int u()
+{
+    twice([](int i) { chip::uart->ports[i].pins = i; chip::uart->ports[i].mask = 3; });
+    return 0;
+}
+struct Driver {
+    chip::Uart *const hw;
+    int go(int n) {
+        auto f = [this, n](int k) {
+            hw->ports[k].pins = n;
+            hw->ports[k].mask = n;
+            auto inner = [this] { return hw->divider; };
+            return inner() + k;
+        };
+        return f(2);
+    }
+};
+extern "C" int v(int n) { return Driver{chip::uart}.go(n); }
+extern "C" int w(bfGroup chip::Port *p, bfGroup chip::Port *q)
+{
+    auto other = [&] { p = q; };
+    auto f = [&] { p->pins = 1; other(); p->mask = 2; };
+    f();
+    return p == q;
+}
+"""
+
+
+@pytest.mark.needs("riscv64-unknown-elf-gcc")
+def test_bodies_of_lambdas(tmp_path: Path) -> None:
+    b = run(tmp_path, REGISTERS + LAMBDAS, ("t", 5, 0x28), ("u", 0), ("v", 4, 0x2A), STATUS_level=3, CONTROL_parity=2)
+    assert b.machine.trace == [
+        "w ports_0_pins=5 ports_0_mask=6",
+        "r CONTROL_parity CONTROL_bits",
+        "r STATUS_full STATUS_level",
+        "w divider=28",
+        "r divider",
+        "w ports_1_pins=1 ports_1_mask=3",
+        "w ports_2_pins=2 ports_2_mask=3",
+        "w ports_2_pins=4 ports_2_mask=4",
+        "r divider",
+    ]
+    b.model.trace.clear()
+    first = 0x40000000 + next(s for s in b.driver.layout.groups["Uart"].subs if s.name == "ports").offset
+    stride = next(s for s in b.driver.layout.groups["Uart"].subs if s.name == "ports").stride
+    b.call("w", first, first + stride)
+    written = [t for t in b.machine.trace if t.startswith("w")]
+    assert "ports_0_pins=1" in written[0] and "ports_1_mask=2" in written[1]
+
+
+def test_a_lambda_runs_where_its_function_does(tmp_path: Path) -> None:
+    source = """bfGroup G { bit a; bit b; uint30 c; };
+make_device(G, r, 0x40000000);
+bf_interrupt void isr() { auto f = [] { r->a = 1; }; f(); }
+void t() { r->b = 1; }
+"""
+    file = tmp_path / "case.bf.cpp"
+    file.write_text(source)
+    _, driver = compile_driver(DriverRequest((file,), "case", "pulpino"))
+    registers = driver.layout.groups["G"].registers
+    assert not any({"a", "b"} <= {s.name for s in r.slots} for r in registers), "an interrupt could lose the update"
+
+
 GUARD = """
 extern "C" void lock(void);
 extern "C" void unlock(void);
@@ -176,7 +250,8 @@ def test_what_only_cpp_has(source: str, call: tuple[object, ...], trace: list[st
     ("source", "expected"),
     [
         ("template <typename T> T get() { return r->c; }", "as in a template"),
-        ("int t() { auto f = [] { return r->c; }; return f(); }", "a lambda cannot use a field"),
+        ("int t() { auto f = [c = r->c] { return c; }; return f(); }", "what a lambda captures"),
+        ("auto f = [] { return r->c; };", "where the generator cannot follow"),
         ("struct S { int x; S() : x(r->c) {} };", "in front of a constructor's body"),
         ("struct S { int x = r->c; };", "where the generator cannot follow"),
         ("void f(unsigned char &); void t() { f(r->d); }", "no reference"),

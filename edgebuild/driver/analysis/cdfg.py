@@ -153,6 +153,7 @@ class Function:
     handler: bool = False  # by its name an interrupt handler
     interrupt: str | None = None  # declared as one; the name of the interrupt, which may be empty
     static: bool = False
+    around: str = ""  # of a lambda, the function that it stands in
     answers: dict[Any, Any] = field(default_factory=dict, repr=False)  # `remembered`
 
     @property

@@ -19,17 +19,20 @@ Contexts = Mapping[str, frozenset[str]]  # of each function
 
 
 def contexts(cdfg: Cdfg) -> Contexts:
-    """The contexts that each function runs in: those of its callers, and MAIN where other files may call it."""
+    """The contexts that each function runs in: those of its callers, and MAIN where other files may call it.
+
+    A lambda is called by its function, whatever that passes it to.
+    """
     found: dict[str, set[str]] = {}
     called = {callee for f in cdfg.functions.values() for callee in f.callees}
     for name, f in cdfg.functions.items():
-        outside = not f.static or name not in called
+        outside = not f.around and (not f.static or name not in called)
         found[name] = {name} if f.interrupt is not None else {MAIN} if outside else set()
     changed = True
     while changed:
         changed = False
         for name, f in cdfg.functions.items():
-            for callee in f.callees & found.keys():
+            for callee in (f.callees & found.keys()) | {n for n, g in cdfg.functions.items() if g.around == name}:
                 more = found[name] - found[callee]
                 changed = changed or bool(more)
                 found[callee] |= more

@@ -351,7 +351,7 @@ class Evaluator(Whole):
         elif target.kind == K.DECL_REF_EXPR and target.referenced is not None:
             self.node("assign", at=target, text=variable_name(target.referenced))
             kinds = {t.get_canonical().kind for t in (target.type, target.referenced.type)}
-            if not is_local(target.referenced) or kinds & {TypeKind.RECORD, *REFERENCES}:
+            if not is_local(target.referenced, self.function) or kinds & {TypeKind.RECORD, *REFERENCES}:
                 self.node("assign", at=target, text=MEMORY)
         else:
             self.check_volatile(target)

@@ -17,8 +17,8 @@ REFERENCES = (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE)
 class Keys:
     """Names addresses. Two accesses of one key go to one place as long as the key's variables keep their values."""
 
-    def __init__(self, dialect: Dialect, chains: Chains) -> None:
-        self.dialect, self.chains = dialect, chains
+    def __init__(self, dialect: Dialect, chains: Chains, function: Cursor) -> None:
+        self.dialect, self.chains, self.function = dialect, chains, function
 
     def key(self, chain: Chain) -> tuple[tuple[str | None, ...], frozenset[str]]:
         """The names of the root and of each step, and the local variables that they hold for."""
@@ -43,7 +43,7 @@ class Keys:
             return f"({value})"
         if c.kind == K.DECL_REF_EXPR and c.referenced is not None:
             d = c.referenced
-            local = is_local(d)
+            local = is_local(d, self.function)
             if d.spelling in self.dialect.devices and not local:
                 return f"(device:{d.spelling})"
             if d.kind not in (K.PARM_DECL, K.VAR_DECL) or not self._steady(c, d):
@@ -102,9 +102,11 @@ class Keys:
         return None if None in operands else f"(*{'+'.join(p or '' for p in operands)})"
 
 
-def is_local(d: Cursor) -> bool:
-    """Whether a variable lives in a call of its function only."""
+def is_local(d: Cursor, function: Cursor) -> bool:
+    """Whether a variable lives in a call of the function only. What a lambda captures is not its own."""
     inside = d.semantic_parent is not None and d.semantic_parent.kind in clang.FUNCTIONS
+    if function.kind == K.LAMBDA_EXPR and clang.offset(d.location) < clang.span(function)[0]:
+        return False
     return d.kind == K.PARM_DECL or (
         d.kind == K.VAR_DECL and d.storage_class.name not in ("STATIC", "EXTERN") and inside
     )

@@ -202,7 +202,9 @@ class Objects(Evaluator):
     e_cxx_functional_cast_expr = cast
 
     def e_lambda_expr(self, c: Cursor, used: bool) -> None:
-        self.no_fields_below(c, "a lambda")
+        for x in clang.children(c):  # its body is a function of its own
+            if x.kind != K.COMPOUND_STMT:
+                self.no_fields_below(x, "what a lambda captures, or a default argument,")
         for x in clang.preorder(c):
             if x.kind == K.DECL_REF_EXPR and x.referenced is not None:
                 self.addressed.add(variable_name(x.referenced))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clang.cindex import Cursor, CursorKind
+from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.cdfg import Access, Chain, Node, Site, link
 from edgebuild.driver.analysis.chains import CHAINS, Chains
@@ -24,7 +24,7 @@ class Recorder:
     def __init__(self, function: Cursor, unit: clang.Unit, dialect: Dialect) -> None:
         self.function, self.unit, self.dialect = function, unit, dialect
         self.chains = Chains(unit, dialect)
-        self.keys = Keys(dialect, self.chains)
+        self.keys = Keys(dialect, self.chains, function)
         self.limits = Limits(unit, dialect, self.chains)
         self.exit = Node("exit")
         self.nodes: list[Node] = []
@@ -156,7 +156,15 @@ class Recorder:
         chain = self.chains.read(c) if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR) else None
         if chain and chain.is_field:
             site = self.site("unevaluated", c, c)
-            site.type = clang.pointer_to(c.type.get_canonical())
+            site.type = _pointer_to(c.type.get_canonical())
             return
         for x in clang.children(c):
             self.unevaluated(x)
+
+
+def _pointer_to(type_: Type) -> str:
+    """C for the type of a pointer."""
+    dims = ""
+    while type_.kind == TypeKind.CONSTANTARRAY:
+        dims, type_ = f"{dims}[{type_.element_count}]", type_.element_type
+    return f"{type_.spelling} (*){dims}" if dims else f"{type_.spelling} *"

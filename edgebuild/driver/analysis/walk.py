@@ -21,7 +21,8 @@ def read_functions(unit: clang.Unit, dialect: Dialect) -> Cdfg:
     """The CDFG of every function that the unit's own text defines."""
     no_punning(unit, dialect)
     offsets = read_offsets(unit, dialect)
-    functions = {unit.function_name(cursor): Walker(cursor, unit, dialect).run() for cursor in unit.functions}
+    lambdas = [c for c, _ in unit.lambdas.values()]
+    functions = {unit.function_name(c): Walker(c, unit, dialect).run() for c in [*unit.functions, *lambdas]}
     if unit.cpp:
         all_are_read(unit, dialect)
     return Cdfg(functions, offsets)
@@ -65,7 +66,7 @@ class Walker(Objects):
                 self.limits.no_group_value(child)
             if child.kind == K.COMPOUND_STMT:
                 body = child
-            elif self.unit.cpp and clang.is_expression(child):
+            elif self.unit.cpp and clang.is_expression(child) and self.function.kind != K.LAMBDA_EXPR:
                 self.initialiser(child)
         if body is None:
             raise clang.error_at(self.function, self.unit.text, "a function with a try block is not supported")
@@ -76,6 +77,7 @@ class Walker(Objects):
         for access in self.accesses:  # a variable whose address is known elsewhere may change at any time
             if access.variables & self.addressed:
                 access.key = (None,) * len(access.key)
+        _, around = self.unit.lambdas.get(clang.span(self.function)[0], (None, None))
         return Function(
             self.unit.function_name(self.function),
             clang.place(self.function.location),
@@ -89,9 +91,10 @@ class Walker(Objects):
             self.pointers,
             self.starts,
             self.fulls,
-            bool(HANDLER.search(self.function.spelling)),
+            bool(HANDLER.search((around or self.function).spelling)),
             self._interrupt(),
             self.function.storage_class == StorageClass.STATIC and self.function.kind == K.FUNCTION_DECL,
+            self.unit.function_name(around) if around is not None else "",
         )
 
     def _interrupt(self) -> str | None:

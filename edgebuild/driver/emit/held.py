@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clang.cindex import Cursor
+from clang.cindex import CursorKind as K
 
 from edgebuild.driver.analysis.cdfg import Access, Function, Site
 from edgebuild.driver.analysis.conflicts import Region
@@ -161,3 +162,10 @@ class WholeTexts:
             value = self._cursor(site.right)
             value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
         return f"{v} = {self.hal.changed(ref.group, register, ref.leaf, element)}({v}, {value})"
+
+
+def is_place(cursor: Cursor) -> bool:
+    """Whether an expression is a variable or an address: it means the same wherever it is evaluated."""
+    cursor = clang.bare(cursor)
+    address = cursor.kind == K.UNARY_OPERATOR and clang.unary(cursor) == "&"
+    return address or cursor.kind in (K.DECL_REF_EXPR, K.CXX_THIS_EXPR)

@@ -12,7 +12,7 @@ from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Offset, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
-from edgebuild.driver.emit.held import TextPart, WholeTexts
+from edgebuild.driver.emit.held import TextPart, WholeTexts, is_place
 from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
@@ -139,7 +139,7 @@ class _Rewriter(WholeTexts):
         assert site.right is not None and site.write
         value = self._cursor(site.right)
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
-        if not self.cpp or not site.does or not open_ or clang.is_place(site.right):
+        if not self.cpp or not site.does or not open_ or is_place(site.right):
             return [], value
         name = self._new(type_)
         return [f"{name} = {value}"], name
@@ -174,8 +174,8 @@ class _Rewriter(WholeTexts):
         if None not in a.key and MEMORY not in a.variables:
             return address, []
         types = (f"volatile struct {ref.group} *", "unsigned int")
-        places = [not ref.base.pointer or clang.is_place(ref.base.cursor)]
-        places += [len(ref.indices) == 1 and clang.is_place(ref.indices[0])]
+        places = [not ref.base.pointer or is_place(ref.base.cursor)]
+        places += [len(ref.indices) == 1 and is_place(ref.indices[0])]
         before = []
         for i, uses in enumerate(self._uses(site)[: len(address)]):
             if not uses and not places[i]:

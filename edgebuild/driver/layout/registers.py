@@ -144,7 +144,7 @@ def read_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
     mask = leaf_mask(register, leaves)
     for offset, bits in _windows(register, mask, bus):
         others = [s for s in register.slots if s.cover & _span(offset, bits)]
-        if bits == register.bits or not any(s.sensitive for s in others):
+        if bits >= bus.width or bits == register.bits or not any(s.sensitive for s in others):
             return Window(offset, bits, True)
     return Window(0, register.bits, True)
 
@@ -165,8 +165,11 @@ def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
     ones = _either(s.cover for s in others if s.back == "1")
     zeros = _either(s.cover for s in others if s.back == "0")
     mine = mask & ~_either(s.cover for s in arrays if s.back not in "01")
-    everything = (1 << register.bits) - 1
-    return Window(0, register.bits, True, ones, everything & ~mine & ~ones & ~zeros)
+    least = min(register.bits, bus.width)
+    offset, bits = next((at, bits) for at, bits in _windows(register, mask, bus) if bits >= least)
+    span = _span(offset, bits)
+    keep = span & ~mine & ~ones & ~zeros
+    return Window(offset, bits, True, (ones & span) >> (8 * offset), keep >> (8 * offset))
 
 
 def whole_window(register: Register, named: int, kind: str) -> Window:
@@ -193,8 +196,9 @@ def _either(masks: Iterable[int]) -> int:
 
 
 def _windows(register: Register, mask: int, bus: Bus) -> Iterable[tuple[int, int]]:
-    """Aligned parts of the register that hold the mask, the smallest first."""
-    for bits in (8, 16, 32) if bus.bytes and register.bits <= bus.width else ():
+    """Aligned parts of the register that hold the mask, the smallest first; of a wide register, words of the bus."""
+    parts = (bus.width,) if register.bits > bus.width else (8, 16, 32) if bus.bytes else ()
+    for bits in parts:
         if bits < register.bits:
             for offset in range(0, register.bits // 8, bits // 8):
                 if mask & ~_span(offset, bits) == 0:
@@ -208,10 +212,10 @@ def _span(offset: int, bits: int) -> int:
 
 def cost(kind: str, register: Register, leaves: Iterable[str], bus: Bus) -> int:
     """Bus accesses of one access to these leaves of a register."""
-    words = max(1, register.bits // bus.width)
     if kind == "r":
-        return words
-    return words * (2 if write_window(register, leaves, bus).read else 1)
+        return max(1, read_window(register, leaves, bus).bits // bus.width)
+    window = write_window(register, leaves, bus)
+    return max(1, window.bits // bus.width) * (2 if window.read else 1)
 
 
 def unlike(mine: list[Register], its: list[Register]) -> Iterator[str]:

@@ -282,7 +282,7 @@ def _illegal(register: Register, leaves: tuple[str, ...], kind: str, window: Win
         return text + _overlay(bad, 'back: "0"'), ""
     if not window.read:
         return "", ""
-    popped = next((s for s in register.slots if s.sensitive), None)
+    popped = next((s for s in register.slots if s.sensitive and s.cover & span), None)
     if popped:
         text = f"a write of '{what}' must read its register first, and a read of '{popped.name}' has a side effect"
         return text + _overlay(popped, "plain: true"), ""

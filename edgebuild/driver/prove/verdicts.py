@@ -41,7 +41,7 @@ def prove(
     driver: Driver, triple: str, artifacts: tuple[Artifact, ...], only: frozenset[str] | None = None
 ) -> list[Verdict]:
     """A verdict for each function of the driver, or for those of `only`, on the generated C among its products."""
-    names = [n for n in driver.cdfg.functions if only is None or n in only]
+    names = [n for n, f in driver.cdfg.functions.items() if not f.around and (only is None or n in only)]
     cpp = driver.source.unit.cpp
     ends = ("_hal.h", ".cpp" if cpp else ".c")
     header, text = (next(a for a in artifacts if a.name == driver.request.name + end) for end in ends)

@@ -68,6 +68,12 @@ class Unit:
         bodies = _opened(self.tu.cursor, SCOPES + CLASSES) if self.cpp else self.top
         return [c for c in bodies if c.kind in FUNCTIONS and c.is_definition() and self.own(c)]
 
+    @cached_property
+    def lambdas(self) -> dict[int, tuple[Cursor, Cursor]]:
+        """The lambdas in functions of the text: (lambda, the function around it), by where they begin."""
+        inside = ((c, f) for f in self.functions for c in preorder(f)) if self.cpp else iter(())
+        return {span(c)[0]: (c, f) for c, f in inside if c.kind == CursorKind.LAMBDA_EXPR}
+
     def own(self, c: Cursor) -> bool:
         """Whether a declaration stands in the text, and not in a header that stays one."""
         start = c.extent.start
@@ -83,7 +89,15 @@ class Unit:
         }
 
     def function_name(self, c: Cursor) -> str:
-        """The name of a function: in C++ with its classes and namespaces, if the text defines it."""
+        """The name of a function: in C++ with its classes and namespaces, if the text defines it.
+
+        A lambda, and what a call of it names, is called by its function and its place.
+        """
+        if self.cpp and (c.kind == CursorKind.LAMBDA_EXPR or c.spelling == "operator()"):
+            found, around = self.lambdas.get(offset(c.location), (None, c))
+            here = place(c.location)
+            if found is not None:
+                return f"{self.function_name(around)}::lambda:{here.line}:{here.column}"
         return self._names.get(c.get_usr(), c.spelling) if self.cpp else str(c.spelling)
 
     @cached_property
@@ -375,21 +389,6 @@ def bare(cursor: Cursor) -> Cursor:
         inside = children(cursor) if cursor.kind in EXPRESSION_WRAPPERS else []
         cursor._bare = bare(inside[0]) if len(inside) == 1 else cursor
         return cursor._bare
-
-
-def is_place(cursor: Cursor) -> bool:
-    """Whether an expression is a variable or an address: it means the same wherever it is evaluated."""
-    cursor = bare(cursor)
-    address = cursor.kind == CursorKind.UNARY_OPERATOR and unary(cursor) == "&"
-    return address or cursor.kind in (CursorKind.DECL_REF_EXPR, CursorKind.CXX_THIS_EXPR)
-
-
-def pointer_to(type_: Type) -> str:
-    """C for the type of a pointer."""
-    dims = ""
-    while type_.kind == TypeKind.CONSTANTARRAY:
-        dims, type_ = f"{dims}[{type_.element_count}]", type_.element_type
-    return f"{type_.spelling} (*){dims}" if dims else f"{type_.spelling} *"
 
 
 def is_volatile(type_: Type) -> bool:
