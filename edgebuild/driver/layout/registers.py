@@ -165,8 +165,7 @@ def write_window(register: Register, leaves: Iterable[str], bus: Bus) -> Window:
     ones = _either(s.cover for s in others if s.back == "1")
     zeros = _either(s.cover for s in others if s.back == "0")
     mine = mask & ~_either(s.cover for s in arrays if s.back not in "01")
-    least = min(register.bits, bus.width)
-    offset, bits = next((at, bits) for at, bits in _windows(register, mask, bus) if bits >= least)
+    offset, bits = words(register, mask, bus)
     span = _span(offset, bits)
     keep = span & ~mine & ~ones & ~zeros
     return Window(offset, bits, True, (ones & span) >> (8 * offset), keep >> (8 * offset))
@@ -193,6 +192,12 @@ def _either(masks: Iterable[int]) -> int:
     for mask in masks:
         found |= mask
     return found
+
+
+def words(register: Register, mask: int, bus: Bus) -> tuple[int, int]:
+    """(byte offset, bits) of what holds the mask: a register, or of one that is wider than the bus the least of it."""
+    least = min(register.bits, bus.width)
+    return next((at, bits) for at, bits in _windows(register, mask, bus) if bits >= least)
 
 
 def _windows(register: Register, mask: int, bus: Bus) -> Iterable[tuple[int, int]]:

@@ -17,6 +17,7 @@ from edgebuild.driver.layout.registers import (
     leaf_mask,
     read_window,
     whole_window,
+    words,
     write_window,
 )
 from edgebuild.driver.source import clang
@@ -91,12 +92,17 @@ class Merged:
         """Whether a write puts back bits, as it read them, that another write of the same register stores."""
         register = self.register(region.place)
         stored = (1 << register.bits) - 1 if other.place.whole else leaf_mask(register, self.leaves(other))
-        return bool(self.window(region).keep & stored)
+        window = self.window(region)
+        return bool(window.keep << 8 * window.offset & stored)
+
+    def word(self, a: Access) -> tuple[int, int]:
+        """The part of a register, as the bus takes it, that an access is about."""
+        return words(self.register(a), leaf_mask(self.register(a), [self.ref(a).leaf]), self.layout.bus)
 
     def cost(self, region: Region) -> int:
-        words = max(1, self.register(region.place).bits // self.layout.bus.width)
+        times = max(1, self.window(region).bits // self.layout.bus.width)
         reads = region.kind == "w" and self.window(region).read and region not in self.reused
-        return words * (2 if reads else 1)
+        return times * (2 if reads else 1)
 
     def all(self) -> Iterator[tuple[str, Region]]:
         for name, regions in self.conflicts.regions.items():
@@ -109,7 +115,8 @@ def merge(dialect: Dialect, cdfg: Cdfg, shapes: Shapes, layout: Layout, first: C
     one = Merged(first, layout)
 
     def together(a: Access, b: Access) -> bool:
-        return one.ref(a).group == one.ref(b).group and one.register(a) == one.register(b)
+        near = one.ref(a).group == one.ref(b).group and one.register(a) == one.register(b)
+        return near and one.word(a) == one.word(b)
 
     found = find_conflicts(dialect, cdfg, shapes, together, first)
     merged = Merged(found, layout)
@@ -144,7 +151,8 @@ def _check_whole(merged: Merged, region: Region) -> None:
         text = f"the fields of '{region.place.field[0]}' lie in several registers: {', '.join(sorted(registers))}"
     elif register.bits > merged.layout.bus.width:
         text = (
-            f"register '{register.name}' has {register.bits} bits, and the bus takes {merged.layout.bus.width} at once"
+            f"register '{register.name}' has {register.bits} bits, and the bus takes {merged.layout.bus.width} at once:"
+            " access its fields one by one"
         )
     if text:
         raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))

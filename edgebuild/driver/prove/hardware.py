@@ -91,6 +91,7 @@ class Hardware:
     batch: int = 0
     hints: list[Any] = field(default_factory=list)  # bounds of indices that may hold
     obligations: list[tuple[Any, str]] = field(default_factory=list)  # what has to hold, and what is wrong if it fails
+    halves: dict[tuple[Key, str], Any] = field(default_factory=dict)  # fields wider than the bus, stored in part
 
     # ---- state
 
@@ -242,9 +243,13 @@ class Hardware:
         for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
             if "w" not in slot.access:
                 continue
-            old = z3.Select(self.array(key, slot.width), place)
+            part = key, z3.simplify(place).sexpr()
+            old = self.halves.pop(part, z3.Select(self.array(key, slot.width), place))
             new = _taken(value, old, low)
-            self.write(key, slot, place, new, None)
+            if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
+                self.halves[part] = new
+            else:
+                self.write(key, slot, place, new, None)
 
     def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
         """Bits that are of no field are to be stored as 0, or as they are after reset. A load finds 0 there."""

@@ -99,7 +99,7 @@ def each_way(program: Program, name: str, prefix: tuple[bool, ...] = ()) -> Iter
             program.memory,
             value,
             h.loads,
-            tuple(h.obligations),
+            (*h.obligations, *((z3.BoolVal(False), f"half of '{leaf}' is stored") for (_, leaf), _ in h.halves)),
             program.env if at else {},
             tuple(d.taken[: d.number]),
             at,
