@@ -12,6 +12,7 @@ from edgebuild.driver.analysis.keys import no_punning, read_offsets
 from edgebuild.driver.analysis.objects import Objects, all_are_read
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.for_parts import for_parts
 
 K = CursorKind
 HANDLER = re.compile(r"(?i)(^|_)(isr|irq|irq_?handler|interrupt_?handler)$|_handler$")
@@ -208,16 +209,12 @@ class Walker(Objects):
         self.current = end
 
     def s_for_stmt(self, c: Cursor) -> None:
-        """Missing parts have no child; what is there is told by the places of the two semicolons."""
         *parts, body = clang.children(c)
         critical = any(d.spelling == "bf_state_" for p in parts[:1] for d in clang.children(p))
-        if len(parts) == 3:
-            init, condition, step = parts[:1], parts[1:2], parts[2:]
-        else:
-            first, second = self._semicolons(c) if parts else (0, 0)
-            init = [p for p in parts if clang.span(p)[0] < first]
-            condition = [p for p in parts if first < clang.span(p)[0] <= second]
-            step = [p for p in parts if clang.span(p)[0] > second]
+        known = for_parts(c)
+        if known is None:
+            raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
+        init, condition, step = known
         for p in init:
             self.statement(p)
         top = self.join()
@@ -247,17 +244,6 @@ class Walker(Objects):
         self.scopes_around.pop()
         self.breaks.pop()
         self.continues.pop()
-
-    def _semicolons(self, c: Cursor) -> tuple[int, int]:
-        depth, found = 0, []
-        for token in c.get_tokens():
-            word = token.spelling
-            depth += (word in "([{") - (word in ")]}")
-            if word == ";" and depth == 1:
-                found.append(token.extent.start.offset)
-                if len(found) == 2:
-                    return found[0], found[1]
-        raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
 
     def s_switch_stmt(self, c: Cursor) -> None:
         value, body = self.prepared(c)

@@ -7,6 +7,7 @@ from typing import Any
 import z3
 
 from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Outside, Pointer, Unknown, calls_in
+from edgebuild.driver.prove.reals import Real
 from edgebuild.driver.prove.values import Int, bits_of
 from edgebuild.driver.prove.ways import Way
 
@@ -86,7 +87,7 @@ def shared(a: Way, b: Way) -> list[str]:
     return [
         n
         for n in sorted(mine.keys() & theirs.keys())
-        if isinstance(mine[n], Int | Pointer)
+        if isinstance(mine[n], Int | Pointer | Real)
         and type(mine[n]) is type(theirs[n])
         and bits_of(mine[n]).size() == bits_of(theirs[n]).size()
     ]

@@ -11,7 +11,7 @@ from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.program import Program
-from edgebuild.driver.prove.values import POINTERS, TURNS, Int, bits_of, signed_type
+from edgebuild.driver.prove.values import POINTERS, TURNS, Int, bits_of
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
 
@@ -73,9 +73,7 @@ class CppExpressions(Program):
                 self.env[name] = at
             else:
                 found = z3.simplify(z3.Select(self.words(self.width(element)), at.value))
-                pointer = element.get_canonical().kind == TypeKind.POINTER
-                value: Any = Pointer(found) if pointer else Int(found, signed_type(element))
-                self.env[name] = value if pointer else self.converted(value, d.type)
+                self.env[name] = self.converted(self.typed(found, element), d.type)
             if self.ended_by(body):
                 return
 

@@ -10,6 +10,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from edgebuild.driver.analysis.chains import is_elvis, variable_name
 from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
 from edgebuild.driver.prove.memory import WHOLES, Memory
+from edgebuild.driver.prove.reals import Real, negated
 from edgebuild.driver.prove.values import Int, bits_of, flag, signed_type
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
@@ -24,6 +25,13 @@ class Expressions(Memory):
         return Int(z3.BitVecVal(clang.constant(c) or 0, self.width(c.type)), signed_type(c.type))
 
     e_character_literal = e_integer_literal
+
+    def e_floating_literal(self, c: Cursor) -> Any:
+        start, end = clang.span(c)
+        text = self.unit.text[start:end].decode("utf-8", "replace")
+        if not text[:1].isdigit() and text[:1] != ".":
+            raise Unknown("a floating-point number whose text is not at hand")
+        return self.typed(z3.BitVec(f"real {text}", self.width(c.type)), c.type)
 
     def e_string_literal(self, c: Cursor) -> Pointer:
         return Pointer(z3.BitVec(f"text {c.spelling}", ADDRESS))
@@ -115,7 +123,7 @@ class Expressions(Memory):
         if target.kind != K.DECL_REF_EXPR or self.in_memory(target.referenced):
             return self.remember(target, stored)
         if target.type.is_volatile_qualified():
-            self.hardware.call(f"volatile {target.spelling}", (stored.bits,) if isinstance(stored, Int) else ())
+            self.hardware.call(f"volatile {target.spelling}", (bits_of(stored),))
             return stored
         variables, name = self.scope(target.referenced)
         variables[name] = stored
@@ -135,6 +143,8 @@ class Expressions(Memory):
         value = self.value(operand)
         if operator == "!":
             return flag(z3.Not(self.truth(value)))
+        if isinstance(value, Real):
+            return negated(value) if operator == "-" else value
         if operator in ("-", "~", "+"):
             return Int({"-": -value.bits, "~": ~value.bits, "+": value.bits}[operator], value.signed)
         raise Unknown(f"the operator {operator}")

@@ -20,6 +20,7 @@ from edgebuild.driver.prove.compare import TIME_MS, by_name, compare, covered, s
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer, Unknown
 from edgebuild.driver.prove.lambdas import Closure
 from edgebuild.driver.prove.program import Program
+from edgebuild.driver.prove.reals import Real
 from edgebuild.driver.prove.sides import SideSource
 from edgebuild.driver.prove.values import Cut, Int, bits_of
 from edgebuild.driver.prove.volatiles import Generated
@@ -97,6 +98,8 @@ def _begin(program: Program, start: Start) -> None:
             program.env[key] = Gone()
         elif isinstance(value, Pointer):
             program.env[key] = Pointer(z3.BitVec(f"head {name}", ADDRESS))
+        elif isinstance(value, Real):
+            program.env[key] = Real(z3.BitVec(f"head {name}", value.bits.size()))
         else:
             program.env[key] = Int(z3.BitVec(f"head {name}", value.bits.size()), value.signed)
 

@@ -11,6 +11,7 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 from edgebuild.driver.analysis.chains import Chains, variable_name
 from edgebuild.driver.layout.registers import Layout
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Hardware, Outside, Pointer, Unknown
+from edgebuild.driver.prove.reals import Real, integer, is_real, operated, real, true
 from edgebuild.driver.prove.values import (
     POINTERS,
     Answers,
@@ -65,9 +66,14 @@ class Machine:
         return handler(c)
 
     def symbol(self, name: str, type_: Type) -> Any:
+        pointer = type_.get_canonical().kind in POINTERS
+        return self.typed(z3.BitVec(name, ADDRESS if pointer else self.width(type_)), type_)
+
+    def typed(self, bits: Any, type_: Type) -> Any:
+        """The value of a type that has these bits."""
         if type_.get_canonical().kind in POINTERS:
-            return Pointer(z3.BitVec(name, ADDRESS))
-        return Int(z3.BitVec(name, self.width(type_)), signed_type(type_))
+            return Pointer(bits)
+        return Real(bits) if is_real(type_) else Int(bits, signed_type(type_))
 
     def width(self, type_: Type) -> int:
         size = type_.get_canonical().get_size()
@@ -79,8 +85,9 @@ class Machine:
         kind = type_.get_canonical().kind
         if kind == TypeKind.VOID or value is None or isinstance(value, dict):
             return value
-        if kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
-            raise Unknown("a floating-point value")
+        if is_real(type_):
+            return real(value, self.width(type_))
+        value = integer(value) if kind != TypeKind.BOOL else value
         if kind in POINTERS:
             return value if isinstance(value, Pointer) else Pointer(sized(value, ADDRESS))
         if isinstance(value, Pointer):
@@ -90,10 +97,12 @@ class Machine:
                 value if self.width(type_) == ADDRESS else Int(sized(Int(value.value, False), self.width(type_)), False)
             )
         if kind == TypeKind.BOOL:
-            return Int(z3.If(value.bits != 0, z3.BitVecVal(1, 8), z3.BitVecVal(0, 8)), False)
+            return Int(z3.If(self.truth(value), z3.BitVecVal(1, 8), z3.BitVecVal(0, 8)), False)
         return Int(sized(value, self.width(type_)), signed_type(type_))
 
     def truth(self, value: Any) -> Any:
+        if isinstance(value, Real):
+            return true(value)
         return (value.value if isinstance(value, Pointer) else value.bits) != 0
 
     def called(self, name: str, values: tuple[Any, ...]) -> int:
@@ -122,6 +131,8 @@ class Machine:
     def arithmetic(self, operator: str, a: Any, b: Any, type_: Type) -> Any:
         if isinstance(a, Pointer) or isinstance(b, Pointer):
             return self._with_pointer(operator, a, b, type_)
+        if isinstance(a, Real) or isinstance(b, Real):
+            return operated(operator, a, b)
         shift = operator in ("<<", ">>")
         width = max(32, a.bits.size(), 0 if shift else b.bits.size())
         unsigned = any(not x.signed and x.bits.size() == width for x in ((a,) if shift else (a, b)))

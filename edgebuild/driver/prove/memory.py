@@ -99,9 +99,9 @@ class Memory(Machine):
             number = self.hardware.call("a volatile object", (at,))
             return self.symbol(f"volatile?{number}", c.type)
         found = z3.simplify(z3.Select(self.words(key), at))
-        if c.type.get_canonical().kind == TypeKind.POINTER:
-            return Pointer(found)
-        return self.converted(Int(found, signed_type(c.type)), c.type)
+        if not isinstance(key, int):
+            return self.converted(Int(found, signed_type(c.type)), c.type)
+        return self.typed(found, c.type)
 
     def remember(self, c: Cursor, value: Any) -> Any:
         """Store to an object; the value that it then has."""

@@ -16,6 +16,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 from edgebuild.driver.analysis.chains import cleanup, variable_name
 from edgebuild.driver.prove.expressions import Expressions
 from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
+from edgebuild.driver.prove.reals import Real
 from edgebuild.driver.prove.values import (
     DEPTH,
     POLLS,
@@ -30,6 +31,7 @@ from edgebuild.driver.prove.values import (
     bits_of,
 )
 from edgebuild.driver.source import clang
+from edgebuild.driver.source.for_parts import for_parts
 
 K = CursorKind
 
@@ -204,14 +206,14 @@ class Program(Expressions):
         self.loop(condition, body, None, first=True)
 
     def s_for_stmt(self, c: Cursor) -> None:
-        *parts, body = clang.children(c)
-        if len(parts) == 3:
-            self.statement(parts[0])
-            self.loop(parts[1], body, parts[2])
-        elif not parts:
-            self.loop(None, body, None)
-        else:
+        *_, body = clang.children(c)
+        known = for_parts(c)
+        if known is None:
             raise Unknown("a for loop without all of its parts")
+        start, condition, step = known
+        for p in start:
+            self.statement(p)
+        self.loop(next(iter(condition), None), body, next(iter(step), None))
 
     def ended_by(self, body: Cursor) -> bool:
         """Whether a loop's body, executed once, breaks out of it."""
@@ -250,7 +252,7 @@ class Program(Expressions):
 
     def progress(self) -> tuple[Any, ...]:
         """Equal as long as nothing happens. What the other side's way has settled counts as if it were open."""
-        values = [(n, "", v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int)]
+        values = [(n, "", v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int | Real)]
         held = ((n, v) for n, v in sorted(self.env.items()) if isinstance(v, dict))
         values += [(n, str(key), bits.get_id()) for n, fields in held for key, bits in fields.items()]
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))

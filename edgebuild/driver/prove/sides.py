@@ -14,6 +14,7 @@ from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.classes import Interpreter
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, leaf_of, neutral_of
+from edgebuild.driver.prove.reals import integer
 from edgebuild.driver.prove.values import (
     Held,
     Int,
@@ -166,7 +167,7 @@ class SideSource(Interpreter):
 
     def _write_at(self, chain: Chain, key: Key, slot: Slot, place: Any, value: Any) -> Int:
         assert isinstance(chain.end, Field)
-        narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(value, 64)))
+        narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(integer(value), 64)))
         self.hardware.batch += 1
         self.hardware.write_element(key, slot, place, narrow, self._device(chain))
         return Int(self._wide(narrow, chain.end), False)
@@ -287,7 +288,7 @@ class SideSource(Interpreter):
 
     def _set(self, chain: Chain, value: Any) -> Any:
         assert isinstance(chain.end, Field)
-        narrow = z3.Extract(chain.end.width - 1, 0, sized(value, 64))
+        narrow = z3.Extract(chain.end.width - 1, 0, sized(integer(value), 64))
         self._held_in(chain.local)[_name(chain)] = self._wide(narrow, chain.end)
         return value
 
