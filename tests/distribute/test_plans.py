@@ -293,3 +293,55 @@ def test_wrong_rows_of_shapes(
     (tmp_path / "rows.yaml").write_text("\n".join(["layers:", *rows, ""]))
     assert run(tmp_path, tmp_path / "rows.yaml") == 1
     assert message in capsys.readouterr().err
+
+
+def _two_results(rows: int) -> Network:
+    """A device may make both results, of which the source must hold all in the end."""
+    tensors = (Sizes("x", rows, 8, 8), Sizes("a", rows, 16, 16), Sizes("b", rows, 16, 16))
+    layers = tuple(Layer(f"l{k}", "dense", (0,), k, 64, 64, True) for k in (1, 2))
+    return Network(tensors, layers, (0,), (1, 2))
+
+
+@pytest.mark.parametrize(("ram", "fits"), [(128, True), (127, False)])
+def test_the_source_has_room_for_all_results(ram: int, fits: bool) -> None:
+    network, devices = _two_results(4), naive.cluster(2)
+    plan = Search(network, devices, DeviceLimits((40, 1000), (ram, 1000)), stages=True).run()
+    assert (plan is not None) == fits
+    if plan is not None:
+        assert usage(plan)[1][0] == 128
+
+
+def test_tables_are_whole_on_each_device_that_looks_up() -> None:
+    """Both devices have the table of a function that both compute, and one where only that one computes."""
+    tensors = (Sizes("x", 1, 8, 8), Sizes("h", 1, 8, 8), Sizes("y", 1, 8, 8))
+    layers = (
+        Layer("dense", "dense", (0,), 1, 64, 64, True),
+        Layer("curve", "pointwise", (1,), 2, by_channel=True, table=256),
+    )
+    network, devices = Network(tensors, layers, (0,), (2,)), naive.cluster(2)
+    assert network.weights == 320
+    limits, ways = DeviceLimits((288, 288), (ANY, ANY)), (frozenset({"fan-out"}), frozenset({"parts"}))
+    both = Search(network, devices, limits, methods=ways)
+    plan = both.run()
+    assert plan is not None and usage(plan)[0] == (288, 288)
+    assert replace(both, limits=DeviceLimits((287, 287), (ANY, ANY))).run() is None
+    limits, ways = DeviceLimits((288, 32), (ANY, ANY)), (frozenset({"fan-out"}), frozenset({"whole"}))
+    alone = Search(network, devices, limits, methods=ways)
+    plan = alone.run()
+    assert plan is not None and usage(plan)[0] == (288, 32)
+
+
+def test_a_plan_of_whole_channels_that_fits_is_no_refusal() -> None:
+    """Five channels on three devices are 2, 1 and 2: the second needs less than a third of the weights."""
+    tensors = (Sizes("x", 1, 10, 10), Sizes("y", 1, 5, 5))
+    network = Network(tensors, (Layer("dense", "dense", (0,), 1, 50, 50, True),), (0,), (1,))
+    devices = naive.cluster(3)
+    flash = (20, 10, 20)
+    pairs = zip(devices.devices, flash, strict=True)
+    devices = replace(devices, devices=tuple(replace(d, flash=f, ram=1000, share=1.0) for d, f in pairs))
+    found = choose(network, devices, True, "fdto")
+    assert found.weights == flash and not found.optimal
+    smaller = replace(devices, devices=(*devices.devices[:2], replace(devices.devices[2], flash=19)))
+    with pytest.raises(EdgebuildError, match="fits the cluster") as error:
+        choose(network, smaller, True, "fdto")
+    assert "of device 'd2' 20 B of flash, has 19 B" in "".join(error.value.diagnostics[0].hints)

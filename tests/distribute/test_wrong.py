@@ -42,7 +42,7 @@ def test_devices_without_flash_for_the_weights(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_device_without_ram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(cluster(tmp_path, ["target: host, flash: 1M, ram: 40"] * 2), capsys)
-    assert "of RAM for the plan of least traffic, has 40 B" in text
+    assert "of device 'd0' 1088 B of RAM, has 40 B" in text
 
 
 def test_devices_have_no_more_than_their_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,3 +175,12 @@ def test_sizes_are_numbers_with_or_without_a_unit(tmp_path: Path) -> None:
     assert [(d.flash, d.ram) for d in devices] == [(65536, 32768)] * 2
     with pytest.raises(EdgebuildError, match="not a size"):
         build_cluster(ClusterRequest(DIGITS, cluster(tmp_path, ["target: host, flash: [1], ram: 1M"]), "net"))
+
+
+def test_products_that_are_larger_than_a_device_s_flash(tmp_path: Path) -> None:
+    """The file of a device without weights has 16 B; less room for the plan is no more flash for the device."""
+    file = tmp_path / "net.tflite"
+    file.write_bytes(WRITERS["tflite_uint8"].write(drawn("tflite_uint8", 132)))
+    devices = cluster(tmp_path, ["target: host, flash: 15, ram: 1M", "target: host, flash: 512, ram: 1M"])
+    with pytest.raises(EdgebuildError, match=r"device 'd0': weights 16 B, flash 15 B"):
+        build_cluster(ClusterRequest(file, devices, "net", method="pipeline"))

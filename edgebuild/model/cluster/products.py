@@ -136,7 +136,7 @@ def build_cluster(request: ClusterRequest) -> BuiltCluster:
         try:
             return _built(request, graph, chosen, report, spare)
         except _Over as over:
-            error = error or over.error
+            error, before_all = error or over.error, dict(spare)
             for k, more in over.more.items():
                 row, device = report["devices"][k], chosen.plan.cluster.devices[k]
                 took = (row["weights_bytes"], row["arena_bytes"])
@@ -145,7 +145,11 @@ def build_cluster(request: ClusterRequest) -> BuiltCluster:
                     flash, ram = (max(m, room - t + t // STEPS + 1) if m else 0 for m, room, t in rows)
                     more = flash, ram
                 taken[k], before = took, spare.get(k, (0, 0))
-                spare[k] = (before[0] + more[0], before[1] + more[1])
+                rows = zip(before, more, (device.flash, device.ram), strict=True)
+                flash, ram = (b + min(m, room) for b, m, room in rows)  # at most all that the device has
+                spare[k] = flash, ram
+            if spare == before_all:
+                break  # no device has more to leave
     assert error is not None
     raise error
 

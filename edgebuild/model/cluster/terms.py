@@ -71,6 +71,7 @@ def _layer(op: Op, graph: Graph, number: Mapping[str, int], forms: frozenset[For
         inputs=tuple(dict.fromkeys(number[op.inputs[i]] for i in reads)),
         output=number[op.outputs[0]],
         weights=_weights(op, graph, forms),
+        table=_table(op, graph, forms),
         macs=nest.mac_count,
         fan_out=sums and channels,
         fan_in=bool(reduces),
@@ -99,10 +100,21 @@ def _joins(nest: Nest, op: Op, graph: Graph) -> tuple[int, ...]:
 
 def _weights(op: Op, graph: Graph, forms: frozenset[Form]) -> int:
     """Bytes of weights with all that kernels keep beside them; of several cores, on that which takes most."""
-    constants = sum(graph.tensors[n].bytes for n in op.inputs if graph.tensors[n].constant)
+    constants = _constants(op, graph)
     kernels = [kernel_of(op, graph, form) for form in forms] if constants else []
     kept = (sum(c.data.nbytes for c in kernel.constants) for kernel in kernels)
     return max(constants + _tables(op, graph), *kept, 0)
+
+
+def _table(op: Op, graph: Graph, forms: frozenset[Form]) -> int:
+    """Bytes of the tables of an op without weights, such as the 256 results of a function of int8."""
+    if _constants(op, graph) or ops.SPECS[op.kind].view:
+        return 0
+    return max((sum(c.data.nbytes for c in kernel_of(op, graph, form).constants) for form in forms), default=0)
+
+
+def _constants(op: Op, graph: Graph) -> int:
+    return sum(graph.tensors[n].bytes for n in op.inputs if graph.tensors[n].constant)
 
 
 def _tables(op: Op, graph: Graph) -> int:

@@ -21,6 +21,7 @@ WAYS = ("joint", "fdto", "owp", "paper", "pipeline")
 LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # of the source's share, where the cluster does not say the shares
 INFINITY = float("inf")
 MIXED, MOST_WAYS = 6, 60_000  # devices and ways of a network up to which mixed plans are searched
+MORE = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # times what devices have, where no plan fits
 FINE = 0.01  # of memory: where a bisection ends
 
 
@@ -48,7 +49,7 @@ def choose(
     `stated`: the shares are the user's; otherwise the source may lean on the others or help them.
     """
     if _lacks_flash(network, cluster):
-        raise _no_plan(network, cluster, method, file)
+        raise _no_plan(network, cluster, method, _nearest(network, cluster, method), file)
     found = _Best(objective)
     several = method == "joint" and len(cluster.devices) > 1
     if several:
@@ -62,9 +63,13 @@ def choose(
             else:
                 found.take(*search.solve(found.known))
     mixed = several and len(cluster.devices) <= MIXED and _mixed(network, cluster, found)
+    if found.best is None:
+        nearest = _nearest(network, cluster, method)
+        if nearest is None or not _within(nearest, _limits(cluster)):
+            raise _no_plan(network, cluster, method, nearest, file)
+        found.take(nearest, 0.0)  # parts of layers are whole channels, which take less than shares say
     best = found.best
-    if best is None:
-        raise _no_plan(network, cluster, method, file)
+    assert best is not None
     worth = _worth(best, objective)[0]
     bound = min(found.bound, worth)
     proved = method == "joint" and objective != "memory" and bound >= worth - 1e-6
@@ -117,10 +122,12 @@ def _in_a_row(network: Network, cluster: Cluster, found: _Best) -> None:
     """Take the pipeline, if it keeps all limits: its search knows the tensors of a layer, and not those that wait."""
     limits = _limits(cluster)
     plan, bound = pipeline(network, cluster, Search(network, cluster, limits, found.goal))
-    if plan is not None:
-        pairs = zip(usage(plan), (limits.flash, limits.ram), strict=True)
-        plan = plan if all(u <= most for used, room in pairs for u, most in zip(used, room, strict=True)) else None
-    found.take(plan, bound)
+    found.take(plan if plan is not None and _within(plan, limits) else None, bound)
+
+
+def _within(plan: ClusterPlan, limits: DeviceLimits) -> bool:
+    pairs = zip(usage(plan), (limits.flash, limits.ram), strict=True)
+    return all(u <= most for used, room in pairs for u, most in zip(used, room, strict=True))
 
 
 def _mixed(network: Network, cluster: Cluster, found: _Best) -> bool:
@@ -178,8 +185,9 @@ def _searches(
 
 def _least_memory(base: Search, found: _Best) -> None:
     """Plans of ever less flash and RAM of the device that has most, by bisection, while they are within the limits."""
-    known, low = found.best is not None, base.network.weights / len(base.cluster.devices)
-    found.take(*base.solve())
+    low, known = _least_possible(base.network, base.cluster), found.best is not None
+    if not known:
+        found.take(*base.solve())
     parts = [0.3, 0.5, 0.7, 0.9]  # of both, for flash
     while found.most - low > found.most * FINE and found.best is not None:
         middle, before = (low + found.most) / 2, found.best
@@ -188,12 +196,24 @@ def _least_memory(base: Search, found: _Best) -> None:
         for part in list(parts):
             flash = tuple(min(f, middle * part) for f in base.limits.flash)
             ram = tuple(min(r, middle * (1 - part)) for r in base.limits.ram)
+            if sum(flash) < base.network.weights or ram[base.cluster.source] < _at_source(base.network):
+                continue
             found.take(*replace(base, limits=replace(base.limits, flash=flash, ram=ram)).solve())
             if found.best is not before:
                 parts.sort(key=lambda p: p != part)  # what was right is tried first
                 break
         else:
             low = middle
+
+
+def _least_possible(network: Network, cluster: Cluster) -> float:
+    """Bytes that the device which has most needs in any plan: a part of the weights, or what only the source has."""
+    return max(network.weights / len(cluster.devices), _at_source(network))
+
+
+def _at_source(network: Network) -> int:
+    """Bytes of RAM of the source in any plan: the inputs stand there at first, the results at last."""
+    return max(sum(network.tensors[t].bytes for t in some) for some in (network.inputs, network.results))
 
 
 def _forced(network: Network, cluster: Cluster, ways: set[str]) -> tuple[frozenset[str], ...]:
@@ -245,6 +265,9 @@ def usage(plan: ClusterPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
         else:
             live = {t: f for t, f in live.items() if last[t]}
         live[layer.output] = d.keeps
+    for k in devices:  # the results are gathered
+        both = ((held(network.tensors[t], f, k, cluster.source) for f in (live[t], SOURCE)) for t in network.results)
+        arena[k] = max(arena[k], sum(map(max, both)))
     return tuple(weights), tuple(arena)
 
 
@@ -252,15 +275,15 @@ def _weights(plan: ClusterPlan, number: int, method: str, makes: Split, device: 
     layer, cluster = plan.network.layers[number], plan.cluster
     match method:
         case "whole":
-            return layer.weights if device == cluster.source else 0
+            return layer.flash if device == cluster.source else 0
         case "stage":
-            return layer.weights if held(plan.network.tensors[layer.output], makes, device, cluster.source) else 0
+            return layer.flash if held(plan.network.tensors[layer.output], makes, device, cluster.source) else 0
         case "copies" | "rows":
-            return layer.weights
+            return layer.flash
     along = layer.inputs[0] if method == "fan-in" else layer.output
     channels = plan.network.tensors[along].channels
     first, past = split(channels, cluster.shares)[device]
-    return layer.weights * (past - first) // channels
+    return layer.weights * (past - first) // channels + layer.table
 
 
 def macs(plan: ClusterPlan, device: int) -> int:
@@ -284,20 +307,31 @@ def macs(plan: ClusterPlan, device: int) -> int:
     return total
 
 
-def _no_plan(network: Network, cluster: Cluster, method: str, file: str) -> Exception:
-    """Which device lacks what: the plan without limits of flash, then of RAM, shows it."""
-    room = DeviceLimits((INFINITY,) * len(cluster.devices), (INFINITY,) * len(cluster.devices))
+def _no_plan(network: Network, cluster: Cluster, method: str, plan: ClusterPlan | None, file: str) -> Exception:
+    """Which devices lack how much, as a plan for devices that have more of all shows it."""
     hints = []
-    for search in _searches(network, cluster, room, "joint", "traffic"):
-        limits = replace(room, flash=tuple(float(d.flash) for d in cluster.devices))
-        plan = None if _lacks_flash(network, cluster) else replace(search, limits=limits).run()
-        if plan is None:
-            each = network.weights // len(cluster.devices)
-            have = ", ".join(f"{d.name} {d.flash} B" for d in cluster.devices)
-            hints.append(f"weights: {network.weights} B in all, {each} B each if all is split; flash: {have}")
-        else:
-            for d, a in zip(cluster.devices, usage(plan)[1], strict=True):
-                if a > d.ram:
-                    hints.append(f"device '{d.name}' needs {a} B of RAM for the plan of least traffic, has {d.ram} B")
+    if _lacks_flash(network, cluster):
+        each = network.weights // len(cluster.devices)
+        have = ", ".join(f"{d.name} {d.flash} B" for d in cluster.devices)
+        hints.append(f"weights: {network.weights} B in all, {each} B each if all is split; flash: {have}")
+    for d, weights, arena in zip(cluster.devices, *usage(plan), strict=True) if plan is not None else ():
+        some = ((weights, d.flash, "flash"), (arena, d.ram, "RAM"))
+        lacks = [f"{most} B of {kind}, has {has} B" for most, has, kind in some if most > has]
+        hints += [f"the plan that lacks least needs of device '{d.name}' {line}" for line in lacks]
     hints.append("more or larger devices, or another method, may fit")
     return fail(f"no plan of method {method} fits the cluster", file=file, hints=hints)
+
+
+def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | None:
+    """A plan for devices with some times the flash and the RAM that they have, as few times as there is one."""
+    for times in (*MORE, INFINITY):
+        pairs = [(d.flash * times, d.ram * times) if times < INFINITY else (times, times) for d in cluster.devices]
+        flash, ram = zip(*pairs, strict=True)
+        limits = DeviceLimits(flash, ram)
+        if sum(flash) < network.weights:
+            continue
+        for search in _searches(network, cluster, limits, method, "traffic"):
+            found = pipeline(network, cluster, search)[0] if method == "pipeline" else search.run()
+            if found is not None:
+                return found
+    return None

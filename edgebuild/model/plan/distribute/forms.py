@@ -50,7 +50,8 @@ class RowWindow:
 class Layer:
     """One step. `inputs` and `output` are numbers of tensors.
 
-    `weights`: bytes that a split along channels divides. `fan_out`: a part of the output channels needs all of the
+    `weights`: bytes that a split along channels divides; `table`: those that each device needs which runs a part.
+    `fan_out`: a part of the output channels needs all of the
     input and a part of the weights. `fan_in`: a part of the input channels gives partial sums of the whole output.
     `by_channel`: channel k of the output needs channel k of the inputs only. `window`: the rows of input 0 that a row
     of the output needs; None if it may need all. `partial`: bytes of a partial sum on the wire. `rolls`: the step can
@@ -71,6 +72,12 @@ class Layer:
     partial: int = 4
     rolls: bool = False
     joins: tuple[int, ...] = ()
+    table: int = 0
+
+    @property
+    def flash(self) -> int:
+        """Bytes of a device that runs all of it."""
+        return self.weights + self.table
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class Network:
 
     @property
     def weights(self) -> int:
-        return sum(layer.weights for layer in self.layers)
+        return sum(layer.flash for layer in self.layers)
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,8 @@ class Search(TensorForms):
             layers.append(list(best.values()))
             most -= len(best)
             nodes, spent = after, reached
-        layers.append([self._gathering(dict(forms), tail) for forms, tail in nodes.items()])
+        ends = ((dict(forms), tail) for forms, tail in nodes.items())
+        layers.append([self._gathering(live, tail) for live, tail in ends if self._gathers(live)])
         return layers
 
     def _plan(self, path: Route) -> ClusterPlan:
@@ -269,6 +270,13 @@ class Search(TensorForms):
         decisions = tuple(c.decision for c in chosen[:-1] if c.decision is not None)
         compute, proved = sum(c.compute_us for c in chosen), path.bound >= path.cost - 1e-6
         return ClusterPlan(self.network, self.cluster, decisions, chosen[-1].gather, spent, compute, path.bound, proved)
+
+    def _gathers(self, live: dict[int, Split]) -> bool:
+        """Whether the source has room for all results beside what it holds of them."""
+        if not self._ram_is_short or self.limits.thesis_arena:
+            return True
+        both = (map(max, self._holds(t, f), self._holds(t, SOURCE)) for t, f in live.items())
+        return all(map(le, map(sum, zip(self._none, *both, strict=True)), self.limits.ram))
 
     def _gathering(self, live: dict[int, Split], tail: int) -> Arc:
         gather = tuple(Conversion(t, live[t], SOURCE) for t in self.network.results if not has(live[t], SOURCE))
@@ -323,9 +331,9 @@ class Search(TensorForms):
             reads = {t: live[t] if live[t].ring else want for t, want in asked.items()}
             gained = dict(self.gained(number, method, live, reads))
             spent = sum((self.cost(c.tensor, c.have, c.want) for c in before), Cost())
-            whole = layer.weights if method in ("whole", STAGE) else 0
+            whole = layer.flash if method in ("whole", STAGE) else 0
             by = self.alone(makes) if method == STAGE else self.cluster.source
-            copied = layer.weights if method in ("copies", "rows") else 0
+            copied = layer.flash if method in ("copies", "rows") else layer.table if not whole else 0
             compute, sends = self.compute_us(layer, method, makes), bool(before) or method == "fan-in"
             for form in (*kept, *self.rings(number, makes)):
                 total = spent + (self.cost(layer.output, SUMS, form, layer.partial) if makes == SUMS else Cost())

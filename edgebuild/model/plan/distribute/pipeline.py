@@ -47,7 +47,7 @@ def _cuts(network: Network, search: Search, others: Sequence[int]) -> tuple[list
     alike = {_kind(search, k): k for k in others}
     known = {kind: _segments(network, search, k) for kind, k in alike.items()}
     steps = [known[_kind(search, k)] for k in others]
-    weights = np.cumsum([0, *(layer.weights for layer in network.layers)])
+    weights = np.cumsum([0, *(layer.flash for layer in network.layers)])
     twice = weights[:, None] + weights[-1] - weights[None, :] > search.limits.flash[source]
     found = [np.where(np.eye(count + 1, dtype=bool), 0.0, INFINITY)]
     for step in steps:
@@ -109,7 +109,7 @@ def _segments_from(network: Network, search: Search, first: int, device: int) ->
     here = set(own)
     for number in range(first, len(network.layers)):
         layer = network.layers[number]
-        flash += layer.weights
+        flash += layer.flash
         own = {t for t in own if readers[t] and readers[t][-1] >= number}
         room = sum(tensors[t].bytes for t in {*own, *layer.inputs, layer.output})
         if flash > search.limits.flash[device] or room > search.limits.ram[device]:
