@@ -97,7 +97,7 @@ def test_a_granularity_beyond_the_layer_is_not_one_of_its_forms() -> None:
     assert rounds == [0, 4, 2, 1, 0, 0]
 
 
-USED_HERE, AT_8_MHZ, CACHED, AS_IN_THE_LITERATURE, *_ = settings()
+USED_HERE, AT_8_MHZ, _, AS_IN_THE_LITERATURE, *_ = settings()
 
 
 # Faster coupled kernels took 10 % off the time of the baseline, and 6 % off the energy of the plans.

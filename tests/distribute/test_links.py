@@ -21,7 +21,6 @@ from edgebuild.model.verify.oracles import Array, random_inputs
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 FAKES = Path(__file__).parent / "links"
-PORTS = ("harts", "uart", "can", "spi", "udp")
 WALL_S = 240.0
 Started = dict[int, subprocess.Popen[bytes]]
 

@@ -96,3 +96,7 @@ class Project:
         """Name -> bytes of all that edgebuild wrote, but what is for this machine only."""
         files = (f for f in self.products.iterdir() if f.suffix not in (".d", ".stamp", ".o"))
         return {f.name: f.read_bytes() for f in files}
+
+
+def scons(folder: Path, *arguments: str, status: int = 0) -> str:
+    return run(sys.executable, "-m", "SCons", "-Q", *arguments, cwd=folder, status=status)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, run
-from tests.doors.projects import DIGITS, Project
+from tests.conftest import ROOT
+from tests.doors.projects import DIGITS, Project, scons
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -18,10 +17,6 @@ env = Environment(tools=["default", edgebuild.build.scons.generate])
 for target in ("mps2-an386", "riscv-virt"):
     SConscript(DIR + "/SConscript", ["env", "target"], variant_dir="build/" + target, duplicate=False)
 """
-
-
-def scons(folder: Path, *arguments: str, status: int = 0) -> str:
-    return run(sys.executable, "-m", "SCons", "-Q", *arguments, cwd=folder, status=status)
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")

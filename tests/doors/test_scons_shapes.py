@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import run
-from tests.doors.projects import DIGITS, MAIN_C, Project
+from tests.doors.projects import DIGITS, MAIN_C, Project, scons
 
 PYTHON = [sys.executable, "-P", "-m", "edgebuild"]
 TOOL = "import edgebuild.doors\ntoolpath = [str(edgebuild.doors.scons_toolpath())]\n"
@@ -30,10 +30,6 @@ two = one.Clone(EDGEBUILD_TARGET="host", CCFLAGS=["-O1"])
 SConscript("src/SConscript", exports={{"env": one}}, variant_dir="out/one")
 SConscript("src/SConscript", exports={{"env": two}}, variant_dir="out/two", duplicate=False)
 """
-
-
-def scons(folder: Path, *arguments: str, status: int = 0) -> str:
-    return run(sys.executable, "-m", "SCons", "-Q", *arguments, cwd=folder, status=status)
 
 
 def sample(folder: Path, construct: str) -> Path:

@@ -12,7 +12,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, driver_outputs
 from edgebuild.driver.emit import report
 from edgebuild.driver.emit.export import register_map
-from edgebuild.driver.pipeline import Driver, analyse, compile_driver
+from edgebuild.driver.pipeline import analyse, compile_driver
 from edgebuild.driver.registers.rdl import read_rdl
 from edgebuild.driver.registers.svd import read_svd
 from tests import bench_drivers
@@ -20,12 +20,7 @@ from tests.conftest import run
 from tests.drivers import fixed7, large
 from tests.drivers.machine import build
 from tests.drivers.scenarios import GPIO, SPI
-
-
-def make(folder: Path, text: str, layout: str = "optimize", target: str = "pulpino") -> Driver:
-    file = folder / "x.c"
-    file.write_text(text)
-    return analyse(DriverRequest((file,), "x", target, layout))
+from tests.drivers.test_layout import make
 
 
 @pytest.mark.parametrize("target", ["pulpino", "riscv-virt"])

@@ -13,7 +13,6 @@ from tests.conftest import ROOT, run
 HAL = ROOT / "hal" / "drivers"
 SAMPLES = ROOT / "sample_projects"
 ADC = ["--layout", f"fixed:{SAMPLES}/rp2040_fixed/rp2040_adc.svd"]
-PULPINO = {name: HAL / f"pulpino_{name}.bf.c" for name in ("gpio", "spi")}
 # sample, toolchain, target, sources of its drivers, options, program
 CASES = [
     (

@@ -15,6 +15,11 @@ from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
 
 
+def chained(before: list[str], text: str) -> str:
+    """One expression that does some things first."""
+    return f"({', '.join([*before, text])})" if before else text
+
+
 @dataclass(frozen=True)
 class TextPart:
     """Part of an access in its region, and the variable that it shares with the others."""
@@ -84,7 +89,7 @@ class WholeTexts:
             before, values = self._values(site)
             leaves = self.merged.named(site)
             name = self.hal.put(ref.group, register, leaves, window)
-            return self._after(before, f"{name}({', '.join([*address, *(values[n] for n in leaves)])})")
+            return chained(before, f"{name}({', '.join([*address, *(values[n] for n in leaves)])})")
         before, value = [], site.variable
         if site.right is not None:
             value = self._cursor(site.right)
@@ -92,8 +97,8 @@ class WholeTexts:
                 name = self._new(wide_type(window.bits))
                 before, value = [f"{name} = {value}"], name
         if self.merged.translated(site):
-            return self._after(before, self._translated(site, value))
-        return self._after(before, f"{self.hal.store(ref.group, register, window)}({', '.join([*address, value])})")
+            return chained(before, self._translated(site, value))
+        return chained(before, f"{self.hal.store(ref.group, register, window)}({', '.join([*address, value])})")
 
     def _values(self, site: Site) -> tuple[list[str], dict[tuple[str, int], str]]:
         """The values that a literal names, and what C++ does in front, since arguments of a call have no order."""
@@ -106,10 +111,6 @@ class WholeTexts:
             before.append((clang.span(v)[0], f"{kept} = {values[self._leaf(a)]}"))
             values[self._leaf(a)] = kept
         return [text for _, text in sorted(before)], values
-
-    @staticmethod
-    def _after(before: list[str], text: str) -> str:
-        return f"({', '.join([*before, text])})" if before else text
 
     def _translated(self, site: Site, variable: str) -> str:
         """A store of a value that was read from another register: each field out of it, and to its place here."""
@@ -148,7 +149,7 @@ class WholeTexts:
             before, values = self._values(site)
             home, leaves = site.parts[0][0], self.merged.named(site)
             name = self.hal.make(self.merged.ref(home).group, self.merged.register(home), leaves)
-            return self._begun(site, self._after(before, f"{name}({', '.join(values[n] for n in leaves)})"))
+            return self._begun(site, chained(before, f"{name}({', '.join(values[n] for n in leaves)})"))
         a = site.read
         assert a
         ref, register = self.merged.ref(a), self.merged.register(a)

@@ -12,7 +12,7 @@ from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Offset, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
-from edgebuild.driver.emit.held import TextPart, WholeTexts, is_place
+from edgebuild.driver.emit.held import TextPart, WholeTexts, chained, is_place
 from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
@@ -131,7 +131,7 @@ class _Rewriter(WholeTexts):
         if site.form == "assign":
             assert site.right is not None
             before, value = self._first(site, wide_type(self._width(site.write)))
-            return self._chained(before, self._write(site, self._address(site.write), value))
+            return chained(before, self._write(site, self._address(site.write), value))
         return self._modify(site)
 
     def _first(self, site: Site, type_: str) -> tuple[list[str], str]:
@@ -152,19 +152,15 @@ class _Rewriter(WholeTexts):
             first, right = self._first(site, site.right.type.get_canonical().spelling)
             address, before = self._once(site)
             value = f"{self._read(site.read, address)} {site.operator[:-1]} ({right})"
-            return self._chained([*first, *before], self._write(site, address, value))
+            return chained([*first, *before], self._write(site, address, value))
         address, before = self._once(site)
         old = self._read(site.read, address)
         operator = site.operator[-1]
         if site.operator.startswith("post") and site.used:
             kept = self._new(value_type(self._width(site.write)))
             write = self._write(site, address, f"{kept} {operator} 1")
-            return self._chained(before, f"({kept} = {old}, (void){write}, {kept})")
-        return self._chained(before, self._write(site, address, f"{old} {operator} 1"))
-
-    @staticmethod
-    def _chained(before: list[str], text: str) -> str:
-        return f"({', '.join([*before, text])})" if before else text
+            return chained(before, f"({kept} = {old}, (void){write}, {kept})")
+        return chained(before, self._write(site, address, f"{old} {operator} 1"))
 
     def _once(self, site: Site) -> tuple[list[str], list[str]]:
         """The address that `f op= v` writes to, for use in two places, and what has to be done in front of them."""
