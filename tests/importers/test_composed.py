@@ -47,6 +47,10 @@ CASES: dict[str, Case] = {
     "infinite and negative": ("IsInf", (2, 5), FLOAT, [], {"detect_positive": 0}),
     "infinite and positive": ("IsInf", (2, 5), FLOAT, [], {"detect_negative": 0}),
     "nothing infinite": ("IsInf", (2, 5), FLOAT, [], {"detect_negative": 0, "detect_positive": 0}),
+    **{
+        f"{n} in five loops": (n, (3, 2, 3, 4, 5), FLOAT, [NUMBERS[:2, :2].reshape(2, 1, 2, 1).repeat(2, 2)], {})
+        for n in ("Add", "Mul")
+    },
     "shifted": ("BitShift", (2, 5), UINT8, [np.arange(5, dtype=np.uint8) * 2], {"direction": "LEFT"}),
     "shifted right": ("BitShift", (2, 5), UINT8, [np.arange(5, dtype=np.uint8) * 2], {"direction": "RIGHT"}),
 }

@@ -285,6 +285,12 @@ def product(equation: str, *shapes: tuple[int, ...]) -> onnx.ModelProto:
     return made([helper.make_node("Einsum", ["x", *constants], ["y"], equation=equation)], shapes[0], **constants)
 
 
+def weighed(first: tuple[int, ...], second: tuple[int, ...]) -> onnx.ModelProto:
+    """A constant times what is computed, by the rules of numpy's matmul."""
+    constant = RNG.standard_normal(first).astype(np.float32)
+    return made([helper.make_node("MatMul", ["w", "x"], ["y"])], second, w=constant)
+
+
 def running(axis: int, **attributes: int) -> onnx.ModelProto:
     """A CumSum whose axis is a Constant node."""
     where = helper.make_node("Constant", [], ["axis"], value=numpy_helper.from_array(np.array(axis, np.int64)))
@@ -299,6 +305,9 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "alone on one side": lambda: product("ijl,jkm->ik", (2, 3, 2), (3, 4, 3)),
     "ellipsis": lambda: product("...j,jk->...k", (2, 4, 3), (3, 2)),
     "one operand": lambda: product("ijk->ki", (2, 3, 4)),
+    "constant vector before": lambda: weighed((3,), (2, 3, 4)),
+    "constant matrices before": lambda: weighed((2, 5, 3), (3,)),
+    "two vectors": lambda: weighed((3,), (3,)),
     "running": lambda: running(1),
     "running back": lambda: running(-1, reverse=1, exclusive=1),
 }

@@ -44,18 +44,20 @@ def emit(node: Any, first: str, second: str, turned: bool, clamp: tuple[float | 
 
 
 def _swapped(node: Any, first: str, second: str, turned: bool) -> None:
-    """A constant times a computed matrix: the transpose of the product of their transposes."""
+    """A constant times a computed operand, which comes first instead: the transpose of the product of transposes."""
     x, w = node.builder.tensors[first], node.builder.tensors[second]
-    if len(x.shape) < 2 or len(w.shape) < 2:
-        raise node.error(f"a constant of shape {x.shape} times {w.shape}", "matrices are supported")
-    rank = max(len(x.shape), len(w.shape))
 
     def last_two(count: int) -> tuple[int, ...]:
         return (*range(count - 2), count - 1, count - 2)
 
+    if len(w.shape) == 1:  # a vector has no transpose
+        return emit(node, second, first, len(x.shape) > 1, (None, None))
+    columns = second if turned else node.turned(second, last_two(len(w.shape)))
+    if len(x.shape) == 1:
+        return emit(node, columns, first, False, (None, None))
     product = node.before("swapped")
-    emit(product, second if turned else node.turned(second, last_two(len(w.shape))), first, True, (None, None))
-    node.emit("transpose", product.outputs, perm=last_two(rank))
+    emit(product, columns, first, True, (None, None))
+    node.emit("transpose", product.outputs, perm=last_two(max(len(x.shape), len(w.shape))))
 
 
 def nest(op: Op, graph: Graph) -> Nest:

@@ -12,7 +12,8 @@ from ..ir import Graph, Op, Tensor
 from . import fixedpoint, linear, loops, spatial
 from .base import Constant, Form, Kernel, is_float, zero_of
 
-INTEGERS = {"add": "sum", "mul": "product"}  # the function of plain integers
+POINTWISE = {"add": "sum", "mul": "product"}  # of the kind that takes what these do not
+LOOPS = 4  # of the kernel's template
 
 
 def from_tflite(kind: str, options_type: str) -> Any:
@@ -39,11 +40,20 @@ def from_tflite_many(node: Any) -> None:
 
 
 def _emit(node: Any, kind: str, clamp: Any) -> None:
+    """Plain integers are another kind's, and so are shapes that this kernel has too few loops for."""
     x = node.tensor(0)
-    if is_float(x) or x.quant is not None:
+    real = is_float(x) or x.quant is not None
+    if real and not _beyond_loops(x, node.tensor(1)):
         node.emit(kind, node.inputs, clamp=clamp)
     else:
-        node.emit("pointwise", node.inputs, function=INTEGERS[kind], clamp=clamp)
+        node.emit("pointwise", node.inputs, function=POINTWISE[kind], clamp=clamp)
+
+
+def _beyond_loops(a: Tensor, b: Tensor) -> bool:
+    try:
+        return len(_turns(a, b, out_shape(a, b))) > LOOPS
+    except ValueError:  # shapes that do not fit: the limits say it
+        return False
 
 
 def out_shape(*operands: Tensor) -> tuple[int, ...]:
@@ -76,7 +86,7 @@ def broadcastable(op: Op, graph: Graph) -> str | None:
         if m != n and 1 not in (m, n):
             return f"shapes {a.shape} and {b.shape}"
     turns = _turns(a, b, out_shape(a, b))
-    return f"{len(turns)} loops for shapes {a.shape} and {b.shape}" if len(turns) > 4 else None
+    return f"{len(turns)} loops for shapes {a.shape} and {b.shape}" if len(turns) > LOOPS else None
 
 
 def _turns(a: Tensor, b: Tensor, shape: tuple[int, ...]) -> tuple[loops.Loop, ...]:
@@ -109,7 +119,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         shape["N"] = y.elements // y.shape[1]
     if not flat:
         turns = _turns(a, b, y.shape)
-        turns = ((1, 0, 0),) * (4 - len(turns)) + turns
+        turns = ((1, 0, 0),) * (LOOPS - len(turns)) + turns
         shape["dims"], shape["step0"], shape["step1"] = zip(*turns, strict=True)
     scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
