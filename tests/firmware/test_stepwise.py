@@ -22,6 +22,7 @@ from edgebuild.model.ir import Array, Graph, Tensor, origin_of
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.oracles import Reference, random_inputs, reference
 from edgebuild.model.verify.stepwise import stepwise, value_of
+from tests.exporters import made
 from tests.importers.test_quantised import Quantised
 from tests.zoo.builders import ZOO, quantized
 
@@ -208,6 +209,51 @@ def test_the_last_bits_of_terms_that_cancel_decide(found: int, right: bool, tmp_
     judged = stepwise(graph, vectors, expected, [{graph.outputs[0]: value}])
     assert judged is not None
     assert np.array_equal(judged.outputs[0][0], value) == right
+
+
+def between_steps() -> onnx.ModelProto:
+    """The sigmoid of 1 in int16: 20000.5 steps as nearly as float32 can tell, computed from integers in one go."""
+    net = Quantised(np.int16)
+    one = net.q(net.op("Abs", net.op("Sign", net.input("x", (1, 6)))), 2.0**-14)
+    return net.done(net.q(net.op("Sigmoid", one), 0.731058579 / 20000.5))
+
+
+@pytest.mark.parametrize(("found", "right"), [(20000, True), (20001, True), (19999, False), (20002, False)])
+def test_the_last_bit_of_a_quantised_function_decides(found: int, right: bool, tmp_path: Path) -> None:
+    graph, vectors, expected = case(between_steps(), tmp_path / "net.onnx", count=1)
+    seen = [{graph.outputs[0]: np.full(graph.tensors[graph.outputs[0]].shape, found, np.int16)}]
+    judged = stepwise(graph, vectors, expected, seen)
+    assert judged is not None
+    assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
+
+
+def test_intervals_of_int16_hold_every_value_between(tmp_path: Path) -> None:
+    """Of every op of a network: any operands between two ends give a result between its own; equal ends give it."""
+    file, rng, judged = tmp_path / "net.onnx", np.random.default_rng(5), set()
+    onnx.save(made("torch unet", "qdq int16"), file)
+    graph = prepare(file)
+    for op in graph.ops:
+        spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
+        transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
+        if transfer is None or y.dtype != "int16":
+            continue
+        low = [t.data if t.data is not None else rng.integers(-32768, 32768, t.shape, np.int16) for t in operands]
+        far = rng.choice([1, 9, 65535])
+        high = [
+            x if t.constant else np.minimum(x + rng.integers(0, far, x.shape, endpoint=True), 32767).astype(np.int16)
+            for t, x in zip(operands, low, strict=True)
+        ]
+        ends = transfer(op, graph, *zip(low, high, strict=True))
+        exact = transfer(op, graph, *zip(low, low, strict=True))
+        assert ends is not None and exact is not None, op.kind
+        for end in exact:
+            np.testing.assert_array_equal(end, spec.reference(op, graph, *low), op.kind)
+        for between in (low, high, *([rng.integers(a, b, endpoint=True).astype(a.dtype)
+                                      for a, b in zip(low, high, strict=True)] for _ in range(20))):  # fmt: skip
+            result = spec.reference(op, graph, *between)
+            assert np.all((ends[0] <= result) & (result <= ends[1])), op.kind
+        judged.add(op.kind)
+    assert judged >= {"conv2d", "transpose_conv2d", "max_pool2d", "requantize", "concat", "pointwise", "transpose"}
 
 
 def behind_halfway() -> onnx.ModelProto:

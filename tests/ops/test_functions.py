@@ -50,5 +50,5 @@ def test_functions_of_all_floats(tmp_path: Path) -> None:
             rounded = exact.astype(np.float32)
             finite = np.isfinite(rounded)
             assert np.array_equal(seen[~finite], rounded[~finite], equal_nan=True), name
-            limit = 5e-6 * np.abs(exact[finite]) + 1e-6 * (name in ZEROS)
+            limit = 1e-6 * np.abs(exact[finite]) + 1e-6 * (name in ZEROS)
             assert np.all(np.abs(seen[finite] - exact[finite]) <= np.maximum(limit, 1e-37)), name

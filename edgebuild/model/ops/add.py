@@ -51,7 +51,7 @@ def reference(op: Op, graph: Graph, a: Array, b: Array) -> Array:
 def steady(op: Op, graph: Graph) -> bool:
     """Neither operand nor their sum leaves int32 on its way through the factors."""
     f = scaling(op, graph)
-    return graph.arithmetic == "onnx" or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**29)
+    return graph.arithmetic == "onnx" or fixedpoint.Multiplier(f["y_mul"], f["y_shift"]).holds(2**30)
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -284,9 +284,11 @@ class Spec:
     no kernel. `tflite` and `onnx` map operator names of the files to functions that read one node.
     `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
     so that they work on any dtype and keep their operand's quantisation. `part` is asked only for
-    dimensions that the index relation allows to cut. `interval` bounds an int8 result
-    (see intervals.py; `exact` ops need none). `total` are the sums of an op on (x, w, bias) to which it adds the bias
-    before it requantises. `sums` describes an int8 op to kernels that make sums of products, where it is one.
+    dimensions that the index relation allows to cut. `interval` bounds an int8 or int16
+    result (see intervals.py; `exact` ops need none). `moved` is `reference` with the real numbers that it rounds moved
+    by a share of the largest: (op, graph, share, *operands). `total` are the sums of an op on (x, w, bias) to which it
+    adds the bias before it requantises. `sums` describes an int8 op to kernels that make sums of products, where it is
+    one.
     """
 
     kind: str
@@ -306,6 +308,7 @@ class Spec:
     clamps: bool = False  # takes a `clamp` attribute: a fused activation
     plain: bool = False  # takes int8 without a scale as whole numbers, beside quantised int8; `exact` ops do so anyway
     interval: Transfer | None = None
+    moved: Callable[..., Array] | None = None
     total: Total | None = None
     fan_in: Callable[[Op, Graph], bool] = lambda op, graph: True  # of a `total`: it may be added up part by part
     sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None

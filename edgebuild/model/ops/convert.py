@@ -91,8 +91,9 @@ def requantize_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def steady(op: Op, graph: Graph) -> bool:
-    """The factor between two quantisations does not take an int8 out of int32."""
-    return fixedpoint.quantize_multiplier(scale_of(graph.operands(op)[0]) / scale_of(graph.result(op))).holds(255)
+    """The factor between two quantisations takes no value out of int32."""
+    x, y = graph.operands(op)[0], graph.result(op)
+    return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y)).holds(fixedpoint.span(x.dtype))
 
 
 def known_numbers(op: Op, graph: Graph) -> str | None:

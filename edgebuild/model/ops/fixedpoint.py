@@ -77,6 +77,7 @@ def requantize(x: Array | np.int64, mantissa: Array | int, shift: Array | int, a
 
 
 WIDE_BITS = {"tflite": 15, "onnx": 23}
+WIDE_SUMS = 2**39  # `requantize_wide` is for sums below this
 
 
 def wide(mantissa: Array, shift: Array, arithmetic: str) -> tuple[Array, Array]:
@@ -110,6 +111,12 @@ def limits(dtype: str) -> tuple[int, int]:
     """The least and the largest value of an integer type."""
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
+
+
+def span(dtype: str) -> int:
+    """The largest difference of two values of an integer type: of a value and its zero point, too."""
+    low, high = limits(dtype)
+    return high - low
 
 
 def clamp_bounds(quant: Quant, low: float | None, high: float | None, dtype: str) -> tuple[int, int]:

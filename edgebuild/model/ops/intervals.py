@@ -1,4 +1,4 @@
-"""Between which values an op's int8 result lies if its operands lie between given ones: for `Spec.interval`.
+"""Between which values an op's int8 or int16 result lies if its operands lie between given ones: for `Spec.interval`.
 
 Intervals are inclusive and held element by element, so that padding, slices and reshapes need no rules of their own.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Array, Graph, Op
-from . import fixedpoint, spatial
+from . import spatial
 from .base import Interval, Total, Transfer, zero_of
 
 Reference = Callable[..., Array]
@@ -56,8 +56,7 @@ def sums(total: Total) -> Transfer:
         zero, start = zero_of(graph.operands(op)[0]), bias[0][0].astype(np.int64).ravel() if bias else 0
         middle, reach = total(op, graph, low + high - zero, weights), total(op, graph, high - low + zero, abs(weights))
         least, most = (middle - reach) // 2 + start, (middle + reach) // 2 + start
-        _, shift = spatial.multipliers(op, graph)
-        fits = fixedpoint.fits(least, shift) & fixedpoint.fits(most, shift)
+        fits = spatial.fits(least, op, graph) & spatial.fits(most, op, graph)
         bottom, top = spatial.bounds(op, graph.result(op))
         ends = [spatial.requantize_sum(np.where(fits, end, 0), op, graph) for end in (least, most)]
         return np.where(fits, ends[0], bottom), np.where(fits, ends[1], top)

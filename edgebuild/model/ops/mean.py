@@ -35,8 +35,9 @@ def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
 
 
 def steady(op: Op, graph: Graph) -> bool:
-    count = prod(graph.operands(op)[0].shape[d] for d in op.attrs["axes"])
-    return multiplier(op, graph).holds(255 * count)
+    (x,) = graph.operands(op)
+    count = prod(x.shape[d] for d in op.attrs["axes"])
+    return multiplier(op, graph).holds(fixedpoint.span(x.dtype) * count)
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:

@@ -42,6 +42,12 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
         return clip_float(found, op.attrs["clamp"]) if is_float(y) else found.astype(y.dtype)
 
 
+def moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
+    if is_quantised(op, graph):
+        return quantised.moved(op, graph, share, *operands)
+    return reference(op, graph, *operands)
+
+
 def is_quantised(op: Op, graph: Graph) -> bool:
     """A quantised constant beside real numbers is read as real numbers in the end."""
     values = (*(t for t in graph.operands(op) if not t.constant), graph.result(op))
@@ -306,5 +312,6 @@ SPEC = Spec(
     integers=("int8", "int16"),
     plain=True,
     interval=quantised.interval,
+    moved=moved,
     limits=(known_form,),
 )

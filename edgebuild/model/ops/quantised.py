@@ -16,7 +16,7 @@ import numpy as np
 from ..ir import Array, Graph, Op, Tensor
 from . import int8_curves, quotient, sigmoid16, spatial, through_reals
 from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
-from .fixedpoint import Multiplier, quantize_multiplier, requantize
+from .fixedpoint import Multiplier, limits, quantize_multiplier, requantize
 from .functions import FUNCTIONS
 from .linear import INT8
 
@@ -317,18 +317,36 @@ def expression(op: Op, graph: Graph, at: list[str]) -> Expression:
     return f"({C_TYPES[y.dtype]}){{eb_clamp}}({text} + y_zero, low, high)", numbers, []
 
 
+def moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
+    """`reference`; where the op goes through reals, these move by a share of the largest before they are rounded."""
+    if _goes_through_reals(op, graph):
+        return through_reals.reference(op, graph, *operands, share=share)
+    return reference(op, graph, *operands)
+
+
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
-    """Of a table, the least and largest result between two values; of what selects, the results for both ends."""
+    """Of one operand, the extremes of its function between two values; of what selects, the results for both ends."""
     if is_float(graph.result(op)) or missing(op, graph):
         return None
     if len(operands) == 1:
-        found, (low, high) = table(op, graph), operands[0]
-        least, most = np.full((256, 256), 127, np.int8), np.full((256, 256), -128, np.int8)
-        for first in range(256):
-            least[first, first:] = np.minimum.accumulate(found[first:])
-            most[first, first:] = np.maximum.accumulate(found[first:])
-        at = low.astype(np.int64) + 128, high.astype(np.int64) + 128
-        return least[at], most[at]
+        return _extremes(op, graph, *operands[0])
     if op.attrs["function"] in ("minimum", "maximum"):
         return reference(op, graph, *(o[0] for o in operands)), reference(op, graph, *(o[1] for o in operands))
     return None
+
+
+def _extremes(op: Op, graph: Graph, low: Array, high: Array) -> Interval:
+    """Least and largest result from `low` to `high`: those of two runs of 2^step values, which meet or overlap."""
+    first, last = limits(str(low.dtype))
+    results = reference(op, graph, np.arange(first, last + 1).astype(low.dtype))
+    reach = high.astype(np.int64) - low
+    level = np.frexp(reach + 1)[1] - 1  # 2^level <= values between < 2^(level + 1)
+    ends = np.empty((2, *low.shape), results.dtype)
+    for combine, end in zip((np.minimum, np.maximum), ends, strict=True):
+        extremes = results
+        for step in range(int(level.max(initial=0)) + 1):
+            here, size = level == step, 1 << step
+            start, stop = low[here].astype(np.int64) - first, high[here].astype(np.int64) - first + 1
+            end[here] = combine(extremes[start], extremes[stop - size])
+            extremes = combine(extremes[:-size], extremes[size:])
+    return ends[0], ends[1]

@@ -275,6 +275,12 @@ def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     return fixedpoint.wide(mantissa, shift, graph.arithmetic) if wide(op, graph) else (mantissa, shift)
 
 
+def fits(total: Array, op: Op, graph: Graph) -> Array:
+    """Whether `requantize_sum` of a sum does not wrap around: where all sums fit, results rise with them."""
+    _, shift = multipliers(op, graph)
+    return np.abs(total) < fixedpoint.WIDE_SUMS if wide(op, graph) else fixedpoint.fits(total, shift)
+
+
 def requantize_sum(total: Array, op: Op, graph: Graph) -> Array:
     """The quantised result of the integer `total` (channels last): scale, add the zero point, clamp."""
     y = graph.result(op)

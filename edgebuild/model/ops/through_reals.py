@@ -22,7 +22,8 @@ def known(op: Op, graph: Graph) -> bool:
     return graph.arithmetic == "onnx" and bool(FUNCTIONS[op.attrs["function"]].real)
 
 
-def reference(op: Op, graph: Graph, *operands: Array) -> Array:
+def reference(op: Op, graph: Graph, *operands: Array, share: float = 0.0) -> Array:
+    """`share`: of the largest real result, by which all of them are moved before they are rounded."""
     y, row = graph.result(op), FUNCTIONS[op.attrs["function"]]
     if op.attrs["function"] == "difference":
         f = add.scaling(op, graph)
@@ -35,6 +36,7 @@ def reference(op: Op, graph: Graph, *operands: Array) -> Array:
         ]
         with np.errstate(all="ignore"):
             found = np.asarray(row.meaning(*real, *(op.attrs[n] for n in row.parameters))).astype(np.float32)
+            found = found + np.float32(share) * np.max(np.abs(found), where=np.isfinite(found), initial=0.0)
             scaled = np.nan_to_num(found / np.float32(scale_of(y)), nan=-FAR, posinf=FAR, neginf=-FAR)
         steps = np.rint(np.clip(scaled, -FAR, FAR)).astype(np.int64)
     return np.clip(steps + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)

@@ -160,8 +160,9 @@ def _judged(
     compared = _compare(outcome, expected, report)
     if not compared["equal"] and expected.slack and not report.get("state_bytes"):
         graph = prepare(model, *reading)
-        if exact := stepwise(graph, vectors, expected, _seen(graph, outcome, expected, report)):
-            expected, compared = exact, _compare(outcome, exact, report)
+        if exact := stepwise(graph, vectors, expected):
+            nearest = stepwise(graph, vectors, expected, _seen(graph, outcome, exact, report)) or exact
+            expected, compared = nearest, _compare(outcome, nearest, report)
     if not compared["equal"]:
         compared = _compare(outcome, expected, report, _moves(model, vectors, report, reading[1]))
     return compared

@@ -89,7 +89,7 @@ def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str,
     """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
-    if transfer is None or y.dtype != "int8" or not any(name in open_ for name in op.inputs):
+    if transfer is None or y.dtype not in ("int8", "int16") or not any(name in open_ for name in op.inputs):
         return ()
     operands = [open_.get(name, (values[name], values[name])) for name in op.inputs]
     return [end.reshape(y.shape) for end in transfer(op, graph, *operands) or ()]
@@ -97,13 +97,15 @@ def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str,
 
 def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) -> Array:
     """The op's result if real numbers are moved by a share of the largest before they become integers."""
-    operands = [values[name] for name in op.inputs]
+    spec, operands = ops.SPECS[op.kind], [values[name] for name in op.inputs]
+    if share and spec.moved is not None and graph.operands(op)[0].dtype != "float32":
+        return spec.moved(op, graph, share, *operands).reshape(graph.result(op).shape)
     if share and graph.result(op).quant is not None:
         operands = [
             _moved(x, share) if t.dtype == "float32" and t.name in graph.producers else x
             for t, x in zip(graph.operands(op), operands, strict=True)
         ]
-    return ops.SPECS[op.kind].reference(op, graph, *operands).reshape(graph.result(op).shape)
+    return spec.reference(op, graph, *operands).reshape(graph.result(op).shape)
 
 
 def _moved(x: Array, share: float) -> Array:
