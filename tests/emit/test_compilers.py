@@ -107,6 +107,25 @@ def test_code_for_another_core_is_an_error(models: Path, tmp_path: Path) -> None
     assert "#error" in done.stderr and "-mcpu=cortex-m4" in done.stderr
 
 
+LOOSE = {  # flags with which compilers compute something else than the C says
+    "gcc": ["-Ofast", "-ffast-math", "-ffinite-math-only", "-funsafe-math-optimizations", "-freciprocal-math"],
+    "clang": ["-Ofast", "-ffast-math", "-ffinite-math-only"],
+}
+
+
+@pytest.mark.needs("gcc", "clang")
+@pytest.mark.parametrize(("compiler", "flag"), [(name, flag) for name, flags in LOOSE.items() for flag in flags])
+def test_floats_are_not_computed_loosely(compiler: str, flag: str, models: Path, tmp_path: Path) -> None:
+    """IsNaN was false and log(0) a number under these flags. Integers have nothing that they change."""
+    generate(models, "ds_cnn float", "host", tmp_path)
+    command = [compiler, "-std=c11", "-Wno-overriding-t-option", "-Werror", "-c", "n.c", "-o", "n.o"]
+    message = run(*command, flag, cwd=tmp_path, status=1)
+    assert message.count("error:") == 1 and "-fno-fast-math" in message
+    run(*command, flag, "-fno-fast-math", cwd=tmp_path)
+    generate(models, "ds_cnn", "host", tmp_path)
+    run(*command, flag, cwd=tmp_path)
+
+
 INTERLEAVED = """\
 #include <stdio.h>
 #include "n.h"

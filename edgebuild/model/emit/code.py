@@ -116,6 +116,7 @@ def source(p: Program) -> str:
         ahead=ahead,
         before=before,
         guard=guard(plan),
+        exact=_has_floats(plan),
         above=[helper.text for helper in p.helpers if not helper.head],
         below=[helper for helper in p.helpers if helper.head],
         constants=p.constants,
@@ -148,6 +149,13 @@ def guard(plan: Plan) -> tuple[str, str] | None:
     text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
     wanted = dict.fromkeys(condition for word, condition in CONDITIONS.items() if word in core)
     return (" || ".join(wanted), text) if wanted else None
+
+
+def _has_floats(plan: Plan) -> bool:
+    """Whether the C computes with floating-point values: compilers may be told to compute something else."""
+    graph = plan.graph
+    ports = (graph.tensors[name] for op in graph.ops for name in (*op.inputs, *op.outputs))
+    return any(t.dtype == "float32" for t in ports)
 
 
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
