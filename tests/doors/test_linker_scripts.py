@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from edgebuild.base.artifacts import publish
 from edgebuild.base.request import model_request
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.compile import compile_model
+from edgebuild.model.verify import verify
 from tests.conftest import ROOT, run
 
 pytestmark = pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "qemu-system-arm", "qemu-system-riscv32")
@@ -131,6 +134,20 @@ def test_a_script_that_takes_no_section_but_bss_itself(parts: Callable[[str], Pa
     program(parts, tmp_path, "cubemx", *STRICT, file=old, status=1)
     old.write_text(old.read_text().replace("*(.bss)", "*(.bss) *(.bss.*)"))
     assert status(program(parts, tmp_path, "cubemx", *STRICT, file=old)) == 0
+
+
+@pytest.mark.needs("ld.lld")
+@pytest.mark.parametrize("flags", [["-fPIC"], ["-fuse-ld=lld"]])
+@pytest.mark.parametrize("name", COMPILERS)
+def test_own_script_under_other_flags_and_another_linker(name: str, flags: list[str], tmp_path: Path) -> None:
+    """Start-up under -fPIC read addresses of variables before it had copied them; lld refused the script."""
+    (tmp_path / "ld.lld").symlink_to(str(shutil.which("ld.lld")))  # gcc for other machines looks for it here
+    tools = (target := load_target(name)).toolchain
+    relax = ("-mno-relax",) if name == "riscv-virt" else ()  # version 14 of lld cannot
+    ldflags = (*tools.ldflags, f"-B{tmp_path}", *flags)
+    target = replace(target, toolchain=replace(tools, cflags=(*tools.cflags, *flags, *relax), ldflags=ldflags))
+    artifacts = compile_model(model_request(DIGITS / "digits.onnx", "model", name, {}))
+    assert verify(DIGITS / "digits.onnx", target, artifacts)["equal"]
 
 
 @pytest.mark.parametrize("weights", ["asm", "c"])
