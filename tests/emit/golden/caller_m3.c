@@ -461,7 +461,7 @@ static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rou
 
 /* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
  * r2 0x8000, r4 and r5 a group's sums, r6 and r7 T, r8 and r9 S1. */
-__attribute__((naked, noinline, used)) static void eb_pairs_armv7m_4x1_up_clamped(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_pairs_armv7m_4x1_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
     EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
     EB_REG int32_t low, EB_REG int32_t high)

@@ -378,7 +378,7 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
  * taps: where the pixel under each tap lies. w: for each four channels the start values, words of two taps' weights for
  * each channel, the last tap for channels 0, 2 and 1, 3, and two constants a channel.
  * r4 to r7 the sums. */
-__attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
 {
@@ -551,7 +551,7 @@ static inline void eb_spread(
 
 /* `taps` int8 of each of two pixels by groups of four channels, w to w_end.
  * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; r9 r11 pixels, r5 weights, r1 r3 results. */
-__attribute__((naked, noinline, used)) static void eb_mve2_relu_clamped(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_mve2_relu_clamped(
     EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
 {
@@ -691,7 +691,7 @@ __attribute__((naked, noinline, used)) static void eb_mve2_relu_clamped(
 
 /* `taps` int8 of one pixel by groups of four channels, w to w_end.
  * r0 r2 r4 r6 sums, r9 pixel, r5 weights, r1 result. */
-__attribute__((naked, noinline, used)) static void eb_mve1_signed(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_mve1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end,
     EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
 {

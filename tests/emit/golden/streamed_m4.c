@@ -404,7 +404,7 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b)
  * groups of four channels. Loads of x may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
-__attribute__((naked, noinline, used)) static void eb_dot1_relu_clamped(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_relu_clamped(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
     EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
 {
@@ -543,7 +543,7 @@ __attribute__((naked, noinline, used)) static void eb_dot1_relu_clamped(
  * taps: where the pixel under each tap lies. w: for each four channels the start values, words of two taps' weights for
  * each channel, the last tap for channels 0, 2 and 1, 3, and two constants a channel.
  * r4 to r7 the sums. */
-__attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
 {
@@ -664,7 +664,7 @@ __attribute__((naked, noinline, used)) static void eb_taps9_relu_clamped(
  * groups of four channels. Loads of x may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
-__attribute__((naked, noinline, used)) static void eb_dot1_signed(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
     EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero)
 {

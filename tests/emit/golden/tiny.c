@@ -467,7 +467,7 @@ static inline int32_t eb_rescale_split_away(int32_t x, int32_t multiplier, int32
 
 /* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
  * r6 and r7 a group's sums, r8 and r9 T, r10 and r11 S1, r12 0x8000; -r2 weights are left of a run that ends at r1. */
-__attribute__((naked, noinline, used)) static void eb_pairs_armv6m_4x1_up_clamped(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_pairs_armv6m_4x1_up_clamped(
     EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
     EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
     EB_REG int32_t low, EB_REG int32_t high)

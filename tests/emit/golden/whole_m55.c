@@ -134,7 +134,7 @@ static void eb_mve1_signed(
 /* 4 channels of pairs of pixels, 18 bytes under each.
  * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; r9 r11 pixels, r7 r5 weights, r1 r3 results; q6 and
  * q7 multipliers and shifts, q4 and q5 bounds. */
-__attribute__((naked, noinline, used)) static void eb_conv2d_3x3_s1_c2_k4_pairs(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_conv2d_3x3_s1_c2_k4_pairs(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *y_end,
         EB_REG const int32_t *w_end,
     EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
@@ -286,7 +286,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
 /* A row of outputs of four channels. A window is one piece of 16 bytes; weights behind the last tap are 0.
  * r0 r2 r4 r6 sums, r1 r8 r9 r10 columns of each channel, r5 weights, r3 result; q4 to q7 weights, turned to where the
  * window's first row lies, q3 and q2 multipliers and shifts. */
-__attribute__((naked, noinline, used)) static void eb_depthwise_3x3_s2_c4_outputs(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_depthwise_3x3_s2_c4_outputs(
     EB_REG const uint8_t *turn, EB_REG const int8_t *columns, EB_REG const int8_t *w, EB_REG int8_t *y,
     EB_REG const int16_t *ends)
 {
@@ -588,7 +588,7 @@ static inline void eb_fill4(
 
 /* `taps` int8 of one pixel by groups of four channels, w to w_end.
  * r0 r2 r4 r6 sums, r9 pixel, r5 weights, r1 result. */
-__attribute__((naked, noinline, used)) static void eb_mve1_signed(
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_mve1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end,
     EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
 {
