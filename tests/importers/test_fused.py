@@ -100,7 +100,7 @@ def test_the_sum_is_a_result_too(tmp_path: Path) -> None:
         ("convolution", {"activation": "Softplus"}, "activation Softplus"),
         ("product", {"beta": 1.0}, "attribute 'beta'"),
         ("attention", {"qkv_hidden_sizes": [8, 8, 4]}, "qkv_hidden_sizes"),
-        ("attention", {"do_rotary": 1}, "attribute 'do_rotary'"),
+        ("attention", {"do_rotary": 1}, "do_rotary"),
     ],
 )
 def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -122,4 +122,13 @@ def test_attention_with_other_operands_is_refused(
 ) -> None:
     onnx.save(model((operator, (1, 5, 8), constants, {"num_heads": 2}), 17), tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match=said):
+        read_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("name", ["attention", "heads"])
+def test_attention_with_more_results_is_refused(name: str, tmp_path: Path) -> None:
+    made = model(CASES[name], 17)
+    made.graph.node[0].output.append("present")
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="result 'present'"):
         read_model(tmp_path / "m.onnx")

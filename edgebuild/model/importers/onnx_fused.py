@@ -169,11 +169,12 @@ def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]
 
 
 def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> None:
-    """Refuse operands that no part reads, and forms that leave others out."""
-    for name, position in missing.items():
-        if f.at(position):
-            text = f"operand {name}"
-            raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: without it"])
+    """Refuse operands, results and rotations that no part knows, and forms that leave others out."""
+    unknown = [f"operand {name}" for name, position in missing.items() if f.at(position)]
+    unknown += [f"result '{name}'" for name in f.node.output[1:] if name]
+    unknown += [name for name in ("do_rotary",) if f.attributes.get(name, 0)]
+    for text in unknown[:1]:
+        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: without it"])
     for name, position in needed.items():
         if not f.at(position):
             hint = "supported: query, key and value as operands of their own"
@@ -182,7 +183,7 @@ def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> 
 
 def attention(f: Fused) -> Iterator[onnx.NodeProto]:
     """Query, key and value by one matrix: three products."""
-    without(f, {"mask_index": 3, "past": 4}, {"weights": 1})
+    without(f, {"mask_index": 3, "past": 4, "past_sequence_length": 6}, {"weights": 1})
     if len(set(f.attributes.get("qkv_hidden_sizes", ()))) > 1:
         hint = "supported: equal sizes"
         raise fail("qkv_hidden_sizes", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
@@ -199,7 +200,8 @@ def attention(f: Fused) -> Iterator[onnx.NodeProto]:
 
 def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
     """MultiHeadAttention: operands of batch x length x channels, each plus its third of the bias."""
-    without(f, {"key_padding_mask": 4, "past_key": 6, "past_value": 7}, {"key": 1, "value": 2})
+    unread = {"key_padding_mask": 4, "past_key": 6, "past_value": 7, "past_sequence_length": 8, "cache_indirection": 9}
+    without(f, unread, {"key": 1, "value": 2})
     names = [f.at(which) for which in range(3)]
     if f.at(3):
         for which in range(3):

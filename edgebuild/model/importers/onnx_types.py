@@ -59,6 +59,7 @@ POOL = "kernel_shape:I! auto_pad:s pads:I strides:I ceil_mode:i count_include_pa
 CONV = "kernel_shape:I auto_pad:s pads:I strides:I dilations:I group:i"
 GEMM = "transA:i transB:i alpha:f beta:f activation:s activation_alpha:f activation_beta:f activation_gamma:f"
 HEADS = "num_heads:i! unidirectional:i mask_filter_value:f scale:f"
+ROTARY = "do_rotary:i rotary_embedding_dim:i past_present_share_buffer:i"
 CELL = "hidden_size:i direction:s activations:S activation_alpha:F activation_beta:F clip:f input_forget:i"
 # Operator: operands; results; attributes. A port is a type of KINDS with the name of its variable, `?` if it may be
 # left out, `*` if it and those behind it may follow again. An attribute that must be there ends in `!`.
@@ -84,8 +85,8 @@ TABLE = {
     "FusedConv": ("dT dT dT? dT?", "dT", f"{CONV} activation:s activation_params:F"),
     "FusedGemm": ("nT nT nT?", "nT", GEMM),
     "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
-    "Attention": ("hT hT hT? iM? hT? hT?", "hT", f"{HEADS} qkv_hidden_sizes:I"),
-    "MultiHeadAttention": ("hT hT? hT? hT? iM? hT? hT? hT?", "hT", HEADS),
+    "Attention": ("lT lT lT? iM? lT? lT? iM?", "lT lT?", f"{HEADS} {ROTARY} qkv_hidden_sizes:I"),
+    "MultiHeadAttention": ("lT lT? lT? lT? iM? lT? lT? lT? iM? iM?", "lT lT? lT? lQ?", HEADS),
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
     "DequantizeLinear": ("tT hF tT?", "hF", "axis:i"),
 }
