@@ -10,6 +10,7 @@ import pytest
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest
+from edgebuild.base.target import hal_dir
 from edgebuild.driver.pipeline import compile_driver
 from tests.drivers.cases import HEAD, PADS, svd
 from tests.drivers.machine import Bench, build
@@ -159,6 +160,31 @@ void t() { r->b = 1; }
     _, driver = compile_driver(DriverRequest((file,), "case", "pulpino"))
     registers = driver.layout.groups["G"].registers
     assert not any({"a", "b"} <= {s.name for s in r.slots} for r in registers), "an interrupt could lose the update"
+
+
+NESTED = """
+using chip::uart;
+extern "C" int t(int n) {
+    uart->divider = n; uart->ports[0].pins = n;
+    auto f = [&](int k) {
+        int both = uart->CONTROL.parity + uart->CONTROL.bits;
+        auto g = [&](int m) { uart->ports[1].pins = m + k; return uart->CONTROL.parity + uart->CONTROL.bits; };
+        return g(both);
+    };
+    return f(2) + uart->CONTROL.parity + uart->CONTROL.bits;
+}
+"""
+
+
+@pytest.mark.needs("g++")
+def test_names_of_a_lambda_hide_none_of_its_function(tmp_path: Path) -> None:
+    (tmp_path / "case.bf.cpp").write_text(REGISTERS + NESTED)
+    artifacts, _ = compile_driver(DriverRequest((tmp_path / "case.bf.cpp",), "case", "pulpino"))
+    for artifact in artifacts:
+        (tmp_path / artifact.name).write_bytes(artifact.data)
+    command = ["g++", "-std=gnu++17", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wno-volatile", "-Werror"]
+    command += ["-Wno-int-to-pointer-cast", "-I", str(hal_dir() / "include"), "case.cpp"]
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
 GUARD = """

@@ -171,3 +171,21 @@ def test_virtual_methods(old: str, new: str, function: str, tmp_path: Path) -> N
     assert found.pop(function, "refuted") == "refuted" and set(found) <= {"made", "Loud::Loud"} - {""}
     assert set(found.values()) <= {"refuted"} and (old or not found)
     assert not old or "refuted" in {v.what for v in verdicts((driver, changed))}
+
+
+PASSED = """
+template <typename F> void run(F f) { f(1); }
+extern "C" void t(int n)
+{
+    auto f = [n](int i) { r->a = i; r->b = n; };
+    r->a = 0; USE
+}
+"""
+
+
+@pytest.mark.parametrize("use", ["run(f); f(2);", "run(f);", "auto g = f; g(1);", "run([](int i) { r->a = i; });"])
+def test_a_lambda_that_is_passed_on_is_unknown(use: str, tmp_path: Path) -> None:
+    """Whoever gets it runs a body that nothing compares."""
+    group = "bfGroup G { bit a; bit b; };\nmake_device(G, r, 0x40000000);\n"
+    found = [v for v in verdicts(compiled(tmp_path, group + PASSED.replace("USE", use))) if v.function == "t"]
+    assert [(v.what, v.why) for v in found] == [("unknown", "a lambda that is passed on")]

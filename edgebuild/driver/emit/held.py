@@ -32,13 +32,15 @@ class TextPart:
 class WholeTexts:
     """The text of one function: addresses, loads, and all that is about whole registers."""
 
-    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool) -> None:
+    def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool, depth: int) -> None:
+        """`depth`: how many functions are around a lambda. A name of theirs is no name of its own."""
         self.text, self.function, self.merged, self.hal, self.cpp = text, function, merged, hal, cpp
+        self.prefix = "eb_" + "in_" * depth
         self.declarations: list[str] = []
         self.parts: dict[Access, TextPart] = {}
 
     def _new(self, type_: str) -> str:
-        name = f"eb_{len(self.declarations)}_"
+        name = f"{self.prefix}{len(self.declarations)}_"
         self.declarations.append(f"{type_} {name}" if not type_.endswith("*") else f"{type_}{name}")
         return name
 

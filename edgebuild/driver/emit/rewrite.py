@@ -41,7 +41,8 @@ def rewrite(source: Source, dialect: Dialect, cdfg: Cdfg, merged: Merged, hal: H
         place = _register_offset(unit, merged, offset)
         text.add(*offset.extent, lambda place=place: place)  # type: ignore[misc]
     for function in cdfg.functions.values():
-        _Rewriter(text, function, merged, hal, unit.cpp).run()
+        depth = sum(f.body[0] < function.body[0] < f.body[1] for f in cdfg.functions.values()) if unit.cpp else 0
+        _Rewriter(text, function, merged, hal, unit.cpp, depth).run()
     return text.rewritten()
 
 
