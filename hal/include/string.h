@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-void *memcpy(void *restrict to, const void *restrict from, size_t bytes);
+void *memcpy(void *__restrict to, const void *__restrict from, size_t bytes);
 void *memmove(void *to, const void *from, size_t bytes);
 void *memset(void *to, int value, size_t bytes);
 int memcmp(const void *left, const void *right, size_t bytes);

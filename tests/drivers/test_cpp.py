@@ -257,6 +257,11 @@ def test_destructors_are_calls(source: str, trace: list[str], tmp_path: Path) ->
          ("t", 3), ["w e_2=7", "w f_3=7"]),
         ("int t() { r->P = P{ .x = r->data, .y = r->count, .z = r->data }; return 0; }", ("t", 0),
          ["r data", "r count", "r data", "w P_x=1 P_y=4 P_z=3"]),
+        (("struct Handle { G *g; G *operator->() const { return g; } G &operator*() const { return *g; } };"
+         "int t() { Handle h{r}; h->c = 5; (*h).d = 2; return h->c; }"), ("t", 5), ["w c=5", "w d=2", "r c"]),
+        (("template <typename T> T least(T a, T b) { return a < b ? a : b; } struct O { int c; };"
+         "template <typename T> int get(T *p) { auto f = [](auto *q) { return q->c; }; return f(p); }"
+         "int t() { O o{4}; auto *p = r; p->c = least(get(&o), 9); return 0; }"), ("t", 0), ["w c=4"]),
         ("struct S { virtual int f() { return r->c; } }; int t() { S s; S &x = s; r->a = 1; r->b = x.f(); return 0; }",
          ("t", 0), ["w a=1", "r c", "w b=1"]),
     ],
@@ -283,12 +288,36 @@ def test_what_only_cpp_has(source: str, call: tuple[object, ...], trace: list[st
         ("void f(unsigned char &); void t() { f(r->d); }", "no reference"),
         ("void t() { const auto &x = r->d; (void)x; }", "no reference"),
         ("int t() { switch (int x = r->c; x) { case 1: return 1; } return 2; }", "in front of a switch's value"),
+        (
+            "int f(); int t() { switch (int x = f(); x) { case 1: return r->c; } return 2; }",
+            "in front of a switch's value",
+        ),
         ("void t() { try { r->c = 1; } catch (...) { } }", "exceptions are not supported"),
         ("int x = r->c;", "where the generator cannot follow"),
         ("class G2 { bfGroup In { bit a; }; };", "outside of classes"),
         ("namespace a { class G { }; }", "also the name of a bfGroup"),
         ("namespace a { class G { }; static G list[2]; }", "also the name of a bfGroup"),
         ("bfGroup H { bit a; void f(); };", "a group holds fields and groups"),
+        ("#include <string.h>\nvoid t() { memcpy(r, r, 1); }", "registers are not memory"),
+        (
+            "template <typename T> void set(T *p) { p->c = 3; } void t() { set(r); }",
+            "'G::c', is used where the generator",
+        ),
+        ("void t() { auto f = [](auto p) { p->c = 1; }; f(r); }", "'G::c', is used where the generator"),
+        (
+            "template <typename T> struct D { T *p; void go() { p->c = 2; } }; void t() { D<G>{r}.go(); }",
+            "parameter of a template",
+        ),
+        (
+            "template <typename T> auto get(T *p) -> decltype(p->c + 0) { return p->c; } int t() { return get(r); }",
+            "no members in templates",
+        ),
+        ("template <typename T> void f(T &a, T &b) { a = b; } void t() { f(*r, *r); }", "a group is copied where"),
+        (
+            "template <typename T> void f(G &a, G &b, T) { a = b; } void t() { f(*r, *r, 1); }",
+            "a group is copied where",
+        ),
+        ("template <typename T> void f(T *a) { T b = *a; (void)b; } void t() { f(r); }", "a group is copied where"),
     ],
 )
 def test_errors(source: str, expected: str, tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ class WholeTexts:
         return text
 
     def _cursor(self, c: Cursor) -> str:
-        return self.text.part(*clang.span(c))
+        text = self.text.part(*clang.span(c))
+        return f"{text[:-2]}.operator->()" if text.endswith("->") else text  # an operator's call ends with its sign
 
     def _address(self, a: Access) -> list[str]:
         index = self._index(a)

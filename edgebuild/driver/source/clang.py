@@ -57,6 +57,10 @@ class Unit:
     files: tuple[str, ...]
     cpp: bool = False
 
+    @property
+    def errors(self) -> list[cindex.Diagnostic]:
+        return [d for d in self.tu.diagnostics if d.severity >= cindex.Diagnostic.Error]
+
     @cached_property
     def top(self) -> list[Cursor]:
         """All declarations of the text and of its headers, those in namespaces included."""
@@ -172,11 +176,11 @@ def parse(
     flags: tuple[str, ...],
     cpp: bool = False,
     unsaved: tuple[Artifact, ...] = (),
+    wrong: bool = False,
 ) -> Unit:
     """Parse `text` as the file `name`, with headers that need not be files beside it (if it has no folder).
 
-    Raises EdgebuildError with clang's errors.
-    """
+    Raises EdgebuildError with clang's errors, unless it may be `wrong`."""
     library()
     support = hal_dir() / "include" / SUPPORT
     args = [
@@ -200,11 +204,11 @@ def parse(
         tu = cindex.Index.create().parse(name, args=args, unsaved_files=files)
     except cindex.TranslationUnitLoadError as error:
         raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
-    errors = [_diagnostic(d, text) for d in tu.diagnostics if d.severity >= cindex.Diagnostic.Error]
-    if errors:
-        raise EdgebuildError(*errors)
     read = dict.fromkeys(str(i.include) for i in tu.get_includes())
-    return Unit(text, tu, tuple(f for f in read if f), cpp)
+    unit = Unit(text, tu, tuple(f for f in read if f), cpp)
+    if unit.errors and not wrong:
+        raise EdgebuildError(*(_diagnostic(d, text) for d in unit.errors))
+    return unit
 
 
 def _diagnostic(d: Any, text: bytes) -> Diagnostic:

@@ -16,6 +16,7 @@ from edgebuild.base.errors import fail
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.driver.source import clang, macros
 from edgebuild.driver.source.dialect import Dialect, read_dialect
+from edgebuild.driver.source.hidden import no_hidden_uses
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
@@ -105,6 +106,9 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
         if expanded is not text:
             text, unit = expanded, parse(name, expanded.data)
             dialect = read_dialect(unit)
+    if cpp:
+        again = (*flags, "-ferror-limit=0")
+        no_hidden_uses(unit, dialect, partial(clang.parse, name, triple=triple, flags=again, cpp=True, wrong=True))
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
     return Source(unit, dialect, tuple(files), text.lines)
 
