@@ -68,6 +68,13 @@ class Interpreter(Lambdas):
         else:
             super().statement(c)
 
+    def entered(self, c: Cursor, label: Cursor) -> None:
+        if self.unit.cpp and c.kind in SCOPES:
+            with self.scope_of_objects():
+                super().entered(c, label)
+        else:
+            super().entered(c, label)
+
     def begin(self, d: Cursor, parts: list[Cursor]) -> None:
         """An object lives to the end of its scope."""
         super().begin(d, parts)

@@ -7,7 +7,7 @@ They differ in what an access is: a member chain of a group, or a volatile objec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import z3
@@ -29,6 +29,7 @@ from edgebuild.driver.prove.values import (
     Pruned,
     Return,
     bits_of,
+    compared,
 )
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.for_parts import for_parts
@@ -73,6 +74,8 @@ class Program(Expressions):
             result = None
         except Return as done:
             result = done.value
+        except Goto:
+            raise Unknown("a jump to a label that is nowhere in the function") from None
         self.env = outer
         self.active.pop()
         return result if result is None else self.converted(result, function.result_type)
@@ -119,16 +122,21 @@ class Program(Expressions):
         else:
             raise Unknown(f"a statement: {c.kind.name.lower()}")
 
-    def s_compound_stmt(self, c: Cursor) -> None:
+    def s_compound_stmt(self, c: Cursor, label: Cursor | None = None) -> None:
+        """The statements of a block; from a label in one of them on, if there is one."""
         statements, at = clang.children(c), 0
         while at < len(statements):
             try:
-                self.statement(statements[at])
+                if label is not None:
+                    at, inner, label = next(i for i, s in enumerate(statements) if holds(s, label)), label, None
+                    self.entered(statements[at], inner)
+                else:
+                    self.statement(statements[at])
                 at += 1
             except Goto as jump:
-                found = (i for i, s in enumerate(statements) if s.kind == K.LABEL_STMT and s.spelling == jump.label)
-                at = next(found, -1)
-                if at < 0:
+                named = (x for x in clang.preorder(c) if x.kind == K.LABEL_STMT and x.spelling == jump.label)
+                label = next(named, None)
+                if label is None:
                     raise
 
     def s_null_stmt(self, c: Cursor) -> None:
@@ -215,20 +223,33 @@ class Program(Expressions):
             self.statement(p)
         self.loop(next(iter(condition), None), body, next(iter(step), None))
 
-    def ended_by(self, body: Cursor) -> bool:
-        """Whether a loop's body, executed once, breaks out of it."""
+    def ended_by(self, body: Cursor, label: Cursor | None = None) -> bool:
+        """Whether a loop's body, executed once, maybe from a label on, breaks out of it."""
         try:
-            self.statement(body)
+            if label is None:
+                self.statement(body)
+            else:
+                self.entered(body, label)
         except Break:
             return True
         except Continue:
             pass
         return False
 
-    def loop(self, condition: Cursor | None, body: Cursor, step: Cursor | None, first: bool = False) -> None:
+    def loop(
+        self,
+        condition: Cursor | None,
+        body: Cursor,
+        step: Cursor | None,
+        first: bool = False,
+        label: Cursor | None = None,
+    ) -> None:
+        """`first`: the condition is tested behind the body; `label`: where the body is entered at first."""
         open_, last = 0, None
         cut = self.heads is not None and len(self.active) == 1 and not self.inside
-        for turn in range(TURNS):
+        if label is not None and self.ended_by(body, label):
+            return
+        for turn in range(label is not None, TURNS):
             if cut and self.heads:
                 self.heads(self, body, min(turn, 1) if first else 0)
             before, now = len(self.decisions.asked), self.progress()
@@ -269,29 +290,59 @@ class Program(Expressions):
     def s_switch_stmt(self, c: Cursor) -> None:
         value, body = self.parts(c)
         chosen = self.value(value)
-        entries: list[tuple[list[Any], Cursor]] = []
-        for s in clang.children(body):
-            labels: list[Any] = []
-            while s.kind in (K.CASE_STMT, K.DEFAULT_STMT):
-                labels.append(clang.constant(clang.children(s)[0]) if s.kind == K.CASE_STMT else "default")
-                s = clang.children(s)[-1]
-            entries.append((labels, s))
-        start = next((i for i, (labels, _) in enumerate(entries) for x in labels if self._is(chosen, x)), None)
+        labels = list(_labels(body))
+        start = next((x for x in labels if x.kind == K.CASE_STMT and self._is(chosen, x)), None)
+        start = start or next((x for x in labels if x.kind == K.DEFAULT_STMT), None)
         if start is None:
-            start = next((i for i, (labels, _) in enumerate(entries) if "default" in labels), len(entries))
-        try:
-            for _, s in entries[start:]:
-                self.statement(s)
-        except Break:
-            pass
+            return
+        with suppress(Break):
+            self.entered(body, start)
 
-    def _is(self, chosen: Int, label: Any) -> bool:
-        return label != "default" and self.decisions.decide(chosen.bits == label)
+    def _is(self, chosen: Int, label: Cursor) -> bool:
+        """Whether a value is that of a `case`, or one of `case first ... last`."""
+        first, *last = (clang.constant(x) for x in clang.children(label)[:-1])
+        if not last:
+            return self.decisions.decide(chosen.bits == first)
+        low, high = (compared(o, chosen.bits, x, chosen.signed) for o, x in ((">=", first), ("<=", last[0])))
+        return self.decisions.decide(z3.And(low, high))
+
+    def s_case_stmt(self, c: Cursor) -> None:
+        self.statement(clang.children(c)[-1])
+
+    s_default_stmt = s_case_stmt
+
+    def entered(self, c: Cursor, label: Cursor) -> None:
+        """A statement from a label inside of it on."""
+        if c is label:
+            self.statement(clang.children(c)[-1])
+            return
+        part = next(x for x in clang.children(c) if holds(x, label))
+        if c.kind == K.COMPOUND_STMT:
+            self.s_compound_stmt(c, label)
+        elif c.kind in (K.CASE_STMT, K.DEFAULT_STMT, K.LABEL_STMT, K.IF_STMT):
+            self.entered(part, label)
+        elif c.kind in (K.WHILE_STMT, K.DO_STMT):
+            condition = next(x for x in clang.children(c) if x is not part)
+            self.loop(condition, part, None, c.kind == K.DO_STMT, label)
+        else:
+            raise Unknown("a jump into a statement")
 
     def s_asm_stmt(self, c: Cursor) -> None:
         self.hardware.call("asm", ())
 
     s_gcc_asm_stmt = s_ms_asm_stmt = s_asm_stmt
+
+
+def holds(c: Cursor, inner: Cursor) -> bool:
+    return any(x is inner for x in clang.preorder(c))
+
+
+def _labels(c: Cursor) -> Iterator[Cursor]:
+    """The labels of a switch whose body this is a part of."""
+    if c.kind in (K.CASE_STMT, K.DEFAULT_STMT):
+        yield c
+    for x in clang.children(c) if c.kind not in (K.SWITCH_STMT, K.LAMBDA_EXPR) else ():
+        yield from _labels(x)
 
 
 def _is_size(d: Cursor, parts: list[Cursor]) -> bool:
