@@ -112,13 +112,38 @@ def _events(solver: z3.Solver, a: Way, b: Way) -> None:
             return
         if i < len(source) and source[i].kind == "idle":
             todo += [(i + 1, j + n) for n in _idle(solver, source[i], generated[j:])]
-            if j == len(generated) or generated[j].kind != "store":
+            if j == len(generated) or generated[j].kind not in ("store", "load"):
                 continue
+        if j < len(generated) and generated[j].kind == "load":
+            todo += _loads(solver, source, generated, i, j)
+            continue
         try:
             todo += _next_events(solver, source[i:], generated[j:], (i, j))
         except Different as difference:
             first.append(difference)
     raise first[0]
+
+
+def _loads(
+    solver: z3.Solver, source: tuple[Event, ...], generated: tuple[Event, ...], i: int, j: int
+) -> list[tuple[int, int]]:
+    """Where both sides may go on after one bus access of the generated code that reads: it serves some of the source's
+    next reads, or none, where it reads what the source does not ask for."""
+    behind = next((n for n in range(j, len(generated)) if not _same_load(generated[n], generated[j])), len(generated))
+    left, found = list(generated[j:behind]), [(i, behind)]
+    while i < len(source) and source[i].kind == "load":
+        x = source[i]
+        y = next((e for e in left if e.key == x.key and _holds(solver, e.values[0] == x.values[0])), None)
+        if y is None:
+            break
+        left.remove(y)
+        i += 1
+        found.append((i, behind))
+    return found
+
+
+def _same_load(a: Event, b: Event) -> bool:
+    return a.kind == "load" and a.batch == b.batch
 
 
 def _without_idle_parts(events: tuple[Event, ...]) -> tuple[Event, ...]:
@@ -214,7 +239,7 @@ def _spot(e: Event) -> tuple[Key, int]:
 def _said(events: tuple[Event, ...]) -> str:
     if not events:
         return "does nothing more"
-    words = {"r": "reads", "w": "writes", "store": "stores", "call": "calls", "idle": "writes nothing to"}
+    words = {"r": "reads", "w": "writes", "store": "stores", "load": "reads", "call": "calls", "idle": "writes nothing to"}
     return f"{words[events[0].kind]} '{events[0].key[1]}'"
 
 

@@ -61,9 +61,9 @@ class Outside:
 
 @dataclass(frozen=True)
 class Event:
-    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", or "idle".
+    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", "load", or "idle".
 
-    "idle" is a write of a value that does nothing: its store may be there, as it is by hand, or not.
+    "load" is a read of ordered silicon that may change by itself: what stands before it is to be there. "idle" is a write of a value that does nothing: its store may be there, as it is by hand, or not.
     """
 
     kind: str
@@ -121,7 +121,7 @@ class Hardware:
     @property
     def count(self) -> int:
         """Events so far, without those whose number may differ between the sides."""
-        return sum(e.kind not in ("store", "idle") for e in self.events)
+        return sum(e.kind not in ("store", "load", "idle") for e in self.events)
 
     @property
     def calls(self) -> int:
@@ -153,6 +153,8 @@ class Hardware:
         known = self.facts(key, slot)
         if known and (known.volatile or slot.volatile):
             self.loads[key] = self.loads.get(key, 0) + 1
+            if known.order == "ordered":
+                self.events.append(Event("load", key, (place,), {}, device, self.batch))
         effects = self.effects(key, slot, "r")
         if effects:
             number = self.count
