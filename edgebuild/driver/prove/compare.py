@@ -239,7 +239,14 @@ def _spot(e: Event) -> tuple[Key, int]:
 def _said(events: tuple[Event, ...]) -> str:
     if not events:
         return "does nothing more"
-    words = {"r": "reads", "w": "writes", "store": "stores", "load": "reads", "call": "calls", "idle": "writes nothing to"}
+    words = {
+        "r": "reads",
+        "w": "writes",
+        "store": "stores",
+        "load": "reads",
+        "call": "calls",
+        "idle": "writes nothing to",
+    }
     return f"{words[events[0].kind]} '{events[0].key[1]}'"
 
 

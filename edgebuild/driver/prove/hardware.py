@@ -15,6 +15,7 @@ from typing import Any
 import z3
 
 from edgebuild.driver.layout.registers import GroupLayout, Layout, Register, Slot
+from edgebuild.driver.prove.views import Views
 from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
 
 Key = tuple[str, str]  # (group, leaf)
@@ -61,9 +62,10 @@ class Outside:
 
 @dataclass(frozen=True)
 class Event:
-    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", "load", or "idle".
+    """`kind`: "r", "w", "store" (of ordered silicon, in one bus access with others of its `batch`), "call", or these.
 
-    "load" is a read of ordered silicon that may change by itself: what stands before it is to be there. "idle" is a write of a value that does nothing: its store may be there, as it is by hand, or not.
+    "load" is a read of ordered silicon that may change by itself: what stands before it is to be there. "idle" is a
+    write of a value that does nothing: its store may be there, as it is by hand, or not.
     """
 
     kind: str
@@ -92,6 +94,9 @@ class Hardware:
     hints: list[Any] = field(default_factory=list)  # bounds of indices that may hold
     obligations: list[tuple[Any, str]] = field(default_factory=list)  # what has to hold, and what is wrong if it fails
     halves: dict[tuple[Key, str], Any] = field(default_factory=dict)  # fields wider than the bus, stored in part
+    views: Views = field(default_factory=Views)
+    turns: dict[str, int] = field(default_factory=dict)  # how often each function has read
+    found: dict[tuple[Key, str], Any] = field(default_factory=dict)  # by reads of fields that may change by themselves
 
     # ---- state
 
@@ -112,6 +117,7 @@ class Hardware:
 
     def forget(self, fields: frozenset[FieldId] | None) -> None:
         """New values for the fields, or for all: they are the same on both sides if the events were."""
+        self.found = {k: v for k, v in self.found.items() if fields is not None}
         for group, register, slot in self.slots():
             if fields is None or slot.field in fields:
                 key = (group.group, leaf_of(register, slot))
@@ -147,15 +153,29 @@ class Hardware:
         here = (r for r in self.layout.groups[key[0]].registers if leaf_of(r, slot) == key[1] and slot in r.slots)
         return any(s.field and self.ordered((key[0], s.name), s) for r in here for s in r.slots)
 
-    def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None) -> Any:
-        """The value of a field; an event if the read changes anything."""
+    def turn(self, view: str, leads: bool = True) -> str:
+        """A name for what a function finds when it reads now; without `leads` when it has read before."""
+        self.turns[view] = self.turns.get(view, 0) + leads
+        return f"{view} {self.turns[view]}"
+
+    def now(self, key: Key, width: int, place: Any) -> Any:
+        """The value of a field as it is, or as it was found last."""
+        found = self.found.get((key, z3.simplify(place).sexpr()))
+        return z3.Select(self.array(key, width), place) if found is None else found
+
+    def read(self, key: Key, slot: Slot, place: Any, device: tuple[int, int] | None, turn: str = "") -> Any:
+        """The value of a field; an event if the read changes anything. `turn`: a name for what it finds."""
         value = z3.Select(self.array(key, slot.width), place)
         known = self.facts(key, slot)
+        effects = self.effects(key, slot, "r")
         if known and (known.volatile or slot.volatile):
             self.loads[key] = self.loads.get(key, 0) + 1
             if known.order == "ordered":
                 self.events.append(Event("load", key, (place,), {}, device, self.batch))
-        effects = self.effects(key, slot, "r")
+            spot = key, z3.simplify(place).sexpr()
+            self.found.pop(spot, None)
+            if turn and not effects and slot.count == 1:
+                value = self.found[spot] = z3.BitVec(f"{'.'.join(key)} by {turn}", slot.width)
         if effects:
             number = self.count
             self.events.append(Event("r", key, (place,), dict(self.state), device))
@@ -181,13 +201,13 @@ class Hardware:
 
     def write(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
         neutral = neutral_of(slot)
-        array = self.array(key, slot.width)
+        array, old = self.array(key, slot.width), self.now(key, slot.width, place)
         effects = self.effects(key, slot, "w")
         harmless = neutral is not None and (
             z3.is_true(z3.simplify(value == neutral)) or bool(effects and self._follows(value == neutral))
         )
         if effects and slot.back == "keep":  # a neighbour's write puts back what is there, which does nothing
-            harmless = harmless or z3.is_true(z3.simplify(value == z3.Select(array, place)))
+            harmless = harmless or z3.is_true(z3.simplify(value == self.now(key, slot.width, place)))
         if harmless:
             beside = self._beside(key)
             self.events.append(Event("idle", key, (place, value), {}, device, self.batch, beside=beside))
@@ -195,11 +215,12 @@ class Hardware:
         if effects:
             self.events.append(Event("w", key, (place, value), dict(self.state), device, self.batch))
         elif self.ordered(key, slot):
-            old = z3.Select(array, place)
             self.events.append(Event("store", key, (place, value), {}, device, self.batch, old))
         again = z3.is_store(array) and array.arg(1).eq(place) and array.arg(2).eq(value)  # as a loop that waits does
-        if not (slot.modified or slot.field in effects or again):
+        as_found = not z3.is_select(old) and z3.is_true(z3.simplify(value == old))
+        if not (slot.modified or slot.field in effects or again or as_found):
             self.state[key] = z3.Store(array, place, value)
+            self.found = {k: v for k, v in self.found.items() if k[0] != key}
         self.forget(effects)
 
     def _beside(self, key: Key) -> frozenset[Key]:
@@ -231,10 +252,12 @@ class Hardware:
         """`view`: the function that accesses it, whose name tells registers apart that share an address."""
         self.batch += 1
         value = z3.BitVecVal(0, 8 * size)
+        asked = self.views.leaves.get(view, frozenset())
+        turn = self.turn(view) if asked else ""
         for key, slot, place, low in self._window(at, size, view):
             if "r" not in slot.access:
                 continue
-            got = self.read(key, slot, place, None)
+            got = self.read(key, slot, place, None, turn if key in asked else "")
             value = value | _placed(got, low, 8 * size)
         return value
 
@@ -246,7 +269,7 @@ class Hardware:
             if "w" not in slot.access:
                 continue
             part = key, z3.simplify(place).sexpr()
-            old = self.halves.pop(part, z3.Select(self.array(key, slot.width), place))
+            old = self.halves.pop(part, self.now(key, slot.width, place))
             new = _taken(value, old, low)
             if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
                 self.halves[part] = new

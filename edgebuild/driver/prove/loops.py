@@ -83,7 +83,8 @@ class Heads:
 
 
 def _begin(program: Program, start: Start) -> None:
-    program.hardware = Hardware(program.dialect, program.layout, hints=program.hardware.hints)
+    hints, views = program.hardware.hints, program.views
+    program.hardware = Hardware(program.dialect, program.layout, hints=hints, views=views)
     program.hardware.touch_all()
     program.globals, program.memory, program.decisions.path = {}, {}, []
     known = dict(start.kept)

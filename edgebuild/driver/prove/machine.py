@@ -24,6 +24,7 @@ from edgebuild.driver.prove.values import (
     signed_type,
     sized,
 )
+from edgebuild.driver.prove.views import Views
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, group_of
 
@@ -38,8 +39,8 @@ class Machine:
     operands through `value`, so that none knows a class above its own.
     """
 
-    def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout) -> None:
-        self.unit, self.dialect, self.layout = unit, dialect, layout
+    def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout, views: Views) -> None:
+        self.unit, self.dialect, self.layout, self.views = unit, dialect, layout, views
         self.chains = Chains(unit, dialect)
         self.functions = {f.spelling: f for f in unit.top if f.kind == K.FUNCTION_DECL and f.is_definition()}
         if unit.cpp:

@@ -45,7 +45,7 @@ class Program(Expressions):
 
     def run(self, name: str, taken: list[bool]) -> Any:
         """One way through a function with symbolic parameters; its value."""
-        self.hardware = Hardware(self.dialect, self.layout, hints=self.assumed)
+        self.hardware = Hardware(self.dialect, self.layout, hints=self.assumed, views=self.views)
         self.hardware.touch_all()
         self.decisions, self.env, self.globals = Decisions(taken, self.answers, given=self.given), {}, {}
         self.active, self.memory, self.jumps, self.inside, self.made = [], {}, 0, 0, 0

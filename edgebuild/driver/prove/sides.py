@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import z3
-from clang.cindex import Cursor, CursorKind, Type
+from clang.cindex import Cursor, CursorKind
 
 from edgebuild.driver.analysis.cdfg import Chain
 from edgebuild.driver.analysis.chains import variable_name
@@ -20,6 +20,7 @@ from edgebuild.driver.prove.values import (
     Int,
     sized,
 )
+from edgebuild.driver.prove.views import Views
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Child, Dialect, Field, group_of
 
@@ -29,8 +30,8 @@ K = CursorKind
 class SideSource(Interpreter):
     """A program in the dialect."""
 
-    def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout) -> None:
-        super().__init__(unit, dialect, layout)
+    def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout, views: Views) -> None:
+        super().__init__(unit, dialect, layout, views)
         self.hints: list[Any] = []  # bounds of indices that it finds
         variables = (d for f in unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
         self.chains.locals |= {variable_name(d) for d in variables if self._holds(d)}
@@ -42,7 +43,7 @@ class SideSource(Interpreter):
             if chain and chain.local:
                 return self.held(chain)
             if chain and chain.is_field and not chain.missing:
-                return Int(self.read(chain), False)
+                return Int(self.read(chain, c), False)
             if chain:
                 return self.place(chain)[0]
         return super().value(c)
@@ -143,17 +144,21 @@ class SideSource(Interpreter):
         d = self.dialect.devices[chain.device]
         return d.address, self.layout.groups[d.group].size
 
-    def read(self, chain: Chain) -> Any:
+    def read(self, chain: Chain, c: Cursor) -> Any:
         _, key, _, slot, place = self.place(chain)
         assert slot
-        return self._read_at(chain, key, slot, place)
+        return self._read_at(chain, key, slot, place, self._turn_of(c))
 
-    def _read_at(self, chain: Chain, key: Key, slot: Slot, place: Any) -> Any:
+    def _turn_of(self, c: Cursor) -> str:
+        view, leads = self.views.of(c)
+        return self.hardware.turn(view, leads) if view else ""
+
+    def _read_at(self, chain: Chain, key: Key, slot: Slot, place: Any, turn: str) -> Any:
         assert isinstance(chain.end, Field)
         self.hardware.batch += 1
         if "r" not in slot.access:  # of a whole register
             return self._wide(z3.BitVecVal(0, slot.width), chain.end)
-        return self._wide(self.hardware.read(key, slot, place, self._device(chain)), chain.end)
+        return self._wide(self.hardware.read(key, slot, place, self._device(chain), turn), chain.end)
 
     def _wide(self, value: Any, f: Field) -> Any:
         wide = next(w for w in (8, 16, 32, 64) if f.width <= w)
@@ -172,30 +177,31 @@ class SideSource(Interpreter):
         self.hardware.write_element(key, slot, place, narrow, self._device(chain))
         return Int(self._wide(narrow, chain.end), False)
 
-    def _changed(self, chain: Chain, operator: str, right: Cursor | None, type_: Type) -> tuple[Any, Any]:
+    def _changed(self, chain: Chain, operator: str, right: Cursor | None, left: Cursor) -> tuple[Any, Any]:
         """(old value, new one) of a field that is read, changed and written; its place is evaluated once."""
         assert isinstance(chain.end, Field)
         _, key, _, slot, place = self.place(chain)
         assert slot
         self.hardware.batch += 1
         first = self.value(right) if right is not None and self.unit.cpp else None  # C++ has the right side first
-        old = Int(self._wide(self.hardware.read(key, slot, place, self._device(chain)), chain.end), False)
+        found = self.hardware.read(key, slot, place, self._device(chain), self._turn_of(left))
+        old = Int(self._wide(found, chain.end), False)
         by = first or (self.value(right) if right is not None else Int(z3.BitVecVal(1, 32), True))
-        return old, self._write_at(chain, key, slot, place, self.arithmetic(operator, old, by, type_))
+        return old, self._write_at(chain, key, slot, place, self.arithmetic(operator, old, by, left.type))
 
     def e_compound_assignment_operator(self, c: Cursor) -> Any:
         left, right = clang.children(c)
         chain = self._field(left)
         if chain is None or chain.local:
             return super().e_compound_assignment_operator(c)
-        return self._changed(chain, clang.binary(c)[:-1], right, left.type)[1]
+        return self._changed(chain, clang.binary(c)[:-1], right, left)[1]
 
     def e_unary_operator(self, c: Cursor) -> Any:
         operator, operand = clang.unary(c), clang.children(c)[0]
         chain = self._field(operand) if operator.endswith(("++", "--")) else None
         if chain is None or chain.local:
             return super().e_unary_operator(c)
-        old, new = self._changed(chain, operator[-1], None, operand.type)
+        old, new = self._changed(chain, operator[-1], None, operand)
         return old if operator.startswith("post") else new
 
     def _field(self, c: Cursor) -> Chain | None:
@@ -263,9 +269,9 @@ class SideSource(Interpreter):
         """One load of a whole register."""
         found: Held = {}
         named: set[Key] = set()
-        places = self._places(self._elements(c))
+        places, turn = self._places(self._elements(c)), self._turn_of(c)
         for x, (_, key, _, slot, place) in places:
-            found[_name(x)] = self._read_at(x, key, slot, place)
+            found[_name(x)] = self._read_at(x, key, slot, place, turn)
             named.add(key)
         _, (_, _, register, _, place) = places[-1]
         for key, other in _besides(register, named):

@@ -19,6 +19,7 @@ from edgebuild.driver.prove.compare import TIME_MS, compare, covered
 from edgebuild.driver.prove.hardware import Different, Unknown
 from edgebuild.driver.prove.loops import by_induction, has_loops
 from edgebuild.driver.prove.sides import SideSource
+from edgebuild.driver.prove.views import views_of
 from edgebuild.driver.prove.volatiles import Generated
 from edgebuild.driver.prove.ways import Tree, Way, all_ways, each_way, together
 from edgebuild.driver.source import clang
@@ -49,8 +50,9 @@ def prove(
     flags = (*(word for f in folders for word in ("-I", f)), *driver.request.flags)
     # The header stands in front, so that its functions are the own ones of the unit; its guard makes the include empty.
     unit = clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
-    source = SideSource(driver.source.unit, driver.dialect, driver.layout)
-    other = Generated(unit, driver.dialect, driver.layout)
+    views = views_of(driver)
+    source = SideSource(driver.source.unit, driver.dialect, driver.layout, views)
+    other = Generated(unit, driver.dialect, driver.layout, views)
     return [_verdict(name, source, other) for name in names]
 
 
