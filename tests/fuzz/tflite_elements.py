@@ -199,7 +199,7 @@ def divided(name: str) -> Make:
 
 
 def _quotient(w: Parts, x: Value) -> Value:
-    """int8 by a constant or an input without zeros: halves of TFLM's results may be shifted by a word at most."""
+    """int8 by a constant without zeros. -1 / 255 is shifted by at most 31 bits: TFLM leaves more to the processor."""
     assert x.quant is not None
     shape = w.s.pick(x.shape, (1,) * len(x.shape), (*(1,) * (len(x.shape) - 1), x.shape[-1]))
     own = w.quant(w.scale())
@@ -208,7 +208,7 @@ def _quotient(w: Parts, x: Value) -> Value:
     steps[steps == own.zero_point[0]] ^= 1
     options = options_of("DIV")
     options.fusedActivationFunction = w.s.pick(*ACTIVATIONS)
-    y = w.quant(x.quant.scale[0] / own.scale[0] * 2.0 ** -w.s.between(6, 12) * w.s.rng.uniform(1, 2))
+    y = w.quant(x.quant.scale[0] / own.scale[0] * 2.0 ** -w.s.between(8, 12) * w.s.rng.uniform(1, 2))
     return w.emit("DIV", [x, Value(w.constant(steps, own), shape, own)], x.shape, y, options)
 
 
