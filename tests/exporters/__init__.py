@@ -7,13 +7,26 @@ from collections.abc import Callable
 import onnx
 from onnxruntime.quantization import QuantType
 
-from . import jax, keras, keras_more, machines, tabular, torch_idioms, torch_sequences, torch_vision
+from . import (
+    jax,
+    keras,
+    keras_more,
+    machines,
+    tabular,
+    torch_blocks,
+    torch_idioms,
+    torch_sequences,
+    torch_speech,
+    torch_vision,
+)
 from .writer import quantised
 
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     **torch_vision.NETWORKS,
     **torch_sequences.NETWORKS,
     **torch_idioms.NETWORKS,
+    **torch_blocks.NETWORKS,
+    **torch_speech.NETWORKS,
     **keras.NETWORKS,
     **keras_more.NETWORKS,
     **tabular.NETWORKS,

@@ -17,6 +17,7 @@ from edgebuild.model.ir import Array
 from tests.importers.test_onnx import onnxruntime_outputs
 
 Case = tuple[str, tuple[int, ...], list[Any], dict[str, Any]]
+OF_THE_STANDARD = ("SimplifiedLayerNormalization", "LayerNormalization")  # as onnxruntime registers them
 RNG = np.random.default_rng(4)
 
 
@@ -56,6 +57,25 @@ CASES: dict[str, Case] = {
         "MultiHeadAttention", (1, 4, 8), [numbers(1, 4, 8), numbers(1, 4, 8), numbers(24)],
         {"num_heads": 2, "unidirectional": 1},
     ),
+    "root mean square": ("SimplifiedLayerNormalization", (2, 3, 8), [numbers(8)], {"epsilon": 1e-4, "axis": -1}),
+    "norm before the standard has it": ("LayerNormalization", (2, 3, 8), [numbers(8), numbers(8)], {"axis": -1}),
+    "root mean square of a sum": ("SkipSimplifiedLayerNormalization", (2, 3, 8), [numbers(2, 3, 8), numbers(8)], {}),
+    "root mean square of a sum with a bias": (
+        "SkipSimplifiedLayerNormalization", (2, 3, 8), [numbers(2, 3, 8), numbers(8), numbers(8)], {"epsilon": 1e-2}
+    ),
+    "four bits": (
+        "MatMulNBits", (2, 3, 40), [RNG.integers(0, 256, (5, 2, 16), np.uint8), numbers(5, 2)],
+        {"K": 40, "N": 5, "bits": 4, "block_size": 32},
+    ),
+    "four bits with zero points and a bias": (
+        "MatMulNBits", (2, 48), [RNG.integers(0, 256, (3, 3, 8), np.uint8), numbers(3, 3),
+                                 RNG.integers(0, 256, (3, 2), np.uint8), "", numbers(3)],
+        {"K": 48, "N": 3, "bits": 4, "block_size": 16},
+    ),
+    "eight bits": (
+        "MatMulNBits", (4, 32), [RNG.integers(0, 256, (6, 2, 16), np.uint8), numbers(6, 2)],
+        {"K": 32, "N": 6, "bits": 8, "block_size": 16},
+    ),
     "dense": ("FusedGemm", (2, 4), [numbers(3, 4), numbers(3)], {"transB": 1, "activation": "Sigmoid"}),
 }  # fmt: skip
 
@@ -64,8 +84,10 @@ def model(case: Case, opset: int, outputs: int = 1) -> onnx.ModelProto:
     operator, shape, constants, attributes = case
     names = [f"c{i}" for i in range(len(constants))]
     results = ["y", "", "", "sum"][:outputs]
-    node = helper.make_node(operator, ["x", *names], results, "node", domain="com.microsoft", **attributes)
-    stored = [numpy_helper.from_array(c, n) for n, c in zip(names, constants, strict=True)]
+    names = [name if isinstance(c, np.ndarray) else "" for name, c in zip(names, constants, strict=True)]
+    domain = "" if operator in OF_THE_STANDARD else "com.microsoft"
+    node = helper.make_node(operator, ["x", *names], results, "node", domain=domain, **attributes)
+    stored = [numpy_helper.from_array(c, n) for n, c in zip(names, constants, strict=True) if n]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     ys = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None] * len(shape)) for n in results if n]
     graph = helper.make_graph([node], "one", [x], ys, stored)
@@ -91,6 +113,44 @@ def test_equals_onnxruntime(name: str, opset: int, tmp_path: Path) -> None:
 
 def test_the_sum_is_a_result_too(tmp_path: Path) -> None:
     check(model(CASES["norm"], 17, outputs=4), tmp_path)
+
+
+def embedding(kinds: bool, places: bool) -> onnx.ModelProto:
+    tables = {"words": numbers(20, 8), "places": numbers(9, 8), "kinds": numbers(2, 8)}
+    stored = [numpy_helper.from_array(c, n) for n, c in {**tables, "g": numbers(8), "b": numbers(8)}.items()]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.INT32, (2, 5))]
+    stored.append(numpy_helper.from_array(np.array([[0, 1, 1, 0, 1]] * 2, np.int32), "which"))
+    stored.append(numpy_helper.from_array(np.array([[4, 3, 2, 1, 8]] * 2, np.int32), "where"))
+    names = ["x", "which" if kinds else "", "words", "places", "kinds" if kinds else "", "g", "b"]
+    names += ["", "where"] if places else []
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (2, 5, 8)) for n in ("y", "sum")]
+    node = helper.make_node("EmbedLayerNormalization", names, ["y", "", "sum"], "node", domain="com.microsoft")
+    graph = helper.make_graph([node], "one", inputs, outputs, stored)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("kinds", [False, True])
+@pytest.mark.parametrize("places", [False, True])
+def test_embeddings(kinds: bool, places: bool, tmp_path: Path) -> None:
+    made = embedding(kinds, places)
+    onnx.save(made, tmp_path / "m.onnx")
+    graph, x = read_model(tmp_path / "m.onnx"), np.random.default_rng(1).integers(0, 20, (2, 5)).astype(np.int32)
+    values = ops.run(graph, x)
+    for name, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
+        np.testing.assert_allclose(values[name], want, rtol=1e-4, atol=1e-5)
+
+
+def test_nodes_in_any_order(tmp_path: Path) -> None:
+    """onnxruntime's converter to float16 writes casts at the end of the list."""
+    made = embedding(True, True)
+    made.graph.node.add().CopyFrom(helper.make_node("Identity", ["y"], ["z"]))
+    made.graph.output[0].name = "z"
+    nodes = [*made.graph.node][::-1]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    onnx.save(made, tmp_path / "m.onnx")
+    assert read_model(tmp_path / "m.onnx").outputs == ("z", "sum")
 
 
 @pytest.mark.parametrize(

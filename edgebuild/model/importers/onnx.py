@@ -22,11 +22,12 @@ from onnx import numpy_helper
 from ...base.errors import EdgebuildError, fail, visible
 from ..ir import Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
-from . import onnx_constants, onnx_control, onnx_ml
+from . import onnx_constants, onnx_control, onnx_ml, onnx_spectra
 from .builder import GraphBuilder, Node, checked_size, needed
-from .onnx_forms import usual
+from .onnx_forms import as_checked, usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_types import OWN_DOMAINS, check_types
+from .onnx_windows import PARTS
 
 OPSETS = range(7, 100)
 NEWEST = onnx.defs.onnx_opset_version()
@@ -40,6 +41,7 @@ def read_onnx(
     file = visible(path.name)
     try:
         model = onnx.load(path)
+        as_checked(model)
         _told_defaults(model)
         onnx.checker.check_model(model, full_check=True)
         if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
@@ -182,6 +184,8 @@ def _read_node(node: Node) -> None:
         onnx_control.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:
         SPECIAL[node.origin](node)
+    elif (parts := PARTS[node.origin](node) if node.origin in PARTS else None) is not None:
+        node.builder.read([OnnxNode(node.builder, part, node.opset) for part in parts], _known, _read_node)
     elif node.origin in ONNX_READERS:
         ONNX_READERS[node.origin](node)
     else:
@@ -259,6 +263,8 @@ def _read_dequantize(node: OnnxNode) -> None:
     x, (quant, dtype, less) = node.tensor(0), _quantisation(node)
     if x.data is not None:
         data = (x.data.astype(np.int64) - less).astype(dtype)
+        if not np.isfinite(real_values(Tensor(x.name, x.shape, dtype, quant, data))).all():
+            raise node.error(f"values of '{x.name}' times their scale are no finite numbers{MASK}")
         node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], x.shape, str(data.dtype), quant, data)
         return
     if x.quant is None or x.quant != quant:
@@ -303,6 +309,7 @@ SPECIAL = {
     "DequantizeLinear": _read_dequantize,
     "QuantizeLinear": _read_quantize,
     "BatchNormalization": _read_batch_norm,
+    **onnx_spectra.READERS,
 }
 ONNX_SURFACE = (*SPECIAL, *onnx_control.CONTROL)  # operators that importing turns into others
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"

@@ -84,6 +84,12 @@ class Cell:
             raise self.error(f"operand {position} is computed by the graph", "weights must be constants")
         return numpy_helper.to_array(found)
 
+    def gate(self, name: str, x: str) -> str:
+        """The activation of a sum, which is clipped where the node says so."""
+        if clip := self.attributes.get("clip", 0):
+            x = self.op("Clip", x, *(self.constant(np.array(v, np.float32)) for v in (-clip, clip)))
+        return self.activation(name, x)
+
     def activation(self, name: str, x: str) -> str:
         if name in BENT and not {"activation_alpha", "activation_beta"} & self.attributes.keys():
             return self.op(name, x, **BENT[name])
@@ -131,9 +137,9 @@ def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
         total = cell.op("Add", cell.op("Add", own, start), recurrent(state[0]))
         i, o, forget, c = cell.parts(total, hidden, 4)
         i, forget = seen(i, state[1], 0), seen(forget, state[1], 2)
-        old = cell.op("Mul", cell.activation(f, forget), state[1])
-        new = cell.op("Add", old, cell.op("Mul", cell.activation(f, i), cell.activation(g, c)))
-        out = cell.activation(f, seen(o, new, 1))
+        old = cell.op("Mul", cell.gate(f, forget), state[1])
+        new = cell.op("Add", old, cell.op("Mul", cell.gate(f, i), cell.gate(g, c)))
+        out = cell.gate(f, seen(o, new, 1))
         return [cell.op("Mul", out, cell.activation(h, new)), new]
 
     return step
@@ -154,12 +160,12 @@ def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     def step(x: str, state: list[str]) -> list[str]:
         z, reset, c = cell.parts(cell.op("Add", x, start), hidden, 3)
         from_z, from_r = cell.parts(cell.op("MatMul", state[0], gates), hidden, 2)
-        z, reset = (cell.activation(f, cell.op("Add", a, b)) for a, b in ((z, from_z), (reset, from_r)))
+        z, reset = (cell.gate(f, cell.op("Add", a, b)) for a, b in ((z, from_z), (reset, from_r)))
         if late:
             past = cell.op("Mul", reset, cell.op("Add", cell.op("MatMul", state[0], candidate), last))
         else:
             past = cell.op("MatMul", cell.op("Mul", reset, state[0]), candidate)
-        new = cell.activation(g, cell.op("Add", c, past))
+        new = cell.gate(g, cell.op("Add", c, past))
         return [cell.op("Add", cell.op("Mul", cell.op("Sub", one, z), new), cell.op("Mul", z, state[0]))]
 
     return step
@@ -171,7 +177,7 @@ def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     recurrent, start = cell.product(2, d), cell.constant(bias[d][:hidden] + bias[d][hidden:])
 
     def step(own: str, state: list[str]) -> list[str]:
-        return [cell.activation(functions[0], cell.op("Add", cell.op("Add", own, start), recurrent(state[0])))]
+        return [cell.gate(functions[0], cell.op("Add", cell.op("Add", own, start), recurrent(state[0])))]
 
     return step
 
@@ -188,15 +194,12 @@ def unrolled(
     way = attributes.get("direction", b"forward").decode()
     if shape is None or len(shape) != 3:
         raise whole.error("its input has no known shape of three dimensions", "export the model with static shapes")
-    if attributes.get("input_forget", 0) or attributes.get("clip", 0):
-        raise whole.error("input_forget or clip", "these attributes must have their defaults")
+    if attributes.get("input_forget", 0):
+        raise whole.error("input_forget", "this attribute must have its default")
     batches_first = bool(attributes.get("layout", 0))
     whole.shape = (shape[1], shape[0], shape[2]) if batches_first else shape
     if whole.shape[0] > LONGEST:
         raise whole.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
-    lengths = whole.known(4)
-    if lengths is not None and (lengths != whole.shape[0]).any():
-        raise whole.error("sequences shorter than the input", "leave out sequence_lens")
     names = [a.decode() for a in attributes.get("activations", [])]
     count = len(DEFAULTS[node.op_type])
     ways = WAYS[way]
@@ -247,15 +250,30 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
         x, features = own(x), GATES[kind] * hidden
     zero, flat = cell.constant(np.array([0], np.int64)), cell.constant(np.array([batch, features], np.int64))
     made: dict[int, str] = {}
+    lasts, nothing = _lasting(cell, steps, batch), cell.constant(np.zeros((), np.float32))
     for t in reversed(range(steps)) if backwards else range(steps):
         ends = cell.constant(np.array([t], np.int64)), cell.constant(np.array([t + 1], np.int64))
         part = cell.op("Reshape", cell.op("Slice", x, *ends, zero), flat)
-        states = step(part if kind == DYNAMIC else own(part), states)
-        made[t] = states[0]
+        new = step(part if kind == DYNAMIC else own(part), states)
+        if t in lasts:  # a sequence that has ended keeps its state and gives zeros
+            new = [cell.op("Where", lasts[t], a, b) for a, b in zip(new, states, strict=True)]
+            made[t] = cell.op("Where", lasts[t], new[0], nothing)
+        states, made[t] = new, made.get(t, new[0])
     wide = cell.constant(np.array([1, 1, batch, hidden], np.int64))
     rows = [cell.op("Reshape", made[t], wide) for t in range(steps)]
     last = cell.constant(np.array([1, batch, hidden], np.int64))
     return [cell.op("Concat", *rows, axis=0), *(cell.op("Reshape", s, last) for s in states)]
+
+
+def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
+    """By step, whether the sequences of a batch still last; the steps at which all surely do are left out."""
+    name = cell.node.input[4] if len(cell.node.input) > 4 else ""
+    if not name:
+        return {}
+    known = next((numpy_helper.to_array(t) for t in cell.graph.initializer if t.name == name), None)
+    column = cell.op("Reshape", name, cell.constant(np.array([batch, 1], np.int64)))
+    wanted = [t for t in range(steps) if known is None or (known <= t).any()]
+    return {t: cell.op("Greater", column, cell.constant(np.array(t, np.int32))) for t in wanted}
 
 
 def _first(cell: Cell, position: int, at: int, batch: int, hidden: int) -> str:

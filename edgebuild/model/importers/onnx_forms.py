@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
@@ -24,6 +25,8 @@ from .onnx_zeros import LIKE, tell_zero_points
 
 OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
 NORMALISES = 17  # opset that first has LayerNormalization
+# Operators that onnxruntime knows in the standard's domain; opset from which the standard does.
+UNKNOWN_BEFORE = {"LayerNormalization": NORMALISES, "SimplifiedLayerNormalization": 1 << 31}
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,29 @@ INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 # What onnxruntime makes of a dynamically quantised product, and where its scales, zero points and bias stand: of the
 # first operand, which one that quantises it itself has none of, and of the weights.
 FLOAT_PRODUCTS = {"MatMulIntegerToFloat": (2, 4, 3, 5, 6), "DynamicQuantizeMatMul": (None, None, 2, 3, 4)}
+
+
+def as_checked(model: onnx.ModelProto) -> None:
+    """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
+
+    Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
+    """
+    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    strange = [n for n in model.graph.node if n.domain in OWN_DOMAINS and opset < UNKNOWN_BEFORE.get(n.op_type, 0)]
+    for node in strange:
+        node.domain = MICROSOFT
+    if strange and not any(o.domain == MICROSOFT for o in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    nodes = list(model.graph.node)
+    maker = {name: at for at, node in enumerate(nodes) for name in node.output if name}
+    before = {at: {maker[name] for name in reads(node) if name in maker} - {at} for at, node in enumerate(nodes)}
+    if any(max(makers, default=-1) > at for at, makers in before.items()):
+        try:
+            order = list(TopologicalSorter(before).static_order())
+        except CycleError:
+            return  # the checker tells
+        del model.graph.node[:]
+        model.graph.node.extend(nodes[at] for at in order)
 
 
 def usual(

@@ -95,6 +95,82 @@ def normalised_sum(f: Fused) -> Iterator[onnx.NodeProto]:
     yield helper.make_node("LayerNormalization", operands, kept, f.name, axis=-1, epsilon=epsilon)
 
 
+def root_mean_square(f: Fused) -> Iterator[onnx.NodeProto]:
+    """SimplifiedLayerNormalization: x over the root of its mean square; that root's reciprocal is the second result."""
+    axis, rate = f.attributes.get("axis", -1), [*f.node.output, ""][1] or f.between("rate")
+    if axis != -1:
+        raise fail(f"axis {axis}", file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: -1"])
+    yield from _by_root(f, f.at(0), f.at(1), f.attributes.get("epsilon", 1e-5), rate)
+
+
+def root_of_sum(f: Fused) -> Iterator[onnx.NodeProto]:
+    """SkipSimplifiedLayerNormalization: that of x + skip + bias, which is the fourth result."""
+    outputs = [*f.node.output, "", "", ""][:4]
+    total, first = outputs[3] or f.between("sum"), f.between("skipped")
+    yield f.made("Add", [f.at(0), f.at(1)], first if f.at(3) else total)
+    if f.at(3):
+        yield f.made("Add", [first, f.at(3)], total)
+    yield from _by_root(f, total, f.at(2), f.attributes.get("epsilon", 1e-12), f.between("rate"))
+
+
+def _by_root(f: Fused, x: str, scale: str, epsilon: float, rate: str) -> Iterator[onnx.NodeProto]:
+    square, mean, root, unit = (f.between(name) for name in ("square", "mean", "root", "unit"))
+    yield f.made("Mul", [x, x], square)
+    yield f.made("ReduceMean", [square], mean, axes=[-1], keepdims=1)
+    yield f.made("Add", [mean, f.constant("epsilon", epsilon)], f.between("more"))
+    yield f.made("Sqrt", [f.between("more")], root)
+    yield f.made("Reciprocal", [root], rate)
+    yield f.made("Mul", [x, rate], unit)
+    yield f.made("Mul", [unit, scale])
+
+
+def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
+    """EmbedLayerNormalization: rows for words, places and kinds, their sum, and that normalised."""
+    if f.at(7) or any(f.node.output[1:2]) or f.attributes.get("mask_index_type", 0):
+        text = "a mask, or its index as a result"
+        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: without them"])
+    total, first = [*f.node.output, "", ""][2] or f.between("sum"), f.between("placed")
+    yield f.made("Gather", [f.at(2), f.at(0)], f.between("words"), axis=0)
+    if f.at(8):
+        yield f.made("Gather", [f.at(3), f.at(8)], f.between("places"), axis=0)
+    else:  # as many of the first places as there are words
+        yield f.made("Shape", [f.at(0)], f.between("count"), start=1)
+        whole = f.list_of("from", 0), f.between("count"), f.list_of("axis", 0)
+        yield f.made("Slice", [f.at(3), *whole], f.between("places"))
+    yield f.made("Add", [f.between("words"), f.between("places")], first if f.at(1) else total)
+    if f.at(1):
+        yield f.made("Gather", [f.at(4), f.at(1)], f.between("kinds"), axis=0)
+        yield f.made("Add", [first, f.between("kinds")], total)
+    epsilon = f.attributes.get("epsilon", 1e-12)
+    yield f.made("LayerNormalization", [total, f.at(5), f.at(6)], axis=-1, epsilon=epsilon)
+
+
+def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
+    """MatMulNBits: weights of 4 or 8 bits with a scale for each block of a row, as real numbers."""
+    bits, block, k, n = (f.attributes.get(name, 0) for name in ("bits", "block_size", "K", "N"))
+    known = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
+    stored = [known.get(f.at(i)) for i in (1, 2, 3)]
+    computed = any(f.at(i) and f.at(i) not in known for i in (1, 2, 3))
+    if bits not in (4, 8) or f.at(4) or computed or (stored[2] is not None and stored[2].dtype != np.uint8):
+        text = "weights that are computed, sorted by an index, or of other than 4 or 8 bits"
+        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: constant, 4 or 8 bits"])
+    blocks, (packed, scales, zeros) = -(-k // block), stored
+
+    def unpacked(data: Any, count: int) -> Any:
+        """Numbers of each row of bytes, the lower half of a byte first."""
+        rows = np.asarray(data, np.uint8).reshape(n, -1)
+        both = rows if bits == 8 else np.stack([rows & 15, rows >> 4], axis=-1).reshape(n, -1)
+        return both[:, :count].astype(np.float32)
+
+    middle = np.float32(1 << (bits - 1)) if zeros is None else unpacked(zeros, blocks)[..., None]
+    steps = unpacked(packed, blocks * block).reshape(n, blocks, block) - middle
+    weights = (steps * np.asarray(scales, np.float32).reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
+    product = f.between("product") if f.at(5) else f.node.output[0]
+    yield f.made("MatMul", [f.at(0), f.constant("weights", np.ascontiguousarray(weights.T))], product)
+    if f.at(5):
+        yield f.made("Add", [product, f.at(5)])
+
+
 def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
     """FusedConv and FusedGemm: the product, for a convolution plus a fourth operand, and an activation."""
 
@@ -221,6 +297,13 @@ FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     "FusedConv": activated("Conv"),
     "FusedGemm": activated("Gemm"),
     "SkipLayerNormalization": normalised_sum,
+    "LayerNormalization": lambda f: iter(
+        [helper.make_node("LayerNormalization", f.node.input, f.node.output, f.name, **f.attributes)]
+    ),
+    "SimplifiedLayerNormalization": root_mean_square,
+    "SkipSimplifiedLayerNormalization": root_of_sum,
+    "EmbedLayerNormalization": embedded,
+    "MatMulNBits": few_bits,
     "Attention": attention,
     "MultiHeadAttention": heads_of_attention,
 }

@@ -48,6 +48,8 @@ FLOAT, BYTES = frozenset({TensorProto.FLOAT}), frozenset({TensorProto.INT8, Tens
 HALVES = FLOAT | {TensorProto.FLOAT16}
 STEPS = BYTES | {TensorProto.INT16, TensorProto.UINT16, TensorProto.INT4, TensorProto.UINT4}
 KINDS = {"f": FLOAT, "b": BYTES, "h": HALVES, "s": STEPS, "i": frozenset({TensorProto.INT32}), "e": FLOAT | BYTES}
+KINDS["y"] = frozenset({TensorProto.UINT8})
+KINDS["z"] = HALVES | KINDS["y"]
 KINDS["t"] = STEPS | KINDS["i"]
 KINDS["d"] = HALVES | {TensorProto.DOUBLE}
 KINDS["g"] = KINDS["d"] | {TensorProto.BFLOAT16}
@@ -85,6 +87,11 @@ TABLE = {
     "FusedConv": ("dT dT dT? dT?", "dT", f"{CONV} activation:s activation_params:F"),
     "FusedGemm": ("nT nT nT?", "nT", GEMM),
     "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
+    "LayerNormalization": ("lT lV lV?", "lV fU? fU?", "axis:i epsilon:f stash_type:i"),
+    "SimplifiedLayerNormalization": ("lT lV", "lV fU?", "axis:i epsilon:f stash_type:i"),
+    "SkipSimplifiedLayerNormalization": ("lT lT lT lT?", "lT fU? fU? lT?", "epsilon:f"),
+    "EmbedLayerNormalization": ("iM iM? hT hT hT? hT hT iM? iM?", "hT iM? hT?", "epsilon:f mask_index_type:i"),
+    "MatMulNBits": ("lT yB lT zQ? iI? lT?", "lT", "K:i! N:i! bits:i block_size:i! accuracy_level:i"),
     "Attention": ("lT lT lT? iM? lT? lT? iM?", "lT lT?", f"{HEADS} {ROTARY} qkv_hidden_sizes:I"),
     "MultiHeadAttention": ("lT lT? lT? lT? iM? lT? lT? lT? iM? iM?", "lT lT? lT? lQ?", HEADS),
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),

@@ -39,10 +39,12 @@ def from_onnx(node: Any) -> None:
     mode = node.attr("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise node.error(f"mode {mode}", "constant, reflect, edge and wrap are supported")
-    if mode != "constant" or np.min(pads) < 0:
-        if mode == "constant" and value is not None:
-            raise node.error("padding that removes elements, and a value", "slice before")
+    if mode != "constant":
         return moves.bordered(node, _pairs(pads), mode)
+    if np.min(pads, initial=0) < 0:
+        cut = node.before("cut")
+        moves.bordered(cut, _pairs(np.minimum(pads, 0)), mode)
+        node.inputs, pads = [*cut.outputs, *node.inputs[1:]], np.maximum(pads, 0)
     _emit(node, _pairs(pads), value)
 
 

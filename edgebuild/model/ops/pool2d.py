@@ -41,43 +41,26 @@ def from_tflite_lengths(node: Any) -> None:
 def from_onnx(kind: str) -> Any:
     def read(node: Any) -> None:
         window = tuple(node.attr("kernel_shape", []))
-        if len(window) == 3 and window[1:] == (1, 1) and _flattens(node):
-            return _first_of_three(node, read, window[0])
-        attrs = spatial.onnx_window(node, window)
+        attrs, x = spatial.onnx_window(node, window), node.nhwc()
+        window = (1, *window)[-2:]
         if kind == "avg_pool2d":
-            attrs["count_include_pad"] = _counts_pad_onnx(node, attrs["pad"])
-        node.emit_nchw(kind, [node.nhwc()], window=(1, *window)[-2:], **attrs)
+            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
+        if node.attr("ceil_mode", 0) and not node.attr("auto_pad", "NOTSET").startswith("SAME"):
+            x, attrs = _with_ceil(node, x, window, attrs)
+        node.emit_nchw(kind, [x], window=window, **attrs)
 
     return read
 
 
-def _flattens(node: Any) -> bool:
-    """A pool in three dimensions does nothing in the last two: what local response normalisation is made of."""
-    numbers = node.attr("strides", [1] * 3), node.attr("dilations", [1] * 3), node.attr("pads", [0] * 6)
-    still = [*numbers[0][1:], *numbers[1][1:]] == [1] * 4 and not any(numbers[2][i] for i in (1, 2, 4, 5))
-    return still and node.attr("auto_pad", "NOTSET") == "NOTSET" and len(node.tensor(0).shape) == 5
-
-
-def _first_of_three(node: Any, read: Any, window: int) -> None:
-    """The pool with the last two dimensions as one."""
-    x, flat = node.tensor(0), node.before("flat")
-    pads = node.attr("pads", [0] * 6)
-    flat.inputs = [node.reshaped(node.inputs[0], (*x.shape[:3], x.shape[3] * x.shape[4]))]
-    flat.attributes = {**node.attributes, "kernel_shape": [window, 1], "pads": [pads[0], 0, pads[3], 0]}
-    flat.attributes |= {name: [*node.attr(name, [1])[:1], 1] for name in ("strides", "dilations")}
-    read(flat)
-    rows = node.builder.tensors[flat.outputs[0]].shape[2]
-    node.emit("reshape", flat.outputs, shape=(*x.shape[:2], rows, *x.shape[3:]))
-
-
-def _counts_pad_onnx(node: Any, pad: tuple[int, ...]) -> bool:
-    """count_include_pad: the file's own padding counts, what ceil_mode adds at the end does not."""
-    own = tuple(node.attr("pads", [0, 0, 0, 0]))
-    if not node.attr("count_include_pad", 0) or not node.attr("ceil_mode", 0) or pad == own:
-        return bool(node.attr("count_include_pad", 0))
-    if any(own):
-        raise node.error(f"count_include_pad and ceil_mode with padding {own}", "export the pool with ceil_mode 0")
-    return False
+def _with_ceil(node: Any, x: str, window: tuple[int, ...], attrs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Padding with what ceil_mode adds at the end, which never counts: where the file's own does, that is added first."""
+    own, pad = attrs["pad"], spatial.ceil_pad(node.image_size(), window, attrs)
+    if attrs.get("count_include_pad", False) and pad != own:
+        if any(own):
+            x = node.inner("pad", [x], pads=((0, 0), own[::2], own[1::2], (0, 0)), value=None)
+        pad = tuple(whole - part for whole, part in zip(pad, own, strict=True))
+        attrs = {**attrs, "count_include_pad": False}
+    return x, {**attrs, "pad": pad}
 
 
 def from_onnx_global(node: Any) -> None:

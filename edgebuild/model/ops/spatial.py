@@ -98,8 +98,6 @@ def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
     else:
         top, left, bottom, right = _plane(node, "pads", 0, dims, 2) if auto == "NOTSET" else (0, 0, 0, 0)
         pad = (top, left, bottom, right)
-        if node.attr("ceil_mode", 0):
-            pad = _ceil_pad(size, window, stride, dilation, pad)
     return {"stride": stride, "dilation": dilation, "pad": pad, "clamp": (None, None)}
 
 
@@ -125,10 +123,9 @@ def onnx_spread(node: Any, window: Sequence[int]) -> dict[str, Any]:
     return {"stride": stride, "dilation": dilation, "pad": tuple(pad), "size": tuple(out)}
 
 
-def _ceil_pad(
-    size: Sequence[int], window: Sequence[int], stride: Sequence[int], dilation: Sequence[int], pad: Sequence[int]
-) -> Pad:
+def ceil_pad(size: Sequence[int], window: Sequence[int], attrs: dict[str, Any]) -> Pad:
     """Enough padding at the end that the floor rule gives ONNX's ceil_mode output size."""
+    stride, dilation, pad = (attrs[name] for name in ("stride", "dilation", "pad"))
     out = list(pad)
     for i in range(2):
         room = size[i] + pad[i] + pad[i + 2] - (window[i] - 1) * dilation[i] - 1

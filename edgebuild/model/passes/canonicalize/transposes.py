@@ -138,12 +138,13 @@ def reshape_before_elementwise(op: Op, graph: Graph) -> Edit | None:
 
 
 def dequantize_last(op: Op, graph: Graph) -> Edit | None:
-    """transpose(dequantize(x)) = dequantize(transpose(x)), and so for reshapes.
+    """transpose(dequantize(x)) = dequantize(transpose(x)), and so for reshapes, parts and borders of zeros.
 
     Together with the two rules above this brings quantize to the op that computes a value and
     dequantize to the op that reads it, whatever moves stand between them.
     """
-    first = graph.producer(op.inputs[0], "dequantize") if op.kind in MOVES else None
+    moves = op.kind in MOVES or (op.kind in ("take", "pad") and op.attrs.get("value") is None)
+    first = graph.producer(op.inputs[0], "dequantize") if moves else None
     if first is None:
         return None
     x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
