@@ -129,8 +129,7 @@ class Net(OnnxFile):
             attributes |= {"pads": [pad] * 4, "ceil_mode": up}
             size = [(r + up * (stride - 1)) // stride + 1 for r in room]
         if kind == "AveragePool":
-            mixed = attributes.get("ceil_mode") and pad  # is refused where ceil_mode makes a difference
-            attributes["count_include_pad"] = 0 if mixed else self.s.pick(0, 1)
+            attributes["count_include_pad"] = self.s.pick(0, 1)
         return self.node(kind, [x], (1, c, *size), **attributes)
 
     def scale(self, x: str) -> str:
