@@ -53,7 +53,7 @@ def from_onnx(kind: str) -> Any:
 
 
 def _with_ceil(node: Any, x: str, window: tuple[int, ...], attrs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Padding with what ceil_mode adds at the end, which never counts: where the file's own does, that is added first."""
+    """Padding with what ceil_mode adds at the end, which never counts; the file's own may, and is added first."""
     own, pad = attrs["pad"], spatial.ceil_pad(node.image_size(), window, attrs)
     if attrs.get("count_include_pad", False) and pad != own:
         if any(own):
