@@ -10,6 +10,7 @@ from ...base.templates import plus, remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES
 from ..plan.moved.feeding import FedRun, Stream
+from ..plan.moved.shares import Share
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg, Call
@@ -21,11 +22,11 @@ from .weights_file import Weights
 
 @dataclass(frozen=True)
 class Case:
-    """A call, with the statements before and after it; without a call they bring a row."""
+    """Calls of an op, with the statements before and after them; without calls they bring a row."""
 
     comment: str
     before: tuple[str, ...]
-    call: Call | None
+    calls: tuple[tuple[str, Call], ...]  # with the parts of a row that each is for, in C; empty: all
     after: tuple[str, ...]
     rows: int = 0  # that the call makes in all
 
@@ -43,14 +44,21 @@ class FedStep:
     streams: int
     waits: tuple[int, ...]  # channels to wait for at the end
     together: int  # rows that cores make at once
+    shares: int  # of a row
+
+    @property
+    def cores(self) -> int:
+        return self.together * self.shares
 
 
-def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[Call], weights: Weights) -> FedStep:
-    """`calls`: of the run's ops, in order."""
+def fed_step(
+    plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[Sequence[Call]], weights: Weights
+) -> FedStep:
+    """`calls`: of the run's ops, in order, each with those of its parts."""
     numbers = {s.storage: i for i, s in enumerate(run.streams)}
     drained = {s.storage: s for s in run.drained}
     cases = []
-    for op, call, count in zip(run.ops, calls, run.seen.counts, strict=False):
+    for number, (op, mine, count) in enumerate(zip(run.ops, calls, run.seen.counts, strict=False)):
         stream = drained.get(op.outputs[0])
         before: tuple[str, ...] = ()
         after: tuple[str, ...] = ()
@@ -61,7 +69,10 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
             before = ("if (row > 1) {", wait, "}") if stream.copies > 2 else ()
             after = (_row(plan, step, stream, numbers, "row"),)
         reduces = plan.rolling.modes[op.outputs[0]] == "reduce"
-        cases.append(Case(call.comment, before, call, after, 0 if reduces else count))
+        parts = run.parts[number] if run.shares > 1 and not reduces else ()
+        conditions = [_parts(share) for share in parts] or [""]
+        cases.append(Case(mine[0].comment, before, tuple(zip(conditions, mine, strict=True)), after,
+                          0 if reduces else count))  # fmt: skip
     for stream in run.fed:
         ahead: tuple[str, ...] = (
             f"if (row < {stream.copies - 1}) {{",
@@ -71,14 +82,24 @@ def fed_step(plan: Plan, step: int, run: FedRun, order: Order, calls: Sequence[C
         ahead = ahead if stream.copies > 1 else ()
         wait = f"eb_dma_wait({stream.channel} + row % 2);"
         what = "a row" if run.together == 1 else "rows"
-        cases.append(Case(f"{what} of {comment(stream.storage)}", ahead, None, (wait,)))
+        cases.append(Case(f"{what} of {comment(stream.storage)}", ahead, (), (wait,)))
     copies = list(_run_constants(plan, step, run, weights))
     first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
     by = "row by row" if run.together == 1 else f"by {run.together} rows"
+    by += f", each in at most {run.shares} parts" if run.shares > 1 else ""
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
     waits = tuple(s.channel + odd for s in run.streams for odd in range(min(2, s.copies)))
     starts = tuple(_row(plan, step, s, numbers, "0") for s in run.fed)
-    return FedStep(step, text, order, tuple(copies), starts, tuple(cases), len(run.streams), waits, run.together)
+    return FedStep(
+        step, text, order, tuple(copies), starts, tuple(cases), len(run.streams), waits, run.together, run.shares
+    )
+
+
+def _parts(share: Share) -> str:
+    """C for whether a part of a row is one of these."""
+    if share.past == share.first + 1:
+        return f"part == {share.first}"
+    return f"part < {share.past}" if share.first == 0 else f"part >= {share.first} && part < {share.past}"
 
 
 def near_address(plan: Plan, step: int, run: FedRun, t: Tensor, behind: str = "") -> Arg:

@@ -13,6 +13,7 @@ from ..kernels import Helper
 from ..kernels.code_bytes import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.moved.feeding import FedRun
+from ..plan.moved.shares import Share
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
@@ -36,6 +37,7 @@ class Use:
     kernel: Kernel
     rolled: Rolled | None
     run: FedRun | None = None  # in the first memory level
+    share: Share | None = None  # of a row of the run
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def program(plan: Plan) -> Program:
         mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
         moved = plan.moved.get(section.ops[0].outputs[0])
         if isinstance(moved, FedRun):
-            steps.append(_fed(plan, step, moved, [_call(plan, use, name, weights) for use, name in mine], weights))
+            calls_ = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
+            steps.append(_fed(plan, step, moved, calls_, weights))
             continue
         if moved is not None:
             steps.append(moved_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
@@ -158,8 +161,8 @@ def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
 def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
     moved = plan.moved.get(section.ops[0].outputs[0])
     if isinstance(moved, FedRun):
-        made = zip(moved.ops, moved.kernels, strict=True)
-        return [Use(step, op, kernel, moved.seen, moved) for op, kernel in made]
+        made = zip(moved.ops, moved.parts, strict=True)
+        return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in made for share in parts]
     if moved is not None:
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
     formed = zip(section.ops, section.forms, strict=True)
@@ -263,7 +266,9 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
     at_row = {t.name: _row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
     where = partial(near_address, plan, use.step, use.run) if use.run else partial(address, plan)
-    places = [where(t, at_row.get(t.name, "")) for t in (*_activations(plan, use.op), y)]
+    places = [
+        where(t, at_row.get(t.name, "") + _columns(use.share, t, t is y)) for t in (*_activations(plan, use.op), y)
+    ]
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
     constants = _near_constants(plan, use) or [
         Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
@@ -277,8 +282,9 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     ]
     groups = [places, *([c] for c in constants), scalars]
     if kernel.scratch and use.run:
-        each = -(-kernel.scratch // 8) * 8
-        core = f" + core * {each}" if use.run.together > 1 and plan.rolling.modes[y.name] != "reduce" else ""
+        each = use.run.scratch_each(use.run.ops.index(use.op))
+        several = use.run.together * use.run.shares > 1 and plan.rolling.modes[y.name] != "reduce"
+        core = f" + core * {each}" if several else ""
         at = run_places(plan, use.step, use.run)[y.name, SCRATCH]
         groups.append([Arg(f"{at_level(plan)}(int8_t, {{}}{core})", 0, at.name, at.offset)])
     elif kernel.scratch:
@@ -288,6 +294,16 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     live = "" if use.rolled else f"; {plan.schedule.profile[use.step]} B live"
     called = tuple(tuple(group) for group in groups if group)
     return Call(f"{use.op.kind} {comment(use.op.name)}{live}", name, called, kernel.fails)
+
+
+def _columns(share: Share | None, t: Tensor, result: bool) -> str:
+    """C for where a part of a row begins in a tensor, behind the begin of the row."""
+    if share is None or not share.width:
+        return ""
+    step, before = (share.width, 0) if result else (share.step, share.before)
+    channels = t.shape[-1]
+    text = f" + {times('part', step * channels)}" if step and share.past > 1 else ""
+    return text + (f" - {before * channels}" if before else "")
 
 
 def _near_constants(plan: Plan, use: Use) -> list[Arg]:
@@ -324,7 +340,7 @@ def _row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> st
     return "" if rows == 1 else f" + {times(at, size)}"
 
 
-def _fed(plan: Plan, step: int, run: FedRun, calls: list[Call], weights: Weights) -> FedStep:
+def _fed(plan: Plan, step: int, run: FedRun, calls: list[list[Call]], weights: Weights) -> FedStep:
     made = [label(plan, op.outputs[0]) for op in run.ops]
     brought = [label(plan, s.storage) for s in run.fed]
     names = [*map(_row_constant, made), *(f"{_row_constant(name)}_FOR_{step}" for name in brought)]

@@ -29,6 +29,11 @@ class KernelLayer:
             return (self.op.kind,)
         return self.op.kind, DEPTHWISE if self.sums.depthwise else CONVOLUTION
 
+    @property
+    def cropped(self) -> bool:
+        """Whether the op begins within a row of its operand."""
+        return min(self.op.attrs.get("pad", (0,))) < 0 and self.form.rolled
+
     @cached_property
     def plain(self) -> Kernel:
         """The op's own kernel in portable C."""
@@ -43,7 +48,7 @@ class Row:
 
     `kind`: of the op, or of its sums. `core`: words that the target's core must all have. `calls`: a library that it
     calls and the request must allow. `gathers`: it is the first choice for layers that
-    gather their operands first.
+    gather their operands first. `crops`: it may begin within a row of its operand, which is padding below 0.
     """
 
     kind: str
@@ -51,10 +56,11 @@ class Row:
     make: Callable[[KernelLayer], Kernel | None]
     calls: str = ""
     gathers: bool = False
+    crops: bool = False
 
     def serves(self, layer: KernelLayer) -> bool:
         """The kind is the layer's, and the core and the request allow it."""
-        if self.kind not in layer.kinds:
+        if self.kind not in layer.kinds or (layer.cropped and not self.crops):
             return False
         return self.calls in ("", layer.form.wish.calls) and self.core <= layer.form.core
 

@@ -45,21 +45,24 @@ BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgeb
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered
 ROWS = (
     *(
-        Row(CONVOLUTION, core, of_sums(partial(sum_kernels.convolution, *block, costs)))
+        Row(CONVOLUTION, core, of_sums(partial(sum_kernels.convolution, *block, costs)), crops=True)
         for core, (blocks, costs) in BLOCKS.items()
         for block in blocks
     ),
     *(
-        Row(CONVOLUTION, core, of_sums(partial(pairs.convolution, how)))
+        Row(CONVOLUTION, core, of_sums(partial(pairs.convolution, how)), crops=True)
         for core, several in ((RV32, pairs.RV32), (M3, pairs.M3), (M33, pairs.M3), (M0, pairs.M0))
         for how in several
     ),
-    *(Row(CONVOLUTION, RV32, of_sums(partial(pairs.convolution, how, away=True))) for how in pairs.RV32),
+    *(Row(CONVOLUTION, RV32, of_sums(partial(pairs.convolution, how, away=True)), crops=True) for how in pairs.RV32),
     *(
         Row(CONVOLUTION, core, of_sums(partial(fours.dense, how)))
         for core, how in ((RV32, fours.RV32), (M3, fours.M3), (M33, fours.M3), (M0, fours.M0))
     ),
-    *(Row(DEPTHWISE, core, of_sums(partial(sum_kernels.depthwise, costs))) for core, (_, costs) in BLOCKS.items()),
+    *(
+        Row(DEPTHWISE, core, of_sums(partial(sum_kernels.depthwise, costs)), crops=True)
+        for core, (_, costs) in BLOCKS.items()
+    ),
     *(Row("conv2d", core, partial(gathered.grouped, CHANNELS[core], costs)) for core, (_, costs) in BLOCKS.items()),
     *(
         Row("transpose_conv2d", core, partial(gathered.convolution, CHANNELS[core], costs))

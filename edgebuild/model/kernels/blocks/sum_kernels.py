@@ -120,17 +120,21 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
         return None
     step = 1 if form.rolled else s.dilation[0]  # rows of the plane between taps; by rows it has only those under taps
     rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
-    columns = max(s.pad[1] + w, (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1)
+    wanted = (ow - 1) * s.stride[1] + (fw - 1) * s.dilation[1] + 1
+    skip, left = max(0, -s.pad[1]), max(0, s.pad[1])
+    across = w - skip  # columns that are copied: of a part of a row those that it reads
+    across = wanted - left if across - (wanted - left) >= s.stride[1] else across
+    columns = max(left + across, wanted)
     ends, rest = finish(s)
     together = 1 if form.small else 3  # outputs side by side
     reads = tuple(  # columns of the plane under 1, 2, ... outputs
         tuple(sorted({o * s.stride[1] + fx * s.dilation[1] for o in range(n) for fx in range(fw)}))
         for n in range(1, together + 1)
     )
-    copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if w % u == 0)
+    copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if across % u == 0)
     shape: dict[str, Any] = shape_of(s, form) | {
         "rows": rows, "columns": columns, "finish": ends, "rescale": core.rescale, "fill": min(h, rows - s.pad[0]),
-        "step": step, "together": together, "reads": reads, "unroll": copied,
+        "PX": left, "skip": skip * c, "across": across, "step": step, "together": together, "reads": reads, "unroll": copied,
         "low": s.low, "high": s.high,
     }  # fmt: skip
     taps = s.weights.reshape(k, -1)
@@ -140,7 +144,7 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
     made = ow if form.rolled else oh * ow
     rounded = {"relu": core.relu, "signed": core.away}.get(ends, GENERAL)
     each = core.product * fh * (2 * fw + len(reads[-1]) / together) + core.result + rounded
-    cost = c * (2.7 * core.product * rows * w + made * each + form.rolled * core.channel)
+    cost = c * (2.7 * core.product * rows * across + made * each + form.rolled * core.channel)
     return Kernel(
         "blocks/depthwise.c.j2", s.stem, shape, constants, scalars,
         scratch=(rows + form.rolled) * columns, variant="plane", estimate=cost, in_place=in_place(s, form),

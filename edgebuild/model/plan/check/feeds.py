@@ -12,7 +12,8 @@ import numpy as np
 
 from ...ir import Array
 from ..moved.copies import Copy
-from ..moved.feeding import ALIGN, CONSTANTS, Ahead, FedRun, Stream
+from ..moved.feeding import CONSTANTS, Ahead, FedRun, Stream
+from ..moved.shares import COLUMNS, Share
 from ..moved.staging import Staged
 from ..rolling import row_bytes
 from .relations import Callee, Relations, Stored
@@ -100,28 +101,38 @@ class Feeds(Transfers):
 
     def call_rows(self, callee: Callee, number: int, call: int, last: bool) -> None:
         """The rows of a call, which cores make at once: none may write what another one reads or writes."""
-        rows = self.fed.rows(number, call)
-        found = [self.call_row(callee, number, core, row, last) for core, row in enumerate(rows)]
+        found, run = list[Called](), self.fed
+        for at, row in enumerate(run.rows(number, call)):
+            parts = [(share, part) for share in run.parts[number] for part in range(share.first, share.past)]
+            if [part for _, part in parts] != list(range(len(parts))) or len(parts) > max(1, run.shares):
+                raise BrokenPlan(f"{callee.op.name} has no core for each part of a row")
+            for share, part in parts:
+                found.append(self.call_part(callee, number, at * run.shares + part, row, last, share, part))
         self.apart(found)
         for one in found:
             self.near[one.scratch] = NOTHING - 1 - number
             self.near[one.written] = one.made
 
-    def call_row(self, callee: Callee, number: int, core: int, row: int, last: bool) -> Called:
-        """A core's call; sums of a reduction must still stand where its earlier calls left them."""
-        run, op = self.fed, callee.op
-        kernel = run.kernels[number]
+    def call_part(
+        self, callee: Callee, number: int, core: int, row: int, last: bool, share: Share, part: int
+    ) -> Called:
+        """A core's call, which may read all of the rows; sums must still stand where earlier calls left them."""
+        run, op, kernel = self.fed, callee.op, share.kernel
         read = [self.found(self.relations.needed(callee, position, row)) for position in callee.operands]
         read += self.constants(kernel, iter(run.constants[number]))
         scratch = NOWHERE
         if kernel.scratch:
-            each = -(-kernel.scratch // ALIGN) * ALIGN
-            scratch = run.scratch[op.outputs[0]] + core * each + np.arange(kernel.scratch)
+            scratch = run.scratch[op.outputs[0]] + core * run.scratch_each(number) + np.arange(kernel.scratch)
             if callee.reduces and row and not np.all(self.near[scratch] == NOTHING - 1 - number):
                 raise BrokenPlan(f"{op.name} finds its sums of row {row} spoilt")
         if callee.reduces and not last:
             return Called(read, NOWHERE, NOWHERE, scratch)
         made = self.relations.made(callee, row)
+        if share.width:
+            every = self.graph.result(op).shape[COLUMNS]
+            size = (made.past - made.first) // every
+            ends = (made.first + column * size for column in share.columns(part, every))
+            made = Stored(made.storage, *ends)
         return Called(read, self.at_near(made), self.owners(made), scratch)
 
     def owners(self, stored: Stored) -> Array:

@@ -25,6 +25,7 @@ from ..rolling import Rolled, calls, row_bytes, rows_of
 from ..section import Section, rings_of
 from .batches import Batches, batched, row_by_row
 from .cores import HANDOVER
+from .shares import COLUMNS, Share, shared_row
 
 ALIGN = 8  # bytes, of buffers in the first level
 SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
@@ -90,14 +91,14 @@ class FedRun:
 
     `seen`: the run as its kernels see it, with the rings of its streams. `places`: of inner rings and held tensors.
     `blocks`: the constants of each op as one copy, `constants` where each of them lies. `scratch`: by result, of the
-    first core; that of the others lies behind it. Cores make `together` rows at once. `events`: numbers of ops to call,
-    and behind them of fed streams of which rows are wanted. `stage`: a memory that the constants come by way of, and
-    where each block lies in it.
+    first core; that of the others lies behind it. Cores make `together` rows at once, each of them in at most `shares`
+    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of fed streams of which rows are
+    wanted. `stage`: a memory that the constants come by way of, and where each block lies in it.
     """
 
     section: Section
     seen: Rolled
-    kernels: tuple[Kernel, ...]
+    parts: tuple[tuple[Share, ...], ...]
     streams: tuple[Stream, ...]
     held: frozenset[str]
     blocks: tuple[Constant, ...]
@@ -110,6 +111,7 @@ class FedRun:
     cost: RunCost
     events: tuple[int, ...]
     together: int = 1
+    shares: int = 1
     prefetched: bool = False  # the constants are there already
     stage: str = ""
     stage_at: tuple[int, ...] = ()
@@ -117,6 +119,15 @@ class FedRun:
     @property
     def ops(self) -> tuple[Op, ...]:
         return self.section.ops
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Of the first part of a row: all have its constants."""
+        return tuple(parts[0].kernel for parts in self.parts)
+
+    def scratch_each(self, number: int) -> int:
+        """Bytes of scratch of a core in the calls of an op."""
+        return _aligned(max(share.kernel.scratch for share in self.parts[number]))
 
     @property
     def fed(self) -> tuple[Stream, ...]:
@@ -182,10 +193,10 @@ class Feeder:
         roots = (r for op in self.cutter.order[start:stop] for r, _ in self.cutter.rolling.operands[op.outputs[0]])
         return tuple(dict.fromkeys(r for r in roots if r not in made))
 
-    def run(self, start: int, stop: int, held: frozenset[str], together: int = 1) -> FedRun | None:
+    def run(self, start: int, stop: int, held: frozenset[str], together: int = 1, shares: int = 1) -> FedRun | None:
         """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
 
-        Cores make `together` rows at once. Its places count from 0.
+        Cores make `together` rows at once, each in `shares` parts where that can be. Its places count from 0.
         """
         rolling, graph = self.cutter.rolling, self.cutter.graph
         fed = tuple(name for name in self.operands(start, stop) if name not in held)
@@ -199,10 +210,10 @@ class Feeder:
         if least > self.room:
             return None
         seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, fed)
-        chosen = [self._chosen(op, seen, together) for op in trace.run]
-        kernels = tuple(kernel for _, kernel, _ in chosen)
-        blocks, inside = zip(*(self._block(op, form, k) for op, (form, k, _) in zip(trace.run, chosen, strict=True)),
-                             strict=True)  # fmt: skip
+        chosen = [self._chosen(op, seen, together, shares) for op in trace.run]
+        parts = tuple(found for _, found, _ in chosen)
+        formed = zip(trace.run, chosen, strict=True)
+        blocks, inside = zip(*(self._block(op, form, found) for op, (form, found, _) in formed), strict=True)
         at, block_at = 0, []
         for block in blocks:
             block_at.append(at)
@@ -211,32 +222,32 @@ class Feeder:
         for name, rows in rings.items():
             places[name] = at
             at += self._aligned(rows * row_bytes(graph, name))
-        shared = at
-        for op, kernel in zip(trace.run, kernels, strict=True):
-            if kernel.scratch and rolling.modes[op.outputs[0]] != "reduce":
+        shared, sizes = at, [max(share.kernel.scratch for share in found) for found in parts]
+        for op, size in zip(trace.run, sizes, strict=True):
+            if size and rolling.modes[op.outputs[0]] != "reduce":
                 scratch[op.outputs[0]] = shared
-                at = max(at, shared + together * _aligned(kernel.scratch))
-        for op, kernel in zip(trace.run, kernels, strict=True):
-            if kernel.scratch and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
+                at = max(at, shared + together * shares * _aligned(size))
+        for op, size in zip(trace.run, sizes, strict=True):
+            if size and op.outputs[0] not in scratch:  # sums, which stand from the first call to the last
                 scratch[op.outputs[0]] = at
-                at += _aligned(kernel.scratch)
+                at += _aligned(size)
         if at > self.room or not self._copied(streams, blocks):
             return None
         streams = tuple(replace(s, near=places[s.storage]) for s in streams)
         inner = {n: rows for n, rows in rings.items() if all(s.storage != n for s in streams)}
-        sizes = {n: self._aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
+        within_bytes = {n: self._aligned(rows * row_bytes(graph, n)) for n, rows in inner.items()}
         spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
-        section = Section(trace.run, within, operands, results, forms, sizes, spans, (), 0.0)
+        section = Section(trace.run, within, operands, results, forms, within_bytes, spans, (), 0.0)
         absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
         calls_ = [trace.calls(number) for number in range(len(trace.run))]
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
         cost = self._cost(compute, sum(calls_), blocks, streams)
         held = held & {*operands, *results}
-        return FedRun(section, seen, kernels, streams, held, blocks, tuple(block_at), absolute,
+        return FedRun(section, seen, parts, streams, held, blocks, tuple(block_at), absolute,
                       {n: places[n] for n in inner}, scratch, at, constant_bytes, cost, trace.order,
-                      together)  # fmt: skip
+                      together, shares)  # fmt: skip
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:
         """The run with all of its operands fed."""
@@ -288,28 +299,37 @@ class Feeder:
         views = (name for op in trace.run for name, root, _ in needs[op.outputs[0]] if root == storage)
         return any(rows_of(graph, name) != rows_of(graph, storage) for name in views)
 
-    def _chosen(self, op: Op, seen: Rolled, together: int) -> tuple[Form, Kernel, float]:
-        """The fastest kernel for rows that works on little, and the cycles of a call of all cores."""
-        key = (op.outputs[0], rings_of(self.cutter.rolling, seen, op), together)
+    def _chosen(self, op: Op, seen: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:
+        """The fastest kernels for rows that work on little, and the cycles of a call of all cores."""
+        rolling, graph = self.cutter.rolling, self.cutter.graph
+        key = (op.outputs[0], rings_of(rolling, seen, op), together, shares)
         if key not in self._known:
             choices = self.cutter.choices(op, seen)
-            choice = next((c for c in choices if c.scratch * together <= self.room // SCRATCH_SHARE), choices[-1])
-            form = choice.form
+            most = self.room // SCRATCH_SHARE // (together * shares)
+            choice = next((c for c in choices if c.scratch <= most), choices[-1])
+            form, work, parts = choice.form, choice.instructions - PER_ROW_CALL, None
+            if rolling.modes[op.outputs[0]] != "reduce":
+                parts = shared_row(op, graph, form, shares)
+            if parts is not None:
+                whole, work = work, max(share.kernel.estimate for share in parts)
+                parts = None if work >= whole else parts
+                work = min(work, whole)
             rate = self.rates[op.outputs[0]]
-            work = choice.instructions - PER_ROW_CALL
             if rate is not None:
-                work = rate / calls(self.cutter.rolling, op) * self.cores  # it is that of all cores together
+                work = rate / calls(rolling, op) * self.cores  # it is that of all cores together
+                work *= parts[0].width / graph.result(op).shape[COLUMNS] if parts is not None else 1
             call = PER_ROW_CALL + (HANDOVER if self.cores > 1 else 0)
-            self._known[key] = form, kernel_of(op, self.cutter.graph, form), work + call
+            self._known[key] = form, parts or (Share(kernel_of(op, graph, form)),), work + call
         return self._known[key]
 
     @cached_property
-    def _known(self) -> dict[object, tuple[Form, Kernel, float]]:
+    def _known(self) -> dict[object, tuple[Form, tuple[Share, ...], float]]:
         return {}
 
-    def _block(self, op: Op, form: Form, kernel: Kernel) -> tuple[Constant, tuple[int, ...]]:
-        """The constants of a kernel one after the other, and where each begins."""
-        key = (op.outputs[0], form)
+    def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[int, ...]]:
+        """The constants of an op's kernels one after the other, and where each begins."""
+        kernel = parts[0].kernel
+        key = (op.outputs[0], form, tuple((c.name, id(c.data)) for c in kernel.constants))
         if key not in self._blocks:
             data, offsets = bytearray(), list[int]()
             for constant in kernel.constants:

@@ -276,22 +276,23 @@ class Residency:
         return found
 
     def run(self, start: int, stop: int, held: frozenset[str], room: int) -> FedRun | None:
-        """The run by as many rows at once as fit into the room, at most one for each core."""
+        """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
         touched = held & {*self.feeder.operands(start, stop), *self.results(start, stop)}
-        together = min(self.target.cores, MOST)
+        best, together = None, min(self.target.cores, MOST)
         while together:
             found = self._run(start, stop, touched, together)
-            if found is not None and found.near_bytes <= room:
-                return found
+            if found is not None and found.near_bytes <= room and (best is None or found.cost.total < best.cost.total):
+                best = found
             together //= 2
-        return None
+        return best
 
     def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> FedRun | None:
         key = (start, stop, touched, together)
         if key not in self.runs:
             shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
             known = shorter is None and stop - 1 in self._stops[start]
-            self.runs[key] = None if known else self.feeder.run(start, stop, touched, together)
+            shares = min(self.target.cores, MOST) // together
+            self.runs[key] = None if known else self.feeder.run(start, stop, touched, together, shares)
         return self.runs[key]
 
     def tiled(self, at: int, held: frozenset[str], room: int) -> Tiles:
