@@ -134,7 +134,8 @@ def depthwise(core: SumsCore, s: Sums, form: Form) -> Kernel | None:
     copied = 1 if form.small else next(u for u in (6, 5, 4, 3, 2, 1) if across % u == 0)
     shape: dict[str, Any] = shape_of(s, form) | {
         "rows": rows, "columns": columns, "finish": ends, "rescale": core.rescale, "fill": min(h, rows - s.pad[0]),
-        "PX": left, "skip": skip * c, "across": across, "step": step, "together": together, "reads": reads, "unroll": copied,
+        "PX": left, "skip": skip * c, "across": across, "step": step,
+        "together": together, "reads": reads, "unroll": copied,
         "low": s.low, "high": s.high,
     }  # fmt: skip
     taps = s.weights.reshape(k, -1)

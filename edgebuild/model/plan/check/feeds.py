@@ -131,8 +131,10 @@ class Feeds(Transfers):
         if share.width:
             every = self.graph.result(op).shape[COLUMNS]
             size = (made.past - made.first) // every
-            ends = (made.first + column * size for column in share.columns(part, every))
-            made = Stored(made.storage, *ends)
+            low, high = share.columns(part, every)
+            if low >= high:
+                raise BrokenPlan(f"part {part} of a row of {op.name} begins behind its end")
+            made = Stored(made.storage, made.first + low * size, made.first + high * size)
         return Called(read, self.at_near(made), self.owners(made), scratch)
 
     def owners(self, stored: Stored) -> Array:

@@ -122,7 +122,7 @@ def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Sha
         first, past = number * width, min((number + 1) * width, every)
         low = first * relation.stride - relation.pad
         high = (past - 1) * relation.stride - relation.pad + reach
-        if 0 <= low and high < x.shape[COLUMNS] and past - first == width:
+        if low >= 0 and high < x.shape[COLUMNS] and past - first == width:
             before = relation.pad
             inside = inside or Share(made(width, 0), number, number, width, width * relation.stride, before)
             inside = replace(inside, past=number + 1)
