@@ -76,6 +76,15 @@ def test_keys_that_fit_nothing(tmp_path: Path) -> None:
     assert "chip.overlay.yaml:2: error: 'C.CR.ENABLE' fits no PERIPHERAL.REGISTER.FIELD of chip.svd" in done.stderr
 
 
+def test_words_that_contradict_each_other(tmp_path: Path) -> None:
+    (tmp_path / "chip.svd").write_text(svd(CHIP))
+    (tmp_path / "d.bf.c").write_text(DRIVER)
+    (tmp_path / "chip.overlay.yaml").write_text("fields:\n  C.CR.*: {plain: true, volatile: true}\n")
+    done = driver(tmp_path, "d.bf.c", "--target", "pulpino", "--layout", "fixed:chip.svd")
+    assert done.returncode == 1
+    assert "chip.overlay.yaml:2: error: 'C.CR.*': what only writes change" in done.stderr
+
+
 def test_graph_joins_what_became_one(tmp_path: Path) -> None:
     source = tmp_path / "g.bf.c"
     source.write_text(

@@ -48,6 +48,7 @@ def test_what_does_not_fit(tmp_path: Path) -> None:
     layout = f"extend:{tmp_path / 'case_report.json'}"
     for source, text in (
         (FIRST.replace("uint4 b", "uint5 b"), "'b' has 1 x 5 bits, and 1 x 4 in the layout"),
+        (FIRST.replace("ch[4]", "ch[5]"), r"'D.ch' is \[5\], and \[4\] in the layout"),
         (
             FIRST.replace("bit on;", "bit on; uint32 wide;").replace("d->a = 1;", "d->ch[i].wide = 1;"),
             "'D.ch' has no room",

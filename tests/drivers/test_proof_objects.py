@@ -126,3 +126,13 @@ def test_variables_that_hold_a_register(
 def test_variables_without_a_first_value(body: str, expected: str, tmp_path: Path) -> None:
     driver, artifacts = made(tmp_path, "t.bf.c", f"{HEAD}void t(void) {{ {body} }}")
     assert [v.what for v in verdicts((driver, artifacts))] == [expected]
+
+
+def test_an_address_as_a_number_is_stored(tmp_path: Path) -> None:
+    """As that of a buffer for a DMA unit; it ended in a traceback."""
+    source = "bfGroup D { uint32 address; uint16 half; }; make_device(D, dma, 0x40000000);\n"
+    source += "void t(char *p, char *q) { dma->address = (__UINTPTR_TYPE__)p; dma->half = (__UINTPTR_TYPE__)q; }"
+    driver, artifacts = made(tmp_path, "t.bf.c", source)
+    assert [v.what for v in verdicts((driver, artifacts))] == ["proved"]
+    wrong = (Artifact(a.name, a.data.replace(b"TYPE__)p", b"TYPE__)q")) for a in artifacts)
+    assert [v.what for v in verdicts((driver, tuple(wrong)))] == ["refuted"]

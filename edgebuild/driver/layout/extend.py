@@ -108,7 +108,10 @@ def _grown(
             subs.append(Sub(part.name, part.group, end, size, part.dims))
             end += size * part.count
             continue
-        if tuple(m["count"]) != part.dims or size > (m["stride"] or size):
+        if tuple(m["count"]) != part.dims:
+            now, before = ("".join(f"[{n}]" for n in dims) or "one" for dims in (part.dims, m["count"]))
+            raise _wrong(path, f"'{shape.group}.{part.name}' is {now}, and {before} in the layout")
+        if size > (m["stride"] or size):
             raise _wrong(path, f"'{shape.group}.{part.name}' has no room: {size} bytes, {m['stride']} are there")
         subs.append(Sub(part.name, part.group, m["offset"], m["stride"], part.dims))
     if new.registers:

@@ -146,7 +146,10 @@ class Machine:
             x, y = (v.value if isinstance(v, Pointer) else sized(v, ADDRESS) for v in (a, b))
             return flag(x == y if operator == "==" else x != y)
         if operator not in ("+", "-") or not isinstance(a, Pointer) or isinstance(b, Pointer):
-            raise Unknown("arithmetic on addresses")
+            if type_.get_canonical().kind in POINTERS:
+                raise Unknown("arithmetic on addresses")
+            numbers = (Int(v.value, False) if isinstance(v, Pointer) else v for v in (a, b))
+            return self.arithmetic(operator, *numbers, type_)
         if type_.get_canonical().kind not in POINTERS:  # an address as a number
             amount = z3.simplify(b.bits)
             if z3.is_bv_value(amount):

@@ -8,7 +8,7 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.prove.classes import Interpreter
 from edgebuild.driver.prove.hardware import Pointer, Unknown
-from edgebuild.driver.prove.values import POINTERS, Int, signed_type
+from edgebuild.driver.prove.values import POINTERS, Int, signed_type, sized
 from edgebuild.driver.source import clang
 
 K = CursorKind
@@ -30,7 +30,8 @@ class Generated(Interpreter):
             at = self.value(clang.children(target)[0])
             if at.group:
                 stored = self.converted(value, target.type)
-                self.hardware.store(at, self.width(target.type) // 8, stored.bits, self.active[-1].spelling)
+                bits = sized(stored, self.width(target.type))
+                self.hardware.store(at, bits.size() // 8, bits, self.active[-1].spelling)
                 return stored
         return super().assigned(left, value)
 

@@ -131,9 +131,13 @@ def check_devices(overlay: Overlay, file: Path, map_: RegisterMap, devices: Coll
 def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path) -> None:
     """Every key of the overlay in `file` is about something that the map, read from `described`, has."""
     silicon = field_names(map_)
-    for pattern in overlay.fields:
+    for pattern, words in overlay.fields.items():
+        text = ""
         if not any(fnmatchcase(name, pattern) for name in silicon):
+            text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {described.name}{did_you_mean(pattern, silicon)}"
+        elif words.volatile and (words.plain or words.memory):
+            text = f"'{pattern}': what only writes change (plain, memory) does not change by itself (volatile)"
+        if text:
             lines = file.read_text().splitlines()
-            line = next((i for i, text in enumerate(lines, 1) if pattern in text), 0)
-            text = f"'{pattern}' fits no PERIPHERAL.REGISTER.FIELD of {described.name}"
-            raise fail(text + did_you_mean(pattern, silicon), file=str(file), line=line)
+            line = next((i for i, said in enumerate(lines, 1) if pattern in said), 0)
+            raise fail(text, file=str(file), line=line)
