@@ -148,8 +148,8 @@ class Machine:
         if operator not in ("+", "-") or not isinstance(a, Pointer) or isinstance(b, Pointer):
             if type_.get_canonical().kind in POINTERS:
                 raise Unknown("arithmetic on addresses")
-            numbers = (Int(v.value, False) if isinstance(v, Pointer) else v for v in (a, b))
-            return self.arithmetic(operator, *numbers, type_)
+            x, y = (Int(v.value, False) if isinstance(v, Pointer) else v for v in (a, b))
+            return self.arithmetic(operator, x, y, type_)
         if type_.get_canonical().kind not in POINTERS:  # an address as a number
             amount = z3.simplify(b.bits)
             if z3.is_bv_value(amount):

@@ -245,7 +245,7 @@ class Program(Expressions):
         label: Cursor | None = None,
     ) -> None:
         """`first`: the condition is tested behind the body; `label`: where the body is entered at first."""
-        open_, last = 0, None
+        open_, last, polled = 0, None, (0, 0)
         cut = self.heads is not None and len(self.active) == 1 and not self.inside
         if label is not None and self.ended_by(body, label):
             return
@@ -256,7 +256,9 @@ class Program(Expressions):
             if now == last and not cut:  # it waits for a field: let all of them change
                 self.hardware.call("wait", ())
                 open_, now = open_ + 1, self.progress()
-            last = now
+            last, earlier, polled = now, polled, (before, sum(self.hardware.turns.values()))
+            if condition is None and turn and not cut:  # the body asks for what it has read
+                open_ += all(x > y for x, y in zip(polled, earlier, strict=True))
             tested = condition if turn or not first else None
             if tested is not None and not self.decisions.decide(self.truth(self.value(tested))):
                 return
