@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...ir import Array
-from ...ops.base import Constant, Form, Kernel, Sums, Traffic
+from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of
 
 LANES = 16
+MOST_OVER = 32  # pixels that are copied before their results are written over them
 
 
 def stream(s: Sums, taps: Array) -> Array:
@@ -33,7 +34,11 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
 
     `lean`: with little scratch, the columns of so many outputs; 0: of a row. `own`: by a function for this layer alone.
+    Pixels that results may lie over are copied, too, in blocks of more.
     """
+    over = s.pointwise and form.over
+    if over:
+        s, lean = _as_row(s), 4 * lean or MOST_OVER
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
         return None
@@ -41,7 +46,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     lines, pixels = (1, ow if form.rolled else oh * ow) if s.pointwise else (1 if form.rolled else oh, ow)
     shape: dict[str, Any] = shape_of(s, form)
     blocks = 1
-    if fh == 1 and inside:
+    if fh == 1 and inside and not over:
         if lean:
             return None
         shape |= {"gather": "direct", "advance": s.stride[1] * c}
@@ -52,7 +57,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
         columns = _columns(s, pixels)
         shape |= {"gather": "columns", "advance": s.stride[1] * fh * c, **columns}
         scratch = columns["column"] * columns["columns"]
-        each = 10 * c / columns["piece"] if c < LANES else 9 + 0.2 * c
+        each = 0.2 * c if fh == 1 else 10 * c / columns["piece"] if c < LANES else 9 + 0.2 * c
         copied = columns["columns"] - columns["kept"] * (blocks > 1)
         gathering = lines * blocks * (40 + fh * (15 + copied * each) + 0.2 * columns["kept"] * fh * c)
     taps = s.weights.transpose(0, 2, 1, 3).reshape(k, -1)
@@ -74,7 +79,14 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
         "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
         scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}{', own' if own else ''}",
         estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
+        in_place=PIXELS if over else "",
     )  # fmt: skip
+
+
+def _as_row(s: Sums) -> Sums:
+    """All pixels of what is pointwise, side by side."""
+    (h, w, c), k = s.size, s.out[2]
+    return replace(s, size=(1, h * w, c), out=(1, h * w, k))
 
 
 def _columns(s: Sums, pixels: int) -> dict[str, Any]:
