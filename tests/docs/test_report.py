@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from edgebuild.base.request import model_request
 from edgebuild.model.compile import compile_model
@@ -97,3 +99,14 @@ def test_report_and_table_agree(name: str, tmp_path: Path) -> None:
 def test_every_row_is_found_once() -> None:
     paths = [row.path for row in schema()]
     assert len(paths) == len(set(paths)) > 80
+
+
+def test_no_bytes_of_weights_without_constants(tmp_path: Path) -> None:
+    """Such a program refers to no weights file, so its linker takes none."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", ports[:1], ports[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "relu.onnx")
+    files = {a.name: a.data for a in compile_model(model_request(tmp_path / "relu.onnx", "n", "host", {}))}
+    rom = json.loads(files["n_report.json"])["rom"]
+    assert (rom["weights_bytes"], rom["header_bytes"]) == (0, 0)
+    assert b"n_weights[]" not in files["n.c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.ops import transpose
 from edgebuild.model.ops.transpose import cycle_starts, swapped
 from edgebuild.model.plan import search
 from edgebuild.model.plan.search import Plan
@@ -85,9 +87,13 @@ def test_cycles_of_a_transposition_reach_every_element() -> None:
     assert sum(swapped(*case) is not None for case in shapes()) > 20
 
 
-def test_transpositions_of_random_matrices_run_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("divides", [True, False])
+def test_transpositions_of_random_matrices_run_in_place(
+    divides: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In C, on this machine, against numpy: no copy of the operand is left in the arena."""
-    monkeypatch.setattr(search, "ALONE", 3.0)  # there is nothing else here that its instructions could be a part of
+    monkeypatch.setattr(search, "ALONE", 9.0)  # there is nothing else here that its instructions could be a part of
+    monkeypatch.setattr(transpose, "over_itself", partial(transpose.over_itself, divides=divides))
     rng = np.random.default_rng(7)
     graphs = []
     for _ in range(6):

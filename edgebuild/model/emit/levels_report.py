@@ -23,7 +23,7 @@ def hierarchy(plan: Plan, weights: Weights) -> dict[str, Any]:
     near = {name for engine in plan.target.engines for name in engine.memories}
     levels = [*plan.target.levels, *(m for m in plan.target.memories if m.name in near and not m.level)]
     heights = Counter(plan.layout.heights)
-    heights[plan.weights_memory] += len(weights.blob)
+    heights[plan.weights_memory] += weights.linked_bytes
     moved = [row for row in layers if row["operands"]]
     keys = ("transfers", "bytes", "pieces")
     total = sum(row["cycles"] for row in layers)

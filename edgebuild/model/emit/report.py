@@ -38,8 +38,8 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
         "rom": {
-            "weights_bytes": len(weights.blob),
-            "header_bytes": HEADER,
+            "weights_bytes": weights.linked_bytes,
+            "header_bytes": HEADER if weights.offsets else 0,
             "estimated_code_bytes": code(plan),
             "memory": plan.weights_memory,
         },

@@ -36,6 +36,11 @@ class Weights:
         return self.offsets[_key(constant.data)]
 
     @property
+    def linked_bytes(self) -> int:
+        """Of the file in the program: none without constants, for nothing refers to it."""
+        return len(self.blob) if self.offsets else 0
+
+    @property
     def constant_bytes(self) -> int:
         return len(self.blob) - HEADER if self.offsets else 0
 

@@ -100,7 +100,7 @@ def _from_rows(layer: KernelLayer) -> Kernel | None:
 def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
     """Those within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
     within = [k for k in made if form.scratch_limit is None or k.scratch <= form.scratch_limit]
-    return sorted(within or made, key=lambda k: k.estimate if within else k.scratch)
+    return sorted(within or made, key=lambda k: k.cost if within else k.scratch)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ class Kernel:
     summary: str = ""  # one line for the function's comment
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
+    pace: float = 1.0  # cycles that an instruction takes, as a multiple of what the core's fastest kernels take
     others: tuple[Kernel, ...] = ()  # that would do as well, by estimate
     placed: bool = False  # row form: operands point to the row, as y does to that of the result
     counted: bool = False  # row form, placed: the number of the row counts all the same
@@ -140,6 +141,11 @@ class Kernel:
     traffic: Traffic = Traffic()
     computes: tuple[str, Mapping[str, Any]] | None = None  # kind and attributes of what it computes, if not its op's
     fails: bool = False  # the C function returns a code; the model ends with it if it is not 0
+
+    @property
+    def cost(self) -> float:
+        """Instructions of one call, more of them where they take longer: what kernels and plans are chosen by."""
+        return self.estimate * self.pace
 
 
 Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open

@@ -46,6 +46,7 @@ def valid_permutation(op: Op, graph: Graph) -> str | None:
 
 
 MOST_CYCLES = 256  # of a transposition in place: their starts stand in a table
+WRITTEN_OUT = 4  # turns of an inner loop: as many statements, for gcc 12 leaves some such loops as they are
 MOST_ELEMENTS = 1 << 20  # which a search for the starts looks at
 
 
@@ -81,8 +82,11 @@ def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
     return tuple(starts)
 
 
-def over_itself(op: Op, graph: Graph) -> Kernel | None:
-    """The transposition of a matrix where it stands, along its cycles; None where that is not what the op is."""
+def over_itself(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
+    """The transposition of a matrix where it stands, along its cycles; None where that is not what the op is.
+
+    Not `divides`: remainders by differences, for cores on which quotients of constants are no products.
+    """
     (x,) = graph.operands(op)
     found = swapped(x.shape, op.attrs["perm"])
     if found is None or found[2] != 1 or x.elements > MOST_ELEMENTS:
@@ -91,11 +95,14 @@ def over_itself(op: Op, graph: Graph) -> Kernel | None:
     starts = cycle_starts(rows, columns)
     if not starts:
         return None
+    folds, last = (min(rows, columns) - 1).bit_length(), x.elements - 1
     shape: dict[str, Any] = {"rows": rows, "columns": columns, "cycles": len(starts), "type": C_TYPES[x.dtype]}
+    shape["forth"] = not divides and rows <= columns
+    shape["folds"] = () if divides else tuple(last << n for n in reversed(range(folds)))
     return Kernel(
         "transpose_in_place.c.j2", f"transpose_{'x'.join(map(str, x.shape))}_in_place", shape,
         (Constant("starts", np.array(starts, np.int32), "a place of every cycle"),),
-        variant="in place", estimate=14.0 * x.elements, in_place=SAME,
+        variant="in place", estimate=(12.0 if divides else 8.0 + 3 * folds) * x.elements, in_place=SAME,
     )  # fmt: skip
 
 
@@ -109,9 +116,16 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
     ring = form.rings[0] if form.rings else 0  # of an operand whose rows are those of the result
     shape["at"] = f"(row % {ring})" if ring else "row"
-    shape["loops"] = loops.turning([x.shape[d] for d in turned], [steps[d] for d in turned])
+    turns = loops.turning([x.shape[d] for d in turned], [steps[d] for d in turned])
+    offsets: tuple[int, ...] = (0,)
+    inner, count = turns[-1][0] if turns else 1, prod(x.shape[d] for d in turned)
+    cost = 5.0 * count + 8 * count / inner  # `./sconsw bench-kernels` shows the error of the estimate
+    if turns and inner <= WRITTEN_OUT:
+        *outer, (_, step) = turns
+        turns, offsets, cost = tuple(outer), tuple(range(0, inner * step, step)), 3.0 * count
+    shape |= {"loops": turns, "offsets": offsets}
     shape |= {"item": ITEM_BYTES[x.dtype], "dtype": x.dtype}
-    return Kernel("transpose.c.j2", f"transpose_{'x'.join(map(str, x.shape))}", shape)
+    return Kernel("transpose.c.j2", f"transpose_{'x'.join(map(str, x.shape))}", shape, estimate=cost)
 
 
 SPEC = Spec(

@@ -31,7 +31,7 @@ from .check import interpret
 from .cuts import untiled
 from .rolling import with_rows
 from .search import METHODS, THOROUGH, Plan, Planner
-from .section import COUPLED, Decoupled, instructions
+from .section import COUPLED, Decoupled, cost
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
@@ -143,10 +143,10 @@ class _Choice:
         It never takes more memory than every op by itself, if that keeps to the limit.
         """
         planner = self.planner
-        most = KNEE * instructions(untiled(planner.cutter))
+        most = KNEE * cost(untiled(planner.cutter))
         found = [*self._each("every op whole", planner.whole), *self._each("every op by itself", planner.alone)]
         found += self._each("rolling", lambda: planner.rolled(planner.cutter.knee(most)))
-        quick = [p for p in found if instructions(p.steps) <= most]
+        quick = [p for p in found if cost(p.steps) <= most]
         small = [p for p in quick if p.arena_bytes <= planner.untiled_bytes]
         return self._less(small or quick or found, most, _worth)
 
@@ -162,10 +162,10 @@ class _Choice:
         best = min(found, key=order, default=None)
         below = best.arena_bytes if best is not None else None
         for other in self._each("strips", partial(self.planner.strips, self.twice, below)):
-            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=order, default=best)
+            best = min((p for p in (other, best) if p and cost(p.steps) <= most), key=order, default=best)
         below, work = best.arena_bytes if best is not None else None, QUICK if most < inf else THOROUGH
         for other in self._each("parts of ops", partial(self.planner.parts, EVERY_METHOD, self.twice, below, work)):
-            best = min((p for p in (other, best) if p and instructions(p.steps) <= most), key=order, default=best)
+            best = min((p for p in (other, best) if p and cost(p.steps) <= most), key=order, default=best)
         return best
 
     def _each(self, way: str, make: Callable[[], Plan | None]) -> Iterator[Plan]:
@@ -176,12 +176,12 @@ class _Choice:
 
 
 def _order(found: Plan) -> tuple[int, float]:
-    return found.arena_bytes, instructions(found.steps)
+    return found.arena_bytes, cost(found.steps)
 
 
 def _worth(found: Plan) -> tuple[float, float]:
     """Memory, with flash at its price."""
-    return found.arena_bytes + flash(found) / FLASH_FOR_RAM, instructions(found.steps)
+    return found.arena_bytes + flash(found) / FLASH_FOR_RAM, cost(found.steps)
 
 
 def code(found: Plan) -> int:

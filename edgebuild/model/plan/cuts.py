@@ -2,7 +2,8 @@
 
 Sections are intervals of the order, so the best cut is a path: the least of the largest memory that
 any section takes, and among all cuts within a limit the one with the fewest instructions. Both are
-found exactly, by dynamic programming over all intervals.
+found exactly, by dynamic programming over all intervals. Instructions that take longer than those of other kernels
+count for more (`Kernel.pace`).
 
 While an op of a rolled run is called, not all of the run's rings hold rows that are still wanted, and
 only that op's scratch is in use. So what a run takes is the most that any of its ops finds in use, and
@@ -110,7 +111,7 @@ class Cutter:
     def _one(self, at: int, overlaps: tuple[Overlap, ...]) -> Section:
         op, storage = self.order[at], self.rolling.storage
         reads = tuple(dict.fromkeys(storage[n] for n in op.inputs if n in storage))
-        return Section((op,), None, reads, (op.outputs[0],), (), {}, {}, overlaps, 0)
+        return Section((op,), None, reads, (op.outputs[0],), (), {}, {}, overlaps)
 
     def apart(self, section: Section, steps: Sequence[Section], bound: int) -> Section:
         """A step of a cut with no result over an operand, and the fastest kernels within a bound of the live bytes."""
@@ -129,7 +130,7 @@ class Cutter:
         found = trace.tail(len(trace.run) - (stop - start))
         rings = {name: aligned(n * self.rolling.row_bytes[name]) for name, n in found.rings.items()}
         overlaps = self._overlaps(trace, found, stop)
-        plain = Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps, 0)
+        plain = Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps)
         return with_kernels(plain, [self.choices(op, found)[-1] for op in found.ops])
 
     def choices(self, op: Op, rolled: Rolled | None = None, over: bool = False) -> tuple[Choice, ...]:
@@ -153,7 +154,8 @@ class Cutter:
                 if (over and not how) or (gathers and rolled is None and not kernel.traffic.rounds):
                     break
                 form = replace(form, scratch_limit=limit)
-                found.append(Choice(form, aligned(kernel.scratch), (kernel.estimate or stated) + call))
+                count = kernel.estimate or stated
+                found.append(Choice(form, aligned(kernel.scratch), count + call, count * kernel.pace + call))
                 limit = aligned(kernel.scratch) - 1
                 kernel = kernel_of(op, self.graph, replace(form, scratch_limit=limit)) if kernel.scratch else kernel
             self.known[key] = tuple(found)

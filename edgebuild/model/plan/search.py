@@ -30,7 +30,7 @@ from .moved.staging import Staged
 from .pareto import Point, front, point_of
 from .refusal import does_not_fit
 from .rolling import RollingGraph, rows_of
-from .section import COUPLED, Decoupled, Section, instructions
+from .section import COUPLED, Decoupled, Section, cost
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
 from .strips import in_strips
 from .tiling.critical import Rectangle
@@ -157,7 +157,7 @@ class Planner:
         """Every op whole, in place where that costs nothing."""
         steps = untiled(self.cutter)
         if self.request.map == "off" and self.request.stream_input is None:
-            steps = self.cutter.alone(instructions(steps), by_rows=False)
+            steps = self.cutter.alone(cost(steps), by_rows=False)
         return self._plan(*self.scheduled, steps)
 
     def alone(self) -> Plan:
@@ -177,7 +177,7 @@ class Planner:
         steps = untiled(self.cutter)
         if self.request.map != "off" or self.request.stream_input is not None:
             return steps
-        return self.cutter.alone(more * instructions(steps), by_rows=True)
+        return self.cutter.alone(more * cost(steps), by_rows=True)
 
     def rolled(self, steps: tuple[Section, ...]) -> Plan:
         """A cut of the order of ops into sections."""

@@ -39,7 +39,8 @@ class Section:
     inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
     spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
     overlaps: tuple[Overlap, ...]
-    instructions: float  # estimated
+    instructions: float = 0.0  # estimated
+    cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
 
     @property
     def name(self) -> str:
@@ -124,6 +125,7 @@ class Choice:
     form: Form
     scratch: int  # bytes, aligned
     instructions: float  # of a call
+    cost: float  # of a call: instructions, more where they take longer
 
 
 def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
@@ -140,11 +142,19 @@ def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
             inner[scratch[name]] = choice.scratch
             reduced = section.rolled is not None and name in section.results and section.rolled.spans.get(name)
             spans[scratch[name]] = reduced or (number, number)
-    instructions = sum(n * choice.instructions for n, choice in zip(calls, chosen, strict=True))
+    instructions, cost = (
+        sum(n * each for n, each in zip(calls, of_call, strict=True))
+        for of_call in ([c.instructions for c in chosen], [c.cost for c in chosen])
+    )
     forms = tuple(choice.form for choice in chosen)
-    return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions)
+    return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions, cost=cost)
 
 
 def instructions(sections: Sequence[Section]) -> float:
     """Estimated, of all sections."""
     return sum(s.instructions for s in sections)
+
+
+def cost(sections: Sequence[Section]) -> float:
+    """Of all sections: what plans are chosen by."""
+    return sum(s.cost for s in sections)

@@ -14,7 +14,7 @@ from ..ir import Graph, Op
 from ..kernels import kernel_of
 from ..kernels.code_bytes import code_bytes
 from ..ops.base import Form, Kernel
-from .section import Section, aligned
+from .section import Section, aligned, cost
 
 # Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
 WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}
@@ -49,7 +49,7 @@ class Candidate:
         return self.step, self.at
 
     def cost(self, made: Made) -> float:
-        return self.calls * made.kernel.estimate
+        return self.calls * made.kernel.cost
 
 
 Chosen = Mapping[tuple[int, int], Made]  # by `Candidate.key`
@@ -69,7 +69,7 @@ def _constants(kernel: Kernel) -> tuple[tuple[int, int], ...]:
 def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section, ...]:
     """The steps with other kernels where these save flash that is worth more than the instructions."""
     optimize = form.wish.optimize
-    worth, total = WORTH[optimize], sum(s.instructions for s in steps)
+    worth, total = WORTH[optimize], cost(steps)
     most = total * (MOST if optimize != "size" else 1.0)
     uses = [use for use in _uses(graph, steps, _alike) if use.calls] if worth else []
     chosen = {use.key: use.made for use in uses}
@@ -169,7 +169,7 @@ def _without_function(uses: Sequence[Candidate], chosen: Chosen) -> Iterator[Cho
             others = [made for made in use.others if made.function in left or not made.function]
             if not others:
                 break
-            way[use.key] = min(others, key=lambda made: made.kernel.estimate)
+            way[use.key] = min(others, key=lambda made: made.kernel.cost)
         else:
             yield way
 
@@ -187,6 +187,9 @@ def _with(steps: Sequence[Section], uses: Sequence[Candidate], chosen: Chosen) -
             section = found[use.step]
             forms = list(section.forms)
             forms[use.at] = made.form
-            more = use.cost(made) - use.cost(use.made)
-            found[use.step] = replace(section, forms=tuple(forms), instructions=section.instructions + more)
+            more = use.calls * (made.kernel.estimate - use.made.kernel.estimate)
+            dearer = section.cost + use.cost(made) - use.cost(use.made)
+            found[use.step] = replace(
+                section, forms=tuple(forms), instructions=section.instructions + more, cost=dearer
+            )
     return tuple(found)

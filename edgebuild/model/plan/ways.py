@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .section import ALIGN, Choice, Section, instructions, scratch_name, with_kernels
+from .section import ALIGN, Choice, Section, cost, scratch_name, with_kernels
 
 SPARE = 27  # the part of the least peak that may be spent on faster kernels
 WORTH = 64  # the part of all instructions that it must save
@@ -48,9 +48,9 @@ class Interval:
 
     @cached_property
     def quickest(self) -> float:
-        """Instructions with the fastest kernels."""
+        """Cost with the fastest kernels."""
         calls = self.section.calls_of
-        return sum(n * each[0].instructions for n, each in zip(calls, self.choices, strict=True))
+        return sum(n * each[0].cost for n, each in zip(calls, self.choices, strict=True))
 
     @cached_property
     def ample(self) -> int:
@@ -65,11 +65,11 @@ class Interval:
         return [next((c for c in each if c.scratch <= room), each[-1]) for room, each in kernels]
 
     def cost(self, bound: int) -> float:
-        """Instructions with these kernels."""
+        """Cost with these kernels."""
         if bound >= self.ample:
             return self.quickest
         calls = self.section.calls_of
-        return sum(n * c.instructions for n, c in zip(calls, self.chosen(bound), strict=True))
+        return sum(n * c.cost for n, c in zip(calls, self.chosen(bound), strict=True))
 
     def within(self, bound: int) -> Section:
         """The section with these kernels."""
@@ -116,19 +116,19 @@ class Ways:
         """The sections of least peak, or of little above it where that makes the whole noticeably faster."""
         least = self.least or 0
         tight, loose = self.within(least), self.within(little_more(least))
-        before, after = instructions(tight), instructions(loose)
+        before, after = cost(tight), cost(loose)
         return loose if before - after > before / WORTH else tight
 
     def knee(self, most: float) -> tuple[Section, ...]:
         """The sections of least peak, more or less, that execute at most so many instructions; else the fastest."""
         low, high = self.least or 0, self.most
-        if instructions(tight := self.tight()) <= most:
+        if cost(tight := self.tight()) <= most:
             return tight
         best = self.within(max(low, high))
         while high - low > max(ALIGN, high // FINENESS):
             middle = (low + high) // 2
             found = self.within(middle)
-            if instructions(found) <= most:
+            if cost(found) <= most:
                 high, best = middle, found
             else:
                 low = middle

@@ -33,6 +33,8 @@
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 #endif
 
+#include <arm_acle.h> /* __smlad and its like, __ssat, __sxtb16, __sxtab16 */
+
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
 extern const uint8_t tiny_weights[]; /* 1388 bytes, from tiny_weights.bin */

@@ -36,7 +36,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1352 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[248];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -57,8 +57,8 @@ enum {
 enum {
     TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels */
     TINY_DEPTHWISE_CONV2D_1_W = 124, /* 30 int32: by groups of four channels */
-    TINY_DENSE_3_W = 244, /* 25 int32: by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_DENSE_3_W = 244, /* 28 int32: start values, weights and rescaling by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 356, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
@@ -167,18 +167,127 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
+static void eb_dot1_signed(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero);
 static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
 static inline void eb_spread(
     int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
-static void eb_mve2_relu_clamped(
-    EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
-    EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
-static void eb_mve1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end,
-    EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, ring of 3 rows */
+/* 4 channels of pairs of pixels, 18 bytes under each.
+ * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; r9 r11 pixels, r7 r5 weights, r1 r3 results; q6 and
+ * q7 multipliers and shifts, q4 and q5 bounds. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_conv2d_3x3_s1_c2_k4_row_pairs(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *y_end,
+        EB_REG const int32_t *w_end,
+    EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
+{
+    __asm__(
+        ".p2align 2\n\t"
+        "push   {r0-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 52\n\t"
+               ".cfi_rel_offset r4, 16\n\t"
+               ".cfi_rel_offset r5, 20\n\t"
+               ".cfi_rel_offset r6, 24\n\t"
+               ".cfi_rel_offset r7, 28\n\t"
+               ".cfi_rel_offset r8, 32\n\t"
+               ".cfi_rel_offset r9, 36\n\t"
+               ".cfi_rel_offset r10, 40\n\t"
+               ".cfi_rel_offset r11, 44\n\t"
+               ".cfi_rel_offset lr, 48\n\t")
+        "vpush  {d8-d15}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 64\n\t")
+        /* sp: 64 x, 72 y, 76 y_end, 116 w_end, 120 zero, 124 low, 128 high */
+        "mov    r7, r1\n\t"
+        "ldrd   r0, r2, [sp, #124]\n\t"
+        "vdup.8 q4, r0\n\t"
+        "vdup.8 q5, r2\n\t"
+        "1:\n\t"
+        "addw   r5, r7, #88\n\t"
+        "ldr    r9, [sp, #64]\n\t"
+        "vldrw.u32 q6, [r5]\n\t"
+        "ldr    r1, [sp, #72]\n\t"
+        "vldrb.s32 q7, [r5, #16]\n\t"
+        "add    r5, r7, #16\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "2:\n\t"
+        "addw   r11, r9, #6\n\t"
+        "vldrb.u8 q0, [r9], #16\n\t"
+        "vmladav.s8  r0, q2, q0\n\t"
+        "vldrb.u8 q1, [r11], #16\n\t"
+        "vmladav.s8  r8, q2, q1\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladav.s8  r2, q3, q0\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "vmladav.s8  r10, q3, q1\n\t"
+        "vmladav.s8  r4, q2, q0\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladav.s8  r12, q2, q1\n\t"
+        "vldrb.u8 q2, [r5], #2\n\t"
+        "vmladav.s8  r6, q3, q0\n\t"
+        "vmladav.s8  lr, q3, q1\n\t"
+        "movs   r3, #2\n\t"
+        "vctp.8 r3\n\t" /* lanes behind the last tap read as 0 */
+        "vpstt\n\t"
+        "vldrbt.u8 q0, [r9]\n\t"
+        "vldrbt.u8 q1, [r11]\n\t"
+        "vmladava.s8 r0, q2, q0\n\t"
+        "vmladava.s8 r8, q2, q1\n\t"
+        "vldrb.u8 q3, [r5], #2\n\t"
+        "vmladava.s8 r2, q3, q0\n\t"
+        "vldrb.u8 q2, [r5], #2\n\t"
+        "vmladava.s8 r10, q3, q1\n\t"
+        "vmladava.s8 r4, q2, q0\n\t"
+        "vldrb.u8 q3, [r5], #2\n\t"
+        "vmladava.s8 r12, q2, q1\n\t"
+        "vmladava.s8 r6, q3, q0\n\t"
+        "vmladava.s8 lr, q3, q1\n\t"
+        "vmov   q0[2], q0[0], r0, r4\n\t"
+        "vldrw.u32 q2, [r7]\n\t"
+        "vmov   q0[3], q0[1], r2, r6\n\t"
+        "vadd.i32 q0, q0, q2\n\t"
+        "vqrdmulh.s32 q0, q0, q6\n\t"
+        "vmov   q1[2], q1[0], r8, r12\n\t"
+        "vmov   q1[3], q1[1], r10, lr\n\t"
+        "vadd.i32 q1, q1, q2\n\t"
+        "vqrdmulh.s32 q1, q1, q6\n\t"
+        "vrshl.s32 q0, q0, q7\n\t"
+        "ldr    r0, [sp, #120]\n\t"
+        "vrshl.s32 q1, q1, q7\n\t"
+        "vqmovnb.s32 q0, q0\n\t"
+        "add    r5, r7, #16\n\t"
+        "subw   r9, r9, #4\n\t"
+        "vqmovnt.s32 q0, q1\n\t" /* the pixels take turns */
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "addw   r3, r1, #4\n\t"
+        "vqadd.s16 q0, q0, r0\n\t"
+        "ldr    r0, [sp, #76]\n\t"
+        "vqmovnb.s16 q0, q0\n\t"
+        "vmax.s8 q0, q0, q4\n\t"
+        "vmin.s8 q0, q0, q5\n\t"
+        "vstrb.32 q0, [r1]\n\t"
+        "vshr.u32 q0, q0, #16\n\t"
+        "addw   r1, r3, #4\n\t"
+        "vstrb.32 q0, [r3]\n\t"
+        "cmp    r1, r0\n\t"
+        "bne    2b\n\t"
+        "addw   r7, r7, #108\n\t"
+        "ldrd   r0, r1, [sp, #72]\n\t"
+        "adds   r0, r0, #4\n\t"
+        "adds   r1, r1, #4\n\t"
+        "strd   r0, r1, [sp, #72]\n\t"
+        "ldr    r0, [sp, #116]\n\t"
+        "cmp    r7, r0\n\t"
+        "bne    1b\n\t"
+        "vpop   {d8-d15}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -64\n\t")
+        "add    sp, sp, #16\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -16\n\t")
+        "pop    {r4-r11, pc}\n\t");
+}
+
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t low, int32_t high, int8_t *scratch)
 {
@@ -217,8 +326,10 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
         }
         const int8_t *in = scratch;
         const int32_t last = ox + 2 <= 8 ? 2 : 0;
-        for (int32_t i = 0; i < (last / 2); ++i, in += 12, y += 8) {
-            eb_mve2_relu_clamped(in, in + 6, w, y, y + 4, w + 27, 18, y_zero, low, high);
+        if (last > 1) {
+            eb_conv2d_3x3_s1_c2_k4_row_pairs(in, w, y, y + (last / 2) * 8, w + 27, y_zero, low, high);
+            in += (last / 2) * 12;
+            y += (last / 2) * 8;
         }
     }
 }
@@ -297,10 +408,9 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
     EB_STEP();
-    const int8_t *in = x;
-    int8_t rest[1][4];
-    eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
-    memcpy(y, rest[0], 3);
+    int8_t last[4];
+    eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
+    memcpy(y, last, 3);
 }
 
 /* classes: 3 -> 3, step 3, result lives to step 3 */
@@ -495,6 +605,144 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
         "pop    {r3-r11, pc}\n\t");
 }
 
+/* One pixel of int8 in x, by `blocks`
+ * groups of four channels. Loads of x may be unaligned.
+ * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
+ * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero)
+{
+    __asm__(
+        "push   {r0, r2-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 48\n\t"
+               ".cfi_rel_offset r4, 12\n\t"
+               ".cfi_rel_offset r5, 16\n\t"
+               ".cfi_rel_offset r6, 20\n\t"
+               ".cfi_rel_offset r7, 24\n\t"
+               ".cfi_rel_offset r8, 28\n\t"
+               ".cfi_rel_offset r9, 32\n\t"
+               ".cfi_rel_offset r10, 36\n\t"
+               ".cfi_rel_offset r11, 40\n\t"
+               ".cfi_rel_offset lr, 44\n\t")
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero */
+        "1:\n\t"
+        "ldm    r1!, {r4-r7}\n\t"
+        "ldr    lr, [sp, #8]\n\t"
+        "sub    r12, lr, r0\n\t"
+        "lsls   r12, r12, #29\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
+        "bcc    6f\n\t"
+        "bpl    4f\n\t"
+        "b      3f\n\t"
+        "6:\n\t"
+        "bmi    5f\n\t"
+        "2:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9-r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "3:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9-r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "4:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9-r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "5:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9-r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "cmp    r0, lr\n\t"
+        "bne    2b\n\t"
+        "ldr    r2, [sp, #4]\n\t"
+        "ldr    r3, [sp, #52]\n\t"
+        "sub    r5, r5, r4\n\t"
+        "sub    r7, r7, r6\n\t"
+        "asr    r5, r5, #8\n\t"
+        "asr    r7, r7, #8\n\t"
+        "ldm    r1!, {r8-r11}\n\t"
+        "smmlar r4, r4, r8, r4\n\t"
+        "smmlar r5, r5, r10, r5\n\t"
+        "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
+        "add    r5, r5, r5, asr #31\n\t"
+        "smmlsr r4, r4, r9, r3\n\t"
+        "smmlsr r5, r5, r11, r3\n\t"
+        "ssat   r4, #8, r4\n\t"
+        "ssat   r5, #8, r5\n\t"
+        "strb   r4, [r2], #1\n\t"
+        "strb   r5, [r2], #1\n\t"
+        "ldm    r1!, {r8-r11}\n\t"
+        "smmlar r6, r6, r8, r6\n\t"
+        "smmlar r7, r7, r10, r7\n\t"
+        "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
+        "add    r7, r7, r7, asr #31\n\t"
+        "smmlsr r6, r6, r9, r3\n\t"
+        "smmlsr r7, r7, r11, r3\n\t"
+        "ssat   r6, #8, r6\n\t"
+        "ssat   r7, #8, r7\n\t"
+        "strb   r6, [r2], #1\n\t"
+        "strb   r7, [r2], #1\n\t"
+        "str    r2, [sp, #4]\n\t"
+        "ldr    r0, [sp]\n\t"
+        "ldr    r12, [sp, #48]\n\t"
+        "subs   r12, r12, #1\n\t"
+        "str    r12, [sp, #48]\n\t"
+        "bne    1b\n\t"
+        "pop    {r0, r2-r11, pc}\n\t");
+}
+
 /* n bytes, also to where they overlap if `to` is before `from`. */
 static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n)
 {
@@ -547,249 +795,6 @@ static inline void eb_spread(
                      : [to] "+&r"(to), [from] "+&r"(from), [n] "+&r"(n)
                      : [offsets] "r"(offsets), [piece] "r"(piece), [step] "rI"(step)
                      : "cc", "lr", "q0", "q1", "memory");
-}
-
-/* `taps` int8 of each of two pixels by groups of four channels, w to w_end.
- * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; r9 r11 pixels, r5 weights, r1 r3 results. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_mve2_relu_clamped(
-    EB_REG const int8_t *x0, EB_REG const int8_t *x1, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
-    EB_REG const int32_t *w_end, EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
-{
-    __asm__(
-        ".p2align 2\n\t" /* for adr */
-        "push   {r4-r11, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 36\n\t"
-               ".cfi_rel_offset r4, 0\n\t"
-               ".cfi_rel_offset r5, 4\n\t"
-               ".cfi_rel_offset r6, 8\n\t"
-               ".cfi_rel_offset r7, 12\n\t"
-               ".cfi_rel_offset r8, 16\n\t"
-               ".cfi_rel_offset r9, 20\n\t"
-               ".cfi_rel_offset r10, 24\n\t"
-               ".cfi_rel_offset r11, 28\n\t"
-               ".cfi_rel_offset lr, 32\n\t")
-        "vpush  {d8-d13}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 48\n\t")
-        "ldr    r7, [sp, #92]\n\t"
-        "bic    r4, r7, #15\n\t"
-        "add    r4, r4, r0\n\t"
-        "adr.w  r6, 2f\n\t"
-        "tst    r7, #16\n\t"
-        "it     ne\n\t"
-        "adrne.w r6, 3f\n\t"
-        "cmp    r7, #16\n\t"
-        "it     lo\n\t"
-        "adrlo.w r6, 4f\n\t"
-        "orr    r6, r6, #1\n\t"
-        "and    r7, r7, #15\n\t"
-        "push   {r0, r1, r6, r7}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
-        "push   {r4}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 4\n\t")
-        /* sp: 0 past the last sixteen, 4 x0, 8 x1, 12 where the loop is entered, 16 rest */
-        "mov    r5, r2\n\t"
-        "mov    r1, r3\n\t"
-        "ldr    r3, [sp, #104]\n\t"
-        "ldr    r0, [sp, #116]\n\t"
-        "vdup.16 q4, r0\n\t"
-        "ldrd   r0, r2, [sp, #120]\n\t"
-        "vdup.8 q5, r0\n\t"
-        "vdup.8 q6, r2\n\t"
-        "1:\n\t"
-        "ldm    r5, {r0, r2, r4, r6}\n\t"
-        "ldm    r5!, {r8, r10, r12, lr}\n\t"
-        "ldm    sp, {r7, r9, r11, pc}\n\t"
-        "3:\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vldrb.u8 q1, [r11], #16\n\t"
-        "b      6f\n\t"
-        "2:\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q1, [r11], #16\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r8, q2, q1\n\t"
-        "vmladava.s8 r2, q3, q0\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r10, q3, q1\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r12, q2, q1\n\t"
-        "vmladava.s8 r6, q3, q0\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vmladava.s8 lr, q3, q1\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vldrb.u8 q1, [r11], #16\n\t"
-        "6:\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r8, q2, q1\n\t"
-        "vmladava.s8 r2, q3, q0\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r10, q3, q1\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r12, q2, q1\n\t"
-        "vmladava.s8 r6, q3, q0\n\t"
-        "vmladava.s8 lr, q3, q1\n\t"
-        "cmp    r9, r7\n\t"
-        "bne    2b\n\t"
-        "4:\n\t"
-        "ldr    r7, [sp, #16]\n\t"
-        "cbz    r7, 5f\n\t"
-        "vctp.8 r7\n\t" /* lanes behind the last tap read as 0 */
-        "vpstt\n\t"
-        "vldrbt.u8 q0, [r9]\n\t"
-        "vldrbt.u8 q1, [r11]\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vmladava.s8 r8, q2, q1\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r2, q2, q0\n\t"
-        "vmladava.s8 r10, q2, q1\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vmladava.s8 r12, q2, q1\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r6, q2, q0\n\t"
-        "vmladava.s8 lr, q2, q1\n\t"
-        "5:\n\t"
-        "vldrw.u32 q2, [r5], #16\n\t" /* loads between moves, so that both units work at once */
-        "vmov   q0[2], q0[0], r0, r4\n\t"
-        "vldrb.s32 q3, [r5], #4\n\t"
-        "vmov   q0[3], q0[1], r2, r6\n\t"
-        "vmov   q1[2], q1[0], r8, r12\n\t"
-        "vmov   q1[3], q1[1], r10, lr\n\t"
-        "vqrdmulh.s32 q0, q0, q2\n\t"
-        "vqrdmulh.s32 q1, q1, q2\n\t"
-        "vrshl.s32 q0, q0, q3\n\t"
-        "vrshl.s32 q1, q1, q3\n\t"
-        "vqmovnb.s32 q0, q0\n\t"
-        "vqmovnt.s32 q0, q1\n\t" /* the pixels take turns */
-        "vqadd.s16 q0, q0, q4\n\t"
-        "vqmovnb.s16 q0, q0\n\t"
-        "vmax.s8 q0, q0, q5\n\t"
-        "vmin.s8 q0, q0, q6\n\t"
-        "vstrb.32 q0, [r1], #4\n\t"
-        "vshr.u32 q0, q0, #16\n\t"
-        "vstrb.32 q0, [r3], #4\n\t"
-        "ldr    r0, [sp, #108]\n\t"
-        "cmp    r5, r0\n\t"
-        "bne    1b\n\t"
-        "add    sp, sp, #20\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset -20\n\t")
-        "vpop   {d8-d13}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset -48\n\t")
-        "pop    {r4-r11, pc}\n\t");
-}
-
-/* `taps` int8 of one pixel by groups of four channels, w to w_end.
- * r0 r2 r4 r6 sums, r9 pixel, r5 weights, r1 result. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_mve1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end,
-    EB_REG int32_t taps, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
-{
-    __asm__(
-        ".p2align 2\n\t" /* for adr */
-        "push   {r4-r11, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 36\n\t"
-               ".cfi_rel_offset r4, 0\n\t"
-               ".cfi_rel_offset r5, 4\n\t"
-               ".cfi_rel_offset r6, 8\n\t"
-               ".cfi_rel_offset r7, 12\n\t"
-               ".cfi_rel_offset r8, 16\n\t"
-               ".cfi_rel_offset r9, 20\n\t"
-               ".cfi_rel_offset r10, 24\n\t"
-               ".cfi_rel_offset r11, 28\n\t"
-               ".cfi_rel_offset lr, 32\n\t")
-        "vpush  {d8-d9}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
-        "mov    r11, r0\n\t"
-        "mov    r5, r1\n\t"
-        "mov    r1, r2\n\t"
-        "ldr    r7, [sp, #52]\n\t"
-        "bic    r4, r7, #15\n\t"
-        "add    r4, r4, r11\n\t"
-        "adr.w  r6, 2f\n\t"
-        "tst    r7, #16\n\t"
-        "it     ne\n\t"
-        "adrne.w r6, 3f\n\t"
-        "cmp    r7, #16\n\t"
-        "it     lo\n\t"
-        "adrlo.w r6, 4f\n\t"
-        "orr    r6, r6, #1\n\t"
-        "and    r7, r7, #15\n\t"
-        "mov    r12, r4\n\t"
-        "mov    r10, r6\n\t"
-        "ldr    r0, [sp, #56]\n\t"
-        "vdup.16 q4, r0\n\t"
-        "1:\n\t"
-        "ldm    r5!, {r0, r2, r4, r6}\n\t"
-        "mov    r9, r11\n\t"
-        "bx     r10\n\t"
-        "2:\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r2, q3, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vmladava.s8 r6, q3, q0\n\t"
-        "3:\n\t"
-        "vldrb.u8 q0, [r9], #16\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladava.s8 r2, q3, q0\n\t"
-        "vldrb.u8 q3, [r5], #16\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vmladava.s8 r6, q3, q0\n\t"
-        "cmp    r9, r12\n\t"
-        "bne    2b\n\t"
-        "4:\n\t"
-        "cbz    r7, 5f\n\t"
-        "vctp.8 r7\n\t" /* lanes behind the last tap read as 0 */
-        "vpst\n\t"
-        "vldrbt.u8 q0, [r9]\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r0, q2, q0\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r2, q2, q0\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r4, q2, q0\n\t"
-        "vldrb.u8 q2, [r5]\n\t"
-        "add    r5, r5, r7\n\t"
-        "vmladava.s8 r6, q2, q0\n\t"
-        "5:\n\t"
-        "vldrw.u32 q2, [r5], #16\n\t" /* loads between moves, so that both units work at once */
-        "vmov   q0[2], q0[0], r0, r4\n\t"
-        "vldrb.s32 q3, [r5], #4\n\t"
-        "vmov   q0[3], q0[1], r2, r6\n\t"
-        "vqrdmulh.s32 q0, q0, q2\n\t"
-        "vshr.s32 q2, q0, #31\n\t" /* halves away from zero */
-        "vadd.i32 q0, q0, q2\n\t"
-        "vrshl.s32 q0, q0, q3\n\t"
-        "vqmovnb.s32 q0, q0\n\t"
-        "vqadd.s16 q0, q0, q4\n\t"
-        "vqmovnb.s16 q0, q0\n\t"
-        "vstrb.32 q0, [r1], #4\n\t"
-        "cmp    r5, r3\n\t"
-        "bne    1b\n\t"
-        "vpop   {d8-d9}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset -16\n\t")
-        "pop    {r4-r11, pc}\n\t");
 }
 
 _Static_assert(TINY_CONV2D_0 + 96 <= 248, "TINY_CONV2D_0 leaves the arena");

@@ -194,6 +194,9 @@ def flat_pixels(s: Sums, form: Form) -> Kernel | None:
     )  # fmt: skip
 
 
+NARROW = 1.2  # pace on a core that issues two instructions at once (`bench-cycles`): pixels wait to be widened
+
+
 def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
     """Two pixels at a time in int8, or one: a half or a quarter of the scratch of two in int16.
 
@@ -220,5 +223,5 @@ def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/conv_narrow.c.j2", s.stem, shape, constants, scalars, scratch=fh * n * together,
         variant=f"dsp {'two narrow pixels' if together == 2 else 'one pixel'}", estimate=cost,
-        traffic=Traffic(passes=pixels // together),
+        pace=NARROW if DUAL_ISSUE in form.core else 1.0, traffic=Traffic(passes=pixels // together),
     )  # fmt: skip

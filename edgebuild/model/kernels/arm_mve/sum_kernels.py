@@ -12,6 +12,7 @@ from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of
 
 LANES = 16
+SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # pace, where loads stand close to what waits for them (`bench-cycles`)
 MOST_OVER = 32  # pixels that are copied before their results are written over them
 
 
@@ -79,7 +80,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
         "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
         scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}{', own' if own else ''}",
         estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
-        in_place=PIXELS if over else "",
+        pace=1.0 if own else SHARED, in_place=PIXELS if over else "",
     )  # fmt: skip
 
 
@@ -158,7 +159,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_mve/depthwise.c.j2", s.stem, shape, (constant,), scalars,
         scratch=shape["ends"] + 48 * clamped, variant="mve columns", estimate=cost,
-        in_place=in_place(s, form) if fours else "",
+        pace=ROW if form.rolled else COLUMNS, in_place=in_place(s, form) if fours else "",
         traffic=Traffic(channels_in=4, channels_out=4),
     )  # fmt: skip
 
@@ -222,7 +223,7 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
     cost = 70 + 15 * fh + 0.7 * total * fh + k // 4 * (34 + fh * fill + outputs)
     shape = {**found.shape, "narrow": narrow, "places": places}
     return replace(
-        found, template="arm_mve/depthwise_row.c.j2", shape=shape, variant="mve row of columns", estimate=cost
+        found, template="arm_mve/depthwise_row.c.j2", shape=shape, variant="mve row of columns", estimate=cost, pace=ROW
     )
 
 

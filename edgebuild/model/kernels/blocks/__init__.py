@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from ...ops import transpose
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import fours, gathered, pairs, sum_kernels
@@ -25,6 +26,12 @@ def saturated(layer: KernelLayer) -> Kernel | None:
     if k.variant != "linear" or (k.shape["low"], k.shape["high"]) != (-128, 127):
         return None
     return replace(k, shape={**k.shape, "clamp": "eb_saturate"}, estimate=SATURATED * k.estimate)
+
+
+def transposed(layer: KernelLayer) -> Kernel | None:
+    """A matrix where it stands, without divisions: they are calls of the compiler's library."""
+    whole_over = layer.form.over and not layer.form.rolled
+    return transpose.over_itself(layer.op, layer.graph, divides=False) if whole_over else None
 
 
 # Of the instructions that comparisons, and long multiplications, take; `./sconsw bench-kernels` shows the error.
@@ -71,4 +78,5 @@ ROWS = (
     *(Row("batch_matmul", core, partial(gathered.product, costs)) for core, (_, costs) in BLOCKS.items()),
     *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, split),
+    Row("transpose", M0, transposed),
 )
