@@ -43,7 +43,7 @@ def wide(layer: KernelLayer) -> Kernel | None:
     c = x.shape[3]
     if {x.dtype, w.dtype, graph.result(op).dtype} != {"int16"} or zero_of(x) or zero_of(w) or c % 2 or columns < 2:
         return None
-    shape = {**k.shape, "turned": bool(op.attrs["turned"]), "step": 4 if c % 8 == 0 else 2 if c % 4 == 0 else 1}
+    shape = {**k.shape, "turned": bool(op.attrs["turned"]), "step": next(n for n in (8, 4, 2, 1) if c % (2 * n) == 0)}
     shape["full"] = full = spatial.bounds(op, graph.result(op)) == (-(2**15), 2**15 - 1)
     left_out = ("x0_zero", "x1_zero", *(("low", "high") if full else ()))
     scalars = {name: value for name, value in k.scalars.items() if name not in left_out}
@@ -52,7 +52,7 @@ def wide(layer: KernelLayer) -> Kernel | None:
     shape["end"] = end = "" if graph.arithmetic != "tflite" else "near" if near else "far" if far else ""
     if end:  # the upper word is shifted by less than the lower one
         scalars |= {"shift": right - 32 * (end == "far"), "half": 1 << (right - 33 if end == "far" else right - 1)}
-    cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * ((28 if end else 90) + 2.6 * c))
+    cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * ((34 if end else 90) + 2.6 * c))
     return Kernel(
         "arm_dsp/matmul_wide.c.j2", k.stem, shape, k.constants, scalars,
         scratch=4 * c, variant="dsp wide columns", estimate=cost,

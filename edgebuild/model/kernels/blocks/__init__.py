@@ -8,7 +8,7 @@ from functools import partial
 from ...ops import transpose
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import fours, gathered, pairs, sum_kernels
+from . import fours, gathered, pairs, sum_kernels, tables
 from .sum_kernels import SPLIT, SumsCore
 
 
@@ -79,4 +79,5 @@ ROWS = (
     *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, split),
     Row("transpose", M0, transposed),
+    *(Row(kind, frozenset(), tables.rescaled) for kind in ("clamp", "requantize")),
 )
