@@ -57,6 +57,19 @@ def gather(computed: bool) -> onnx.ModelProto:
     return net.done(net.q(net.op("Gather", net.q(table, 0.02), index, axis=0), 0.03))
 
 
+def reduced_constant() -> onnx.ModelProto:
+    """A quantised constant whose extremes, sum and largest elements the graph computes."""
+    net = Quantised()
+    x, c = net.input("x", (1, 6)), net.stored(net.rng.integers(-90, 90, (5, 6)), np.int8)
+    real = net.op("DequantizeLinear", c, net.stored(0.02), net.stored(3, np.int8))
+    axes = net.stored([0], np.int64)
+    parts = [net.op(kind, real, axes, keepdims=1) for kind in ("ReduceMax", "ReduceMin", "ReduceSum")]
+    best, _ = net.ops("TopK", real, net.stored([1], np.int64), count=2, axis=0)
+    for part in (*parts, best):
+        x = net.op("Add", x, part)
+    return net.done(net.q(x, 0.05))
+
+
 def concat() -> onnx.ModelProto:
     """A constant part with a scale of its own."""
     net = Quantised()
@@ -181,6 +194,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "gather, constant": lambda: gather(False),
     "gather, computed": lambda: gather(True),
     "concat": concat,
+    "reduced constant": reduced_constant,
     "operators on constants": on_constants,
     "power": power,
     "functions int8": lambda: functions(np.int8),

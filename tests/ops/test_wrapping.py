@@ -48,3 +48,16 @@ def test_reductions(dtype: str, tmp_path: Path) -> None:
     x = extreme(dtype, rng).reshape(4, 8)
     for graph, ((made,),) in zip(graphs, run_on_host(graphs, [[[x]], [[x]]], tmp_path), strict=True):
         np.testing.assert_array_equal(made, ops.run(graph, x)["y"], graph.file)
+
+
+def test_shifts_that_the_type_does_not_have(tmp_path: Path) -> None:
+    """The bits of a filter bank's root are computed: TFLM's C leaves shifts of 32 and more open."""
+    tensors = {"x": Tensor("x", (3,), "uint64"), "bits": Tensor("bits", (), "int32"), "y": Tensor("y", (3,), "uint32")}
+    op = Op("signal_root", "root", ("x", "bits"), ("y",), {})
+    graph = Graph("root", (op,), tensors, ("x", "bits"), ("y",), "tflite")
+    x = np.array([0, 10**6, 2**63], np.uint64)
+    vectors = [[x, np.array(bits, np.int32)] for bits in (3, 31, 32, 40, -1)]
+    (rows,) = run_on_host([graph], [vectors], tmp_path)
+    for vector, (made,) in zip(vectors, rows, strict=True):
+        np.testing.assert_array_equal(made, ops.run(graph, *vector)["y"])
+        assert not made.any() or 0 <= int(vector[1]) < 32

@@ -209,9 +209,13 @@ def _read_shape(node: OnnxNode) -> None:
 
 
 def _all_constant(node: OnnxNode) -> bool:
-    """Control flow is none of what is computed by itself: its bodies are read, and their constants computed."""
+    """Control flow is none of what is computed by itself: its bodies are read, and their constants computed.
+
+    Quantised constants stay so, for ops that read them; what reduces them is computed from the real numbers.
+    """
     read = [node.builder.tensors[n] for n in node.inputs if n]
-    constant = bool(read) and all(t.constant and t.quant is None for t in read)
+    stored = any(t.quant is not None for t in read) and not node.origin.startswith(OF_REALS)
+    constant = bool(read) and all(t.constant for t in read) and not stored
     return constant and node.origin not in onnx_control.CONTROL
 
 
@@ -304,6 +308,7 @@ def _read_batch_norm(node: OnnxNode) -> None:
     )
 
 
+OF_REALS = ("Reduce", "Global", "TopK", "CumSum")  # beginnings of operators that have no use for stored numbers
 HALVES = ("int4", "uint4")  # types of constants, which are kept as int8
 SPECIAL = {
     "DequantizeLinear": _read_dequantize,

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..ir import Array, Tensor
+from ..ir import Array, Tensor, real_values
 from .onnx_node import OnnxNode
 
 MOST = 1 << 22  # elements of a result that is larger than its operands; no flash takes more
@@ -35,7 +35,8 @@ def fold(node: OnnxNode) -> None:
     from onnx.reference import ReferenceEvaluator
 
     tensors = node.builder.tensors
-    values = {name: np.asarray(tensors[name].data) for name in node.inputs if name}
+    read = [tensors[name] for name in node.inputs if name]
+    values = {t.name: np.asarray(t.data) if t.quant is None else real_values(t) for t in read}
     _refuse_large(node, values)
     given = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), None) for n, v in values.items()

@@ -90,7 +90,10 @@ def _floor_root(x: int) -> int:
 
 
 def _root(op: Op, x: Array, by: Array) -> Array:
-    return np.array([root(n) for n in x.ravel()], np.uint32).reshape(x.shape) >> np.uint32(by.ravel()[0])
+    """A shift that uint32 does not have gives 0: C leaves it open, and TFLM with it."""
+    bits = int(by.ravel()[0])
+    roots = np.array([root(n) for n in x.ravel()], np.uint32).reshape(x.shape)
+    return roots >> np.uint32(bits) if 0 <= bits < 32 else np.zeros_like(roots)
 
 
 def _noise(op: Op, x: Array, state: Array, smoothing: Array, rest: Array) -> Array:
