@@ -199,14 +199,17 @@ class Hardware:
             other = z3.Select(self.array(key, slot.width), at) if neutral is None else z3.BitVecVal(neutral, slot.width)
             self.write(key, slot, at, z3.If(index == i, value, other), device)
 
-    def write(self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None) -> None:
+    def write(
+        self, key: Key, slot: Slot, place: Any, value: Any, device: tuple[int, int] | None, back: bool = False
+    ) -> None:
+        """`back`: a neighbour is written, and what this field has is put back."""
         neutral = neutral_of(slot)
         array, old = self.array(key, slot.width), self.now(key, slot.width, place)
         effects = self.effects(key, slot, "w")
         harmless = neutral is not None and (
             z3.is_true(z3.simplify(value == neutral)) or bool(effects and self._follows(value == neutral))
         )
-        if effects and slot.back == "keep":  # a neighbour's write puts back what is there, which does nothing
+        if effects and back and slot.back == "keep":
             harmless = harmless or z3.is_true(z3.simplify(value == self.now(key, slot.width, place)))
         if harmless:
             beside = self._beside(key)
@@ -274,7 +277,7 @@ class Hardware:
             if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
                 self.halves[part] = new
             else:
-                self.write(key, slot, place, new, None)
+                self.write(key, slot, place, new, None, back=key not in self.views.written.get(view, (key,)))
 
     def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
         """Bits that are of no field are to be stored as 0, or as they are after reset. A load finds 0 there."""
