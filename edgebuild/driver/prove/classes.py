@@ -193,8 +193,10 @@ class Interpreter(Lambdas):
                 default = [x for x in default if x.kind == K.INIT_LIST_EXPR]
             value = given.get(f.spelling) or next(iter(default[-1:]), None)
             if f.type.get_canonical().kind in REFERENCES:
-                raise Unknown("an object with a reference")
-            if value is not None:
+                if value is None:
+                    raise Unknown("a reference without a value")
+                self.memory[ADDRESS] = z3.Store(self.words(ADDRESS), place.value, self.bound(value).value)
+            elif value is not None:
                 self.initialise(place, f.type, value)
             elif f.type.get_canonical().kind == TypeKind.RECORD and not f.type.get_canonical().is_pod():
                 raise Unknown("an object in an object")

@@ -91,6 +91,12 @@ class CppExpressions(Program):
             found = self.env.get(self.scope(target.referenced)[1])
             if isinstance(found, Pointer) and target.referenced.type.get_canonical().kind in REFERENCES:
                 return found
+        if self.unit.cpp and target.kind == K.MEMBER_REF_EXPR and _is_reference(target.referenced):
+            inside = [x for x in clang.children(target) if clang.is_expression(x)]
+            points = inside and inside[0].type.get_canonical().kind == TypeKind.POINTER
+            of = self.value(inside[0]) if points else self.object(inside[0]) if inside else self.this
+            at = of.moved(target.referenced.get_field_offsetof() // 8)
+            return Pointer(z3.simplify(z3.Select(self.words(ADDRESS), at.value)))
         if self.unit.cpp and target.kind == K.CALL_EXPR and self._refers(target):
             value = self.value(target)
             assert isinstance(value, Pointer)
@@ -128,12 +134,16 @@ class CppExpressions(Program):
             raise Unknown("an object")
         if to.spelling.startswith("operator"):
             group, pointer = group_of(c.type, self.dialect)
-            if to.spelling != "operator=" or not group or pointer:
-                raise Unknown("an operator of a class")
-            return self.stored(parts[0] if parts[0].kind != K.UNEXPOSED_EXPR else parts[1], parts[-1])
+            if to.spelling == "operator=" and group and not pointer:
+                return self.stored(parts[0] if parts[0].kind != K.UNEXPOSED_EXPR else parts[1], parts[-1])
+            if to.spelling.endswith("=") and to.spelling[8:] not in ("==", "!=", "<=", ">="):
+                raise Unknown("an operator that assigns")
+        called = [x for x in parts if clang.bare(x).kind == K.DECL_REF_EXPR and clang.bare(x).referenced == to]
+        if called and to.spelling.startswith("operator"):  # an operator stands among its operands
+            parts = [*(called if to.kind == K.FUNCTION_DECL else ()), *(x for x in parts if x is not called[0])]
         this, arguments = self.this, parts[1:]
         if to.kind == K.CXX_METHOD and not to.is_static_method():
-            this = self._this(parts[0])
+            this = self.object(parts[0]) if called else self._this(parts[0])
         kinds = [a.type.get_canonical().kind for a in to.get_arguments()]
         if len(kinds) != len(arguments):
             raise Unknown("a call with other arguments than the function has")
@@ -176,3 +186,9 @@ class CppExpressions(Program):
             (self.declared if found[0].kind == K.VAR_DECL else self.statement)(found[0])
             found = found[1:]
         return found
+
+
+def _is_reference(member: Cursor | None) -> bool:
+    if member is None or member.kind != K.FIELD_DECL:
+        return False
+    return bool(member.type.get_canonical().kind in REFERENCES)

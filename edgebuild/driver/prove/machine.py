@@ -127,6 +127,8 @@ class Machine:
     def element(self, base: Pointer, index: Any, type_: Type) -> Pointer:
         name, pointer = group_of(type_, self.dialect)
         size = self.layout.groups[name].size if name in self.layout.groups and not pointer else type_.get_size()
+        if size < 0:
+            raise Unknown("an element of a length that is not known")
         return Pointer(z3.simplify(base.value + self.number(index) * size))
 
     def arithmetic(self, operator: str, a: Any, b: Any, type_: Type) -> Any:

@@ -21,7 +21,7 @@ from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
 
 K = CursorKind
-WHOLES = (TypeKind.RECORD, TypeKind.CONSTANTARRAY)
+WHOLES = (TypeKind.RECORD, TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY)
 COPIED = 16  # elements of an array that is copied
 
 
@@ -147,8 +147,9 @@ class Memory(Machine):
                 offset = i * type_.element_type.get_size()
                 self.copy(to.moved(offset), at.moved(offset), type_.element_type)
         else:
-            words = self.words(self.width(type_))
-            self.memory[self.width(type_)] = z3.Store(words, to.value, z3.simplify(z3.Select(words, at.value)))
+            width = ADDRESS if type_.kind in REFERENCES else self.width(type_)
+            words = self.words(width)
+            self.memory[width] = z3.Store(words, to.value, z3.simplify(z3.Select(words, at.value)))
 
     def initialise(self, at: Pointer, type_: Type, value: Cursor) -> None:
         """The first value of an object; of members that are not named, nothing is known."""

@@ -173,7 +173,9 @@ class Program(Expressions):
     def begin(self, d: Cursor, parts: list[Cursor]) -> None:
         """Give a variable its first value. `parts`: the expressions of its declaration."""
         if d.type.get_canonical().kind == TypeKind.VARIABLEARRAY:
-            raise Unknown(f"a variable of type {d.type.spelling}")
+            for p in parts:
+                self.value(p)
+            self.new_object(d)
         elif self.in_memory(d):
             at = self.new_object(d)
             if parts and clang.span(parts[-1])[0] >= clang.offset(d.location) and not _is_size(d, parts):

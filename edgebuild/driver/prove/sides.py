@@ -131,7 +131,7 @@ class SideSource(Interpreter):
         root = clang.bare(chain.root)
         if chain.prefixes[0].pointer:
             return self._once(chain.root)
-        if self.unit.cpp and root.kind in (K.DECL_REF_EXPR, K.CALL_EXPR):
+        if self.unit.cpp and root.kind in (K.DECL_REF_EXPR, K.CALL_EXPR, K.MEMBER_REF_EXPR):
             return self.address(root)
         if root.kind == K.ARRAY_SUBSCRIPT_EXPR:
             base, index = clang.children(root)
