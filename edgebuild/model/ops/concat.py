@@ -13,6 +13,7 @@ from ..ir import ITEM_BYTES, Array, Graph, Op
 from . import spatial
 from .base import Constant, Form, Kernel, Spec
 from .moves import axis_of
+from .slice import runs_cost
 
 
 def from_tflite(node: Any) -> None:
@@ -73,7 +74,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     constants = [
         Constant(n, t.data, "operand") for n, t in zip(shape["operands"], parts, strict=True) if t.data is not None
     ]
-    return Kernel("concat.c.j2", f"concat_{len(parts)}", shape, tuple(constants), placed=form.rolled)
+    cost = sum(runs_cost((outer, run // size), size) for run in runs)
+    return Kernel("concat.c.j2", f"concat_{len(parts)}", shape, tuple(constants), placed=form.rolled, estimate=cost)
 
 
 SPEC = Spec(

@@ -167,7 +167,7 @@ def rescaling(
     shape |= {"up": found.up, "away": found.away, "shift": found.shift, "taken": zero}
     shape |= {"low": bounds[0], "high": bounds[1]}
     scalars = {"y_mul": found.factor, "offset": found.offset}
-    cost = 14.0 * shape["N"]
+    cost = 9.3 * shape["N"]
     return Kernel("convert.c.j2", stem, shape, (), scalars, variant="linear", estimate=cost, placed=form.rolled)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....base.target import DUAL_ISSUE
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of, words
@@ -149,6 +150,7 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
     )  # fmt: skip
 
 
+WAITING = 1.12  # pace of `taps` on a core that issues one instruction at a time (`bench-cycles`): each tap is a load
 TAPS = (9, 25)  # windows for which there is an unrolled kernel
 
 
@@ -186,4 +188,5 @@ def taps(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/depthwise_taps.c.j2", s.stem, shape, constants, scalars,
         scratch=c if padded else 0, variant="dsp taps", estimate=cost, traffic=Traffic(passes=made),
+        pace=1.0 if DUAL_ISSUE in form.core else WAITING,
     )  # fmt: skip
