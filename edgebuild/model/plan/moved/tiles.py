@@ -22,8 +22,9 @@ from .cores import Parts, shared
 from .parts import instances, offsets, tile_kernel
 
 ALIKE = 1.005  # of cycles: mappings of which the one of fewest copies is taken
-UNITS = (16, 8)  # multiples that tiles are made of where kernels do badly
+UNITS = ((16, 16), (8, 8), (3, 16), (2, 32))  # pixels and channels: multiples for tiles where kernels do badly
 POOR = 1.1  # of the cycles that the search counts: kernels that do badly
+Unit = tuple[int, int]
 TRIES = 6  # searches with less room, until the kernels of the tiles fit
 
 
@@ -45,7 +46,7 @@ def _fitting(
     room: int,
     mapped: Mapped | None = None,
     than: Sequence[_Tiles] = (),
-    unit: int = 1,
+    unit: Unit | None = None,
 ) -> _Tiles:
     """Tiles that fit with their kernels, without their copies. Raises NoMapping where none do.
 
@@ -67,13 +68,14 @@ def _fitting(
     raise NoMapping(layer.name, {space: found.near_bytes})
 
 
-def _promised(layer: TiledLayer, room: Mapping[str, int], unit: int) -> tuple[Mapped, float]:
-    """The best mapping, of tiles of multiples of `unit` along each axis."""
-    if unit == 1:
+def _promised(layer: TiledLayer, room: Mapping[str, int], unit: Unit | None) -> tuple[Mapped, float]:
+    """The best mapping, of tiles of multiples of `unit`: along axes of pixels, and along the channels."""
+    if unit is None:
         mapped, figures = best(layer, room)
     else:
-        extents = (layer.nest.extents[a] for a in layer.axes)
-        mapped, figures = best_of(layer, room, tuple((*range(unit, n, unit), n) for n in extents))
+        pixels, channels = unit
+        sizes = ((layer.nest.extents[a], channels if a == layer.nest.out[-1] else pixels) for a in layer.axes)
+        mapped, figures = best_of(layer, room, tuple((*range(step, n, step), n) for n, step in sizes))
     return mapped, figures.total
 
 
