@@ -15,6 +15,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import DoesNotFit
+from edgebuild.model.plan.moved import tiles
 from edgebuild.model.plan.moved.ahead import early
 from edgebuild.model.plan.moved.auto import Found, assembled, auto_plan, search_of
 from edgebuild.model.plan.moved.feeding import FedRun
@@ -162,3 +163,18 @@ def test_tiles_fit_whose_kernels_take_far_more_than_the_search_counts(tmp_path: 
     )
     report = json.loads(next(a.data for a in artifacts if a.name == "m_report.json"))
     assert [row["why"] for row in report["hierarchy"]["layers"]] == ["tiles by DMA"]
+
+
+def test_blocks_of_few_pixels_are_tried_where_many_channels_leave_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conv.tflite").write_bytes(conv(7, 7, 960, 160, (1, 1))())
+    asked = ModelRequest(tmp_path / "conv.tflite", "m", "pulp-cluster", map="layer")
+
+    def total() -> float:
+        report = json.loads(next(a.data for a in compile_model(asked) if a.name == "m_report.json"))
+        return float(report["hierarchy"]["cycles"]["total"])
+
+    found = total()
+    monkeypatch.setattr(tiles, "UNITS", tuple(unit for unit in tiles.UNITS if unit[0] == unit[1]))
+    assert found < 0.95 * total()
