@@ -81,6 +81,9 @@ class Net:
             shape = (channels, *taps, x.shape[3])
             if kind == "depthwise_conv2d":
                 shape, axis = (1, *taps, x.shape[3] * int(self.pick(1, 1, 1, 2))), 3
+        return self.products(kind, x, shape, axis, **attrs)
+
+    def products(self, kind: str, x: Tensor, shape: tuple[int, ...], axis: int = 0, **attrs: Any) -> Tensor:
         data = self.rng.integers(-127, 128, shape).astype(np.int8)
         count = shape[axis]
         scales = tuple(float(s) for s in (0.01 * self.rng.uniform(0.3, 1, count)).astype(np.float32))
@@ -170,6 +173,41 @@ def test_convolutions(lean: int, own: bool, tmp_path: Path, monkeypatch: pytest.
     assert sum(n for name, n in counted.items() if name.startswith("mve") and name.endswith(", own") == own) > 20
     assert not own or lean or counted["mve direct, own"] > 3
     check(TARGET, graphs, tmp_path)
+
+
+def pairs(channels: int, taps: tuple[int, int], results: int, seed: int) -> Graph:
+    net = Net(np.random.default_rng(seed), "tflite" if seed % 2 else "onnx")
+    x = net.keep(Tensor("x", (1, taps[0], taps[1] + 4, channels), "int8", net.quant(0.02)))
+    y = net.products("conv2d", x, (results, *taps, channels), stride=(1, 1), dilation=(1, 1), pad=(0, 0, 0, 0))
+    return Graph("pairs", tuple(net.ops), net.tensors, ("x",), (y.name,), net.arithmetic)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_pairs_of_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and many taps, with a remainder and without; pixels near each other and far; few and many results."""
+    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, 0, True)))
+    monkeypatch.setattr(kernels, "ROWS", (found,))
+    sizes = product((3, 8, 16, 40, 64, 72, 130), ((1, 1), (1, 3), (3, 3)), (4, 127, 128))
+    graphs = [pairs(*size, seed) for seed, size in enumerate(sizes)]
+    form = form_of(load_target(TARGET))
+    shapes = {id(g): kernel_of(g.ops[0], g, form).shape for g in graphs}
+    graphs = [g for g in graphs if "pairs" in shapes[id(g)] and g.tensors["w0"].elements < 70_000]
+    ways = Counter((shapes[id(g)]["pairs"].zero, shapes[id(g)]["pairs"].turns > 1) for g in graphs)
+    assert len(ways) == 4, ways
+    assert len({shapes[id(g)]["finish"] for g in graphs}) > 4
+    for at in range(0, len(graphs), 16):
+        (tmp_path / str(at)).mkdir()
+        check(TARGET, graphs[at : at + 16], tmp_path / str(at))
+
+
+@pytest.mark.needs(*NEEDS)
+def test_strips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs one below the other, with padding at all sides, also where a window lies in it as a whole."""
+    monkeypatch.setattr(kernels, "ROWS", (Row(CONVOLUTION, arm_mve.CORE, of_sums(sum_kernels.strips)),))
+    graphs = [random_net(seed, ["conv2d"], 1, wide=seed % 5 == 0) for seed in range(1200, 1320)]
+    taken = [g for g in graphs if "mve strips, own" in variants([g])]
+    assert len(taken) > 30
+    check(TARGET, taken, tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)

@@ -15,6 +15,7 @@ ROWS = (
         for lean in (0, 4, 2)
         for own in (True, False)
     ),
+    Row(CONVOLUTION, CORE, of_sums(sum_kernels.strips)),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise)),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, False))),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, True))),

@@ -14,8 +14,13 @@ def elementwise(layer: KernelLayer) -> Kernel | None:
     k = layer.plain
     if k.variant != "linear" or not k.shape["flat"]:
         return None
-    cost = 20.0 + 3.5 * int(str(k.shape["N"]))
-    return replace(k, template="arm_mve/elementwise.c.j2", variant="mve", estimate=cost)
+    n, shift, offset = (int(str(value)) for value in (k.shape["N"], k.shape["shift"], k.scalars["offset"]))
+    half = 1 << shift - 1  # what the second of two narrowing shifts adds
+    narrow = 17 <= shift <= 24 and abs(offset) + half < 2**30  # the operands reach 2^30
+    scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
+    shape = {**k.shape, "narrow": narrow}
+    cost = 20.0 + (2.4 if narrow else 2.7) * n
+    return replace(k, template="arm_mve/elementwise.c.j2", shape=shape, scalars=scalars, variant="mve", estimate=cost)
 
 
 def rescaled(layer: KernelLayer) -> Kernel | None:

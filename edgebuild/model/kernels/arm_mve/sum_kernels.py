@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     over = s.pointwise and form.over
     if over:
         s, lean = _as_row(s), 4 * lean or MOST_OVER
-    (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
         return None
     inside = s.pad == (0, 0) and (ow - 1) * s.stride[1] + fw <= w and (oh - 1) * s.stride[0] < h
@@ -58,17 +58,53 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
         columns = _columns(s, pixels)
         shape |= {"gather": "columns", "advance": s.stride[1] * fh * c, **columns}
         scratch = columns["column"] * columns["columns"]
-        each = 0.2 * c if fh == 1 else 10 * c / columns["piece"] if c < LANES else 9 + 0.2 * c
+        each = 0.2 * c if fh == 1 else 15 * c / columns["piece"] if c < LANES else 9 + 0.2 * c
         copied = columns["columns"] - columns["kept"] * (blocks > 1)
         gathering = lines * blocks * (40 + fh * (15 + copied * each) + 0.2 * columns["kept"] * fh * c)
-    taps = s.weights.transpose(0, 2, 1, 3).reshape(k, -1)
-    packed = stream(s, taps)
-    how = s.finish
-    bytes_ = 4 * packed.shape[1]
-    if own and (how == "sums" or k < 4 or pixels < 2 or max(k, bytes_ // 16, shape["advance"] // 8) >= 2**12):
+    shape |= {"lines": lines, "pixels": pixels}
+    name = f"mve {shape['gather']}{f' of {lean}' if lean else ''}{', own' if own else ''}"
+    return _convolution(s, s.weights.transpose(0, 2, 1, 3), shape, name, own, scratch, gathering, blocks, over)
+
+
+def strips(s: Sums, form: Form) -> Kernel | None:
+    """Outputs that lie one below the other, two at a time, from a strip of x that is as wide as the window."""
+    (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
+    if form.rolled or not s.fits or s.weights.shape[3] != c or s.dilation != (1, 1):
         return None
+    piece, rows = fw * c, (oh - 1) * s.stride[0] + fh
+    copied = max(0, min(h, rows - s.pad[0]))
+    padded_columns = s.pad[1] > 0 or (ow - 1) * s.stride[1] - s.pad[1] + fw > w
+    shape = shape_of(s, form) | {
+        "gather": "strips", "advance": s.stride[0] * piece, "lines": ow, "pixels": oh, "piece": piece, "rows": rows,
+        "copied": copied, "padded_columns": padded_columns, "padded": padded_columns or copied < rows,
+    }  # fmt: skip
+    gathering = ow * (30 + copied * (16 + 3 * (piece // LANES)))
+    return _convolution(s, s.weights, shape, "mve strips, own", True, rows * piece, gathering, 1, False)
+
+
+def _convolution(
+    s: Sums,
+    weights: Array,
+    shape: dict[str, Any],
+    name: str,
+    own: bool,
+    scratch: int,
+    gathering: float,
+    blocks: int,
+    over: bool,
+) -> Kernel | None:
+    """From what says how pixels are gathered, at a cost of `gathering` instructions, to the kernel."""
+    k, how, lines, pixels = s.out[2], s.finish, shape["lines"], shape["pixels"]
+    taps = weights.reshape(k, -1)
+    packed = stream(s, taps)
+    step = s.out[1] * k if shape["gather"] == "strips" else k  # from a pixel's results to the next one's
+    bytes_ = 4 * packed.shape[1]
+    if own and (how == "sums" or k < 4 or pixels < 2 or max(step, bytes_ // 16, shape["advance"] // 8) >= 2**12):
+        return None
+    if own:
+        shape["pairs"] = _pairs(taps.shape[1], shape["advance"], 7 + (step >= 128) + 4 * how.endswith("_clamped"))
     shape |= {
-        "own": own, "finish": how, "taps": taps.shape[1], "lines": lines, "pixels": pixels, "step": packed.shape[1],
+        "own": own, "finish": how, "taps": taps.shape[1], "step": packed.shape[1], "beside": step,
         "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
     }  # fmt: skip
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if shape.get("padded") else {}
@@ -78,9 +114,53 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     products = lines * blocks * _products(pixels, packed.shape[0], taps.shape[1], how, own)
     return Kernel(
         "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=f"mve {shape['gather']}{f' of {lean}' if lean else ''}{', own' if own else ''}",
-        estimate=30 + gathering + products, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
-        pace=1.0 if own else SHARED, in_place=PIXELS if over else "",
+        scratch=scratch, variant=name, estimate=30 + gathering + products,
+        pace=1.0 if own else SHARED, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
+        in_place=PIXELS if over else "",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How pairs.c.j2 goes through the taps of two pixels.
+
+    `sizes`: taps of each chunk. `before` of them come ahead of a loop of `turns` times four; `between` their products
+    stand the steps by which the pair before is stored, numbered. `second`: the register of the second pixel.
+    """
+
+    sizes: tuple[int, ...]
+    before: int
+    turns: int
+    between: tuple[tuple[tuple[int, ...], ...], ...]
+    second: str
+    first_moves: int
+    second_moves: int
+    last_moves: int
+    on: int
+    zero: str
+    group_stays: bool
+
+
+def _pairs(taps: int, advance: int, steps: int) -> Pairs:
+    """Pixels that lie `advance` bytes apart share a register if they are near."""
+    sizes = [LANES] * (taps // LANES) + [taps % LANES] * (taps % LANES > 0)
+    n, whole = len(sizes), taps // LANES
+    turns = (whole - 5) // 4 if whole > 13 else 0
+    before = n if not turns else whole - 1 - 4 * turns
+    near = advance <= 127
+    jump = advance - LANES * (n - 1) if near else 2 * advance - LANES * n  # from behind the last pixel to the next pair
+    fits = near and abs(jump) <= 127
+    each = -(-steps // min(before, 4))
+    places = {1: (2,), 2: (2, 4), 3: (2, 4, 6), 4: (1, 2, 4, 6)}.get(each, tuple(i * 7 // each for i in range(each)))
+    where = [(step // each, places[step % each]) for step in range(steps)]
+    between = tuple(
+        tuple(tuple(step for step, place in enumerate(where) if place == (i, k)) for k in range(7))
+        for i in range(before)
+    )
+    return Pairs(
+        tuple(sizes), before, turns, between, "r9" if near else "r11", advance if near else LANES,
+        LANES - advance if near else LANES, (jump if fits else 0) if near else LANES, 0 if fits else jump,
+        "r11" if near else "q3" if turns > 1 else "r7", near and turns <= 1,
     )  # fmt: skip
 
 
