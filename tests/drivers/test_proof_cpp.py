@@ -183,9 +183,55 @@ extern "C" void t(int n)
 """
 
 
-@pytest.mark.parametrize("use", ["run(f); f(2);", "run(f);", "auto g = f; g(1);", "run([](int i) { r->a = i; });"])
-def test_a_lambda_that_is_passed_on_is_unknown(use: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("use", ["run(f); f(2);", "run(f);", "auto g = f; g(1);"])
+def test_a_named_lambda_that_is_passed_on_is_unknown(use: str, tmp_path: Path) -> None:
     """Whoever gets it runs a body that nothing compares."""
     group = "bfGroup G { bit a; bit b; };\nmake_device(G, r, 0x40000000);\n"
     found = [v for v in verdicts(compiled(tmp_path, group + PASSED.replace("USE", use))) if v.function == "t"]
     assert [(v.what, v.why) for v in found] == [("unknown", "a lambda that is passed on")]
+
+
+GIVEN = """
+template <typename F> int run(F &&f) { return f(1); }
+struct D {
+    G *const g;
+    void go(int k) { run([this, k](int i) { g->b = i + k; return 0; }); }
+};
+extern "C" void t(int k, int m)
+{
+    int a = k, b = m;
+    r->a = 0;
+    r->b = run([=](int i) { unsigned x = r->a; r->a = i + a; return b + x; });
+    D d{r};
+    d.go(3);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("i + k", "i - k"),
+        ("i + a", "i"),
+        ("b + x", "b - x"),
+        ("a = k, b = m", "a = m, b = k"),
+        ("go(3)", "go(2)"),
+        ("a(r, 0)", "a(r, 1)"),
+    ],
+)
+def test_a_lambda_that_is_given_away_is_proved_by_itself(right: str, wrong: str, tmp_path: Path) -> None:
+    driver, artifacts = compiled(tmp_path, "bfGroup G { bit a; uint4 b; };\nmake_device(G, r, 0x40000000);\n" + GIVEN)
+    assert [v for v in verdicts((driver, artifacts)) if v.what != "proved"] == []
+    assert any(right.encode() in a.data for a in artifacts if a.name.endswith(".cpp"))
+    changed = tuple(
+        Artifact(a.name, a.data.replace(right.encode(), wrong.encode())) if a.name.endswith(".cpp") else a
+        for a in artifacts
+    )
+    assert "refuted" in [v.what for v in verdicts((driver, changed))]
+
+
+def test_a_lambda_that_refers_to_variables_is_unknown(tmp_path: Path) -> None:
+    """Whoever gets it may change them."""
+    source = "bfGroup G { bit a; bit b; };\nmake_device(G, r, 0x40000000);\n" + PASSED
+    source = source.replace("USE", "run([&](int i) { n = i; }); r->b = n;")
+    assert "unknown" in [v.what for v in verdicts(compiled(tmp_path, source)) if v.function == "t"]

@@ -1,17 +1,20 @@
-"""Lambdas that a function makes and calls itself: their bodies run among the variables of that function."""
+"""Lambdas: where a function calls one itself, the body runs among the variables of that function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import z3
 from clang.cindex import Cursor, CursorKind
 
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.cpp import CppExpressions
-from edgebuild.driver.prove.hardware import Pointer, Unknown
-from edgebuild.driver.prove.values import DEPTH, Pruned, Return
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.reals import Real
+from edgebuild.driver.prove.values import DEPTH, Int, Pruned, Return, bits_of
 from edgebuild.driver.source import clang
 
 K = CursorKind
@@ -26,10 +29,63 @@ class Closure:
 
 
 class Lambdas(CppExpressions):
-    """Calls of lambdas. One that is passed on is not followed."""
+    """Calls of lambdas. One that stands as an argument is given away with its copies; its body is proved alone."""
+
+    passed: set[int]  # the numbers of those that were given away
+
+    def run(self, name: str, taken: list[bool]) -> Any:
+        self.passed = getattr(self, "passed", set())
+        return super().run(name, taken)
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """Lambdas by where they begin, numbered in their order, which both sides share."""
+        return {start: i for i, start in enumerate(self.unit.lambdas)}
 
     def e_lambda_expr(self, c: Cursor) -> Any:
-        raise Unknown("a lambda that is passed on")
+        """Call something unknown: whatever gets the lambda runs its body, or keeps it."""
+        made, number = self._closure(c), self.numbers[clang.span(c)[0]]
+        if set(_outside(c)) - set(made.copies):
+            raise Unknown("a lambda that is passed on and refers to variables")
+        values = [made.copies[name] for name in sorted(made.copies, key=lambda n: n.partition("@")[0])]
+        if any(x.kind == K.CXX_THIS_EXPR or _is_member(x) for x in clang.preorder(c)):
+            values.append(self.this)
+        if not all(isinstance(v, Int | Pointer | Real) for v in values):
+            raise Unknown("a lambda that copies an object")
+        self.passed.add(number)
+        self.called(f"lambda {number}", tuple(map(bits_of, values)))
+        return Pointer(z3.BitVec(f"lambda {number}", ADDRESS))
+
+    def alone(self, number: int) -> str:
+        """The name under which the body of a lambda can be run for itself, whatever it has copied."""
+        cursor = next(c for start, (c, _) in self.unit.lambdas.items() if self.numbers[start] == number)
+        self.functions[f"lambda {number}"] = cursor
+        return f"lambda {number}"
+
+    def call(self, function: Cursor, arguments: list[Any]) -> Any:
+        if function.kind != K.LAMBDA_EXPR:
+            return super().call(function, arguments)
+        for name, d in _outside(function).items():
+            address = Pointer(z3.BitVec(f"&copied {d.spelling}", ADDRESS))
+            self.env[name] = address if self.in_memory(d) else self.symbol(f"copied {d.spelling}", d.type)
+        self.active.append(function)
+        parameters = [p for p in clang.children(function) if p.kind == K.PARM_DECL]
+        for p, value in zip(parameters, arguments, strict=True):
+            if self.in_memory(p):
+                self.put(self.new_object(p), p.type, value)
+            else:
+                self.env[variable_name(p)] = self.converted(value, p.type)
+        try:
+            self.body(function)
+        except Return as done:
+            return done.value
+        return None
+
+    def bound(self, c: Cursor) -> Pointer:
+        made = _lambda(c) if self.unit.cpp else None
+        value = self.value(made) if made is not None else super().bound(c)
+        assert isinstance(value, Pointer)
+        return value
 
     def begin(self, d: Cursor, parts: list[Cursor]) -> None:
         made = _lambda(parts[-1]) if self.unit.cpp and parts else None
@@ -57,8 +113,9 @@ class Lambdas(CppExpressions):
 
     def _called(self, c: Cursor) -> Any:
         """Any other call. Whoever gets a lambda may run its body, which is compared nowhere else."""
-        if self.unit.cpp and any("(lambda at" in x.type.get_canonical().spelling for x in clang.children(c)):
-            raise Unknown("a lambda that is passed on")
+        for x in clang.children(c) if self.unit.cpp else ():
+            if "(lambda at" in x.type.get_canonical().spelling and _lambda(x) is None and not _is_callee(x):
+                raise Unknown("a lambda that is passed on")
         return super().e_call_expr(c)
 
     def _entered(self, closure: Closure, to: Cursor, parameters: list[Cursor], values: list[Any]) -> Any:
@@ -115,3 +172,27 @@ def _lambda(c: Cursor) -> Cursor | None:
             return None
         c = inside[0]
     return c if c.kind == K.LAMBDA_EXPR else None
+
+
+def _outside(c: Cursor) -> dict[str, Cursor]:
+    """Local variables of the function around a lambda that its body uses."""
+    start, end = clang.span(c)
+    found: dict[str, Cursor] = {}
+    for x in clang.preorder(c):
+        d = x.referenced if x.kind in (K.DECL_REF_EXPR, K.VARIABLE_REF) else None
+        if d is None or d.kind not in (K.VAR_DECL, K.PARM_DECL) or start <= clang.offset(d.location) < end:
+            continue
+        if d.kind == K.PARM_DECL or d.semantic_parent.kind in clang.FUNCTIONS:
+            found[variable_name(d)] = d
+    return found
+
+
+def _is_member(c: Cursor) -> bool:
+    """Whether an expression names a member of the object itself."""
+    return c.kind == K.MEMBER_REF_EXPR and not any(clang.is_expression(x) for x in clang.children(c))
+
+
+def _is_callee(c: Cursor) -> bool:
+    """Whether a part of a call is the function: the type of a template's instance names its arguments."""
+    value = clang.bare(c)
+    return value.kind == K.DECL_REF_EXPR and value.referenced is not None and value.referenced.kind == K.FUNCTION_DECL
