@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -21,6 +22,7 @@ from tests.conftest import ROOT, run
 pytestmark = pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "qemu-system-arm", "qemu-system-riscv32")
 
 HERE = Path(__file__).parent / "linker"
+SITE_TOOLS = ROOT / "edgebuild" / "build" / "scons" / "site_tools"
 DIGITS = ROOT / "sample_projects" / "digits"
 NAMES = ("DATA_LOAD", "DATA_START", "DATA_END", "BSS_START", "BSS_END", "STACK_TOP", "HEAP_START")
 SYMBOLS = {
@@ -71,6 +73,8 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             publish(compile_model(model_request(DIGITS / "digits.onnx", name, target, more)), folder)
         sources = [HERE / "main.c", hal_dir() / "src" / "semihost.c"]
         sources += [Path(n + suffix) for n in ("digits", "rows") for suffix in (".c", "_weights.S", "_weights.c")]
+        for check in folder.glob("*_check.ld"):
+            check.rename(f"{check}.o")  # whatever a link takes of objects, it takes these
         for source in sources:
             command = [*COMPILERS[target], *FLAGS, "-I.", f"-I{DIGITS}", "-c", source, "-o", f"{source.name}.o"]
             run(*command, cwd=folder)
@@ -132,12 +136,84 @@ def test_fragment_keeps_off_the_heap_too(script: str, parts: Callable[[str], Pat
     assert ".edgebuild.digits.arena" in run("readelf", "-SW", elf)
 
 
-def test_a_script_that_takes_no_section_but_bss_itself(parts: Callable[[str], Path], tmp_path: Path) -> None:
-    """Left to themselves, sections lie where start-up does not clear them. The linker refuses, one line mends it."""
-    (old := tmp_path / "old.ld").write_text((HERE / "cubemx.ld").read_text().replace("*(.bss*)", ""))
-    program(parts, tmp_path, "cubemx", *STRICT, file=old, status=1)
-    old.write_text(old.read_text().replace("*(.bss)", "*(.bss) *(.bss.*)"))
-    assert status(program(parts, tmp_path, "cubemx", *STRICT, file=old)) == 0
+@pytest.mark.needs("ld.lld")
+@pytest.mark.parametrize("linker", ["bfd", "lld"])
+def test_a_script_that_takes_no_section_but_bss_itself(
+    linker: str, parts: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Left to themselves, sections lie where start-up does not clear them. `N_check.ld` refuses, one line mends it."""
+    (tmp_path / "ld.lld").symlink_to(str(shutil.which("ld.lld")))  # gcc for other machines looks for it here
+    flags = [f"-B{tmp_path}", f"-fuse-ld={linker}", "-Wl,--gc-sections"]
+    text = (HERE / "cubemx.ld").read_text().replace("*(.bss*)", "")
+    stack = "_estack = ORIGIN(RAM) + LENGTH(RAM);\n"  # lld wants to know the memory first
+    (old := tmp_path / "old.ld").write_text(text.replace(stack, "") + stack)
+    with pytest.raises(AssertionError) as refused:
+        program(parts, tmp_path, "cubemx", *flags, file=old)
+    for section in ("digits.arena", "rows.arena", "rows.state"):
+        assert f"does not place .bss.edgebuild.{section}: add *(.bss.*) beside *(.bss) there" in str(refused.value)
+    assert "digits.state" not in str(refused.value)  # it has none
+    right = old.read_text().replace("*(.bss)", "*(.bss) *(.bss.*)")
+    line = ".arena (NOLOAD) : { *(.bss.edgebuild.*.arena*) } > RAM\n"
+    assert right.count("  .bss :") == 1
+    for text in (right, right.replace("  .bss :", f"  {line}  .bss :")):
+        old.write_text(text)
+        assert status(program(parts, tmp_path, "cubemx", *flags, file=old)) == 0
+
+
+def test_the_check_lets_partial_links_pass(parts: Callable[[str], Path], tmp_path: Path) -> None:
+    objects = sorted(parts("mps2-an386").glob("digits*.o"))
+    assert any(o.name == "digits_check.ld.o" for o in objects)
+    run("arm-none-eabi-ld", "-r", *objects, "-o", tmp_path / "all.o")
+    assert ".bss.edgebuild.digits.arena" in run("readelf", "-SW", tmp_path / "all.o")
+
+
+CMAKE = """\
+cmake_minimum_required(VERSION 3.20)
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_C_COMPILER arm-none-eabi-gcc)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_C_FLAGS "{flags}")
+project(app LANGUAGES C)
+find_package(EdgeBuild REQUIRED)
+add_model(digits MODEL {model} TARGET mps2-an386)
+add_library(features STATIC features.c)
+target_link_libraries(features PRIVATE digits)
+add_executable(app main.c)
+target_link_libraries(app PRIVATE features)
+target_link_options(app PRIVATE -nostartfiles --specs=nano.specs -T${{CMAKE_SOURCE_DIR}}/board.ld)
+"""
+SCONS = """\
+env = Environment(tools=["default", "edgebuild"], toolpath=[{toolpath!r}], CC="arm-none-eabi-gcc", LINK="$CC")
+env.Replace(CCFLAGS="{flags}".split(), AR="arm-none-eabi-ar", RANLIB="arm-none-eabi-ranlib", PROGSUFFIX="")
+env.Replace(LINKFLAGS=["$CCFLAGS", "-nostartfiles", "--specs=nano.specs", "-Tboard.ld"])
+features = env.StaticLibrary("features", ["features.c", env.Model("digits", {model!r}, TARGET="mps2-an386")])
+env.Program("app", ["main.c", features])
+"""
+
+
+@pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
+def test_doors_check_the_script_of_a_project(tool: str, tmp_path: Path) -> None:
+    """The model is in a library, and the program has a script that start-up and heap of a vendor know."""
+    (tmp_path / "features.c").write_text('#include "digits.h"\nvoid go(void) { digits_invoke(); }\n')
+    (tmp_path / "main.c").write_text("void go(void);\nvoid Reset_Handler(void) { go(); }\nint _write, _sbrk;\n")
+    flags = " ".join(COMPILERS["mps2-an386"][1:-1])
+    words = {"flags": flags, "model": str(DIGITS / "digits.onnx"), "toolpath": str(SITE_TOOLS)}
+    name, text = ("SConstruct", SCONS) if tool == "scons" else ("CMakeLists.txt", CMAKE)
+    (tmp_path / name).write_text(text.format(**words))
+    script = (HERE / "cubemx.ld").read_text().replace("*(.bss*)", "")
+    script = script.replace("debug.ld", str(HERE / "debug.ld"))
+    (tmp_path / "board.ld").write_text(script)
+    build: tuple[str | Path, ...] = (sys.executable, "-m", "SCons", "-Q")
+    if tool != "scons":
+        run("cmake", "-G", tool, "-B", "build", f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}",
+            f"-DEDGEBUILD_PYTHON={sys.executable}", cwd=tmp_path)  # fmt: skip
+        build = ("cmake", "--build", "build")
+    with pytest.raises(AssertionError, match=r"does not place \.bss\.edgebuild\.digits\.arena: add"):
+        run(*build, cwd=tmp_path)
+    (tmp_path / "board.ld").write_text(script.replace("*(.bss)", "*(.bss) *(.bss.*)"))
+    run(*build, cwd=tmp_path)
+    nothing = run(*build, cwd=tmp_path)
+    assert "Link" not in nothing and " -o " not in nothing
 
 
 @pytest.mark.needs("ld.lld")

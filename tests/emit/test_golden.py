@@ -37,7 +37,7 @@ def named(files: Iterable[Artifact], name: str) -> bytes:
     return next(f.data for f in files if f.name == name)
 
 
-@pytest.mark.parametrize("suffix", [".c", ".h", "_weights.S", "_memory.ld"])
+@pytest.mark.parametrize("suffix", [".c", ".h", "_weights.S", "_memory.ld", "_check.ld"])
 def test_golden(suffix: str, tmp_path: Path, update_golden: bool) -> None:
     model = tmp_path / "tiny.tflite"
     model.write_bytes(tiny_tflite())

@@ -125,6 +125,7 @@ def model(target: Target, source: str = "", weights: str = "", arena: str = "") 
         "model_weights.S": "" if in_c else ASM,
         "model_weights.c": DATA_C if in_c else "typedef int model_weights_are_assembled;\n",
         "model_memory.ld": placed if target.firmware else "/* no linker script on this target */\n",
+        "model_check.ld": "",
         "model_clock.h": "",
         "model_report.json": json.dumps(report),
     }

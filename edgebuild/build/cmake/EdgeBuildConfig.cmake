@@ -324,6 +324,13 @@ function(_edgebuild_add_model_rule target name model)
   target_link_options("${target}" INTERFACE
     "$<BUILD_INTERFACE:$<$<BOOL:$<TARGET_PROPERTY:EDGEBUILD_LINK_FRAGMENTS>>:-Wl,-T,${base}_memory.ld>>")
   set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_memory.ld>")
+  # Another script may leave sections to the linker, which says nothing of it. The property EDGEBUILD_LINK_CHECK, set to
+  # OFF, is for partial links (-r) by lld, which would check those, too.
+  if(NOT chip STREQUAL "host" AND CMAKE_C_COMPILER_ID MATCHES "^(GNU|Clang|AppleClang)$")
+    target_link_libraries("${target}" INTERFACE
+      "$<BUILD_INTERFACE:$<$<NOT:$<STREQUAL:$<TARGET_PROPERTY:EDGEBUILD_LINK_CHECK>,OFF>>:${base}_check.ld>>")
+    set_property(TARGET "${target}" APPEND PROPERTY INTERFACE_LINK_DEPENDS "$<BUILD_INTERFACE:${base}_check.ld>")
+  endif()
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
   if(arg_CLUSTER)
     target_sources("${target}" PRIVATE "${EDGEBUILD_HAL}/src/cluster.c")
@@ -483,7 +490,7 @@ endfunction()
 
 # The same bytes as edgebuild.build.scons writes: sorted members, two spaces, paths relative to the folder of the request.
 # ARGN: the source of a model, the sources of a driver, or nothing. Sets `option_files` in the caller to the files that
-# options name.
+# options name, and `chip` to the target.
 function(_edgebuild_write_request folder kind name)
   if(DEFINED arg_TARGET)
     set(chip "${arg_TARGET}")
@@ -558,6 +565,7 @@ function(_edgebuild_write_request folder kind name)
   _edgebuild_json_string(quoted "${name}")
   _edgebuild_json_string(chip "${chip}")
   set(option_files "${files}" PARENT_SCOPE)
+  set(chip "${chip}" PARENT_SCOPE)
   # file(GENERATE) leaves a file alone whose bytes are right.
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.req.json" CONTENT "{
   \"kind\": \"${kind}\",

@@ -65,6 +65,7 @@ def generate(env: Environment) -> None:
         "ClockConfig": clock_config,
         "EdgeBuildTarget": use_target,
     }
+    env.Append(PROGEMITTER=[_check_places])
     env.added_methods += [_Method(env, function, name) for name, function in methods.items()]
 
 
@@ -100,7 +101,9 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     objects = [*env.Object(file[f"{name}.c"]), *assembled]
     objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
     for o in objects:
-        o.attributes.edgebuild_fragment = file[f"{name}_memory.ld"]
+        o.attributes.edgebuild_memory = file[f"{name}_memory.ld"]
+        if _load(where, _target_name(env, where, TARGET)).core.isa != "native":
+            o.attributes.edgebuild_check = file[f"{name}_check.ld"]
     if options.get("CLUSTER"):
         env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
         objects += env.Object(folder.File(env.subst(f"{name}_cluster$OBJSUFFIX")), str(hal_dir() / "src" / "cluster.c"))
@@ -233,7 +236,7 @@ def _add_firmware(env: Environment, chip: Target, folder: Node) -> None:
     objects = [env.Object(folder.File(env.subst(f"{f.stem}$OBJSUFFIX")), str(f)) for f in files]
 
     def emitter(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:
-        env.Depends(target, [*scripts, *_fragments(source)])
+        env.Depends(target, [*scripts, *_scripts(source, "memory")])
         return target, [*source, *env.Flatten(objects)]
 
     env.Append(PROGEMITTER=[emitter])
@@ -309,14 +312,20 @@ def _target_name(env: Environment, where: str, given: str | None) -> str:
     return name
 
 
-def _fragments(objects: list[Node]) -> list[Node]:
-    """The linker scripts `N_memory.ld` of the models among the objects of a program."""
-    found = [getattr(o.attributes, "edgebuild_fragment", None) for o in objects]
+def _scripts(nodes: list[Node], kind: str) -> list[Node]:
+    """The linker scripts `N_memory.ld` or `N_check.ld` of the models among the objects of a program."""
+    found = [getattr(n.attributes, f"edgebuild_{kind}", None) for n in nodes]
     return list(dict.fromkeys(f for f in found if f is not None))
 
 
+def _check_places(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:
+    """Link `N_check.ld` of the models among the objects, and among those of libraries that are given as nodes."""
+    nodes = [n for n in (*source, *env.Flatten(env.get("LIBS", []))) if hasattr(n, "sources")]
+    return target, [*source, *_scripts([*nodes, *(s for n in nodes for s in n.sources)], "check")]
+
+
 def _fragment_flags(target: list[Node], source: list[Node], env: Environment, for_signature: bool) -> list[str]:
-    return [f"-Wl,-T,{f.path}" for f in _fragments(source)]
+    return [f"-Wl,-T,{f.path}" for f in _scripts(source, "memory")]
 
 
 def _load(where: str, name: str) -> Target:

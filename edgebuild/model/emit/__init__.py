@@ -20,10 +20,10 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         "_weights.S": weights_file.assembly(plan, program.weights),
         "_weights.c": weights_file.portable(plan, program.weights),
         "_memory.ld": linker.fragment(plan),
+        "_check.ld": linker.check(plan),
         "_clock.h": code.clock_header(plan),
         "_report.json": report.report(plan, program.weights, sha256),
     }
     files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
     files[f"{plan.name}_weights.bin"] = program.weights.blob
-    order = (".c", ".h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_clock.h", "_report.json")
-    return tuple(Artifact(plan.name + suffix, files[plan.name + suffix]) for suffix in order)
+    return tuple(Artifact(plan.name + suffix, files[plan.name + suffix]) for suffix in plan.request.SUFFIXES)

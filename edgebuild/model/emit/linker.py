@@ -1,4 +1,4 @@
-"""The linker script fragment that puts weights and arenas into the memories of the plan."""
+"""Linker scripts of a model: one puts weights and arenas into the memories of the plan, one checks other scripts."""
 
 from __future__ import annotations
 
@@ -17,4 +17,15 @@ def fragment(plan: Plan) -> str:
         used=plan.target.firmware is not None,
         weights_memory=plan.weights_memory,
         arenas=sections(plan),
+    )
+
+
+def check(plan: Plan) -> str:
+    """Assertions that somebody's linker script places arenas and state; empty but for a comment on the host."""
+    return render(
+        "check.ld.j2",
+        name=plan.name,
+        file=comment(plan.graph.file),
+        used=plan.target.core.isa != "native",  # where linkers know no scripts
+        sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state"],
     )
