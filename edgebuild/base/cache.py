@@ -40,6 +40,7 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
 
     `files`: all that the compiler reads for this request, besides the target's files and this package.
     """
+    before = states(files)
     where, name = folder(), key(request, files)
     if where is None or name is None:
         return compile_model(request)
@@ -48,7 +49,7 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
     if kept is not None:
         return kept
     artifacts = compile_model(request)
-    if key(request, files) == name:  # no file was changed meanwhile
+    if states(files) == before and key(request, files) == name:  # no file was changed meanwhile, nor changed back
         _write(entry, name, artifacts)
     return artifacts
 
@@ -71,6 +72,19 @@ def key(request: ModelRequest, files: Sequence[str]) -> str | None:
     except OSError:
         return None
     return digest.hexdigest()
+
+
+def states(files: Iterable[str]) -> list[tuple[int, int, int] | None]:
+    """Dates, sizes and numbers of files: other ones when a file was written meanwhile, even with the same bytes."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in files:
+        try:
+            status = os.stat(file)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return found
 
 
 def _digest(data: bytes) -> str:

@@ -20,19 +20,45 @@ REQUEST_SUFFIX = ".req.json"
 
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
-    if len(arguments) == 2 and arguments[0] == "run" and is_current(arguments[1]):
-        return 0
-    import gc
-
-    if argv is None:  # a process of its own: nearly all that it makes is used to its end
-        gc.set_threshold(100_000)
-    from edgebuild.cli import main as command
-
+    is_run = len(arguments) == 2 and arguments[0] == "run"
+    held = _hold(arguments[1]) if is_run else None
     try:
-        return command(arguments)
+        if is_run and is_current(arguments[1]):
+            return 0
+        import gc
+
+        if argv is None:  # a process of its own: nearly all that it makes is used to its end
+            gc.set_threshold(100_000)
+        from edgebuild.cli import main as command
+
+        try:
+            return command(arguments)
+        finally:
+            if argv is None:  # no last look for cycles
+                gc.freeze()
     finally:
-        if argv is None:  # no last look for cycles
-            gc.freeze()
+        if held is not None:
+            os.close(held)
+
+
+def _hold(request: str) -> int | None:
+    """The folder of a request, for this process alone until it ends or closes it; None where that cannot be had.
+
+    A build that is killed may leave its runs at work: ninja gives each a process group. They and the runs of the next
+    build would write the same products.
+    """
+    try:
+        import fcntl
+
+        folder = os.open(os.path.dirname(os.path.abspath(request)), os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks
+        os.close(folder)
+        return None
+    return folder
 
 
 def is_current(request: str) -> bool:
@@ -63,8 +89,15 @@ def fingerprint(path: str, settled_ns: int) -> str:
     return f"{_sha256(path)} {date} {status.st_size} {path}"
 
 
+def never(path: str) -> str:
+    """The stamp line of a file of which nobody knows the bytes that were read: no file is as it says."""
+    return f"0 0 0 {path}"
+
+
 def _matches(line: str) -> bool:
     digest, date, size, path = line.split(" ", 3)
+    if digest == "0":
+        return False
     status = os.stat(path)
     if status.st_size != int(size):
         return False

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, is_written, publish, write_atomic
-from edgebuild.base.cache import compiled
+from edgebuild.base.cache import compiled, states
 from edgebuild.base.errors import from_os
 from edgebuild.base.installation import code_files
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
@@ -40,8 +40,10 @@ def run(path: Path) -> int:
         return _run_driver(path, request, file.output, began)
     inputs = [os.path.abspath(p) for p in (*files_read(request), *code_files())]
     # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
-    lines = _fingerprints([os.path.abspath(path), *inputs], began)
+    read = [os.path.abspath(path), *inputs]
+    before, lines = states(read), _fingerprints(read, began)
     artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else _model(request)
+    lines = _settled(read, before, lines)
     _finish(path, began, file.output, artifacts, inputs, lines)
     print(text)
     return 0
@@ -52,6 +54,14 @@ def _fingerprints(paths: Iterable[str], began: int) -> list[str]:
         return [entry.fingerprint(p, began - SETTLED_NS) for p in paths]
     except OSError as error:
         raise from_os(error, "cannot read it") from error
+
+
+def _settled(paths: list[str], before: list[tuple[int, int, int] | None], lines: list[str]) -> list[str]:
+    """The stamp lines of files, but of those that were written since `before`: the work may have read other bytes than
+    are there now, also where they are the same as before it.
+    """
+    rows = zip(paths, before, states(paths), lines, strict=True)
+    return [line if then == now else entry.never(path) for path, then, now, line in rows]
 
 
 def files_read(request: ModelRequest | ClockRequest) -> list[str]:
@@ -80,10 +90,13 @@ def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) ->
     flags = Path(entry.stamp_of(os.path.abspath(path))).with_suffix(".flags")
     request = with_flags(request, flags)
     sources = [os.path.abspath(p) for p in (path, *request.sources, *([flags] if flags.exists() else []))]
-    lines = _fingerprints(sources, began)
+    before, lines = states(sources), _fingerprints(sources, began)
     artifacts, files, text = generate(request)
+    lines = _settled(sources, before, lines)
     inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*files, *code_files()))]))
-    lines += _fingerprints([p for p in inputs if p not in sources], began)
+    headers = [p for p in inputs if p not in sources]
+    rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)
+    lines += [entry.never(header) if state and state[0] >= began else line for header, state, line in rows]
     _finish(path, began, output, artifacts, inputs, lines)
     print(text)
     return 0

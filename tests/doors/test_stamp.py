@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -12,9 +13,10 @@ import numpy as np
 import onnx
 import pytest
 
+from edgebuild.base import cache
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.request import ModelRequest, model_outputs
+from edgebuild.base.request import DriverRequest, ModelRequest, model_outputs
 from edgebuild.build import entry
 from edgebuild.build.run import depfile, run
 from tests.conftest import ROOT
@@ -154,6 +156,60 @@ def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypat
     assert request_file.with_name("net.stamp").stat().st_mtime_ns < model.stat().st_mtime_ns
 
 
+def test_change_during_the_run_that_is_taken_back(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stamp said that products of "two" were made of "one", for good. So did the cache."""
+    model = request_file.parent.parent / "net.onnx"
+
+    def compile_other(request: ModelRequest) -> tuple[Artifact, ...]:
+        model.write_text("two")
+        data = model.read_bytes()
+        model.write_text("one")
+        return tuple(Artifact(name, data) for name in model_outputs(request.name))
+
+    monkeypatch.setattr("edgebuild.model.compile.compile_model", compile_other)
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(request_file.parent / "cache"))
+    run(request_file)
+    assert request_file.with_name("net.c").read_text() == "two"
+    assert not entry.is_current(str(request_file))
+    assert not [*cache.entries()]
+
+
+def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers are known when they were read; what one held then, nobody knows if it was written since."""
+    (header := tmp_path / "a.h").write_text("one")
+    (tmp_path / "d.bf.c").write_text("")
+    file = tmp_path / "d.req.json"
+    members = {"schema": 1, "kind": "driver", "name": "d", "source": ["d.bf.c"], "target": "host", "output": "."}
+    file.write_text(json.dumps({**members, "options": {}}))
+
+    def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:
+        data = header.read_bytes()
+        header.write_text("two")
+        return (Artifact("d.c", data),), [str(header)], ""
+
+    monkeypatch.setattr("edgebuild.driver.command.generate", generate)
+    run(file)
+    assert not entry.is_current(str(file))
+
+
+def test_a_run_has_its_folder_for_itself(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed build may leave a run at work, and the next build starts another one for the same products."""
+    folder = os.open(request_file.parent, os.O_RDONLY)
+    seen = []
+
+    def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(request)
+        return tuple(Artifact(name, b"") for name in model_outputs(request.name))
+
+    monkeypatch.setattr("edgebuild.model.compile.compile_model", compile_model)
+    monkeypatch.setenv("EDGEBUILD_CACHE", "")
+    assert entry.main(["run", str(request_file)]) == 0 and seen
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
+
+
 def test_failure_leaves_the_products_and_no_new_stamp(request_file: Path) -> None:
     run(request_file)
     stamp = request_file.with_name("net.stamp").read_text()
@@ -190,5 +246,5 @@ def test_no_change_imports_next_to_nothing(request_file: Path) -> None:
         f"assert main(['run', {str(request_file)!r}]) == 0; print(*sorted(set(sys.modules) - before))"
     )
     added = set(execute(sys.executable, "-P", "-c", program).split())
-    allowed = {"edgebuild", "edgebuild.build", "edgebuild.build.entry", "hashlib"}
+    allowed = {"edgebuild", "edgebuild.build", "edgebuild.build.entry", "fcntl", "hashlib"}
     assert {m for m in added if not m.startswith("_")} - {"time"} == allowed
