@@ -10,9 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
+from edgebuild.model.importers import read_model
 from edgebuild.model.verify import verify
 from tests.exporters.writer import Net
 
@@ -211,3 +213,13 @@ def test_equal_to_onnxruntime(name: str, tmp_path: Path) -> None:
     onnx.save(NETWORKS[name](), file)
     result = verify(file, load_target("host"), compile_model(model_request(file, "model", "host", {})))
     assert result["equal"], result
+
+
+def test_constants_that_are_infinite_once_dequantised(tmp_path: Path) -> None:
+    """The lowest float as a mask: its scale is rounded up, and onnxruntime's products with 0 are not numbers."""
+    net = Quantised()
+    x, low = net.input("x", (1, 6)), net.stored([-32768], np.int16)
+    real = net.op("DequantizeLinear", low, net.stored(5.192376e33), net.stored(32767, np.int16))
+    onnx.save(net.done(net.op("Mul", x, real)), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="no finite numbers; give a mask large numbers"):
+        read_model(tmp_path / "m.onnx")

@@ -267,7 +267,9 @@ def _read_dequantize(node: OnnxNode) -> None:
     x, (quant, dtype, less) = node.tensor(0), _quantisation(node)
     if x.data is not None:
         data = (x.data.astype(np.int64) - less).astype(dtype)
-        if not np.isfinite(real_values(Tensor(x.name, x.shape, dtype, quant, data))).all():
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(real_values(Tensor(x.name, x.shape, dtype, quant, data))).all()
+        if not finite:
             raise node.error(f"values of '{x.name}' times their scale are no finite numbers{MASK}")
         node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], x.shape, str(data.dtype), quant, data)
         return
