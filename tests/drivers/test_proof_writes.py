@@ -38,3 +38,21 @@ def test_a_write_of_what_is_there_counts(right: str, wrong: str, tmp_path: Path)
     assert right in text
     changed = (Artifact(a.name, text.replace(right, wrong).encode()) if a.name == "case.c" else a for a in artifacts)
     assert [v.what for v in verdicts((driver, tuple(changed)))] == ["refuted"]
+
+
+def test_a_whole_register_is_stored_once(tmp_path: Path) -> None:
+    """Of what was read only one field changes: a second store of it all is no store of the other fields."""
+    source = """bfGroup Cr { uint4 F; bit E; uint4 G; }; bfGroup D { bfGroup Cr CR; };
+make_device(D, d, 0x40000000);
+void t(void) { bfGroup Cr c = d->CR; c.E = 1; d->CR = c; }
+"""
+    overlay = "fields: {'C.CR.*': {plain: true}}"
+    driver, artifacts = compiled(Case(0, "w", source, registers="CR@0: F:0:4 E:4:1 G:8:4", overlay=overlay), tmp_path)
+    assert [v.what for v in verdicts((driver, artifacts))] == ["proved"]
+    text = next(a for a in artifacts if a.name == "case.c").data.decode()
+    store = text[text.index("HAL_STORE") :].partition(";")[0]
+    changed = tuple(
+        Artifact(a.name, text.replace(store, f"{store}; {store}").encode()) if a.name == "case.c" else a
+        for a in artifacts
+    )
+    assert [v.what for v in verdicts((driver, changed))] == ["refuted"]

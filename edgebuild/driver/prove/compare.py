@@ -221,7 +221,13 @@ def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alon
     least = matched
     while least > alone and _kept(solver, mine[least - 1], batch):
         least -= 1
-    return list(range(least, matched + 1))
+    return [n for n in range(least, matched + 1) if not _splits(mine, n)]
+
+
+def _splits(mine: tuple[Event, ...], n: int) -> bool:
+    """Whether one access of the source, that of a whole register, would go on behind its first `n` stores."""
+    inside = 0 < n < len(mine) and mine[n - 1].kind == mine[n].kind == "store"
+    return inside and mine[n - 1].batch == mine[n].batch
 
 
 def _kept(solver: z3.Solver, x: Event, batch: list[Event]) -> bool:

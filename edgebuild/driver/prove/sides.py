@@ -321,6 +321,7 @@ class SideSource(Interpreter):
             value = z3.BitVecVal(_at_rest(register, other), other.width) if rests else held[key]
             stores.append((key, other, place, value))
         for key, slot, place, value in sorted(stores, key=self._turn):
+            self.hardware.batch += register.bits > self.layout.bus.width  # by words
             if "w" in slot.access:
                 self.hardware.write(key, slot, place, value, self._device(chains[0]))
 
