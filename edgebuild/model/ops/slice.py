@@ -85,11 +85,20 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("runs.c.j2", stem, shape, (), first, placed=form.rolled, estimate=cost)
 
 
+def part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
+    """Begin and size of what a piece of the result takes from a piece of the operand."""
+    places = zip(op.attrs["begin"], out, x, strict=True)
+    begin = tuple(b + first - low for b, (first, _), (low, _) in places)
+    return {"begin": begin, "size": tuple(past - first for first, past in out)}
+
+
 def rows(op: Op, graph: Graph) -> str:
     """A part that has all rows is copied row by row."""
     (x,) = graph.operands(op)
     return "each" if len(x.shape) > 2 and tuple(op.attrs["size"][:2]) == x.shape[:2] else ""
 
 
-SLICE = Spec(kind="slice", nest=nest, reference=reference, kernel=kernel, rows=rows, exact=True, limits=(inside,))
+SLICE = Spec(
+    kind="slice", nest=nest, reference=reference, kernel=kernel, rows=rows, part=part, exact=True, limits=(inside,)
+)
 SPAN = Spec(kind="span", nest=nest, reference=reference, view=True, start=start, exact=True, limits=(inside, one_run))

@@ -15,24 +15,34 @@ from ..tiling.paths import needed
 
 def tile_kernel(op: Op, graph: Graph, turn: Mapping[str, Range], form: Form, known: dict[object, Kernel]) -> Kernel:
     """The kernel of an op's tile with the constants of that tile; `known` keeps those of equal tiles."""
-    nest, y = ops.nest(op, graph), graph.result(op)
-    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
-    out = tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True))
+    out, *wanted = tile_ranges(op, graph, turn)
     attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
     sizes = tuple(tuple(past - first for first, past in r) for r in (*wanted, out))
     constant = tuple(r for r, n in zip(wanted, op.inputs, strict=True) if graph.tensors[n].constant)
     key = (sizes, constant, repr(sorted(attrs.items())))
     if key not in known:
-        tensors, names = dict(graph.tensors), list[str]()
-        for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
-            same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
-            names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
-            tensors[names[-1]] = replace(part_of(graph.tensors[name], ranges), name=names[-1])
-        tensors[y.name] = part_of(y, out)
-        small = replace(graph, ops=(op,), tensors=tensors)
-        part = replace(op, inputs=tuple(names), attrs=attrs)
-        known[key] = kernel_of(part, small, replace(form, tile=True))
+        known[key] = kernel_of(*tile_of(op, graph, turn), replace(form, tile=True))
     return known[key]
+
+
+def tile_ranges(op: Op, graph: Graph, turn: Mapping[str, Range]) -> list[Ranges]:
+    """Ranges of a tile in the result and in each operand."""
+    nest, y = ops.nest(op, graph), graph.result(op)
+    wanted = [needed(nest, i, turn, graph.tensors[n].shape) for i, n in enumerate(op.inputs)]
+    return [tuple(turn.get(axis, (0, n)) for axis, n in zip(nest.out, y.shape, strict=True)), *wanted]
+
+
+def tile_of(op: Op, graph: Graph, turn: Mapping[str, Range]) -> tuple[Op, Graph]:
+    """The op that makes a tile, in a graph of its own with the parts that it reads."""
+    out, *wanted = tile_ranges(op, graph, turn)
+    tensors, names, y = dict(graph.tensors), list[str](), graph.result(op)
+    for i, (name, ranges) in enumerate(zip(op.inputs, wanted, strict=True)):
+        same = next((n for n, had in zip(names, wanted, strict=False) if n == name and had != ranges), None)
+        names.append(name if same is None else f"{name}/{i}")  # an op may read two parts of one tensor
+        tensors[names[-1]] = replace(part_of(graph.tensors[name], ranges), name=names[-1])
+    tensors[y.name] = part_of(y, out)
+    attrs = ops.SPECS[op.kind].part(op, graph, out, wanted[0])
+    return replace(op, inputs=tuple(names), attrs=attrs), replace(graph, ops=(op,), tensors=tensors)
 
 
 def part_of(t: Tensor, ranges: Ranges) -> Tensor:
