@@ -68,10 +68,14 @@ def is_current(request: str) -> bool:
     try:
         with open(stamp, encoding="utf-8", errors="surrogateescape") as file:
             header, *lines, end, rest = file.read().split("\n")
-        if (header, end, rest) != (HEADER, END, "") or not lines or not all(map(_matches, lines)):
+        if (header, end, rest) != (HEADER, END, "") or not lines:
+            return False
+        if lines[0].split(" ", 3)[3] != os.path.abspath(request):  # a copy of a folder, whose stamp tells of the other
+            return False
+        if not all(map(_matches, lines)):
             return False
         os.utime(stamp, ns=(began, began))
-    except (OSError, ValueError):
+    except (OSError, ValueError, IndexError):
         return False
     return True
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -172,6 +173,16 @@ def test_change_during_the_run_that_is_taken_back(request_file: Path, monkeypatc
     assert request_file.with_name("net.c").read_text() == "two"
     assert not entry.is_current(str(request_file))
     assert not [*cache.entries()]
+
+
+def test_copy_of_a_project_has_no_stamp(request_file: Path) -> None:
+    """The copied stamp names the files of the original, which are as they were; the model of the copy is another."""
+    run(request_file)
+    copied = request_file.parent.parent.with_name("copied")
+    shutil.copytree(request_file.parent.parent, copied)
+    (copied / "net.onnx").write_text("two")
+    assert not entry.is_current(str(copied / "out" / request_file.name))
+    assert entry.is_current(str(request_file))
 
 
 def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
