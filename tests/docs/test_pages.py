@@ -20,7 +20,7 @@ SCRIPTS = {page.relative_to(ROOT): text for page in PAGES if page.name not in EL
 
 
 @pytest.mark.parametrize("page", SCRIPTS, ids=str)
-@pytest.mark.needs("bash", "gcc", "arm-none-eabi-gcc", "qemu-system-arm", "cmake", "make")
+@pytest.mark.needs("bash", "gcc", "arm-none-eabi-gcc", "qemu-system-arm", "cmake", "make", "meson", "ninja")
 def test_commands_of_a_page(page: Path, tmp_path: Path) -> None:
     """In a folder that looks like the checkout, one command after the other."""
     text = SCRIPTS[page]

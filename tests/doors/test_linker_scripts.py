@@ -136,6 +136,14 @@ def test_fragment_keeps_off_the_heap_too(script: str, parts: Callable[[str], Pat
     assert ".edgebuild.digits.arena" in run("readelf", "-SW", elf)
 
 
+def test_fragment_refuses_a_script_with_memories_of_other_names(parts: Callable[[str], Path], tmp_path: Path) -> None:
+    """GNU ld only warned, and placed arena and weights from address 0, over the code."""
+    (other := tmp_path / "other.ld").write_text((HERE / "newlib.ld").read_text().replace("RAM", "SRAM"))
+    program(parts, tmp_path, "newlib", file=other)  # without the fragments it links
+    with pytest.raises(AssertionError, match="model digits: no linker script declares a memory RAM: give your target"):
+        program(parts, tmp_path, "newlib", "-Wl,-T,digits_memory.ld", "-Wl,-T,rows_memory.ld", file=other)
+
+
 @pytest.mark.needs("ld.lld")
 @pytest.mark.parametrize("linker", ["bfd", "lld"])
 def test_a_script_that_takes_no_section_but_bss_itself(
