@@ -115,6 +115,20 @@ def branch_writes_twice(m: Any) -> None:
     branch.operators.append(branch.operators[-1])
 
 
+def two_functions(m: Any) -> None:
+    """The second signature begins at a graph that the first one calls, too."""
+    keys = {b"infer": 0, b"train": 1}
+    m.signatureDefs = [schema.SignatureDefT(signatureKey=key, subgraphIndex=i) for key, i in keys.items()]
+
+
+def two_names(m: Any) -> None:
+    m.signatureDefs = [schema.SignatureDefT(signatureKey=key, subgraphIndex=0) for key in (b"infer", b"again")]
+
+
+def two_graphs(m: Any) -> None:
+    m.subgraphs.append(m.subgraphs[0])
+
+
 ROW = np.arange(12, dtype=np.float32).reshape(2, 6)
 SLICE = np.array([0, 0], np.int32), np.array([2, 6], np.int32)
 LEAKY, ADD, PACKED = schema.LeakyReluOptionsT(), schema.AddOptionsT(), schema.ConcatenationOptionsT()
@@ -136,6 +150,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], Change, str]] = {
     "begin": (lambda: one_operator("SLICE", "float32", None, *SLICE), negative_begin, r"begins \[-1, 0\]"),
     "twice in a loop": (loop, written_in_a_body, "is written twice"),
     "given to a loop": (loop, body_writes_its_input, "is an input and written"),
+    "functions": (loop, two_functions, r"3 subgraphs; only .*(?s:.*)'infer' is 0, 'train' is 1(?s:.*)signature_keys"),
+    "graphs": (lambda: one_operator("RELU"), two_graphs, "2 subgraphs; only models of one"),
     "twice in a branch": (branches, branch_writes_twice, "is written twice"),
 }  # fmt: skip
 
@@ -146,6 +162,13 @@ def test_refused(case: str, tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(changed(make(), change))
     with pytest.raises(EdgebuildError, match=text):
         compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
+
+
+@pytest.mark.needs("gcc")
+def test_one_function_may_have_two_names(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(changed(one_operator("RELU"), two_names))
+    artifacts = compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
+    assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]
 
 
 @pytest.mark.needs("gcc")

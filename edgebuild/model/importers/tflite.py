@@ -122,8 +122,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
         raise fail("a model without a graph", file=file)
     subgraph = model.Subgraphs(0)
     kinds = {operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
-    if model.SubgraphsLength() > 1 and not {"CALL_ONCE", "IF", "WHILE"} & kinds:
-        raise fail(f"{model.SubgraphsLength()} subgraphs; only models of one are supported", file=file)
+    _check_entries(model, kinds, file)
     builder = GraphBuilder(file, "tflite")
     tensors = tensors_of(model, subgraph, file, len(data))
     surface = ints(subgraph.InputsAsNumpy()), ints(subgraph.OutputsAsNumpy())
@@ -155,6 +154,17 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     _read_nodes(builder, nodes, special)
     variables.finish(builder)
     return builder.finish(inputs, ends)
+
+
+def _check_entries(model: Any, kinds: set[str], file: str) -> None:
+    """Refuse a file with more functions than the first graph, which others would take for the one they want."""
+    signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
+    elsewhere = any(s.SubgraphIndex() != 0 for s in signatures)
+    if elsewhere or (model.SubgraphsLength() > 1 and not {"CALL_ONCE", "IF", "WHILE"} & kinds):
+        text = f"{model.SubgraphsLength()} subgraphs; only models of one are supported"
+        keys = [f"'{(s.SignatureKey() or b'').decode(errors='replace')}' is {s.SubgraphIndex()}" for s in signatures]
+        hint = "convert one function alone: TFLiteConverter.from_saved_model(folder, signature_keys=['KEY'])"
+        raise fail(text, file=file, hints=[*(["signatures: " + ", ".join(keys)] if keys else []), hint])
 
 
 Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
