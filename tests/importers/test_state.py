@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, prepare
@@ -120,6 +121,14 @@ def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 6
+
+
+def test_a_state_is_no_further_input_to_a_message(tmp_path: Path) -> None:
+    """The message told of two inputs, of which the file has one."""
+    (tmp_path / "m.tflite").write_bytes(remembering(None))
+    request = model_request(tmp_path / "m.tflite", "model", "host", {"stream_input": "rows"})
+    with pytest.raises(EdgebuildError, match="cannot stream: the model keeps a state"):
+        compile_model(request)
 
 
 def streaming() -> bytes:

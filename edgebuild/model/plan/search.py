@@ -311,6 +311,9 @@ def streamed_input(graph: Graph, request: ModelRequest) -> str | None:
     if request.stream_input is None:
         return None
     rows = rows_of(graph, graph.inputs[0])
+    if graph.states:
+        text = "cannot stream: the model keeps a state, which --stream-input does not know"
+        raise fail(text, file=graph.file, hints=["leave --stream-input out"])
     if len(graph.inputs) != 1 or rows < 2:
         text = f"cannot stream: {len(graph.inputs)} inputs, the first has {rows} rows"
         hint = "--stream-input needs one input whose second dimension are the rows; NCHW files: transpose the input"
