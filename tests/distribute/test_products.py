@@ -143,7 +143,7 @@ medium: {kind: switch, bits_per_s: 1e6}
 def test_devices_that_hear_nothing_of_the_source_recover_too(tmp_path: Path) -> None:
     """One waits only for others, and learns late that an inference has ended: the rest must not give up meanwhile."""
     model, file = tmp_path / "net.tflite", tmp_path / "cluster.yaml"
-    model.write_bytes(WRITERS["tflite"].write(drawn("tflite", 2296)))
+    model.write_bytes(WRITERS["tflite"].write(drawn("tflite", 29)))
     file.write_text(IN_A_ROW)
     request = ClusterRequest(model, file, "net")
     made = build_cluster(request)

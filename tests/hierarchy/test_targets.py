@@ -49,7 +49,7 @@ def test_cores_and_a_dma_unit_beside_them(
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_activations_in_the_third_level(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """L2 has no room for some tensors, which lie in L3 and move from there by DMA."""
-    options = ["--target", "pulp-cluster", "--map", way, "--limit", "L1=2K,L2=1K", "--keep", str(tmp_path / "k")]
+    options = ["--target", "pulp-cluster", "--map", way, "--limit", "L1=2K,L2=768", "--keep", str(tmp_path / "k")]
     assert main(["verify", str(DIGITS), *options, "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
     report = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]

@@ -72,7 +72,7 @@ def test_no_float_op_is_left_between_dequantize_and_quantize(per_channel: bool, 
             reals = all(source is not None and source.kind == "dequantize" for source in read)
             quantised_only = {reader.kind for reader in readers[op.outputs[0]]} == {"quantize"}
             assert not (reals and quantised_only), f"{op.name}\n{dump(canonical)}"
-    assert integer > FLOATS // 3
+    assert integer > FLOATS // 4
 
 
 def test_chains_keep_their_outputs() -> None:

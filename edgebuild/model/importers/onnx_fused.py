@@ -150,9 +150,9 @@ def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
     bits, block, k, n = (f.attributes.get(name, 0) for name in ("bits", "block_size", "K", "N"))
     known = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     stored = [known.get(f.at(i)) for i in (1, 2, 3)]
-    computed = any(f.at(i) and f.at(i) not in known for i in (1, 2, 3))
+    computed = any(f.at(i) and f.at(i) not in known for i in (1, 2, 3)) or f.attributes.get("weight_prepacked", 0)
     if bits not in (4, 8) or f.at(4) or computed or (stored[2] is not None and stored[2].dtype != np.uint8):
-        text = "weights that are computed, sorted by an index, or of other than 4 or 8 bits"
+        text = "weights that are computed, packed, sorted by an index, or of other than 4 or 8 bits"
         raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: constant, 4 or 8 bits"])
     blocks, (packed, scales, zeros) = -(-k // block), stored
 

@@ -49,11 +49,12 @@ HALVES = FLOAT | {TensorProto.FLOAT16}
 STEPS = BYTES | {TensorProto.INT16, TensorProto.UINT16, TensorProto.INT4, TensorProto.UINT4}
 KINDS = {"f": FLOAT, "b": BYTES, "h": HALVES, "s": STEPS, "i": frozenset({TensorProto.INT32}), "e": FLOAT | BYTES}
 KINDS["y"] = frozenset({TensorProto.UINT8})
-KINDS["z"] = HALVES | KINDS["y"]
 KINDS["t"] = STEPS | KINDS["i"]
 KINDS["d"] = HALVES | {TensorProto.DOUBLE}
 KINDS["g"] = KINDS["d"] | {TensorProto.BFLOAT16}
 KINDS["l"] = HALVES | {TensorProto.BFLOAT16}
+KINDS["z"] = KINDS["l"] | KINDS["y"]
+KINDS["r"] = FLOAT | {TensorProto.DOUBLE}
 KINDS["n"] = KINDS["d"] | KINDS["i"] | {TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64}
 TYPES = {"i": AttributeProto.INT, "f": AttributeProto.FLOAT, "s": AttributeProto.STRING, "I": AttributeProto.INTS,
          "F": AttributeProto.FLOATS, "S": AttributeProto.STRINGS}  # fmt: skip
@@ -87,11 +88,11 @@ TABLE = {
     "FusedConv": ("dT dT dT? dT?", "dT", f"{CONV} activation:s activation_params:F"),
     "FusedGemm": ("nT nT nT?", "nT", GEMM),
     "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
-    "LayerNormalization": ("lT lV lV?", "lV fU? fU?", "axis:i epsilon:f stash_type:i"),
-    "SimplifiedLayerNormalization": ("lT lV", "lV fU?", "axis:i epsilon:f stash_type:i"),
+    "LayerNormalization": ("gT gV gV?", "gV rU? rU?", "axis:i epsilon:f stash_type:i"),
+    "SimplifiedLayerNormalization": ("gT gV", "gV rU?", "axis:i epsilon:f stash_type:i"),
     "SkipSimplifiedLayerNormalization": ("lT lT lT lT?", "lT fU? fU? lT?", "epsilon:f"),
     "EmbedLayerNormalization": ("iM iM? hT hT hT? hT hT iM? iM?", "hT iM? hT?", "epsilon:f mask_index_type:i"),
-    "MatMulNBits": ("lT yB lT zQ? iI? lT?", "lT", "K:i! N:i! bits:i block_size:i! accuracy_level:i"),
+    "MatMulNBits": ("lT yB lT zQ? iI? lT?", "lT", "K:i! N:i! bits:i block_size:i! accuracy_level:i weight_prepacked:i"),
     "Attention": ("lT lT lT? iM? lT? lT? iM?", "lT lT?", f"{HEADS} {ROTARY} qkv_hidden_sizes:I"),
     "MultiHeadAttention": ("lT lT? lT? lT? iM? lT? lT? lT? iM? iM?", "lT lT? lT? lQ?", HEADS),
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
