@@ -61,6 +61,12 @@ def test_arenas_of_public_models(name: str) -> None:
         assert planned(graph, stream_input="rows").arena_bytes <= streamed
 
 
+@pytest.mark.parametrize("options", [{"tile": "auto"}, {"ram": 16000}, {"tile": "auto", "ram": 16000}])
+def test_the_least_memory_of_a_streamed_model_is_the_least_in_every_mode(options: dict[str, Any]) -> None:
+    graph, asked = prepare(DIGITS), {"stream_input": "rows", "objective": "ram"}
+    assert planned(graph, **asked, **options).arena_bytes == planned(graph, **asked).arena_bytes
+
+
 def sums(name: str, shape: tuple[int, ...]) -> list[Tensor]:
     """Random float weights and a bias."""
     rng = np.random.default_rng(len(name))

@@ -115,8 +115,8 @@ class _Choice:
         limits: list[int | None] = [planner.room, planner.room - planner.room // 16, None]
         if request.tile is None and request.stream_input is None:
             yield from self._each("every op by itself, with its fastest kernel", planner.fastest)
-        elif request.ram is None and request.tile != "auto":
-            limits = [None]
+        elif request.objective == "ram" or (request.ram is None and request.tile != "auto"):
+            limits = [None]  # the least
         for limit in limits:
             yield from self._each("rolling", partial(self._rolled, limit))
         if request.tile != "rolling" and request.stream_input is None:
