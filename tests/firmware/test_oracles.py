@@ -16,11 +16,14 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
+from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _standing, verify
+from edgebuild.model.verify.nudge import near_file
 from edgebuild.model.verify.oracles import fit, random_inputs, reference
 from edgebuild.model.verify.rounding import MOST, RELATIVE, limit
-from tests.graphs.tflite_models import File
+from tests.fuzz.recipe import choice
+from tests.graphs.tflite_models import Draft, File
 
 pytest.importorskip("onnxruntime")
 schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
@@ -212,6 +215,47 @@ def test_rounding_of_a_sum_that_cancels_is_no_difference(tmp_path: Path) -> None
     assert equal
     equal, difference = cancelling(tmp_path / "net.onnx", 1e-5)
     assert not equal and difference > MOST * 0.05
+
+
+def test_rounding_of_a_mean_that_a_constant_cancels_is_no_difference(tmp_path: Path) -> None:
+    """Moves of the inputs cancel in the mean of what they make; the constant that is added to it moves alone."""
+    rng = np.random.default_rng(5)
+    x, w = rng.uniform(0.5, 1.5, (1, 64)).astype(np.float32), rng.uniform(0, 1, (64, 64)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("ReduceMean", ["m"], ["mean"], axes=[1]),
+        helper.make_node("Add", ["mean", "b"], ["y"]),
+    ]
+    bias = np.float32(-(np.float64(x) @ np.float64(w)).mean() + 0.05).reshape(1, 1)
+    onnx_file(tmp_path / "net.onnx", nodes, [1, 64], [1, 1], {"w": w, "b": bias})
+    artifacts = compile_model(ModelRequest(tmp_path / "net.onnx", "model", "host"))
+    result = verify(tmp_path / "net.onnx", load_target("host"), artifacts, inputs=x)
+    assert result["max_abs_diff"] > RELATIVE * 0.05, "no cancellation: the test shows nothing"
+    assert result["equal"]
+
+
+def test_constants_of_near_files_move_by_one_step_and_scales_stay(tmp_path: Path) -> None:
+    rng, constant = np.random.default_rng(1), np.array([0.0, 1.5, -2.0, np.inf], np.float32)
+    steps = np.float32([0.5]), np.int8([3])
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["r"]),
+        helper.make_node("Add", ["r", "c"], ["y"]),
+    ]
+    onnx_file(tmp_path / "net.onnx", nodes, [4], [4], {"c": constant, "s": steps[0][0], "z": steps[1][0]})
+    near = onnx.load(str(near_file(tmp_path / "net.onnx", rng, tmp_path))).graph.initializer
+    found = {t.name: numpy_helper.to_array(t) for t in near}
+    assert (found["s"], found["z"]) == (0.5, 3)
+
+    draft = Draft(choice(1))
+    given, result = draft.input((4,), dtype="float32"), draft.tensor("y", (4,), "float32")
+    draft.operator("ADD", [given, draft.tensor("c", (4,), "float32", None, constant)], [result], schema.AddOptionsT())
+    (tmp_path / "net.tflite").write_bytes(draft.pack([given], [result]))
+    read = read_model(near_file(tmp_path / "net.tflite", rng, tmp_path)).tensors["c"].data
+    for moved in (found["c"], read):
+        assert moved is not None and moved[0] == 0 and np.isinf(moved[3])
+        for m, c in zip(moved[1:3], constant[1:3], strict=True):
+            assert m in (np.nextafter(c, np.float32(-9)), np.nextafter(c, np.float32(9)))
 
 
 def test_a_step_of_eight_bits_is_never_rounding() -> None:

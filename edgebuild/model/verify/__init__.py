@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,9 @@ from . import flash as flashes
 from .elf import ElfSizes, read_sizes
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .layers import layers
+from .nudge import near_file
 from .oracles import Array, Port, Reference, fit, random_inputs, reference, split_vectors
-from .rounding import distance, limit, moves
+from .rounding import Rng, distance, limit, moves
 from .run import Outcome, run_harness
 from .stepwise import stepwise
 from .traced import cycles
@@ -173,8 +175,10 @@ def _moves(
 ) -> dict[str, float]:
     """By name of a tensor of real numbers: how far rounding alone may move it."""
 
-    def run(near: list[list[Array]]) -> list[dict[str, Array]]:
-        found = reference(model, near, report, outputs)
+    def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = near_file(model, rng, Path(folder)) if rng else model
+            found = reference(file, near, report, outputs)
         rows = zip(found.outputs, found.tensors, strict=True)
         return [{**tensors, **dict(zip(names, row, strict=True))} for row, tensors in rows]
 

@@ -78,7 +78,7 @@ def verify_cluster(
         clean = run.all(vectors, unharmed)
         found = _judged(made, clean, expected)
         if clean.finished and not found["equal"]:
-            moved = moves(vectors, lambda near: [_numbered(row) for row in one(near)])
+            moved = moves(vectors, lambda near, _: [_numbered(row) for row in one(near)])
             found = _judged(made, clean, expected, moved)
         if simulate != HOST:
             _measure(made, run, found["devices"])

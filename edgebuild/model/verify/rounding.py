@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
+Rng = np.random.Generator
 RELATIVE = 1e-5  # of the largest value of a tensor
 MOST = 1e-3  # of the same: less than a step of eight bits, which a nudge may turn, too
-NUDGES = 4  # times that the inputs are moved
-MARGIN = 8  # sums of n terms are rounded n times, the inputs were moved once
+NUDGES = 4  # times that the operands are moved
+MARGIN = 8  # sums of n terms are rounded n times, the operands were moved once
 
 
 def distance(a: Array, b: Array) -> float:
@@ -38,26 +39,28 @@ def limit(theirs: Array, moved: float = 0.0) -> float:
 
 
 def moves(
-    vectors: list[list[Array]], run: Callable[[list[list[Array]]], Sequence[Mapping[str, Array]]]
+    vectors: list[list[Array]],
+    run: Callable[[list[list[Array]], Rng | None], Sequence[Mapping[str, Array]]],
 ) -> dict[str, float]:
-    """By name of a tensor of real numbers: how far it may move where the inputs move by one step, MARGIN included.
+    """By name of a tensor of real numbers: how far it may move where operands move by one step, MARGIN included.
 
-    A sum whose terms cancel is small, and its rounding is not: RELATIVE does not tell that.
-    `run`: gives the tensors of each vector.
+    A sum whose terms cancel is small, and its rounding is not: RELATIVE does not tell that. A computed sum of products
+    is the exact one of operands that moved a little (Higham, Accuracy and Stability, 3.1); so constants move, too.
+    `run`: gives the tensors of each vector, with the model's constants as they are, or `nudged` by the given numbers.
     """
-    rng, base = np.random.default_rng(1), run(vectors)
+    rng, base = np.random.default_rng(1), run(vectors, None)
     most = {name: 0.0 for name, value in base[0].items() if value.dtype.kind == "f"}
     for _ in range(NUDGES):
-        near = run([[_nudged(x, rng) for x in row] for row in vectors])
+        near = run([[nudged(x, rng) for x in row] for row in vectors], rng)
         for mine, theirs in zip(near, base, strict=True):
             most = {name: max(m, distance(mine[name], theirs[name])) for name, m in most.items()}
     return {name: MARGIN * m if np.isfinite(m) else 0.0 for name, m in most.items()}
 
 
-def _nudged(x: Array, rng: np.random.Generator) -> Array:
-    """Real numbers moved by one step up or down; finite ones remain finite, and the others what they are."""
+def nudged(x: Array, rng: Rng) -> Array:
+    """Real numbers moved by one step up or down; finite ones remain finite, and the others and 0 what they are."""
     if x.dtype.kind != "f":
         return x
     most = float(np.finfo(str(x.dtype)).max)
     towards = np.where(rng.random(x.shape) < 0.5, -most, most).astype(x.dtype)
-    return np.asarray(np.where(np.isfinite(x), np.nextafter(x, towards), x))
+    return np.asarray(np.where(np.isfinite(x) & (x != 0), np.nextafter(x, towards), x), x.dtype)
