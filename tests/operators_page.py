@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.model.importers.onnx import SPECIAL
-from edgebuild.model.ops import SPECS, composed, streams
+from edgebuild.model.ops import SPECS, streams
+from edgebuild.model.supported import READ_AS_OTHERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 HEAD = """\
@@ -25,8 +25,9 @@ def page() -> str:
             limits = " ".join(" ".join((limit.__doc__ or "").split()) for limit in spec.limits)
             names = (", ".join(sorted(readers)) for readers in (spec.tflite, spec.onnx))
             lines.append(f"| {kind} | {' | '.join(names)} | {limits} |")
-    others = (", ".join(sorted(names)) for names in (streams.TFLITE, {*SPECIAL, *composed.ONNX}))
-    lines.append(f"| read as others | {' | '.join(others)} | |")
+    for domain, names in READ_AS_OTHERS.items():
+        tflite, own = (", ".join(sorted(streams.TFLITE)), "") if domain == "ONNX" else ("", f" of {domain}")
+        lines.append(f"| read as others | {tflite} | {', '.join(names)}{own} | |")
     return "\n".join(lines) + "\n"
 
 

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .importers.onnx import ONNX_SURFACE
+import onnx
+
+from .importers import onnx_control, onnx_forms, onnx_ml
+from .importers.onnx import IN_PARTS, SPECIAL
+from .importers.onnx_fused import FUSED
 from .ops import SPECS, composed, streams
 from .ops.base import Spec
+
+# ONNX operators that importing turns into others, by domain. Some of onnxruntime's names are the standard's, too.
+OTHERS = {*SPECIAL, *IN_PARTS, *onnx_control.CONTROL, *composed.ONNX, *onnx_forms.QUANTISED, *onnx_forms.INTEGER}
+STANDARD = sorted(name for name in OTHERS if onnx.defs.has(name))
+MICROSOFT = sorted(
+    {name for name in OTHERS if not onnx.defs.has(name)} | {"QLinearConcat", *FUSED, *onnx_forms.FLOAT_PRODUCTS}
+)
+READ_AS_OTHERS = {"ONNX": STANDARD, "com.microsoft": MICROSOFT, onnx_ml.DOMAIN: sorted(onnx_ml.ML_READERS)}
 
 FORMATS = ("tflite", "onnx")
 
@@ -29,7 +41,8 @@ def _lines(name: str) -> list[str]:
     if is_tflite:
         lines.append(f"  {', '.join(sorted(streams.TFLITE))}")
     else:
-        lines.append(f"  {', '.join(sorted({*ONNX_SURFACE, *composed.ONNX}))}")
+        lines.append(f"  {', '.join(STANDARD)}")
+        lines += [f"{domain}:\n  {', '.join(names)}" for domain, names in READ_AS_OTHERS.items() if names != STANDARD]
         lines.append("  Operators of which all operands are constants are computed beforehand, whatever they are.")
     return lines
 

@@ -62,6 +62,42 @@ def test_lengths_that_the_graph_computes(tmp_path: Path) -> None:
     check(made, tmp_path, np.array([4, 2], np.int32))
 
 
+@pytest.mark.parametrize("kind", GATES)
+def test_weights_that_nodes_make_of_constants(kind: str, tmp_path: Path) -> None:
+    """PyTorch's exporter brings the gates of large cells into ONNX's order by Slice and Concat."""
+    made = recurrent(kind, "forward", None, False)
+    stored = {t.name: t for t in made.graph.initializer}
+    rows, half = stored["r"].dims[1], stored["r"].dims[1] // 2
+    whole = numpy_helper.to_array(stored["r"])
+    stored["r"].CopyFrom(numpy_helper.from_array(np.roll(whole, half, 1), "rolled"))
+    for name, value in {"zero": [0], "one": [1], "cut": [half], "end": [rows]}.items():
+        made.graph.initializer.append(numpy_helper.from_array(np.array(value, np.int64), name))
+    for at, node in enumerate(
+        [
+            helper.make_node("Slice", ["rolled", "cut", "end", "one"], ["first"]),
+            helper.make_node("Slice", ["rolled", "zero", "cut", "one"], ["last"]),
+            helper.make_node("Concat", ["first", "last"], ["r"], axis=1),
+        ]
+    ):
+        made.graph.node.insert(at, node)
+    check(made, tmp_path)
+
+
+def test_a_cell_in_the_body_of_a_condition(tmp_path: Path) -> None:
+    made = recurrent("GRU", "forward", None, False)
+    body = helper.make_graph(list(made.graph.node), "body", [], list(made.graph.output)[:1])
+    other = helper.make_graph([helper.make_node("Identity", ["none"], ["y2"])], "other", [], [
+        helper.make_tensor_value_info("y2", TensorProto.FLOAT, (STEPS, 1, BATCH, HIDDEN))])  # fmt: skip
+    made.graph.initializer.append(numpy_helper.from_array(np.zeros((STEPS, 1, BATCH, HIDDEN), np.float32), "none"))
+    made.graph.input.append(helper.make_tensor_value_info("if", TensorProto.BOOL, ()))
+    node = helper.make_node("If", ["if"], ["out"], then_branch=body, else_branch=other)
+    value = helper.make_tensor_value_info("out", TensorProto.FLOAT, (STEPS, 1, BATCH, HIDDEN))
+    graph = helper.make_graph([node], "g", list(made.graph.input), [value], list(made.graph.initializer))
+    whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    for condition in (True, False):
+        check(whole, tmp_path, np.array(condition))
+
+
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_clipped_gates(kind: str, direction: str, tmp_path: Path) -> None:

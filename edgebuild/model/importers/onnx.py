@@ -24,6 +24,7 @@ from ..ir import Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
 from . import onnx_constants, onnx_control, onnx_ml, onnx_spectra
 from .builder import GraphBuilder, Node, checked_size, needed
+from .onnx_cells import CELLS
 from .onnx_forms import as_checked, usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_types import OWN_DOMAINS, check_types
@@ -184,7 +185,7 @@ def _read_node(node: Node) -> None:
         onnx_control.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:
         SPECIAL[node.origin](node)
-    elif (parts := PARTS[node.origin](node) if node.origin in PARTS else None) is not None:
+    elif (parts := IN_PARTS[node.origin](node) if node.origin in IN_PARTS else None) is not None:
         node.builder.read([OnnxNode(node.builder, part, node.opset) for part in parts], _known, _read_node)
     elif node.origin in ONNX_READERS:
         ONNX_READERS[node.origin](node)
@@ -318,7 +319,7 @@ SPECIAL = {
     "BatchNormalization": _read_batch_norm,
     **onnx_spectra.READERS,
 }
-ONNX_SURFACE = (*SPECIAL, *onnx_control.CONTROL)  # operators that importing turns into others
+IN_PARTS = {**PARTS, **CELLS}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
 MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"

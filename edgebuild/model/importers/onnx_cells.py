@@ -10,16 +10,16 @@ it as often as the sequence is long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from ...base.errors import EdgebuildError, fail
-from ..ir import Array
+from ..ir import Array, Tensor, real_values
+from .onnx_node import OnnxNode
 
 DYNAMIC = "DynamicQuantizeLSTM"
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, DYNAMIC: 4}
@@ -40,28 +40,21 @@ Step = Callable[[str, list[str]], list[str]]
 class Cell:
     """One direction of a node: constants by role, and the nodes made so far."""
 
-    node: onnx.NodeProto
-    graph: onnx.GraphProto
-    file: str
+    node: OnnxNode
     shape: tuple[int, ...]  # of X: steps, batch, features
     prefix: str
-    attributes: Mapping[str, Any]
+    at: int = 0  # which direction
     made: list[onnx.NodeProto] = field(default_factory=list)
-
-    def error(self, text: str, hint: str) -> EdgebuildError:
-        name = self.node.name or self.node.output[0]
-        return fail(text, file=self.file, node=name, kind=self.node.op_type, hints=[hint])
+    constants: int = 0
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         name = f"{self.prefix}{len(self.made)}"
-        self.made.append(
-            helper.make_node(kind, list(inputs), [name], self.node.name or self.node.output[0], **attributes)
-        )
+        self.made.append(helper.make_node(kind, list(inputs), [name], self.node.name, **attributes))
         return name
 
     def constant(self, data: Array) -> str:
-        name = f"{self.prefix}c{len(self.graph.initializer)}"
-        self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(data), name))
+        name, self.constants = f"{self.prefix}c{self.constants}", self.constants + 1
+        self.node.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), None, np.ascontiguousarray(data))
         return name
 
     def parts(self, x: str, size: int, count: int) -> list[str]:
@@ -76,32 +69,29 @@ class Cell:
         return None if found is None else found.astype(np.float32)
 
     def stored(self, position: int) -> Array | None:
-        name = self.node.input[position] if position < len(self.node.input) else ""
-        if not name:
+        if position >= len(self.node.inputs) or not self.node.inputs[position]:
             return None
-        found = next((t for t in self.graph.initializer if t.name == name), None)
-        if found is None:
-            raise self.error(f"operand {position} is computed by the graph", "weights must be constants")
-        return numpy_helper.to_array(found)
+        t = self.node.constant(position, "parameter")
+        return np.asarray(t.data) if t.quant is None else real_values(t)
 
     def gate(self, name: str, x: str) -> str:
         """The activation of a sum, which is clipped where the node says so."""
-        if clip := self.attributes.get("clip", 0):
+        if clip := self.node.attr("clip", 0):
             x = self.op("Clip", x, *(self.constant(np.array(v, np.float32)) for v in (-clip, clip)))
         return self.activation(name, x)
 
     def activation(self, name: str, x: str) -> str:
-        if name in BENT and not {"activation_alpha", "activation_beta"} & self.attributes.keys():
+        if name in BENT and not {"activation_alpha", "activation_beta"} & self.node.attributes.keys():
             return self.op(name, x, **BENT[name])
         if name not in PLAIN:
-            raise self.error(f"activation {name}", f"supported: {', '.join(PLAIN)}, HardSigmoid with its defaults")
+            raise self.node.error(f"activation {name}", f"supported: {', '.join(PLAIN)}, HardSigmoid with its defaults")
         return self.op(name, x)
 
     def product(self, position: int, way: int) -> Callable[[str], str]:
         """Products with the weights of this operand, in one direction."""
         w = self.stored(position)
         assert w is not None
-        if self.node.op_type != DYNAMIC:
+        if self.node.origin != DYNAMIC:
             weights = self.constant(w[way].astype(np.float32).T)
             return lambda x: self.op("MatMul", x, weights)
         scale, zero = self.stored(6 + 2 * position), self.stored(7 + 2 * position)
@@ -112,7 +102,7 @@ class Cell:
 
         def times(x: str) -> str:
             names = [f"{self.prefix}{len(self.made)}{part}" for part in ("", "scale", "zero")]
-            self.made.append(helper.make_node("DynamicQuantizeLinear", [x], names, self.node.name or names[0]))
+            self.made.append(helper.make_node("DynamicQuantizeLinear", [x], names, self.node.name))
             sums = self.op("MatMulInteger", names[0], weights, names[2], points)
             return self.op("Mul", self.op("Cast", sums, to=onnx.TensorProto.FLOAT), self.op("Mul", names[1], factors))
 
@@ -121,7 +111,7 @@ class Cell:
 
 def _lstm(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     f, g, h = functions
-    d = cell.attributes["at"]
+    d = cell.at
     b, peepholes = cell.known(3), cell.known(7)
     bias = np.zeros((d + 1, 8 * hidden), np.float32) if b is None else b
     start = cell.constant(bias[d][: 4 * hidden] + bias[d][4 * hidden :])
@@ -149,10 +139,10 @@ def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
     f, g = functions
     r, b = cell.known(2), cell.known(3)
     assert r is not None
-    d, n = cell.attributes["at"], 2 * hidden
+    d, n = cell.at, 2 * hidden
     bias = np.zeros((len(r), 6 * hidden), np.float32) if b is None else b
     own, back = bias[d][: 3 * hidden], bias[d][3 * hidden :]
-    late = bool(cell.attributes.get("linear_before_reset", 0))
+    late = bool(cell.node.attr("linear_before_reset", 0))
     start = cell.constant(own + np.where(np.arange(3 * hidden) < n, back, 0.0 if late else back))
     gates, candidate = cell.constant(r[d][:n].T), cell.constant(r[d][n:].T)
     last, one = cell.constant(back[n:]), cell.constant(np.array(1, np.float32))
@@ -172,7 +162,7 @@ def _gru(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
 
 
 def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
-    d, b = cell.attributes["at"], cell.known(3)
+    d, b = cell.at, cell.known(3)
     bias = np.zeros((d + 1, 2 * hidden), np.float32) if b is None else b
     recurrent, start = cell.product(2, d), cell.constant(bias[d][:hidden] + bias[d][hidden:])
 
@@ -185,47 +175,41 @@ def _rnn(cell: Cell, hidden: int, functions: Sequence[str]) -> Step:
 STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn, DYNAMIC: _lstm}
 
 
-def unrolled(
-    node: onnx.NodeProto, graph: onnx.GraphProto, file: str, shape: tuple[int, ...] | None
-) -> Iterator[onnx.NodeProto]:
-    """The nodes of a recurrent node in all its directions. `shape`: that of its first operand, if it is known."""
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    whole = Cell(node, graph, file, shape or (), f"{node.output[0] or node.output[1]}@", attributes)
-    way = attributes.get("direction", b"forward").decode()
-    if shape is None or len(shape) != 3:
-        raise whole.error("its input has no known shape of three dimensions", "export the model with static shapes")
-    if attributes.get("input_forget", 0):
-        raise whole.error("input_forget", "this attribute must have its default")
-    batches_first = bool(attributes.get("layout", 0))
-    whole.shape = (shape[1], shape[0], shape[2]) if batches_first else shape
+def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
+    """The nodes of a recurrent node in all its directions."""
+    shape, batches_first = node.tensor(0).shape, bool(node.attr("layout", 0))
+    if len(shape) != 3:
+        raise node.error(f"an input of shape {shape}", "steps, batch and features are three dimensions")
+    if node.attr("input_forget", 0):
+        raise node.error("input_forget", "this attribute must have its default")
+    whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape, f"{node.outputs[0] or node.name}@")
     if whole.shape[0] > LONGEST:
-        raise whole.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
-    names = [a.decode() for a in attributes.get("activations", [])]
-    count = len(DEFAULTS[node.op_type])
-    ways = WAYS[way]
+        raise node.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
+    names = [a.decode() for a in node.attr("activations", [])]
+    count, ways = len(DEFAULTS[node.origin]), WAYS[node.attr("direction", "forward")]
     _check_shapes(whole, len(ways))
-    x = whole.op("Transpose", node.input[0], perm=[1, 0, 2]) if batches_first else node.input[0]
+    x = whole.op("Transpose", node.inputs[0], perm=[1, 0, 2]) if batches_first else node.inputs[0]
     outputs = [
-        _direction(whole, x, at, backwards, names[at * count : (at + 1) * count] or DEFAULTS[node.op_type])
+        _direction(whole, x, at, backwards, names[at * count : (at + 1) * count] or DEFAULTS[node.origin])
         for at, backwards in enumerate(ways)
     ]
-    for position, name in enumerate(node.output):
+    for position, name in enumerate(node.outputs):
         if name:
             parts, axis = [o[position] for o in outputs], 1 if position == 0 else 0
             if batches_first:  # (steps, ways, batch, hidden) and (ways, batch, hidden) become batch first
                 joined = whole.op("Concat", *parts, axis=axis)
                 turned = [2, 0, 1, 3] if position == 0 else [1, 0, 2]
-                whole.made.append(helper.make_node("Transpose", [joined], [name], node.name or name, perm=turned))
+                whole.made.append(helper.make_node("Transpose", [joined], [name], node.name, perm=turned))
             else:
-                whole.made.append(helper.make_node("Concat", parts, [name], node.name or name, axis=axis))
-    yield from whole.made
+                whole.made.append(helper.make_node("Concat", parts, [name], node.name, axis=axis))
+    return whole.made
 
 
 def _check_shapes(cell: Cell, ways: int) -> None:
     """Raise EdgebuildError where a parameter has another shape than the operator's documentation gives it."""
-    hidden, kind = cell.attributes.get("hidden_size", 0), cell.node.op_type
+    hidden, kind = cell.node.attr("hidden_size", 0), cell.node.origin
     if hidden < 1:
-        raise cell.error(f"hidden_size {hidden or 'is missing'}", "give the number of elements of a state")
+        raise cell.node.error(f"hidden_size {hidden or 'is missing'}", "give the number of elements of a state")
     rows, features = GATES[kind] * hidden, cell.shape[2]
     wanted = {1: (ways, rows, features), 2: (ways, rows, hidden), 3: (ways, 2 * rows), 7: (ways, 3 * hidden)}
     if kind == DYNAMIC:
@@ -234,13 +218,13 @@ def _check_shapes(cell: Cell, ways: int) -> None:
         found = cell.stored(position)
         if found is not None and found.shape != shape:
             text = f"operand {position} of shape {found.shape} with hidden_size {hidden}"
-            raise cell.error(text, f"it must have the shape {shape}")
+            raise cell.node.error(text, f"it must have the shape {shape}")
 
 
 def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence[str]) -> list[str]:
     """Y (steps, 1, batch, hidden) and the last states (1, batch, hidden) of one direction."""
-    cell.attributes = {**cell.attributes, "at": at}
-    r, kind = cell.stored(2), cell.node.op_type
+    cell.at = at
+    r, kind = cell.stored(2), cell.node.origin
     assert r is not None
     steps, batch, features = cell.shape
     hidden = r.shape[1] if kind == DYNAMIC else r.shape[2]
@@ -267,10 +251,10 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
 
 def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
     """By step, whether the sequences of a batch still last; the steps at which all surely do are left out."""
-    name = cell.node.input[4] if len(cell.node.input) > 4 else ""
+    name = cell.node.inputs[4] if len(cell.node.inputs) > 4 else ""
     if not name:
         return {}
-    known = next((numpy_helper.to_array(t) for t in cell.graph.initializer if t.name == name), None)
+    known = cell.node.tensor(4).data
     column = cell.op("Reshape", name, cell.constant(np.array([batch, 1], np.int64)))
     wanted = [t for t in range(steps) if known is None or (known <= t).any()]
     return {t: cell.op("Greater", column, cell.constant(np.array(t, np.int32))) for t in wanted}
@@ -278,10 +262,13 @@ def _lasting(cell: Cell, steps: int, batch: int) -> dict[int, str]:
 
 def _first(cell: Cell, position: int, at: int, batch: int, hidden: int) -> str:
     """The state before the first step: an operand, or zeros."""
-    name = cell.node.input[position] if position < len(cell.node.input) else ""
+    name = cell.node.inputs[position] if position < len(cell.node.inputs) else ""
     if not name:
         return cell.constant(np.zeros((batch, hidden), np.float32))
-    axis = cell.constant(np.array([1 if cell.attributes.get("layout", 0) else 0], np.int64))
+    axis = cell.constant(np.array([1 if cell.node.attr("layout", 0) else 0], np.int64))
     ends = cell.constant(np.array([at], np.int64)), cell.constant(np.array([at + 1], np.int64))
     own = cell.op("Slice", name, *ends, axis)
     return cell.op("Reshape", own, cell.constant(np.array([batch, hidden], np.int64)))
+
+
+CELLS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto]]] = dict.fromkeys(GATES, unrolled)

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ...base.errors import did_you_mean, fail
-from .onnx_cells import DYNAMIC, GATES, unrolled
+from .onnx_cells import DYNAMIC
 from .onnx_control import reads
 from .onnx_fused import FUSED, Fused
 from .onnx_types import MICROSOFT, OWN_DOMAINS
@@ -101,8 +101,7 @@ def usual(
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
     _constants_first(model.graph)
-    shapes_of = known_shapes(model) if any(node.op_type in GATES for node in model.graph.node) else {}
-    nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file, shapes_of)]
+    nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     if any(node.op_type == "LayerNormalization" for node in nodes):
@@ -218,42 +217,11 @@ def _dequantised_first(graph: onnx.GraphProto) -> None:
 # ---- QOperator nodes
 
 
-def known_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of which the onnx package finds it out.
-
-    It does not know DynamicQuantizeLSTM; what that makes is told to it, one behind the other.
-    """
-    for node in model.graph.node:
-        if node.op_type == DYNAMIC:
-            _tell_shapes(node, model)
-    found = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    values = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.input, *found.value_info)}
-    constants = {t.name: tuple(t.dims) for t in model.graph.initializer}
-    return constants | {name: tuple(sizes) for name, sizes in values.items() if all(sizes)}
-
-
-def _tell_shapes(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """The shapes of a DynamicQuantizeLSTM's results, from that of its input and of its recurrent weights."""
-    found = onnx.shape_inference.infer_shapes(model).graph
-    values = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.input, *found.value_info)}
-    sizes = {t.name: tuple(t.dims) for t in model.graph.initializer}
-    if len(values.get(node.input[0], ())) == 3 and len(sizes.get(node.input[2], ())) == 3:
-        (steps, batch, _), (ways, hidden, _) = values[node.input[0]], sizes[node.input[2]]
-        shapes = ((steps, ways, batch, hidden), (ways, batch, hidden), (ways, batch, hidden))
-        for name, shape in zip(node.output, shapes, strict=False):
-            info = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
-            model.graph.value_info.extend([info] if name else [])
-
-
-def real_form(
-    node: onnx.NodeProto, graph: onnx.GraphProto, file: str, shapes: Mapping[str, tuple[int, ...]]
-) -> Iterator[onnx.NodeProto]:
-    """The nodes that a quantised or recurrent operator stands for; any other node as it is."""
-    if node.op_type in ("QuantizeLinear", "DequantizeLinear") and node.domain == MICROSOFT:
+def real_form(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
+    """The nodes that a quantised operator stands for; any other node as it is."""
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear", DYNAMIC) and node.domain == MICROSOFT:
         node.domain = ""
-    if node.op_type in GATES and node.domain in ((MICROSOFT,) if node.op_type == DYNAMIC else OWN_DOMAINS):
-        yield from unrolled(node, graph, file, shapes.get(node.input[0]))
-    elif node.op_type in INTEGER and node.domain in OWN_DOMAINS and _known_zeros(node, graph):
+    if node.op_type in INTEGER and node.domain in OWN_DOMAINS and _known_zeros(node, graph):
         yield from _integer(node, graph)
     elif node.op_type in FLOAT_PRODUCTS and node.domain == MICROSOFT:
         yield from _float_product(node, graph, file)
