@@ -71,10 +71,16 @@ def tflite_operands(node: Any, x: int, bias: int, symmetric: bool = True) -> lis
 
 def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
     """An attribute that lists a number for each spatial dimension, as of two dimensions: one is a row of height 1."""
-    listed = [int(n) for n in node.attr(name, [default] * dims * ends)]
-    if len(listed) != dims * ends:
-        raise node.error(f"{name} {listed} for {dims} spatial dimensions", f"give {dims * ends} numbers")
-    return tuple(listed) if dims == 2 else tuple(n for end in listed for n in (default, end))
+    found = listed(node, name, default, dims, ends)
+    return tuple(found) if dims == 2 else tuple(n for end in found for n in (default, end))
+
+
+def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list[int]:
+    """An attribute that lists a number for each end of each spatial dimension."""
+    found = [int(n) for n in node.attr(name, [default] * dims * ends)]
+    if len(found) != dims * ends:
+        raise node.error(f"{name} {found} for {dims} spatial dimensions", f"give {dims * ends} numbers")
+    return found
 
 
 def _dims(node: Any, window: Sequence[int]) -> int:
@@ -105,22 +111,22 @@ def onnx_spread(node: Any, window: Sequence[int]) -> dict[str, Any]:
     """Stride, dilation, padding and output size of a ConvTranspose node, by its specification."""
     dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
-    pads, more = _plane(node, "pads", 0, dims, 2), _plane(node, "output_padding", 0, dims)
-    auto, window, size, pad, out = node.attr("auto_pad", "NOTSET"), (1, *window)[-2:], node.image_size(), [], []
-    wanted = (1, *node.attr("output_shape", []))[-2:] if node.attr("output_shape", []) else None
-    if wanted is None and auto.startswith("SAME"):
-        wanted = tuple(n * s for n, s in zip(size, stride, strict=True))
-    for i in range(2):
-        full = stride[i] * (size[i] - 1) + more[i] + (window[i] - 1) * dilation[i] + 1
-        if wanted is None:
-            before, after = (pads[i], pads[i + 2]) if auto == "NOTSET" else (0, 0)
-            pad.append(before)
-            out.append(full - before - after)
-        else:
-            spare = max(0, full - wanted[i])
-            pad.append(spare // 2 if auto == "SAME_UPPER" else spare - spare // 2)
-            out.append(wanted[i])
-    return {"stride": stride, "dilation": dilation, "pad": tuple(pad), "size": tuple(out)}
+    sizes = zip(node.image_size()[-dims:], window, stride[-dims:], dilation[-dims:], strict=True)
+    found = [spread_size(node, d, *side, dims) for d, side in enumerate(sizes)]
+    pad, size = zip(*[(0, 1)] * (2 - dims), *found, strict=True)
+    return {"stride": stride, "dilation": dilation, "pad": pad, "size": size}
+
+
+def spread_size(node: Any, d: int, size: int, taps: int, stride: int, dilation: int, dims: int) -> tuple[int, int]:
+    """Padding before and size of the result of a ConvTranspose node along dimension d of `dims`."""
+    auto, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape", [])[-dims:]
+    full = stride * (size - 1) + listed(node, "output_padding", 0, dims)[d] + (taps - 1) * dilation + 1
+    if not wanted and not auto.startswith("SAME"):
+        pads = listed(node, "pads", 0, dims, 2) if auto == "NOTSET" else [0] * 2 * dims
+        return pads[d], full - pads[d] - pads[dims + d]
+    out = wanted[d] if wanted else size * stride
+    spare = max(0, full - out)
+    return (spare // 2 if auto == "SAME_UPPER" else spare - spare // 2), out
 
 
 def ceil_pad(size: Sequence[int], window: Sequence[int], attrs: dict[str, Any]) -> Pad:
