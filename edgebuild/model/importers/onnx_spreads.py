@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 import onnx
 
-from ..ops.spatial import listed, spread_size
+from ..ops.onnx_sides import listed, spread_size
 from .onnx_node import OnnxNode
 from .onnx_windows import PARTS, SPACE, Parts, gathered, sides
 
