@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from edgebuild.model.plan.search import form_of
 from tests.kernels.test_gathered import TARGET, Wide
 from tests.kernels.test_processors import NEEDS, check, preferring
 from tests.kernels.test_vectors import Net
+
+WAITS = "m4-flash-model"
 
 
 def network(seed: int) -> Graph:
@@ -38,6 +41,38 @@ def test_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(taken) > 40 and len(finishes) == 6, finishes
     assert {(k.shape["upright"], k.shape["odd"]) for _, k in taken} == {(a, b) for a in (0, 1) for b in (0, 1)}
     check(TARGET, [g for g, _ in taken], tmp_path)
+
+
+def strided(seed: int, layers: int) -> Graph:
+    """Depthwise layers in a row, with any stride, so that lines end anywhere in fours and are long enough for loops."""
+    net = Wide(np.random.default_rng(seed), "tflite" if seed % 2 else "onnx")
+    shape = (1, *(int(net.pick(2, 3, 5, 8, 9, 12, 17, 31, 46)) for _ in range(2)), int(net.pick(1, 3, 8, 300)))
+    x = net.keep(Tensor("x", shape, "int8", net.quant(0.02)))
+    y = x
+    for _ in range(layers):
+        pad = tuple(
+            int(max(n, 2 - size // 2)) for n, size in zip(net.rng.integers(0, 3, 4), (*y.shape[1:3],) * 2, strict=True)
+        )
+        stride = net.pick((1, 1), (2, 2), (1, 2), (2, 1))
+        y = net.summed("depthwise_conv2d", y, y.shape[3], (3, 3), stride=stride, dilation=(1, 1), pad=pad)
+    return Graph("random", tuple(net.ops), net.tensors, ("x",), (y.name,), net.arithmetic)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("tile", ["off", "rolling"])
+def test_four_outputs(tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, along rows and along columns, and row by row."""
+    monkeypatch.setattr(kernels, "by_cost", preferring("dsp four outputs"))
+    form = form_of(load_target(WAITS))
+    graphs = [strided(seed, 1 if tile == "off" else 3) for seed in range(40)]
+    found = [(g, kernel_of(g.ops[0], g, form)) for g in graphs]
+    taken = [(g, k) for g, k in found if k.variant == "dsp four outputs"]
+    sums = [s for g, _ in taken if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
+    assert len(taken) > 25 and len({s.finish for s in sums}) == 6
+    assert {(k.shape["upright"], s.stride) for s, (_, k) in zip(sums, taken, strict=True)} == set(
+        product((False, True), product((1, 2), (1, 2)))
+    )
+    check(WAITS, [g for g, _ in taken], tmp_path, tile=tile)
 
 
 def product_of_two(seed: int) -> Graph:

@@ -37,7 +37,10 @@ VARIANTS = (
             "dsp plane",
         )
     ]
-    + [("m4-flash-model", name) for name in ("dsp four pixels", "dsp two pixels", "dsp two flat pixels")]
+    + [
+        ("m4-flash-model", name)
+        for name in ("dsp four pixels", "dsp two pixels", "dsp two flat pixels", "dsp four outputs")
+    ]
     + [("mps2-an500", name) for name in ("dsp two pixels", "dsp two flat pixels")]
     + [("riscv-virt", name) for name in ("5 pixels x 2 channels", "plane", "pairs, 6 pixels")]
     + [("mps2-an385", "pairs, 4 pixels")]

@@ -69,6 +69,73 @@ def tflite_operands(node: Any, x: int, bias: int, symmetric: bool = True) -> lis
     return operands
 
 
+def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
+    """An attribute that lists a number for each spatial dimension, as of two dimensions: one is a row of height 1."""
+    listed = [int(n) for n in node.attr(name, [default] * dims * ends)]
+    if len(listed) != dims * ends:
+        raise node.error(f"{name} {listed} for {dims} spatial dimensions", f"give {dims * ends} numbers")
+    return tuple(listed) if dims == 2 else tuple(n for end in listed for n in (default, end))
+
+
+def _dims(node: Any, window: Sequence[int]) -> int:
+    """Of the node's window, which weights have, too, where there are any."""
+    said = tuple(node.attr("kernel_shape", window))
+    if said != tuple(window):
+        raise node.error(f"kernel_shape {list(said)} for weights of {list(window)}", "give both the same size")
+    if len(window) not in (1, 2):
+        raise node.error(f"{len(window)}-D window", "1-D and 2-D windows are supported")
+    return len(window)
+
+
+def onnx_window(node: Any, window: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation and padding of a windowed ONNX node as attributes (auto_pad resolved)."""
+    dims = _dims(node, window)
+    stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
+    auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(), (1, *window)[-2:]
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        top, left, bottom, right = same_pad(size, window, stride, dilation)
+        pad = (top, left, bottom, right) if auto == "SAME_UPPER" else (bottom, right, top, left)
+    else:
+        top, left, bottom, right = _plane(node, "pads", 0, dims, 2) if auto == "NOTSET" else (0, 0, 0, 0)
+        pad = (top, left, bottom, right)
+    return {"stride": stride, "dilation": dilation, "pad": pad, "clamp": (None, None)}
+
+
+def onnx_spread(node: Any, window: Sequence[int]) -> dict[str, Any]:
+    """Stride, dilation, padding and output size of a ConvTranspose node, by its specification."""
+    dims = _dims(node, window)
+    stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
+    pads, more = _plane(node, "pads", 0, dims, 2), _plane(node, "output_padding", 0, dims)
+    auto, window, size, pad, out = node.attr("auto_pad", "NOTSET"), (1, *window)[-2:], node.image_size(), [], []
+    wanted = (1, *node.attr("output_shape", []))[-2:] if node.attr("output_shape", []) else None
+    if wanted is None and auto.startswith("SAME"):
+        wanted = tuple(n * s for n, s in zip(size, stride, strict=True))
+    for i in range(2):
+        full = stride[i] * (size[i] - 1) + more[i] + (window[i] - 1) * dilation[i] + 1
+        if wanted is None:
+            before, after = (pads[i], pads[i + 2]) if auto == "NOTSET" else (0, 0)
+            pad.append(before)
+            out.append(full - before - after)
+        else:
+            spare = max(0, full - wanted[i])
+            pad.append(spare // 2 if auto == "SAME_UPPER" else spare - spare // 2)
+            out.append(wanted[i])
+    return {"stride": stride, "dilation": dilation, "pad": tuple(pad), "size": tuple(out)}
+
+
+def ceil_pad(size: Sequence[int], window: Sequence[int], attrs: dict[str, Any]) -> Pad:
+    """Enough padding at the end that the floor rule gives ONNX's ceil_mode output size."""
+    stride, dilation, pad = (attrs[name] for name in ("stride", "dilation", "pad"))
+    out = list(pad)
+    for i in range(2):
+        room = size[i] + pad[i] + pad[i + 2] - (window[i] - 1) * dilation[i] - 1
+        steps = -(-room // stride[i])
+        if steps * stride[i] >= size[i] + pad[i]:  # the last window would start in the padding
+            steps -= 1
+        out[i + 2] += max(0, steps * stride[i] - room)
+    return out[0], out[1], out[2], out[3]
+
+
 def window_dims(op: Op, x: Tensor, window: Sequence[int]) -> tuple[dict[str, int], Window, Window]:
     """Extents of output rows and columns, and the relations of the input's height and width."""
     stride, pad = op.attrs["stride"], op.attrs["pad"]

@@ -71,6 +71,11 @@ class Interval:
         calls = self.section.calls_of
         return sum(n * c.cost for n, c in zip(calls, self.chosen(bound), strict=True))
 
+    def peak(self, bound: int) -> int:
+        """Most bytes live while it runs with these kernels."""
+        wanted = (others + c.scratch for others, c in zip(self.others, self.chosen(bound), strict=True))
+        return self.around + max(max(wanted), max(self.section.in_use))
+
     def within(self, bound: int) -> Section:
         """The section with these kernels."""
         return with_kernels(self.section, self.chosen(bound))
@@ -95,15 +100,18 @@ class Ways:
         return best.get(self.count)
 
     def within(self, bound: int) -> tuple[Section, ...]:
-        """The sections with the fewest instructions whose peak is at most `bound`, which must be possible."""
-        best: dict[int, tuple[float, Interval | None]] = {0: (0, None)}
+        """The sections with the fewest instructions whose peak is at most `bound`, which must be possible.
+
+        Of those with equally few, sections whose largest live bytes are least.
+        """
+        best: dict[int, tuple[tuple[float, int], Interval | None]] = {0: ((0, 0), None)}
         for i in self.intervals:
             if i.live > bound or i.start not in best:
                 continue
-            before, there = best[i.start][0], best.get(i.stop)
-            if there is not None and before + i.quickest >= there[0]:
+            (before, peak), there = best[i.start][0], best.get(i.stop)
+            if there is not None and before + i.quickest > there[0][0]:
                 continue
-            total = before + i.cost(bound)
+            total = before + i.cost(bound), max(peak, i.peak(bound))
             if there is None or total < there[0]:
                 best[i.stop] = (total, i)
         found, at = list[Section](), self.count

@@ -10,7 +10,7 @@ from ...ops import spatial
 from ...ops.base import Kernel
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import convolution, depthwise, four_pixels, gathered, matrix, svdf_pairs, wide
+from . import convolution, depthwise, depthwise_four, four_pixels, gathered, matrix, svdf_pairs, wide
 
 
 def add(layer: KernelLayer) -> Kernel | None:
@@ -71,6 +71,7 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
+    Row(DEPTHWISE, WAITS, of_sums(depthwise_four.fours)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....base.target import DUAL_ISSUE
+from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of, words
@@ -59,6 +59,9 @@ def stream(s: Sums, held: list[Pair]) -> Array:
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
+# Paces where flash is slow (`bench-cycles`), of what kernels for all channels take: those whose code or weights do not
+# stay in the few lines that are kept, and those that load with LDRD and LDM.
+FETCHING, IN_PAIRS = 1.4, 0.9
 CLEAR = 1.3  # instructions for a number of a plane; `./sconsw bench-kernels` shows the error of the estimate
 
 
@@ -103,7 +106,8 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/depthwise.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp plane", estimate=cost,
-        in_place=in_place(s, form), traffic=Traffic(channels_in=1, channels_out=1),
+        pace=FETCHING if SLOW_FLASH in form.core else 1.0, in_place=in_place(s, form),
+        traffic=Traffic(channels_in=1, channels_out=1),
     )  # fmt: skip
 
 
@@ -146,7 +150,7 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
         "arm_dsp/depthwise_lines.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp lines", in_place=in_place(s, form),
         estimate=CLEAR * rows * columns + c * (54 + lines_x * (8 + 2.5 * run_x) + work),
-        traffic=Traffic(channels_in=1, channels_out=1),
+        traffic=Traffic(channels_in=1, channels_out=1), pace=IN_PAIRS if SLOW_FLASH in form.core else 1.0,
     )  # fmt: skip
 
 
@@ -188,5 +192,5 @@ def taps(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/depthwise_taps.c.j2", s.stem, shape, constants, scalars,
         scratch=c if padded else 0, variant="dsp taps", estimate=cost, traffic=Traffic(passes=made),
-        pace=1.0 if DUAL_ISSUE in form.core else WAITING,
+        pace=1.0 if DUAL_ISSUE in form.core else FETCHING if SLOW_FLASH in form.core else WAITING,
     )  # fmt: skip
