@@ -25,9 +25,16 @@ class Artifact:
 def write_atomic(path: Path, data: bytes) -> bool:
     """Write `data` to `path` unless it already holds it; say whether it was written.
 
-    An interrupted run leaves either the old file or the new one, never half of one. Raises EdgebuildError that names
-    the file if the operating system refuses.
+    An interrupted run leaves either the old file or the new one, never half of one. A device, a pipe and a link,
+    as /dev/stdout is, are written to and stay. Raises EdgebuildError that names the file if it is
+    refused.
     """
+    try:
+        if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+            path.write_bytes(data)
+            return True
+    except OSError as error:
+        raise from_os(error, "cannot write it", str(path)) from error
     if is_written(path, data):
         return False
     publish([Artifact(path.name, data)], path.parent)
@@ -37,7 +44,7 @@ def write_atomic(path: Path, data: bytes) -> bool:
 def is_written(path: Path, data: bytes) -> bool:
     """Whether the file holds these bytes."""
     try:
-        return path.read_bytes() == data
+        return path.stat().st_size == len(data) and path.read_bytes() == data
     except OSError:
         return False
 

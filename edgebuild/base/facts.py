@@ -19,15 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, from_os
+from edgebuild.base.inputs import check_file
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 NAMED = object()  # marks a tuple that is written as a map from names to the rest of its items
 
 _UNITS = {"": 1, "kHz": 1_000, "MHz": 1_000_000}
+HEX, DIGITS = "0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*", "[0-9]+(?:_[0-9]+)*"
+LARGEST = 2**64  # no address, size or frequency of a chip is beyond
+MOST_DIGITS = 100  # what is longer is not even converted
 _BINARY = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -49,6 +54,7 @@ def compose(file: Path) -> Node | None:
     import yaml  # late: most commands never read facts
 
     try:
+        check_file(file)
         with file.open(encoding="utf-8") as stream:
             found: Node | None = yaml.compose(stream, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             return found
@@ -165,16 +171,22 @@ def _scalar(kind: Any, node: Node, text: str) -> Any:
     if kind is bool and node.tag == "tag:yaml.org,2002:bool":
         return text.lower() in ("true", "yes", "on")
     if kind is int or kind is float:
-        if re.fullmatch(r"0x[0-9a-fA-F_]+", text):
-            return int(text, 16)
-        match = re.fullmatch(r"(-?[0-9_]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(|kHz|MHz)", text)
+        if re.fullmatch(HEX, text):
+            return _bounded(node, int(text, 16))
+        match = re.fullmatch(rf"(-?(?:{DIGITS})?\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(|kHz|MHz)", text)
         if match:
-            number = float(match[1]) * _UNITS[match[2]]
+            number = _bounded(node, float(match[1]) * _UNITS[match[2]])
             if kind is float:
                 return number
             if abs(number - round(number)) < 1e-6:
                 return round(number)
     raise wrong(node, f"expected {_name(kind)}{_seen(node)}")
+
+
+def _bounded(node: Node, number: N) -> N:
+    if abs(number) > LARGEST:
+        raise wrong(node, "the number is too large: at most 2^64")
+    return number
 
 
 def _name(kind: Any) -> str:
@@ -186,10 +198,12 @@ def _name(kind: Any) -> str:
 
 def size(node: Node) -> int:
     """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024)."""
-    match = re.fullmatch(r"(0x[0-9a-fA-F_]+|[0-9_]+)([KMG]?)", node.value) if isinstance(node.value, str) else None
+    match = re.fullmatch(f"({HEX}|{DIGITS})([KMG]?)", node.value) if isinstance(node.value, str) else None
     if not match:
         raise wrong(node, f"expected a number{_seen(node)}", "such as 4096, 0x1000, 256K or 2M")
-    return int(match[1], 0 if match[1].startswith("0x") else 10) << _BINARY[match[2]]
+    if len(match[1]) > MOST_DIGITS:
+        raise wrong(node, "the number is too large: at most 2^64")
+    return _bounded(node, int(match[1], 0 if match[1].startswith("0x") else 10) << _BINARY[match[2]])
 
 
 def count(node: Node) -> int:
@@ -204,7 +218,7 @@ def rate(node: Node) -> float:
     """A number above 0, such as 8 or 0.5."""
     if not isinstance(node.value, str) or not re.fullmatch(r"[0-9]*\.?[0-9]+", node.value) or not float(node.value):
         raise wrong(node, f"expected a number above 0{_seen(node)}")
-    return float(node.value)
+    return _bounded(node, float(node.value))
 
 
 def read_text(node: Node) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, is_written, publish, write_atomic
 from edgebuild.base.cache import compiled, states
 from edgebuild.base.errors import from_os
+from edgebuild.base.inputs import check_file
 from edgebuild.base.installation import code_files
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
@@ -49,8 +50,10 @@ def run(path: Path) -> int:
     return 0
 
 
-def _fingerprints(paths: Iterable[str], began: int) -> list[str]:
+def _fingerprints(paths: Sequence[str], began: int) -> list[str]:
     try:
+        for path in paths:
+            check_file(path)
         return [entry.fingerprint(p, began - SETTLED_NS) for p in paths]
     except OSError as error:
         raise from_os(error, "cannot read it") from error

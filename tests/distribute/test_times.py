@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from edgebuild.cli import main
+from edgebuild.model.cluster.predict import _Program
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
+from edgebuild.model.plan.check.cached import BrokenPlan
 from edgebuild.model.plan.distribute.forms import Medium
 from edgebuild.model.plan.distribute.timeline import ComputeSpan, Receive, Send, simulate
 from edgebuild.model.verify.cluster import verify_cluster
@@ -19,6 +21,8 @@ from tests.conftest import ROOT
 from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
+HOST = "target: host, flash: 16K, ram: 16K"
+DEVICES = f"devices: [{{name: a, {HOST}}}, {{name: b, {HOST}}}]\nsource: a\n"
 SLOW = {"bits_per_s": 8e6}  # a microsecond a byte
 
 
@@ -52,6 +56,13 @@ def test_a_broadcast_reaches_all() -> None:
 
 def test_who_waits_for_nothing_is_stuck() -> None:
     assert simulate([[Send((1,), 4, 4)], [Receive(0, 8)]], Medium("bus", **SLOW)).stuck == (1,)
+
+
+def test_a_prediction_that_never_ends_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.yaml").write_text(f"{DEVICES}medium: {{kind: bus, bits_per_s: 3e6}}\n")
+    monkeypatch.setattr(_Program, "send", lambda *_: iter(()))
+    with pytest.raises(BrokenPlan, match="wait for what nobody sends: "):
+        build_cluster(ClusterRequest(DIGITS, tmp_path / "c.yaml", "digits", method="owp"))
 
 
 def test_an_inference_begins_with_the_first_of_a_row_of_starts() -> None:

@@ -63,7 +63,7 @@ def tflite_truncated(folder: Path) -> tuple[str, str]:
 @case
 def tflite_empty(folder: Path) -> tuple[str, str]:
     (folder / "empty.tflite").write_bytes(b"")
-    return MODEL.format("empty.tflite"), r"empty\.tflite: error: not a TFLite file"
+    return MODEL.format("empty.tflite"), r"empty\.tflite: error: not a model that edgebuild reads: empty"
 
 
 @case

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import unicodedata
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +18,7 @@ import numpy as np
 import onnx
 import pytest
 
-from edgebuild.base.artifacts import Artifact, publish
+from edgebuild.base.artifacts import Artifact, publish, write_atomic
 from edgebuild.base.errors import HIDDEN, EdgebuildError, fail, visible
 from edgebuild.cli import main
 from tests.conftest import ROOT
@@ -77,6 +81,83 @@ def test_model_that_cannot_be_read(file: str, model: str, capsys: Capture) -> No
     assert "error: cannot read the model: " in message(capsys, "model", file, "--target", "host", "--name", "n")
 
 
+@pytest.mark.parametrize("suffix", ["onnx", "tflite", "yaml", "svd", "c"])
+def test_pipe_in_the_place_of_a_file(suffix: str, model: str, capsys: Capture) -> None:
+    """Nobody writes to it: reading it would never end."""
+    pipe = f"pipe.{suffix}"
+    os.mkfifo(pipe)
+    Path("d.c").write_text("typedef bfGroup G { uint32 a; } G; void f(G *g) { g->a = 1; }\n")
+    words = {
+        "yaml": ["distribute", model, "--cluster", pipe],
+        "svd": ["driver", "d.c", "--target", "host", "--layout", f"fixed:{pipe}"],
+        "c": ["driver", pipe, "--target", "host"],
+    }.get(suffix, ["model", pipe, "--target", "host"])
+    assert f"{pipe}: error: cannot read" in (said := message(capsys, *words, "--name", "n")) and "a pipe" in said
+
+
+def test_a_build_refuses_a_pipe_too(model: str, capsys: Capture) -> None:
+    os.mkfifo("pipe.onnx")
+    request = {"schema": 1, "kind": "model", "name": "n", "source": "pipe.onnx", "target": "host", "output": "."}
+    Path("n.req.json").write_text(json.dumps({**request, "options": {}}))
+    assert "pipe.onnx: error: cannot read it: it is a pipe" in message(capsys, "run", "n.req.json")
+
+
+def test_links_and_devices_are_written_to(model: str, capsys: Capture) -> None:
+    """As root, --depfile /dev/stdout had replaced the device by a file."""
+    for out in ("out.d", "none.d"):
+        Path(f"link_{out}").symlink_to(out)
+        Path("out.d").write_text("")
+        words = ["model", model, "--target", "host", "--name", "n", "-o", "o", "-q", "--depfile", f"link_{out}"]
+        assert main(words) == 0
+        assert Path(f"link_{out}").is_symlink() and Path(out).read_text().startswith("o/n.c:")
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_atomic(Path("pipe"), b"text")
+    assert os.read(reader, 10) == b"text" and Path("pipe").is_fifo()
+
+
+FOREIGN = {  # name -> its bytes, what is said
+    "empty.onnx": (b"", "empty"),
+    "m.h5": (b"\x89HDF\r\n\x1a\n", "a Keras model"),
+    "m.pb": (b"\n\x10\n\x05input", "a graph of TensorFlow"),
+    "old.pth": (pickle.dumps([1], 2), "a file of PyTorch"),
+    "m.ort": (b"\x08\0\0\0ORTM", "a model in onnxruntime's own format"),
+    "m.pte": (b"\x08\0\0\0ET12", "a program of ExecuTorch"),
+    "m.gguf": (b"GGUF\3", "a GGUF file"),
+    "m.safetensors": (b"\x02\0\0\0\0\0\0\0{}", "a safetensors file"),
+    "page.onnx": (b"\n<!DOCTYPE html>", "a text in XML or HTML"),
+    "lfs.tflite": (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"),
+    "gz.tflite": (gzip.compress(b"TFL3", mtime=0), "compressed by gzip"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_other_tools_are_known(name: str, model: str, capsys: Capture) -> None:
+    data, what = FOREIGN[name]
+    Path(name).write_bytes(data)
+    said = message(capsys, "model", name, "--target", "host", "--name", "n")
+    assert f"not a model that edgebuild reads: {what}" in said and "\n  " in said
+
+
+@pytest.mark.parametrize(
+    ("inside", "what"),
+    [("m/data.pkl", "a file of PyTorch"), ("model.weights.h5", "a Keras model"), ("m.onnx", "a zip archive")],
+)
+def test_archives_of_other_tools_are_known(inside: str, what: str, model: str, capsys: Capture) -> None:
+    with zipfile.ZipFile("m.onnx", "w") as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr(inside, "")
+    assert f"reads: {what}" in message(capsys, "model", "m.onnx", "--target", "host", "--name", "n")
+    Path("cut.pt").write_bytes(Path("m.onnx").read_bytes()[:40])
+    assert "reads: a zip archive" in message(capsys, "model", "cut.pt", "--target", "host", "--name", "n")
+
+
+def test_folder_of_a_saved_model_is_known(model: str, capsys: Capture) -> None:
+    Path("saved").mkdir()
+    Path("saved/saved_model.pb").touch()
+    assert "a SavedModel of TensorFlow" in message(capsys, "model", "saved", "--target", "host", "--name", "n")
+
+
 @pytest.mark.parametrize(
     "options",
     [["--depfile", "no/d"], ["--target", "x" * 300 + ".yaml"], ["--target", "folder.yaml"], ["--calibration", "none"]],
@@ -119,7 +200,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     publish(before, tmp_path)
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from edgebuild.base.artifacts import Artifact, publish\n"
+        "from edgebuild.base.artifacts import Artifact, publish, write_atomic\n"
         "from edgebuild.base.errors import EdgebuildError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try: publish([Artifact('a', b'n'), Artifact('b', b'n'), Artifact('c', bytes(9999))], Path(sys.argv[1]))\n"

@@ -32,6 +32,8 @@ class Wide(Net):
     """A network of sums whose taps are no neighbours in memory, of values in int8 or int16."""
 
     integer: str = "int8"
+    channels: tuple[int, ...] = (1, 3, 4, 8, 12, 20, 32)
+    together: tuple[int, ...] = (1, 2, 4, 5, 8)  # channels of a group's result
 
     def quant(self, scale: float) -> Quant:
         """TFLite's int16 has no zero points."""
@@ -39,7 +41,7 @@ class Wide(Net):
 
     def start(self) -> Tensor:
         size = tuple(int(n) for n in self.rng.integers(1, 9, 2))
-        shape = (1, *size, int(self.pick(1, 3, 4, 8, 12, 20, 32)))
+        shape = (1, *size, int(self.pick(*self.channels)))
         return self.keep(Tensor("x", shape, self.integer, self.quant(0.02)))
 
     def add(self, kind: str, operands: Sequence[Tensor], quant: Quant, **attrs: Any) -> Tensor:
@@ -71,7 +73,7 @@ class Wide(Net):
             int(max(self.rng.integers(0, f + 1), f + 1 - n)) for f, n in zip((*far, *far), (h, w, h, w), strict=True)
         )
         stride = self.pick((1, 1), (2, 2), (1, 3))
-        k = groups * int(self.pick(1, 2, 4, 5, 8))
+        k = groups * int(self.pick(*self.together))
         return self.summed("conv2d", x, k, (taps[0], taps[1]), groups=groups, dilation=dilation, stride=stride, pad=pad)
 
     def transpose_conv2d(self, x: Tensor) -> Tensor:
@@ -114,9 +116,9 @@ WIDE = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", 
         "dense": "dsp wide pixel", "batch_matmul": "dsp wide columns"}  # fmt: skip
 
 
-def network(seed: int, *kinds: str, integer: str = "int8") -> Graph:
+def network(seed: int, *kinds: str, integer: str = "int8", **sizes: tuple[int, ...]) -> Graph:
     rng = np.random.default_rng(seed)
-    net = Wide(rng, str(rng.choice(["tflite", "onnx"])) if integer == "int8" else "tflite", integer=integer)
+    net = Wide(rng, str(rng.choice(["tflite", "onnx"])) if integer == "int8" else "tflite", integer=integer, **sizes)
     x = first = net.start() if kinds != ("batch_matmul",) else Tensor("", (), "int8")
     for kind in kinds:
         x = getattr(net, kind)(x)
@@ -137,6 +139,23 @@ def test_single_layers(kind: str, tmp_path: Path) -> None:
     graphs += [g for g in examples(single_ops(kind), 60) if g.result(g.ops[0]).dtype == "int8"][:20]
     assert variants(graphs)[KINDS[kind]] > 25
     check(TARGET, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", [TARGET, "mps3-an547"])
+def test_odd_numbers_of_channels(target: str, tmp_path: Path) -> None:
+    """Of a window or a group, up to the lengths at which copies change their way, and what blocks of four leave."""
+    sizes = {"channels": (1, 2, 5, 6, 7, 9, 10, 14, 18, 22), "together": (1, 2, 3, 5, 6, 7)}
+    kinds = ("conv2d", "transpose_conv2d")
+    drawn = [(kind, integer, seed) for kind in kinds for integer in ("int8", "int16") for seed in range(40)]
+    graphs = [network(seed, kind, integer=integer, **sizes) for kind, integer, seed in drawn]
+    form = form_of(load_target(TARGET))
+    found = [kernel_of(op, g, form) for g in graphs for op in g.ops]
+    narrow = [k.shape for k in found if k.shape.get("flat") and not k.shape["wide"]]
+    assert min(Counter(shape["rest"] for shape in narrow).values()) > 5, narrow
+    runs = Counter(k.shape["wide"] for k in found if k.shape.get("flat") and k.shape["run"] != 1)
+    assert min(runs[False], runs[True]) > 5, runs
+    check(target, graphs, tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.facts import Rate, Size, read_facts
 from edgebuild.base.firmware import describe, firmware_support, link_flags
 from edgebuild.base.target import Memory, hal_dir, load_target, target_names
 
@@ -130,3 +132,31 @@ def test_build_systems_get_regions_before_fragments_and_the_main_script_as_gccs_
     assert any(flag.startswith("-T") and flag.endswith("link/firmware.ld") for flag in flags)
     assert firmware_support(load_target("host")) == ()
     assert describe(target)["compiler"] == "arm-none-eabi-gcc"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number of each kind that fact files have."""
+
+    whole: int = 0
+    real: float = 0.0
+    size: Size = 0
+    rate: Rate = 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["_", "1_", "1__0", "0x_", "_.5", "nan", ".inf", "1e99", "1e999MHz", "9" * 5000, "-1x"]
+)
+@pytest.mark.parametrize("key", ["whole", "real", "size", "rate"])
+def test_what_is_no_number_of_a_chip(key: str, text: str, tmp_path: Path) -> None:
+    """Tracebacks once, or infinity; a frame of 1e99 bytes."""
+    file = tmp_path / "facts.yaml"
+    file.write_text(f"{key}: {text}\n")
+    with pytest.raises(EdgebuildError, match=rf"{file}:1:\d+: error: (expected a |the number is too large)"):
+        read_facts(Numbers, file)
+
+
+def test_numbers_of_a_chip(tmp_path: Path) -> None:
+    file = tmp_path / "facts.yaml"
+    file.write_text("{whole: 0xFFFF_0000, real: 1_000.5MHz, size: 1_0K, rate: .5}\n")
+    assert read_facts(Numbers, file) == Numbers(0xFFFF0000, 1000.5e6, 10240, 0.5)

@@ -13,7 +13,8 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.base.errors import EdgebuildError, did_you_mean
+from edgebuild.base.inputs import read_bytes
 from edgebuild.driver.registers.elements import Element, parse, wrong
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
 from edgebuild.driver.source.dialect import NEUTRAL
@@ -37,10 +38,7 @@ def read_svd(path: Path) -> RegisterMap:
 class _Reader:
     def __init__(self, path: Path) -> None:
         self.file = str(path)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise fail(f"cannot read it: {error.strerror}", file=self.file) from error
+        data = read_bytes(path)
         self.lines = data.decode("utf-8", "replace").split("\n")
         self.root = parse(data, self.file, self.lines)
         self.peripherals: dict[str, Element] = {}

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from edgebuild.base.errors import fail
+from edgebuild.base.inputs import read_bytes
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.driver.source import clang, macros
 from edgebuild.driver.source.dialect import Dialect, read_dialect
@@ -188,9 +189,7 @@ def _has_groups(header: Path, seen: set[Path]) -> bool:
 
 def _load(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
-    except OSError as error:
-        raise fail(f"cannot read it: {error.strerror}", file=str(path)) from error
+        return read_bytes(path).decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise fail("is not UTF-8 text", file=str(path)) from error
 

@@ -14,6 +14,7 @@ from ...base.target import Target
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ops.link import EVERYONE
+from ..plan.check.cached import BrokenPlan
 from ..plan.choose import plan
 from ..plan.distribute.forms import Cluster
 from ..plan.distribute.timeline import ComputeSpan, Receive, Send, Step, Timeline, simulate
@@ -113,12 +114,15 @@ def _words(section: Section) -> str:
 
 
 def predict(plans: Mapping[int, Plan], cluster: Cluster, messages: Sequence[Message]) -> Timeline:
-    """One inference of the devices that take part."""
+    """One inference of the devices that take part. Raises BrokenPlan if one waits for ever."""
     programs: list[Sequence[Step]] = []
     for k in range(len(cluster.devices)):
         peers = [p for p in sorted(plans) if p != k]
         programs.append(list(_Program(plans[k], cluster, k, peers, messages).steps()) if k in plans else [])
-    return simulate(programs, cluster.medium)
+    found = simulate(programs, cluster.medium)
+    if found.stuck:
+        raise BrokenPlan(f"devices wait for what nobody sends: {', '.join(map(str, found.stuck))}")
+    return found
 
 
 def one_device_us(graph: Graph, target: Target, request: ModelRequest, cluster: Cluster) -> float:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ...base.errors import fail, from_os, visible
+from ...base.errors import fail, visible
+from ...base.inputs import read_bytes
 from ..ir import Graph, origin_of
+from .foreign import foreign, foreign_folder
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -17,10 +19,12 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -
     `shapes`: of inputs that the file leaves open, by name. `outputs`: tensors at which the graph ends, instead of the
     file's own.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as problem:
-        raise from_os(problem, "cannot read the model", str(path)) from None
+    known = foreign_folder(path)
+    data = b"" if known else read_bytes(path, "cannot read the model")
+    if data[4:8] != b"TFL3":
+        known = known or foreign(path, data)
+    if known:
+        raise fail(f"not a model that edgebuild reads: {known[0]}", file=str(path), hints=[known[1]])
     if data[4:8] == b"TFL3" or path.suffix == ".tflite":
         from .tflite import read_tflite
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...base.errors import EdgebuildError
+from ...base.inputs import read_bytes
+
 
 def external_files(source: Path) -> list[Path]:
     """The files that an ONNX model names as the place of tensors, sorted; none for other formats.
@@ -13,9 +16,9 @@ def external_files(source: Path) -> list[Path]:
     A model that cannot be read names none: whoever reads it next says what is wrong.
     """
     try:
-        if source.suffix != ".onnx" or b"location" not in source.read_bytes():
+        if source.suffix != ".onnx" or b"location" not in read_bytes(source):
             return []
-    except OSError:
+    except EdgebuildError:
         return []
     import onnx  # late: few models have such files
 

@@ -88,14 +88,14 @@ def sides(node: OnnxNode, sizes: Sequence[int], taps: Sequence[int]) -> list[Sid
     return found
 
 
-def gathered(parts: Parts, x: str, found: Sequence[Side]) -> str:
-    """N x C x ... with out x taps in place of each of the first spatial dimensions."""
+def gathered(parts: Parts, x: str, found: Sequence[Side], beyond: str = "") -> str:
+    """N x C x ... with out x taps in place of each of the first spatial dimensions; `beyond`: what padding has."""
     rank = len(parts.node.tensor(0).shape)
     pads = np.zeros((2, rank), int)
     for at, side in enumerate(found):
         pads[:, 2 + at] = side.before, side.after
     if pads.any():
-        x = parts.op("Pad", x, parts.longs(*(int(n) for n in pads.ravel())))
+        x = parts.op("Pad", x, parts.longs(*(int(n) for n in pads.ravel())), *([beyond] if beyond else []))
     for at, side in enumerate(found):
         x = parts.op("Gather", x, parts.node.array(side.places), axis=2 + 2 * at)
     return x

@@ -16,7 +16,6 @@ from ..ops import spatial
 from ..ops.base import Form, Sums
 
 Tap = tuple[int, int, int, int]  # rows and columns from the pixel below the output's, tap row and column
-HEAD = 4  # numbers before the taps of a row of `places`
 
 
 def taps(op: Op, graph: Graph) -> list[list[Tap]]:
@@ -25,14 +24,21 @@ def taps(op: Op, graph: Graph) -> list[list[Tap]]:
     if not transposed(op):
         return [[(fy * dy, fx * dx, fy, fx) for fy in range(fh) for fx in range(fw)]]
     sy, sx = op.attrs["stride"]
-    rows = [[((r - f * dy) // sy, f) for f in range(fh) if (r - f * dy) % sy == 0] for r in range(sy)]
-    columns = [[((r - f * dx) // sx, f) for f in range(fw) if (r - f * dx) % sx == 0] for r in range(sx)]
+    rows = [sorted(((r - f * dy) // sy, f) for f in range(fh) if (r - f * dy) % sy == 0) for r in range(sy)]
+    columns = [sorted(((r - f * dx) // sx, f) for f in range(fw) if (r - f * dx) % sx == 0) for r in range(sx)]
     return [[(y, x, fy, fx) for y, fy in row for x, fx in column] for row in rows for column in columns]
 
 
 def transposed(op: Op) -> bool:
     """The size of the result is an attribute, since stride and padding leave it open."""
     return "size" in op.attrs
+
+
+def run(op: Op, found: Sequence[Tap]) -> int:
+    """How many taps of each row are neighbours in memory: all of them, or 1."""
+    row = [x for y, x, _, _ in found if y == found[0][0]]
+    near = row == [*range(row[0], row[0] + len(row))] if row else False
+    return len(row) if near and op.attrs.get("groups", 1) == 1 else 1
 
 
 def weights(w: Array, found: Sequence[Tap]) -> Array:
@@ -56,12 +62,12 @@ def group(s: Sums, own: slice) -> Sums:
 
 
 def places(found: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Array:
-    """For each phase HEAD numbers, the last of which counts its taps, and rows and columns of these."""
-    most = max(1, *map(len, found))
-    table = np.zeros((len(found), HEAD + 2 * most), np.int32)
+    """For each phase the numbers of its head, how many taps it has, and rows and columns of these."""
+    most, ahead = max(1, *map(len, found)), len(heads[0]) + 1
+    table = np.zeros((len(found), ahead + 2 * most), np.int32)
     for row, own, head in zip(table, found, heads, strict=True):
-        row[: HEAD - 1], row[HEAD - 1] = head, max(1, len(own))
-        row[HEAD : HEAD + 2 * len(own)] = [place for tap in own for place in tap[:2]]
+        row[: ahead - 1], row[ahead - 1] = head, max(1, len(own))
+        row[ahead : ahead + 2 * len(own)] = [place for tap in own for place in tap[:2]]
     return table
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same, Whole
 from ..ir import Array, Graph, Op
-from . import intervals, spatial, sums
+from . import intervals, onnx_sides, spatial, sums
 from .base import Form, Kernel, Spec, Sums, is_float, zero_of
 
 
@@ -28,7 +28,7 @@ def from_tflite(node: Any) -> None:
 def from_onnx(node: Any) -> None:
     """Conv; a group per input channel becomes a depthwise convolution."""
     w = node.constant(1, "weights")
-    attrs, group = spatial.onnx_window(node, w.shape[2:]), node.attr("group", 1)
+    attrs, group = onnx_sides.onnx_window(node, w.shape[2:]), node.attr("group", 1)
     bias = [node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else []
     x, w = node.nhwc(), node.as_image(w)
     if w.shape[1] == 1 and group == node.tensor(0).shape[1] and group > 1:

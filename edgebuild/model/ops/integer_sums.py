@@ -12,7 +12,7 @@ import numpy as np
 
 from ..axes import Nest
 from ..ir import Array, Graph, Op, Quant, Tensor
-from . import conv2d, pointwise, spatial
+from . import conv2d, onnx_sides, pointwise, spatial
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 
 BYTES = ("int8", "uint8")
@@ -65,7 +65,7 @@ def matmul_from_onnx(node: Any) -> None:
 
 def conv_from_onnx(node: Any) -> None:
     w = _weights(node, 0)
-    attrs = spatial.onnx_window(node, w.shape[2:])
+    attrs = onnx_sides.onnx_window(node, w.shape[2:])
     assert w.data is not None
     turned = np.moveaxis(w.data if len(w.shape) == 4 else w.data[:, :, None], 1, 3)
     del attrs["clamp"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Window
 from ..ir import Array, Graph, Op
-from . import fixedpoint, intervals, linear, loops, pointwise, spatial
+from . import fixedpoint, intervals, linear, loops, onnx_sides, pointwise, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
@@ -41,7 +41,7 @@ def from_tflite_lengths(node: Any) -> None:
 def from_onnx(kind: str) -> Any:
     def read(node: Any) -> None:
         window = tuple(node.attr("kernel_shape", []))
-        attrs, x = spatial.onnx_window(node, window), node.nhwc()
+        attrs, x = onnx_sides.onnx_window(node, window), node.nhwc()
         window = (1, *window)[-2:]
         if kind == "avg_pool2d":
             attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
@@ -54,7 +54,7 @@ def from_onnx(kind: str) -> Any:
 
 def _with_ceil(node: Any, x: str, window: tuple[int, ...], attrs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Padding with what ceil_mode adds at the end, which never counts; the file's own may, and is added first."""
-    own, pad = attrs["pad"], spatial.ceil_pad(node.image_size(), window, attrs)
+    own, pad = attrs["pad"], onnx_sides.ceil_pad(node.image_size(), window, attrs)
     if attrs.get("count_include_pad", False) and pad != own:
         if any(own):
             x = node.inner("pad", [x], pads=((0, 0), own[::2], own[1::2], (0, 0)), value=None)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..axes import Dim, Nest, Same, Spread, Whole
 from ..ir import Array, Graph, Op
-from . import intervals, spatial
+from . import intervals, onnx_sides, spatial
 from .base import Form, Kernel, Ranges, Spec, zero_of
 
 
@@ -34,7 +34,7 @@ def from_tflite(node: Any) -> None:
 def from_onnx(node: Any) -> None:
     """Weights are C x (K / group) x FH x FW; one spatial dimension is a column of height 1."""
     w, group = node.constant(1, "weights"), node.attr("group", 1)
-    attrs = spatial.onnx_spread(node, w.shape[2:])
+    attrs = onnx_sides.onnx_spread(node, w.shape[2:])
     name = node.permuted(node.as_image(node.ungrouped(w, group)), (0, 2, 3, 1))
     channels = node.builder.tensors[name].shape[0]
     bias = [node.flat_bias(node.constant(2, "bias"), channels)] if len(node.inputs) > 2 and node.inputs[2] else []

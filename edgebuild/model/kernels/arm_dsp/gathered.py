@@ -1,6 +1,7 @@
 """Grouped, dilated and transposed convolutions, and those of int16 values: two pixels at a time.
 
 A list tells where the pixel under each tap lies; what lies there is widened group by group. See kernels/phases.py.
+Channels that are no multiple of four lie gapless: the taps together are padded to one, instead of each by itself.
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ import numpy as np
 
 from ...ir import Array, Graph, Op
 from ...ops import sums
-from ...ops.base import C_TYPES, Constant, Kernel, Traffic, is_float, zero_of
+from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero_of
 from .. import phases
 from ..row import KernelLayer
 from . import wide
-from .convolution import bounds, paired, per_output
+from .convolution import bounds, paired, per_output, rescaling
 
 
 @dataclass(frozen=True)
 class PhaseSums:
-    """The outputs of a phase as sums: a stream of weights for each group.
+    """The outputs of a phase as sums.
 
-    `finish`: how sums become results, with the scalars that this takes. `result`: instructions for that.
+    `streams`: weights for each group, of which blocks of channels take the first `full` words. `run`: how many taps lie
+    side by side in each row. `finish`: how sums become results, with the scalars that this takes. `result`:
+    instructions for that.
     """
 
     taps: int
+    run: int
     streams: tuple[Array, ...]
+    full: int
     finish: str
     scalars: dict[str, int | float]
     result: float
@@ -45,18 +50,38 @@ def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> PhaseSums | None:
     if x.shape[0] != 1 or w.data is None:
         return None
     weights, own = phases.weights(w.data, taps), phases.groups(op, len(w.data))
+    count, run = weights.shape[1], phases.run(op, taps)
     if wide.fits(op, graph):
         first, factors, (end, scalars) = wide.start(op, graph), wide.rescaling(op, graph), wide.ends(op, graph)
-        streams = tuple(wide.stream(weights[part], first[part], factors[part], 2) for part in own)
-        return PhaseSums(weights.shape[1], streams, f"wide{end}", scalars, 9.0 if end else 5.0)
+        flat = weights.reshape(len(weights), 1, -1)
+        packed = [wide.stream(flat[part], first[part], factors[part], 2) for part in own]
+        full = len(w.data) // len(own) // 2 * packed[0].shape[1]
+        streams = tuple(stream.ravel() for stream in packed)
+        return PhaseSums(count, run, streams, full, f"wide{end}", scalars, 9.0 if end else 5.0)
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"}:
         return None
     s = sums.of(op, graph, "", weights[:, :, None], x.shape[1:], y.shape[1:])
-    found = [paired(phases.group(s, part), weights.shape[1]) for part in own]
-    streams = tuple(stream for stream in found if stream is not None)
-    if len(streams) < len(own) or s.finish == "sums":
+    found = [_blocks(phases.group(s, part), 1 if w.shape[3] % 4 else count) for part in own]
+    made = [each for each in found if each is not None]
+    if len(made) < len(own) or s.finish == "sums":
         return None
-    return PhaseSums(weights.shape[1], streams, s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
+    streams = tuple(stream for stream, _ in made)
+    return PhaseSums(count, run, streams, made[0][1], s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
+
+
+def _blocks(s: Sums, rows: int) -> tuple[Array, int] | None:
+    """The stream of a group, and where in it the last channels begin: one or two by themselves, three as four."""
+    k = len(s.weights)
+    full, rest = k // 4 * 4, k % 4
+    if rest not in (1, 2):
+        stream = paired(s, rows)
+        return None if stream is None else (stream.ravel(), full // 4 * stream.shape[1])
+    last = phases.group(s, slice(full, k))
+    words = wide.stream(last.weights.reshape(rest, rows, -1), last.start, rescaling(last), rest, range(4)).ravel()
+    blocks = paired(phases.group(s, slice(full)), rows) if full else np.empty(0, words.dtype)
+    if blocks is None or not s.fits:
+        return None
+    return np.concatenate([blocks.ravel(), words]), blocks.size
 
 
 def gathered(layer: KernelLayer) -> Kernel | None:
@@ -68,47 +93,55 @@ def gathered(layer: KernelLayer) -> Kernel | None:
         return None
     (x, w), finish = graph.operands(op)[:2], found[0].finish
     item, block = (2, 2) if finish.startswith("wide") else (1, 4)
-    most, (k, _, _, c) = max(p.taps for p in found), w.shape
-    kg, n = k // op.attrs.get("groups", 1), -(-c // 4) * 4
-    table = phases.places(taps, _heads(found, kg, block))
+    most, run, (k, _, _, c) = max(p.taps for p in found), max(p.run for p in found), w.shape
+    flat, groups, n = item == 2 or c % 4 > 0, op.attrs.get("groups", 1), -(-c // 4) * 4
+    kg, inner = k // groups, -(-most * c // 4) * 4
+    table = phases.places(taps, _heads(found, flat))
+    lines, zeros = 4 * inner + 8 * most, max(-(-x.shape[3] // 4) * 4, run * c)
+    zeros_at = lines + (2 * inner if flat and item == 1 else 0)
     shape = phases.shape(op, graph, form, table) | {
-        "blocks": kg // block, "tail": kg % block, "full": kg // block * block, "gather": _gather(item, c), "n": n,
-        "half": n // 2, "item": C_TYPES[x.dtype], "wide": item == 2, "finish": finish,
-        "bounds": finish.endswith("_clamped"), "list": 4 * most * n, "zeros": 4 * most * n + 8 * most,
+        "blocks": kg // block, "tail": kg % block, "full": kg // block * block,
+        "gather": f"_{c}" if c in (4, 8) else "",
+        "rest": kg % block if block == 4 and kg % 4 < 3 else 0, "n": n, "flat": flat, "run": run if flat else 1,
+        "item": C_TYPES[x.dtype], "bytes": item, "wide": item == 2, "finish": finish, "padding": zeros,
+        "bounds": finish.endswith("_clamped"), "list": 4 * inner, "lines": lines, "zeros": zeros_at,
     }  # fmt: skip
-    stream = np.concatenate([part.ravel() for p in found for part in p.streams])
+    stream = np.concatenate([part for p in found for part in p.streams])
+    head = "its weights, a group's last, the next group's, " + ("how many taps are neighbours, " if flat else "")
     constants = (
         Constant("w", stream, "start values, weights and rescaling by phases, groups and some channels"),
-        Constant("places", table.ravel(), "of each phase: its weights, a group's last, the next group's, taps"),
+        Constant("places", table.ravel(), f"of each phase: {head}taps"),
     )
-    pair = sum(_pair(p.taps, c, op.attrs.get("groups", 1), kg, p.result) for p in found) / len(found)
+    pair = sum(_pair(p, c, groups, kg, flat) for p in found) / len(found)
     pairs = phases.pairs(op, graph, form)
     return Kernel(
         "arm_dsp/gathered.c.j2", layer.plain.stem, shape, constants, {"x_zero": zero_of(x), **found[0].scalars},
-        scratch=4 * most * n + 8 * most + item * -(-x.shape[3] // 4) * 4, variant="dsp gathered taps",
-        estimate=60 + 3 * x.shape[3] + pairs * pair, traffic=Traffic(passes=pairs),
+        scratch=zeros_at + item * zeros, variant="dsp gathered taps", estimate=60 + 3 * x.shape[3] + pairs * pair,
+        traffic=Traffic(passes=pairs),
     )  # fmt: skip
 
 
-def _gather(item: int, c: int) -> str:
-    """Of the functions that widen a group's channels: by their number."""
-    if item == 2:
-        return "_halves" if c % 4 else "_wide"
-    return {4: "_4", 8: "_8"}.get(c, "_bytes" if c % 4 else "")
-
-
-def _heads(found: list[PhaseSums], kg: int, block: int) -> list[tuple[int, int, int]]:
+def _heads(found: list[PhaseSums], flat: bool) -> list[tuple[int, ...]]:
     """Where the weights of each phase begin, those of the last channels of a group, and the next group's."""
     heads, at = [], 0
     for p in found:
-        step = p.streams[0].shape[1]
-        heads.append((at, kg // block * step, -(-kg // block) * step))
+        heads.append((at, p.full, p.streams[0].size, *([p.run] if flat else [])))
         at += sum(stream.size for stream in p.streams)
     return heads
 
 
-def _pair(taps: int, c: int, groups: int, kg: int, result: float) -> float:
+def _pair(p: PhaseSums, c: int, groups: int, kg: int, flat: bool) -> float:
     """Instructions for two pixels."""
-    n = -(-c // 4) * 4
-    widen = taps * (10 + 20 * c if c % 4 else 3 + 1.75 * c if c <= 8 else 6 + 2.25 * c)
-    return 30 + 22 * taps + groups * (50 + widen + 2 * kg * (0.775 * taps * n + result) + 25 * (kg % 4 > 0))
+    entries, wide = p.taps / p.run, p.finish.startswith("wide")
+    inner, together = -(-p.taps * c // 4) * 4, c * p.run * (2 if wide else 1)
+    if flat:
+        gather = 20 + entries * (15 if together <= 8 else 18 + 1.5 * together) + (0 if wide else 20 + 2.25 * inner)
+    else:
+        gather = 20 + p.taps * (3 + 1.75 * c if c <= 8 else 6 + 2.25 * c)
+    if wide:
+        products = -(-kg // 2) * (22 + 4 * p.result + 3.9 * inner) + 25 * (kg % 2)
+    else:
+        rest = kg % 4 if kg % 4 < 3 else 0
+        blocks = -(-(kg - rest) // 4) * (3 + 8 * p.result + 6.2 * inner) + 25 * (kg % 4 == 3)
+        products = blocks + (28 + 2 * rest * p.result + (0.5 + 1.75 * rest) * inner if rest else 0)
+    return 30 + 22 * entries + groups * (25 + gather + products)

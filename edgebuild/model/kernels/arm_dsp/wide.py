@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,8 +44,11 @@ def rescaling(op: Op, graph: Graph) -> Array:
     return np.stack([mantissa << 16, -(2 ** (33 + shift))], axis=1)
 
 
-def stream(weights: Array, first: Array, factors: Array, ways: int) -> Array:
-    """For each `ways` channels their start values, words of four weights each, and the rescaling.
+PAIRED = (0, 2, 1, 3)  # of four weights, so that those of neighbours are both in even bytes or both in odd ones
+
+
+def stream(weights: Array, first: Array, factors: Array, ways: int, order: Sequence[int] = PAIRED) -> Array:
+    """For each `ways` channels their start values, words of four weights in this order, and the rescaling.
 
     `weights`: K x rows x taps; the taps of each row are padded to a multiple of four.
     """
@@ -52,7 +56,7 @@ def stream(weights: Array, first: Array, factors: Array, ways: int) -> Array:
     missing = -k % ways
     w = np.pad(weights.astype(np.int64), ((0, missing), (0, 0), (0, -weights.shape[2] % 4))) & 0xFF
     four = w.reshape(-1, ways, w.shape[1] * w.shape[2] // 4, 4).transpose(0, 2, 1, 3)
-    packed = four[..., 0] | four[..., 2] << 8 | four[..., 1] << 16 | four[..., 3] << 24
+    packed = np.bitwise_or.reduce([four[..., tap] << 8 * byte for byte, tap in enumerate(order)])
     blocks = len(packed)
     parts = [np.pad(first, (0, missing)).reshape(blocks, -1), packed.reshape(blocks, -1)]
     parts.append(np.pad(factors, ((0, missing), (0, 0))).reshape(blocks, -1))
