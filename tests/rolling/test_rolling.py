@@ -23,6 +23,7 @@ from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, simulate
 from edgebuild.model.plan.search import Plan
+from edgebuild.model.plan.section import cost
 from edgebuild.model.verify import measure, verify
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
@@ -65,6 +66,14 @@ def test_arenas_of_public_models(name: str) -> None:
 def test_the_least_memory_of_a_streamed_model_is_the_least_in_every_mode(options: dict[str, Any]) -> None:
     graph, asked = prepare(DIGITS), {"stream_input": "rows", "objective": "ram"}
     assert planned(graph, **asked, **options).arena_bytes == planned(graph, **asked).arena_bytes
+
+
+def test_a_streamed_model_with_auto_takes_little_more_work_or_no_more_memory_than_the_fastest() -> None:
+    graph, streamed = prepare(DIGITS), {"stream_input": "rows"}
+    fastest = planned(graph, ram=1 << 20, tile="auto", **streamed)
+    found, least = planned(graph, tile="auto", **streamed), planned(graph, **streamed)
+    assert least.arena_bytes <= found.arena_bytes < fastest.arena_bytes
+    assert cost(found.steps) <= 1.1 * cost(fastest.steps)
 
 
 def sums(name: str, shape: tuple[int, ...]) -> list[Tensor]:
@@ -262,3 +271,13 @@ def test_what_cannot_be_streamed() -> None:
     for kept in (("y",), ("x",)):
         with pytest.raises(EdgebuildError, match="an output is the input itself"):
             planned(Graph("views", (view,), {"x": x, "y": y}, ("x",), kept, "tflite"), stream_input="rows")
+
+
+@pytest.mark.parametrize("tile", [None, "auto", "rolling"])
+def test_an_input_that_is_needed_whole_cannot_be_streamed(tmp_path: Path, tile: str | None) -> None:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, size]) for n, size in (("x", 8), ("y", 4)))
+    weights = numpy_helper.from_array(np.ones((8, 4), np.float32), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="input 'x' cannot be streamed: an op needs it whole"):
+        planned(prepare(tmp_path / "m.onnx"), stream_input="rows", tile=tile)

@@ -105,7 +105,7 @@ class _Choice:
             return self.attempt(f"--tile {request.tile}", partial(planner.parts, METHODS[request.tile], self.twice))
         if _at_any_price(request):
             return self.least()
-        if request.ram is None and request.tile == "auto" and request.stream_input is None:
+        if request.ram is None and request.tile == "auto" and request.objective != "ram":
             return self.knee() or next(self.fitting(), None)
         return next(self.fitting(), None)
 
@@ -144,8 +144,11 @@ class _Choice:
         """
         planner = self.planner
         most = KNEE * cost(untiled(planner.cutter))
+        rolling = self._each("rolling", lambda: planner.rolled(planner.cutter.knee(most)))
+        if planner.request.stream_input is not None:  # no other way takes rows as they come
+            return next(rolling, None)
         found = [*self._each("every op whole", planner.whole), *self._each("every op by itself", planner.alone)]
-        found += self._each("rolling", lambda: planner.rolled(planner.cutter.knee(most)))
+        found += rolling
         quick = [p for p in found if cost(p.steps) <= most]
         small = [p for p in quick if p.arena_bytes <= planner.untiled_bytes]
         return self._less(small or quick or found, most, _worth)

@@ -319,18 +319,20 @@ class Cutter:
 
     @cached_property
     def ways(self) -> Ways:
-        return Ways(self.intervals, len(self.order), self.enough)
-
-    @cached_property
-    def least_peak(self) -> int:
-        """The least of the largest live bytes that any cut takes."""
-        if self.ways.least is None:
+        """All cuts. Raises EdgebuildError if a streamed input leaves none."""
+        found = Ways(self.intervals, len(self.order), self.enough)
+        if found.least is None:
             raise fail(
                 f"input '{self.rolling.streamed}' cannot be streamed: an op needs it whole",
                 file=self.graph.file,
                 hints=["leave --stream-input out"],
             )
-        return self.ways.least
+        return found
+
+    @property
+    def least_peak(self) -> int:
+        """The least of the largest live bytes that any cut takes."""
+        return self.ways.least or 0
 
     def cut(self, limit: int | None = None) -> tuple[Section, ...]:
         """The sections with the fewest instructions whose peak is at most `limit`, or the least peak if that is more.
