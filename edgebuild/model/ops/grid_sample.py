@@ -1,8 +1,9 @@
 """GridSample: out[n, h, w, c] is the image at the place grid[n, h, w], a column and a row from -1 to 1.
 
-`linear` weighs the four neighbours of a place, else the nearest one counts, halves to the even one. `corners`: -1 and 1
-are the centres of the outer pixels, else the image's edges. `padding`: what stands outside: zeros, the border's pixels,
-or the image mirrored there. AffineGrid makes such places of a matrix.
+`taps` is how many neighbours of a place count in each direction: 2 linearly, 4 by a cubic (Keys, Cubic convolution
+interpolation, 1981, with a = -0.75), 1 the nearest, halves to the even one. `corners`: -1 and 1 are the centres of the
+outer pixels, else the image's edges. `padding`: what stands outside: zeros, the border's pixels, or the image mirrored
+there. AffineGrid makes such places of a matrix.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
 from .base import Constant, Form, Kernel, Spec, is_float
 
-LINEAR, MODES = ("bilinear", "linear"), ("bilinear", "linear", "nearest")
+TAPS = {"nearest": 1, "bilinear": 2, "linear": 2, "bicubic": 4, "cubic": 4}
+SHARPNESS = -0.75  # of the cubic, as onnxruntime and PyTorch have it
 PADDINGS = ("zeros", "border", "reflection")
 FAR = 1 << 20  # pixels beyond the image: places that are farther off are taken for this far
 OPEN = (None, None)
@@ -24,13 +26,13 @@ OPEN = (None, None)
 def from_onnx(node: Any) -> None:
     mode, padding = node.attr("mode", "linear"), node.attr("padding_mode", "zeros")
     x, grid = node.tensor(0), node.tensor(1)
-    if mode not in MODES or padding not in PADDINGS:
-        raise node.error(f"mode {mode}, padding {padding}", f"supported: {', '.join(MODES)}; {', '.join(PADDINGS)}")
+    if mode not in TAPS or padding not in PADDINGS:
+        raise node.error(f"mode {mode}, padding {padding}", f"supported: {', '.join(TAPS)}; {', '.join(PADDINGS)}")
     if len(x.shape) != 4 or len(grid.shape) != 4 or grid.shape[0] != x.shape[0] or grid.shape[3] != 2:
         raise node.error(f"an image of shape {x.shape}, places of shape {grid.shape}",
                          "supported: N x C x H x W and N x rows x columns x 2")  # fmt: skip
     corners = bool(node.attr("align_corners", 0))
-    attrs = {"linear": mode in LINEAR, "corners": corners, "padding": padding}
+    attrs = {"taps": TAPS[mode], "corners": corners, "padding": padding}
     node.emit_nchw("grid_sample", [node.nhwc(), node.inputs[1]], **attrs)
 
 
@@ -86,13 +88,35 @@ def reference(op: Op, graph: Graph, x: Array, grid: Array) -> Array:
         (h, above), (w, beside) = _mirrored(h, rows, op), _mirrored(w, columns, op)
         return np.where((above & beside)[..., None], x[batch, h, w], np.float32(0)).astype(np.float32)
 
-    if not op.attrs["linear"]:
+    taps = op.attrs["taps"]
+    if taps == 1:
         return pixel(np.rint(down).astype(np.int64), np.rint(across).astype(np.int64))
     top, left = np.floor(down).astype(np.int64), np.floor(across).astype(np.int64)
-    b, r = ((at - low).astype(np.float32)[..., None] for at, low in ((down, top), (across, left)))
-    upper = (1 - r) * pixel(top, left) + r * pixel(top, left + 1)
-    lower = (1 - r) * pixel(top + 1, left) + r * pixel(top + 1, left + 1)
-    return np.asarray((1 - b) * upper + b * lower, np.float32)
+    below, beside = (_weights((at - low).astype(np.float32), taps) for at, low in ((down, top), (across, left)))
+    first = 1 - taps // 2
+    total = np.zeros((*grid.shape[:3], x.shape[3]), np.float32)
+    for i, b in enumerate(below, first):
+        total += b * sum(r * pixel(top + i, left + j) for j, r in enumerate(beside, first))
+    return total
+
+
+def _weights(ratio: Array, taps: int) -> list[Array]:
+    """Of the neighbours of a place, `ratio` behind the one before it."""
+    t = ratio[..., None]
+    if taps == 2:
+        return [1 - t, t]
+    far, near = ([curve(d) for d in ds] for curve, ds in ((_far, (t + 1, 2 - t)), (_near, (t, 1 - t))))
+    return [np.asarray(w, np.float32) for w in (far[0], *near, far[1])]
+
+
+def _near(d: Array) -> Array:
+    """The cubic's weight of a neighbour at most 1 from a place."""
+    return ((SHARPNESS + 2) * d - (SHARPNESS + 3)) * d * d + 1
+
+
+def _far(d: Array) -> Array:
+    """That of one between 1 and 2 from it."""
+    return ((SHARPNESS * d - 5 * SHARPNESS) * d + 8 * SHARPNESS) * d - 4 * SHARPNESS
 
 
 def real(op: Op, graph: Graph) -> str | None:
@@ -113,9 +137,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     ]
     shape: dict[str, Any] = dict(zip(("N", "H", "W", "C"), x.shape, strict=True))
     shape |= {"image": operands[0], "grid": operands[1], "places": grid.shape[1] * grid.shape[2], "far": FAR}
-    shape |= {name: op.attrs[name] for name in ("linear", "corners", "padding")}
+    shape |= {name: op.attrs[name] for name in ("taps", "corners", "padding")}
     stem = f"grid_sample_{grid.shape[1]}x{grid.shape[2]}"
-    cost = (40.0 + 20.0 * x.shape[3]) * grid.elements
+    cost = (40.0 + 5.0 * max(op.attrs["taps"], 2) ** 2 * x.shape[3]) * grid.elements
     return Kernel("grid_sample.c.j2", stem, shape, tuple(constants), estimate=cost)
 
 
