@@ -79,6 +79,7 @@ CASES = [
     ("mps2-an385", "off"),
     ("mps2-an386", "off"),
     ("mps2-an386", "rolling"),
+    ("m4-flash-model", "off"),
     ("mps3-an547", "off"),
     ("mps3-an547", "rolling"),
     ("riscv-virt", "off"),

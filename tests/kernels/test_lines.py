@@ -75,6 +75,24 @@ def test_four_outputs(tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     check(WAITS, [g for g, _ in taken], tmp_path, tile=tile)
 
 
+def eights(seed: int) -> Graph:
+    """A dense layer of as many channels as eights make, with any number of fours of taps."""
+    net = Wide(np.random.default_rng(seed), "tflite" if seed % 2 else "onnx")
+    shape = (1, 4 * int(net.pick(1, 2, 3, 4, 5, 6, 7, 40)))
+    x = net.keep(Tensor("x", shape, "int8", net.quant(0.02)))
+    y = net.summed("dense", x, int(net.pick(8, 16, 72)), ())
+    return Graph("random", tuple(net.ops), net.tensors, ("x",), (y.name,), net.arithmetic)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_eight_channels(tmp_path: Path) -> None:
+    form = form_of(load_target(WAITS))
+    found = [g for g in map(eights, range(80)) if kernel_of(g.ops[0], g, form).variant == "dsp eight channels"]
+    sums = [s for g in found if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
+    assert len(found) > 40 and len({s.finish for s in sums}) == 6 and len({s.size[2] // 4 % 4 for s in sums}) == 4
+    check(WAITS, found, tmp_path)
+
+
 def product_of_two(seed: int) -> Graph:
     """Scales whose products often lie halfway between two results, flat and with broadcasting."""
     net = Net(np.random.default_rng(seed), "tflite")

@@ -10,7 +10,7 @@ from ...ops import spatial
 from ...ops.base import Kernel
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import convolution, depthwise, depthwise_four, four_pixels, gathered, matrix, svdf_pairs, wide
+from . import convolution, dense_eight, depthwise, depthwise_four, four_pixels, gathered, matrix, svdf_pairs, wide
 
 
 def add(layer: KernelLayer) -> Kernel | None:
@@ -65,6 +65,7 @@ ROWS = (
     Row(CONVOLUTION, CORE, of_sums(convolution.widened_pixel)),
     Row(CONVOLUTION, CORE, of_sums(convolution.two_pixels)),
     Row(CONVOLUTION, WAITS, of_sums(four_pixels.four_pixels)),
+    Row(CONVOLUTION, WAITS, of_sums(dense_eight.eight_channels)),
     Row(CONVOLUTION, CORE, of_sums(convolution.flat_pixels)),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 2))),
     Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
