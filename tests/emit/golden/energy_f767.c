@@ -37,7 +37,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1388 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[496];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -56,18 +56,18 @@ enum {
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 36 int32: start values, weights and rescaling by groups of four channels */
-    TINY_DEPTHWISE_CONV2D_1_W = 160, /* 30 int32: by groups of four channels */
-    TINY_DENSE_3_W = 280, /* 28 int32: start values, weights and rescaling by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 392, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_CONV2D_0_W = 16, /* 32 int32: start values, weights and factors by groups of four channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 144, /* 26 int32: by groups of four channels */
+    TINY_DENSE_3_W = 248, /* 24 int32: start values, weights and factors by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t low4, int32_t high4, int8_t *scratch);
+                                int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t low4, int32_t high4, int8_t *scratch);
+                                int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
 /* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
@@ -84,14 +84,16 @@ void tiny_invoke(void)
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
         WEIGHTS(int32_t, TINY_CONV2D_0_W),
-        /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
+        /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low4 */ (int32_t)0xfdfdfdfdu,
+        /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_CONV2D_0_SCRATCH));
     EB_STEP();
     /* 1  depthwise_conv2d depthwise; 324 B live */
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
         WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
-        /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
+        /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low4 */ (int32_t)0xfdfdfdfdu,
+        /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
     EB_STEP();
     /* 2  max_pool2d pool; 80 B live */
@@ -103,7 +105,7 @@ void tiny_invoke(void)
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
         WEIGHTS(int32_t, TINY_DENSE_3_W),
-        /* y_zero */ -3);
+        /* y_zero */ -3, /* unit */ 67108864);
     EB_STEP();
     /* 4  softmax classes; 8 B live */
     softmax_3(

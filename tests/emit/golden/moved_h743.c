@@ -37,9 +37,9 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1388 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[1448];
+extern int8_t tiny_arena[1432];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 extern int8_t tiny_arena_axi[128];
 #define AT_AXI(type, offset) ((type *)(void *)(tiny_arena_axi + (offset)))
@@ -48,9 +48,9 @@ extern int8_t tiny_arena_axi[128];
 enum {
     TINY_IN = 0, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 1000, /* 8x8x4, steps 0 to 1: conv */
-    TINY_DEPTHWISE_CONV2D_1 = 1376, /* 4x4x4, steps 1 to 2: depthwise */
-    TINY_MAX_POOL2D_2 = 1112, /* 2x2x4, steps 2 to 3: pool */
-    TINY_DENSE_3 = 1128, /* 3, steps 3 to 4: dense */
+    TINY_DEPTHWISE_CONV2D_1 = 1360, /* 4x4x4, steps 1 to 2: depthwise */
+    TINY_MAX_POOL2D_2 = 1096, /* 2x2x4, steps 2 to 3: pool */
+    TINY_DENSE_3 = 1112, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
 };
 
@@ -58,9 +58,9 @@ enum {
 enum {
     TINY_CONV2D_0_NEAR_X = 0, /* tiles of image */
     TINY_CONV2D_0_NEAR_W = 128, /* w of conv */
-    TINY_CONV2D_0_NEAR_SCRATCH = 272, /* scratch of conv */
+    TINY_CONV2D_0_NEAR_SCRATCH = 256, /* scratch of conv */
     TINY_DEPTHWISE_CONV2D_1_NEAR_W = 1256, /* w of depthwise */
-    TINY_DEPTHWISE_CONV2D_1_NEAR_SCRATCH = 1440, /* scratch of depthwise */
+    TINY_DEPTHWISE_CONV2D_1_NEAR_SCRATCH = 1424, /* scratch of depthwise */
     TINY_DENSE_3_NEAR_W = 1000, /* w of dense */
     TINY_SOFTMAX_4_NEAR_Y = 1000, /* tiles of classes */
     TINY_SOFTMAX_4_NEAR_TABLE = 0, /* table of classes */
@@ -68,18 +68,18 @@ enum {
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_BLOCK = 16, /* 144 B: constants of step 0, conv */
-    TINY_DEPTHWISE_CONV2D_1_BLOCK = 160, /* 120 B: constants of step 1, depthwise */
-    TINY_DENSE_3_BLOCK = 280, /* 112 B: constants of step 3, dense */
-    TINY_SOFTMAX_4_BLOCK = 392, /* 996 B: constants of step 4, classes */
+    TINY_CONV2D_0_BLOCK = 16, /* 128 B: constants of step 0, conv */
+    TINY_DEPTHWISE_CONV2D_1_BLOCK = 144, /* 104 B: constants of step 1, depthwise */
+    TINY_DENSE_3_BLOCK = 248, /* 96 B: constants of step 3, dense */
+    TINY_SOFTMAX_4_BLOCK = 344, /* 996 B: constants of step 4, classes */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t low4, int32_t high4, int8_t *scratch);
+                                int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t low4, int32_t high4, int8_t *scratch);
+                                int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static void tiny_tiles_0(void);
 static void tiny_tiles_1(void);
@@ -91,10 +91,10 @@ static void tiny_tiles_4(void);
 static const eb_copy tiny_ahead[3] = {
     {.to = AT(uint8_t, TINY_DEPTHWISE_CONV2D_1_NEAR_W),
      .from = WEIGHTS(uint8_t, TINY_DEPTHWISE_CONV2D_1_BLOCK),
-     .bytes = 120, .rows = 1, .planes = 1},
+     .bytes = 104, .rows = 1, .planes = 1},
     {.to = AT(uint8_t, TINY_DENSE_3_NEAR_W),
      .from = WEIGHTS(uint8_t, TINY_DENSE_3_BLOCK),
-     .bytes = 112, .rows = 1, .planes = 1},
+     .bytes = 96, .rows = 1, .planes = 1},
     {.to = AT(uint8_t, TINY_SOFTMAX_4_NEAR_TABLE),
      .from = WEIGHTS(uint8_t, TINY_SOFTMAX_4_BLOCK),
      .bytes = 996, .rows = 1, .planes = 1},
@@ -198,7 +198,7 @@ static void tiny_tiles_0(void)
          128, 1, 1, 0, 0, 0, 0}},
         /* constants */
         {2, 1, {AT(uint8_t, TINY_CONV2D_0_NEAR_W), WEIGHTS(uint8_t, TINY_CONV2D_0_BLOCK),
-         144, 1, 1, 0, 0, 0, 0}},
+         128, 1, 1, 0, 0, 0, 0}},
     };
     static const tiny_copy copies[2] = {
         {0, 0}, {1, 0},
@@ -214,6 +214,7 @@ static void tiny_tiles_0(void)
         AT(int32_t, TINY_CONV2D_0_NEAR_W),
         /* x_zero */ -3,
         /* y_zero */ -3,
+        /* unit */ 1,
         /* low4 */ (int32_t)0xfdfdfdfdu,
         /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_CONV2D_0_NEAR_SCRATCH));
@@ -230,6 +231,7 @@ static void tiny_tiles_1(void)
         AT(int32_t, TINY_DEPTHWISE_CONV2D_1_NEAR_W),
         /* x_zero */ -3,
         /* y_zero */ -3,
+        /* unit */ 1,
         /* low4 */ (int32_t)0xfdfdfdfdu,
         /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_NEAR_SCRATCH));
@@ -256,7 +258,8 @@ static void tiny_tiles_3(void)
         AT(int8_t, TINY_MAX_POOL2D_2),
         AT(int8_t, TINY_DENSE_3),
         AT(int32_t, TINY_DENSE_3_NEAR_W),
-        /* y_zero */ -3);
+        /* y_zero */ -3,
+        /* unit */ 67108864);
     EB_STEP();
 }
 

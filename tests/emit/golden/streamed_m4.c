@@ -34,7 +34,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1388 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 #if defined(__ELF__)
 #define STATE __attribute__((section(".bss.edgebuild.tiny.state"))) /* zero at start, kept between calls */
@@ -58,18 +58,20 @@ enum {
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 36 int32: start values, weights and rescaling by groups of four channels */
-    TINY_DEPTHWISE_CONV2D_1_W = 160, /* 30 int32: by groups of four channels */
-    TINY_DENSE_3_W = 280, /* 28 int32: start values, weights and rescaling by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 392, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_CONV2D_0_W = 16, /* 32 int32: start values, weights and factors by groups of four channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 144, /* 26 int32: by groups of four channels */
+    TINY_DENSE_3_W = 248, /* 24 int32: start values, weights and factors by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
-                                    int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch);
+                                    int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
+                                    int8_t *scratch);
 static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
-                                    int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch);
+                                    int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
+                                    int8_t *scratch);
 static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t low, int32_t high);
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static int32_t tiny_rows_0(const int8_t *pushed, int32_t count);
 
@@ -91,7 +93,7 @@ int32_t tiny_push_rows(const int8_t *rows, int32_t count)
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
         WEIGHTS(int32_t, TINY_DENSE_3_W),
-        /* y_zero */ -3);
+        /* y_zero */ -3, /* unit */ 67108864);
     EB_STEP();
     /* 2  softmax classes; 8 B live */
     softmax_3(
@@ -147,14 +149,16 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
                 conv2d_3x3_s1_c2_k4_row(
                     AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row % 3 * 32, row,
                     WEIGHTS(int32_t, TINY_CONV2D_0_W),
-                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
+                    /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low4 */ (int32_t)0xfdfdfdfdu,
+                    /* high4 */ (int32_t)0x7f7f7f7fu,
                     AT(int8_t, TINY_CONV2D_0_SCRATCH));
                 break;
             case DEPTHWISE_CONV2D_1_ROW: /* depthwise_conv2d depthwise */
                 depthwise_3x3_s2_c4_row(
                     AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1) + row % 2 * 16, row,
                     WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
-                    /* x_zero */ -3, /* y_zero */ -3, /* low4 */ (int32_t)0xfdfdfdfdu, /* high4 */ (int32_t)0x7f7f7f7fu,
+                    /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low4 */ (int32_t)0xfdfdfdfdu,
+                    /* high4 */ (int32_t)0x7f7f7f7fu,
                     AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
                 break;
             case MAX_POOL2D_2_ROW: /* max_pool2d pool */
@@ -189,17 +193,18 @@ static inline uint32_t eb_load(const int8_t *from);
 static inline uint32_t eb_most(uint32_t a, uint32_t b);
 static void eb_dot1_relu_clamped(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
-    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4);
+    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero);
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, ring of 3 rows */
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
-                                    int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
+                                    int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
+                                    int8_t *scratch)
 {
     EB_STEP();
     /* One pixel at a time: the bytes under its window side by side. */
@@ -230,7 +235,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
             to[fy * 2] = (int32_t)eb_load(in);
             to[fy * 2 + 1] = (int32_t)eb_load(in + 4);
         }
-        eb_dot1_relu_clamped(scratch, w, y, scratch + 24, 1, y_zero, low4, high4);
+        eb_dot1_relu_clamped(scratch, w, y, scratch + 24, 1, y_zero, unit, low4, high4);
         y += 4;
     }
 }
@@ -238,7 +243,8 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 /* depthwise: 8x8x4 -> 4x4x4, step 0, ring of 2 rows */
 EB_NO_SCHEDULE
 static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
-                                    int32_t y_zero, int32_t low4, int32_t high4, int8_t *scratch)
+                                    int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
+                                    int8_t *scratch)
 {
     EB_STEP();
     /* Pixel by pixel, straight from int8: a list says where the pixel under each tap of the window lies. */
@@ -274,7 +280,7 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
             taps[7] = line[2] + at + 4;
             taps[8] = line[2] + at + 8;
         }
-        eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, low4, high4);
+        eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, unit, low4, high4);
     }
 }
 
@@ -305,11 +311,11 @@ static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t
 }
 
 /* dense: 16 -> 3, step 1, result lives to step 2 */
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit)
 {
     EB_STEP();
     int8_t last[4];
-    eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
+    eb_dot1_signed(x, w, last, x + 16, 1, y_zero, unit);
     memcpy(y, last, 3);
 }
 
@@ -402,11 +408,11 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b)
 
 /* One pixel of int8 in x, by `blocks`
  * groups of four channels. Loads of x may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
+ * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_relu_clamped(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -420,7 +426,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, 56 low4, 60 high4 */
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit, low4, high4 */
         "1:\n\t"
         "ldm    r1!, {r4-r7}\n\t"
         "ldr    lr, [sp, #8]\n\t"
@@ -502,26 +508,29 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
         "ldr    r2, [sp, #4]\n\t"
-        "ldr    r3, [sp, #52]\n\t"
+        "ldrd   r3, r12, [sp, #52]\n\t"
         "sub    r5, r5, r4\n\t"
         "sub    r7, r7, r6\n\t"
         "asr    r5, r5, #8\n\t"
         "asr    r7, r7, #8\n\t"
         "ldm    r1!, {r8-r11}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r10, r5\n\t"
-        "smmlsr r4, r4, r9, r3\n\t"
-        "smmlsr r5, r5, r11, r3\n\t"
+        "smmlar r5, r5, r9, r5\n\t"
+        "ror    r8, r12, r8\n\t"
+        "ror    r9, r12, r9\n\t"
+        "smmlar r4, r4, r8, r3\n\t"
+        "smmlar r5, r5, r9, r3\n\t"
         "ssat   r4, #8, r4\n\t"
         "ssat   r5, #8, r5\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r6, r6, r8, r6\n\t"
-        "smmlar r7, r7, r10, r7\n\t"
-        "smmlsr r6, r6, r9, r3\n\t"
-        "smmlsr r7, r7, r11, r3\n\t"
+        "smmlar r6, r6, r10, r6\n\t"
+        "smmlar r7, r7, r11, r7\n\t"
+        "ror    r10, r12, r10\n\t"
+        "ror    r11, r12, r11\n\t"
+        "smmlar r6, r6, r10, r3\n\t"
+        "smmlar r7, r7, r11, r3\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
-        "ldrd   r10, r11, [sp, #56]\n\t"
+        "ldrd   r10, r11, [sp, #60]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
         "bfi    r4, r7, #24, #8\n\t"
@@ -541,11 +550,11 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
 
 /* Channels c to c_end, four at a time, of a pixel whose window has 9 taps, each channel by itself.
  * taps: where the pixel under each tap lies. w: for each four channels the start values, words of two taps' weights for
- * each channel, the last tap for channels 0, 2 and 1, 3, and two constants a channel.
+ * each channel, the last tap for channels 0, 2 and 1, 3, and a factor a channel.
  * r4 to r7 the sums. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
-    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t low4, EB_REG int32_t high4)
+    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
 {
     __asm__(
         "push   {r3-r11, lr}\n\t"
@@ -559,7 +568,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
                ".cfi_rel_offset r10, 28\n\t"
                ".cfi_rel_offset r11, 32\n\t"
                ".cfi_rel_offset lr, 36\n\t")
-        /* sp: 0 y, 40 c_end, 44 zero, 48 low4, 52 high4 */
+        /* sp: 0 y, 40 c_end, 44 zero, then unit, low4, high4 */
         "1:\n\t"
         "ldm    r1!, {r4-r7}\n\t"
         "ldrd   r8, r9, [r0, #0]\n\t"
@@ -628,23 +637,26 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
         "smlabb r5, r11, lr, r5\n\t"
         "smlatt r7, r11, lr, r7\n\t"
         "ldr    r10, [sp]\n\t"
-        "ldr    r3, [sp, #44]\n\t"
+        "ldrd   r3, r11, [sp, #44]\n\t"
         "add    r10, r10, r2\n\t"
         "ldm    r1!, {r8, r9, r12, lr}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r12, r5\n\t"
-        "smmlsr r4, r4, r9, r3\n\t"
-        "smmlsr r5, r5, lr, r3\n\t"
+        "smmlar r5, r5, r9, r5\n\t"
+        "ror    r8, r11, r8\n\t"
+        "ror    r9, r11, r9\n\t"
+        "smmlar r4, r4, r8, r3\n\t"
+        "smmlar r5, r5, r9, r3\n\t"
         "ssat   r4, #8, r4\n\t"
         "ssat   r5, #8, r5\n\t"
-        "ldm    r1!, {r8, r9, r12, lr}\n\t"
-        "smmlar r6, r6, r8, r6\n\t"
-        "smmlar r7, r7, r12, r7\n\t"
-        "smmlsr r6, r6, r9, r3\n\t"
-        "smmlsr r7, r7, lr, r3\n\t"
+        "smmlar r6, r6, r12, r6\n\t"
+        "smmlar r7, r7, lr, r7\n\t"
+        "ror    r12, r11, r12\n\t"
+        "ror    lr, r11, lr\n\t"
+        "smmlar r6, r6, r12, r3\n\t"
+        "smmlar r7, r7, lr, r3\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
-        "ldrd   r8, r9, [sp, #48]\n\t"
+        "ldrd   r8, r9, [sp, #52]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
         "bfi    r4, r7, #24, #8\n\t"
@@ -662,11 +674,11 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
 
 /* One pixel of int8 in x, by `blocks`
  * groups of four channels. Loads of x may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
+ * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero)
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -680,7 +692,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero */
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit,  */
         "1:\n\t"
         "ldm    r1!, {r4-r7}\n\t"
         "ldr    lr, [sp, #8]\n\t"
@@ -762,33 +774,36 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
         "ldr    r2, [sp, #4]\n\t"
-        "ldr    r3, [sp, #52]\n\t"
+        "ldrd   r3, r12, [sp, #52]\n\t"
         "sub    r5, r5, r4\n\t"
         "sub    r7, r7, r6\n\t"
         "asr    r5, r5, #8\n\t"
         "asr    r7, r7, #8\n\t"
         "ldm    r1!, {r8-r11}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r10, r5\n\t"
+        "smmlar r5, r5, r9, r5\n\t"
+        "ror    r8, r12, r8\n\t"
+        "ror    r9, r12, r9\n\t"
         "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
-        "add    r5, r5, r5, asr #31\n\t"
-        "smmlsr r4, r4, r9, r3\n\t"
-        "smmlsr r5, r5, r11, r3\n\t"
+        "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
+        "smmlar r4, r4, r8, r3\n\t"
+        "smmlar r5, r5, r9, r3\n\t"
         "ssat   r4, #8, r4\n\t"
         "ssat   r5, #8, r5\n\t"
-        "strb   r4, [r2], #1\n\t"
-        "strb   r5, [r2], #1\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r6, r6, r8, r6\n\t"
-        "smmlar r7, r7, r10, r7\n\t"
+        "smmlar r6, r6, r10, r6\n\t"
+        "smmlar r7, r7, r11, r7\n\t"
+        "ror    r10, r12, r10\n\t"
+        "ror    r11, r12, r11\n\t"
         "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
-        "add    r7, r7, r7, asr #31\n\t"
-        "smmlsr r6, r6, r9, r3\n\t"
-        "smmlsr r7, r7, r11, r3\n\t"
+        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
+        "smmlar r6, r6, r10, r3\n\t"
+        "smmlar r7, r7, r11, r3\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
-        "strb   r6, [r2], #1\n\t"
-        "strb   r7, [r2], #1\n\t"
+        "bfi    r4, r5, #8, #8\n\t"
+        "bfi    r4, r6, #16, #8\n\t"
+        "bfi    r4, r7, #24, #8\n\t"
+        "str    r4, [r2], #4\n\t"
         "str    r2, [sp, #4]\n\t"
         "ldr    r0, [sp]\n\t"
         "ldr    r12, [sp, #48]\n\t"

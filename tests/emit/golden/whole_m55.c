@@ -30,7 +30,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1304 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1288 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[688];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -51,8 +51,8 @@ enum {
 enum {
     TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels */
     TINY_DEPTHWISE_CONV2D_1_W = 124, /* 72 int8: by fours of channels */
-    TINY_DENSE_3_W = 196, /* 28 int32: start values, weights and rescaling by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 308, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_DENSE_3_W = 196, /* 24 int32: start values, weights and factors by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 292, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
@@ -60,7 +60,7 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t low, int32_t high, int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 
 /* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
@@ -95,7 +95,7 @@ void tiny_invoke(void)
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
         WEIGHTS(int32_t, TINY_DENSE_3_W),
-        /* y_zero */ -3);
+        /* y_zero */ -3, /* unit */ 67108864);
     EB_STEP();
     /* 4  softmax classes; 8 B live */
     softmax_3(
@@ -123,7 +123,7 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero);
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
 static inline void eb_spread(
     int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
@@ -514,11 +514,11 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 }
 
 /* dense: 16 -> 3, step 3, result lives to step 4 */
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit)
 {
     EB_STEP();
     int8_t last[4];
-    eb_dot1_signed(x, w, last, x + 16, 1, y_zero);
+    eb_dot1_signed(x, w, last, x + 16, 1, y_zero, unit);
     memcpy(y, last, 3);
 }
 
@@ -595,11 +595,11 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
 
 /* One pixel of int8 in x, by `blocks`
  * groups of four channels. Loads of x may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and two constants a channel.
+ * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero)
+    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -613,7 +613,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero */
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit,  */
         "1:\n\t"
         "ldm    r1!, {r4-r7}\n\t"
         "ldr    lr, [sp, #8]\n\t"
@@ -695,33 +695,36 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
         "ldr    r2, [sp, #4]\n\t"
-        "ldr    r3, [sp, #52]\n\t"
+        "ldrd   r3, r12, [sp, #52]\n\t"
         "sub    r5, r5, r4\n\t"
         "sub    r7, r7, r6\n\t"
         "asr    r5, r5, #8\n\t"
         "asr    r7, r7, #8\n\t"
         "ldm    r1!, {r8-r11}\n\t"
         "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r10, r5\n\t"
+        "smmlar r5, r5, r9, r5\n\t"
+        "ror    r8, r12, r8\n\t"
+        "ror    r9, r12, r9\n\t"
         "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
-        "add    r5, r5, r5, asr #31\n\t"
-        "smmlsr r4, r4, r9, r3\n\t"
-        "smmlsr r5, r5, r11, r3\n\t"
+        "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
+        "smmlar r4, r4, r8, r3\n\t"
+        "smmlar r5, r5, r9, r3\n\t"
         "ssat   r4, #8, r4\n\t"
         "ssat   r5, #8, r5\n\t"
-        "strb   r4, [r2], #1\n\t"
-        "strb   r5, [r2], #1\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r6, r6, r8, r6\n\t"
-        "smmlar r7, r7, r10, r7\n\t"
+        "smmlar r6, r6, r10, r6\n\t"
+        "smmlar r7, r7, r11, r7\n\t"
+        "ror    r10, r12, r10\n\t"
+        "ror    r11, r12, r11\n\t"
         "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
-        "add    r7, r7, r7, asr #31\n\t"
-        "smmlsr r6, r6, r9, r3\n\t"
-        "smmlsr r7, r7, r11, r3\n\t"
+        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
+        "smmlar r6, r6, r10, r3\n\t"
+        "smmlar r7, r7, r11, r3\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
-        "strb   r6, [r2], #1\n\t"
-        "strb   r7, [r2], #1\n\t"
+        "bfi    r4, r5, #8, #8\n\t"
+        "bfi    r4, r6, #16, #8\n\t"
+        "bfi    r4, r7, #24, #8\n\t"
+        "str    r4, [r2], #4\n\t"
         "str    r2, [sp, #4]\n\t"
         "ldr    r0, [sp]\n\t"
         "ldr    r12, [sp, #48]\n\t"

@@ -10,7 +10,8 @@ from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of, words
-from .convolution import bounds, rescaling
+from .convolution import bounds
+from .factors import Factors, factors, two_words
 
 Pair = tuple[int, int]  # taps in the low and the high half of a word; -1: none
 
@@ -48,14 +49,14 @@ def multiplies(taps: int, stride: int) -> tuple[list[Pair], list[list[tuple[str,
 
 
 def stream(s: Sums, held: list[Pair]) -> Array:
-    """For each channel start value, words of weights (two in the even and odd bytes of one), rescaling."""
+    """For each channel start value, words of weights (two in the even and odd bytes of one), factors."""
     k, (fh, _) = s.out[2], s.window
     w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))  # tap -1 is 0
     halves = np.stack([w[:, :, [low for low, _ in held]], w[:, :, [high for _, high in held]]], axis=3)
     halves = np.pad(halves, ((0, 0), (0, 0), (0, len(held) % 2), (0, 0))) & 0xFF  # K, FH, word, half
     two = halves.reshape(k, fh, -1, 2, 2)
     packed = two[..., 0, 0] | two[..., 1, 0] << 8 | two[..., 0, 1] << 16 | two[..., 1, 1] << 24
-    tail = rescaling(s) if s.finish != "sums" else np.stack([s.mantissa, -s.right], axis=1)
+    tail = factors(s).words if s.finish != "sums" else np.stack([s.mantissa, -s.right], axis=1)
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
@@ -84,7 +85,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     reach = (fh - 1) * s.dilation[0] + 1
     rows = reach if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + reach)
     shape = shape_of(s, form) | {
-        "finish": s.finish, "stride": columns, "plane": rows * columns, "plane_rows": rows,
+        **factors(s).shape, "stride": columns, "plane": rows * columns, "plane_rows": rows,
         "pairs": tuple(tuple(p) for p in pairs), "loads": tuple(loads), "names": tuple("abcdefghijklmnop"[: len(held)]),
         "tap_rows": tuple(fy * s.dilation[0] * columns // 2 for fy in range(fh)),
         "row_words": (len(held) + 1) // 2, "step": packed.shape[1],
@@ -92,7 +93,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     printed = pairs[0] + (pairs[1] if ow > 1 else [])
     shape["used"] = tuple(sorted({shape["names"][i] for _, i, _ in printed}))  # type: ignore[index]
     shape["pairs"] = tuple(tuple((m, shape["names"][i], t) for m, i, t in p) for p in pairs)  # type: ignore[index]
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **factors(s).scalars}
     if not s.full_range or s.finish == "sums":
         scalars |= {"low": s.low, "high": s.high}
     how, _, clamped = s.finish.partition("_")
@@ -119,12 +120,21 @@ def lines(s: Sums, form: Form) -> Kernel | None:
     return min((_lines(s, form, upright) for upright in (False, True)), key=lambda k: k.estimate)
 
 
-def three_rows(s: Sums) -> Array:
-    """For each channel start value, three words of three weights, of which the first also has 32 - right, a factor."""
+def three_rows(s: Sums) -> tuple[Array, Factors]:
+    """For each channel three words of three weights and a byte, and a factor; these factors.
+
+    The bytes are the start value, if it fits and factors are one word. Else the first byte is 32 - right, and the start
+    value is a word in front.
+    """
     w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))
-    w[:, 0, 3] = 32 - s.right
+    found, front = factors(s), []
+    if found.unit and s.start.min() >= -(2**23) and s.start.max() < 2**23:
+        w[:, :, 3] = s.start[:, None] >> np.array([0, 8, 16])
+    else:
+        found, front = two_words(s), [s.start[:, None]]
+        w[:, 0, 3] = 32 - s.right
     rows = ((w & 0xFF) << np.array([0, 8, 16, 24])).sum(axis=2)
-    return words(np.concatenate([s.start[:, None], rows, rescaling(s)[:, :1]], axis=1))
+    return words(np.concatenate([*front, rows, found.words[:, :1]], axis=1)), found
 
 
 def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
@@ -135,14 +145,14 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
     columns = max(left + run_x, run // 2 * 2 + 2, run + 3)
     columns += columns % 2
     rows = max(before + lines_x, made + 2)
-    packed = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
+    packed, ends = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
     shape = {
         "C": c, "upright": upright, "stride": columns, "plane": rows * columns, "first": before * columns + left,
         "step": step, "line_x": line_x, "lines_x": lines_x, "eights": run_x // 8, "rest": run_x % 8, "step_y": step_y,
         "pairs": run // 2 * 4, "lines": made, "next_y": line_y - run // 2 * 2 * step_y, "odd": bool(run % 2),
-        "words": packed.shape[1], "finish": s.finish, "bounds": s.finish.endswith("_clamped"),
+        "words": packed.shape[1], **ends.shape, "bounds": s.finish.endswith("_clamped"),
     }  # fmt: skip
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **ends.scalars}
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
     end = {"relu": 0, "signed": 1, "once": 0}[s.finish.partition("_")[0]] + (5.5 if shape["bounds"] else 0)
     work = made * (11 + run // 2 * (31 + 2 * end) + run % 2 * (20 + end))
@@ -159,15 +169,14 @@ TAPS = (9, 25)  # windows for which there is an unrolled kernel
 
 
 def fours(s: Sums) -> Array:
-    """For each four channels start values, a word of two taps' weights for each, the last odd tap, rescaling."""
+    """For each four channels start values, a word of two taps' weights for each, the last odd tap, factors."""
     blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]
     w = s.weights.reshape(blocks, 4, taps).astype(np.int64) & 0xFFFF
     pairs = w[:, :, 0 : taps - 1 : 2] | w[:, :, 1::2] << 16
     parts = [s.start.reshape(blocks, 4), pairs.transpose(0, 2, 1).reshape(blocks, -1)]
     if taps % 2:
         parts.append(w[:, :2, -1] | w[:, 2:, -1] << 16)
-    if s.finish != "sums":
-        parts.append(rescaling(s).reshape(blocks, 8))
+    parts.append(factors(s).words.reshape(blocks, -1))
     return words(np.concatenate(parts, axis=1))
 
 
@@ -178,15 +187,15 @@ def taps(s: Sums, form: Form) -> Kernel | None:
         return None
     packed = fours(s)
     padded = s.padded_rows or s.padded_columns
-    shape = shape_of(s, form) | {"finish": s.finish, "padded": padded, "step": packed.shape[1]}
+    shape = shape_of(s, form) | {**factors(s).shape, "padded": padded, "step": packed.shape[1]}
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if padded else {}
-    scalars |= {"y_zero": s.y_zero, **bounds(s)}
+    scalars |= {"y_zero": s.y_zero, **factors(s).scalars, **bounds(s)}
     constants: tuple[Constant, ...] = (Constant("w", packed.ravel(), "by groups of four channels"),)
     if s.finish == "sums":
         scalars |= {"low": s.low, "high": s.high}
         constants = (*constants, *s.rescaling)
     how, _, clamped = s.finish.partition("_")
-    ends = {"relu": 27, "signed": 31, "once": 27, "sums": 110}[how] + (4 if clamped else 0)
+    ends = {"relu": 30, "signed": 34, "once": 30, "sums": 110}[how] + (4 if clamped else 0)
     made = ow if form.rolled else oh * ow
     cost = made * (50 + c // 4 * (14 * (taps // 2) + 9 * (taps % 2) + ends)) + c * (3 if padded else 0)
     return Kernel(

@@ -104,7 +104,7 @@ def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
     far = 6 * columns > REACH or 3 * run.step_y > REACH
     if (upright and form.rolled) or bare or far or min(lines.used, run.used) < 1:
         return None
-    packed = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
+    packed, ends = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
     turns, turn, behind = _cuts(run.used)
     few = sums(rest, run.stride, 2 * columns, 0) if rest else ()
     shape: dict[str, int | str | bool | tuple[int, ...]] = {
@@ -119,9 +119,9 @@ def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
         "next": (2 * (lines.stride * columns - 4 * run.stride * fours), 2 * lines.stride * columns),
         "next_y": (lines.step_y - run.made * run.step_y,),
         "four": "\n".join(sums(4, run.stride, 2 * columns, 8 * run.stride)), "few": "\n".join(few),
-        "finish": s.finish, "bounds": s.finish.endswith("_clamped"),
+        **ends.shape, "bounds": s.finish.endswith("_clamped"),
     }  # fmt: skip
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
+    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **ends.scalars}
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
     end = {"relu": 4, "signed": 5, "once": 4}[s.finish.partition("_")[0]] + (6 if shape["bounds"] else 0)
     line = 5 + (3 if fours else 0) + fours * (43 + 4 * end) + (11 + rest * (8 + end) if rest else 0)

@@ -16,7 +16,8 @@ from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero
 from .. import phases
 from ..row import KernelLayer
 from . import wide
-from .convolution import bounds, paired, per_output, rescaling
+from .convolution import bounds, paired, per_output
+from .factors import Factors, factors
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class PhaseSums:
     """The outputs of a phase as sums.
 
     `streams`: weights for each group, of which blocks of channels take the first `full` words. `run`: how many taps lie
-    side by side in each row. `finish`: how sums become results, with the scalars that this takes. `result`:
+    side by side in each row. `ends`: how sums become results, with the scalars that this takes. `result`:
     instructions for that.
     """
 
@@ -32,9 +33,13 @@ class PhaseSums:
     run: int
     streams: tuple[Array, ...]
     full: int
-    finish: str
+    ends: dict[str, str | bool]
     scalars: dict[str, int | float]
     result: float
+
+    @property
+    def finish(self) -> str:
+        return str(self.ends["finish"])
 
 
 def convolution(layer: KernelLayer) -> Kernel | None:
@@ -44,41 +49,55 @@ def convolution(layer: KernelLayer) -> Kernel | None:
     return None if layer.op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)
 
 
-def _phase(op: Op, graph: Graph, taps: list[phases.Tap]) -> PhaseSums | None:
-    """Its weights in the order in which they are read; None if there is no such form."""
+def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]]) -> list[PhaseSums]:
+    """The weights of each in the order in which they are read; fewer than phases if there is no such form."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if x.shape[0] != 1 or w.data is None:
-        return None
-    weights, own = phases.weights(w.data, taps), phases.groups(op, len(w.data))
-    count, run = weights.shape[1], phases.run(op, taps)
+        return []
+    weights = [phases.weights(w.data, some) for some in taps]
     if wide.fits(op, graph):
-        first, factors, (end, scalars) = wide.start(op, graph), wide.rescaling(op, graph), wide.ends(op, graph)
-        flat = weights.reshape(len(weights), 1, -1)
-        packed = [wide.stream(flat[part], first[part], factors[part], 2) for part in own]
-        full = len(w.data) // len(own) // 2 * packed[0].shape[1]
-        streams = tuple(stream.ravel() for stream in packed)
-        return PhaseSums(count, run, streams, full, f"wide{end}", scalars, 9.0 if end else 5.0)
+        return [_wide_phase(op, graph, a, phases.run(op, some)) for a, some in zip(weights, taps, strict=True)]
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"}:
-        return None
-    s = sums.of(op, graph, "", weights[:, :, None], x.shape[1:], y.shape[1:])
-    found = [_blocks(phases.group(s, part), 1 if w.shape[3] % 4 else count) for part in own]
+        return []
+    made = [sums.of(op, graph, "", a[:, :, None], x.shape[1:], y.shape[1:]) for a in weights]
+    most = np.max([s.bound for s in made], axis=0)
+    found = [_phase(op, s, factors(s, most), phases.run(op, some)) for s, some in zip(made, taps, strict=True)]
+    return [phase for phase in found if phase is not None]
+
+
+def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
+    """Of int16."""
+    own, first, ends = phases.groups(op, len(weights)), wide.start(op, graph), wide.rescaling(op, graph)
+    flat, (end, scalars) = weights.reshape(len(weights), 1, -1), wide.ends(op, graph)
+    packed = [wide.stream(flat[part], first[part], ends[part], 2) for part in own]
+    full = len(weights) // len(own) // 2 * packed[0].shape[1]
+    form: dict[str, str | bool] = {"finish": f"wide{end}", "unit": False}
+    streams = tuple(stream.ravel() for stream in packed)
+    return PhaseSums(weights.shape[1], run, streams, full, form, scalars, 9.0 if end else 5.0)
+
+
+def _phase(op: Op, s: Sums, ends: Factors, run: int) -> PhaseSums | None:
+    """Of int8."""
+    own, count = phases.groups(op, len(s.weights)), s.weights.shape[1]
+    rows = 1 if s.weights.shape[3] % 4 else count
+    found = [_blocks(phases.group(s, part), rows, ends.words[part]) for part in own]
     made = [each for each in found if each is not None]
     if len(made) < len(own) or s.finish == "sums":
         return None
-    streams = tuple(stream for stream, _ in made)
-    return PhaseSums(count, run, streams, made[0][1], s.finish, {"y_zero": s.y_zero, **bounds(s)}, per_output(s))
+    streams, scalars = tuple(stream for stream, _ in made), {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
+    return PhaseSums(count, run, streams, made[0][1], ends.shape, scalars, per_output(s))
 
 
-def _blocks(s: Sums, rows: int) -> tuple[Array, int] | None:
+def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
     """The stream of a group, and where in it the last channels begin: one or two by themselves, three as four."""
     k = len(s.weights)
     full, rest = k // 4 * 4, k % 4
     if rest not in (1, 2):
-        stream = paired(s, rows)
+        stream = paired(s, rows, ends)
         return None if stream is None else (stream.ravel(), full // 4 * stream.shape[1])
     last = phases.group(s, slice(full, k))
-    words = wide.stream(last.weights.reshape(rest, rows, -1), last.start, rescaling(last), rest, range(4)).ravel()
-    blocks = paired(phases.group(s, slice(full)), rows) if full else np.empty(0, words.dtype)
+    words = wide.stream(last.weights.reshape(rest, rows, -1), last.start, ends[full:], rest, range(4)).ravel()
+    blocks = paired(phases.group(s, slice(full)), rows, ends[:full]) if full else np.empty(0, words.dtype)
     if blocks is None or not s.fits:
         return None
     return np.concatenate([blocks.ravel(), words]), blocks.size
@@ -87,8 +106,8 @@ def _blocks(s: Sums, rows: int) -> tuple[Array, int] | None:
 def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
     op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
-    made = [_phase(op, graph, own) for own in taps]
-    found = [p for p in made if p is not None and p.finish == getattr(made[0], "finish", "")]
+    made = _phases(op, graph, taps)
+    found = [p for p in made if (p.ends, p.scalars) == (made[0].ends, made[0].scalars)]
     if len(found) < len(taps):
         return None
     (x, w), finish = graph.operands(op)[:2], found[0].finish
@@ -103,13 +122,13 @@ def gathered(layer: KernelLayer) -> Kernel | None:
         "blocks": kg // block, "tail": kg % block, "full": kg // block * block,
         "gather": f"_{c}" if c in (4, 8) else "",
         "rest": kg % block if block == 4 and kg % 4 < 3 else 0, "n": n, "flat": flat, "run": run if flat else 1,
-        "item": C_TYPES[x.dtype], "bytes": item, "wide": item == 2, "finish": finish, "padding": zeros,
+        "item": C_TYPES[x.dtype], "bytes": item, "wide": item == 2, **found[0].ends, "padding": zeros,
         "bounds": finish.endswith("_clamped"), "list": 4 * inner, "lines": lines, "zeros": zeros_at,
     }  # fmt: skip
     stream = np.concatenate([part for p in found for part in p.streams])
     head = "its weights, a group's last, the next group's, " + ("how many taps are neighbours, " if flat else "")
     constants = (
-        Constant("w", stream, "start values, weights and rescaling by phases, groups and some channels"),
+        Constant("w", stream, "start values, weights and factors by phases, groups and some channels"),
         Constant("places", table.ravel(), f"of each phase: {head}taps"),
     )
     pair = sum(_pair(p, c, groups, kg, flat) for p in found) / len(found)

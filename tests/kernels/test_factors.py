@@ -1,0 +1,113 @@
+"""Factors of channels in one word: the same results as with two, for every sum that can occur."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.base.target import load_target
+from edgebuild.model import kernels
+from edgebuild.model.ir import Array
+from edgebuild.model.kernels.arm_dsp import factors
+from edgebuild.model.ops import fixedpoint
+from edgebuild.model.ops.base import Sums
+from edgebuild.model.plan.search import form_of
+from tests.kernels.test_lines import network
+from tests.kernels.test_processors import NEEDS, check, integer, preferring, suits
+
+WAYS = [("tflite", True), ("tflite", False), ("onnx", False)]
+
+
+def drawn(rng: np.random.Generator, arithmetic: str, rectified: bool, right: Array) -> Sums:
+    """Sums of any start values and factors, with weights that make some results unreachable."""
+    k = len(right)
+    weights = rng.integers(-127, 128, (k, 1, 1, int(rng.choice([8, 64, 256])))).astype(np.int8)
+    zero = int(rng.choice([-128, rng.integers(-128, 128)]))
+    low = int(rng.choice([zero, rng.integers(zero, 128)])) if rectified else int(rng.choice([-128, -100]))
+    high = max(low, int(rng.choice([127, 100])))
+    mantissa = np.where(rng.random(k) < 0.2, 2**30 + rng.integers(0, 2, k) * 2**29, rng.integers(2**30, 2**31, k))
+    mantissa |= arithmetic == "onnx"  # no sum lies halfway between two results
+    size = (1, 1, weights.shape[3])
+    return Sums(
+        "", size, (1, 1, k), (1, 1), (0, 0), (1, 1), weights, rng.integers(-(2**17), 2**17, k), mantissa, right, -128,
+        zero, low, high, arithmetic,
+    )  # fmt: skip
+
+
+def high_word(product: Array) -> Array:
+    """The upper halves of products of two registers as SMMLA adds them up, in Python's integers."""
+    return np.array([int(value) >> 32 for value in product.ravel()], object).reshape(product.shape)
+
+
+def scaled(s: Sums, found: factors.Factors, x: Array) -> Array:
+    """Results of sums K x n by the instructions that the kernels use."""
+    word, x = found.words[:, :1].astype(object), x.astype(object)
+    unit = found.unit & 0xFFFFFFFF
+    turned = [(unit << 32 | unit) >> (int(w) & 31) & 0xFFFFFFFF for w in word.ravel()]
+    assert all(t < 2**31 for t in turned)
+    q = high_word((x << 32) + x * word + (0 if s.arithmetic == "onnx" else 2**31))
+    if s.finish.startswith("signed"):
+        q = q - (q < 0)
+    y = high_word(q * np.array(turned, object)[:, None] + (s.y_zero << 32) + 2**31)
+    return np.clip(y.astype(np.int64), s.low, s.high)
+
+
+@pytest.mark.parametrize("arithmetic, rectified", WAYS)
+def test_one_word_gives_what_two_give(arithmetic: str, rectified: bool) -> None:
+    """At sums where results begin, around them, at the ends, and at random ones."""
+    rng = np.random.default_rng(3)
+    units, taken, checked = set[int](), 0, 0
+    for _ in range(60):
+        s = drawn(rng, arithmetic, rectified, rng.integers(2, rng.choice([4, 10, 10, 23]), 64))
+        if s.finish == "sums":
+            continue
+        checked += 1
+        found = factors.factors(s)
+        taken += found.words.shape[1] == 1
+        if not found.unit:
+            continue
+        units.add(found.unit)
+        per = (s.mantissa * 2.0**-31 / 2.0**s.right)[:, None]
+        begins = np.rint((np.arange(-255, 256) + 0.5) / per).astype(np.int64)
+        near = np.concatenate([begins + d for d in (-2, -1, 0, 1, 2)], axis=1)
+        ends = s.bound[:, None] * np.array([-1, 0, 1])
+        x = np.concatenate([near, ends, rng.integers(-(2**20), 2**20, (64, 200))], axis=1)
+        x = np.clip(x, -s.bound[:, None], s.bound[:, None])
+        exact = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], arithmetic) + s.y_zero
+        np.testing.assert_array_equal(scaled(s, found, x), np.clip(exact, s.low, s.high))
+    assert taken > checked / 2 > 15 and len(units) > 1, (taken, checked, units)
+
+
+def test_factors_that_no_word_holds() -> None:
+    """Shifts that ROR of a positive unit does not give, and sums that are too long for the proof."""
+    rng = np.random.default_rng(0)
+    for right in (1, 23):
+        found = factors.factors(drawn(rng, "tflite", True, np.full(4, right)))
+        assert found.unit == 0 and found.words.shape == (4, 2) and found.finish.startswith("relu2")
+    s = drawn(rng, "tflite", True, np.full(4, 8))
+    assert factors.factors(s).unit != 0
+    assert factors.factors(s, np.full(4, 2**30)).unit == 0
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target, variant", [
+    ("mps2-an386", "dsp two pixels"), ("mps2-an386", "dsp one pixel"), ("mps2-an386", "dsp two narrow pixels"),
+    ("mps2-an386", "dsp taps"), ("mps2-an386", "dsp plane"), ("mps2-an386", "dsp lines"),
+    ("m4-flash-model", "dsp four pixels"), ("mps2-an500", "dsp two pixels"),
+])  # fmt: skip
+def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As layers get them for which one word does not do."""
+    monkeypatch.setattr(kernels, "by_cost", preferring(variant))
+    monkeypatch.setattr(factors, "_one_word", lambda *_: None)
+    form = form_of(load_target(target))
+    drawn = [
+        g
+        for kind in ("conv2d", "depthwise_conv2d", "dense")
+        for g in integer(kind, 60 if variant != "dsp four pixels" else 250)
+    ]
+    drawn += [network(seed) for seed in range(20)]
+    taken = [g for g in drawn if suits(g, form, variant)]
+    assert len(taken) > 2
+    check(target, taken[:20], tmp_path)
