@@ -95,7 +95,7 @@ def test_factors_that_no_word_holds() -> None:
 @pytest.mark.parametrize("target, variant", [
     ("mps2-an386", "dsp two pixels"), ("mps2-an386", "dsp one pixel"), ("mps2-an386", "dsp two narrow pixels"),
     ("mps2-an386", "dsp taps"), ("mps2-an386", "dsp plane"), ("mps2-an386", "dsp lines"),
-    ("m4-flash-model", "dsp four pixels"), ("mps2-an500", "dsp two pixels"),
+    ("m4-flash-model", "dsp four pixels"), ("m4-flash-model", "dsp four outputs"), ("mps2-an500", "dsp two pixels"),
 ])  # fmt: skip
 def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As layers get them for which one word does not do."""
