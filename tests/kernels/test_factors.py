@@ -14,7 +14,7 @@ from edgebuild.model.kernels.arm_dsp import factors
 from edgebuild.model.ops import fixedpoint
 from edgebuild.model.ops.base import Sums
 from edgebuild.model.plan.search import form_of
-from tests.kernels.test_lines import network
+from tests.kernels.test_lines import eights, network
 from tests.kernels.test_processors import NEEDS, check, integer, preferring, suits
 
 WAYS = [("tflite", True), ("tflite", False), ("onnx", False)]
@@ -95,19 +95,17 @@ def test_factors_that_no_word_holds() -> None:
 @pytest.mark.parametrize("target, variant", [
     ("mps2-an386", "dsp two pixels"), ("mps2-an386", "dsp one pixel"), ("mps2-an386", "dsp two narrow pixels"),
     ("mps2-an386", "dsp taps"), ("mps2-an386", "dsp plane"), ("mps2-an386", "dsp lines"),
-    ("m4-flash-model", "dsp four pixels"), ("m4-flash-model", "dsp four outputs"), ("mps2-an500", "dsp two pixels"),
+    ("m4-flash-model", "dsp four pixels"), ("m4-flash-model", "dsp four outputs"),
+    ("m4-flash-model", "dsp eight channels"), ("mps2-an500", "dsp two pixels"),
 ])  # fmt: skip
 def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As layers get them for which one word does not do."""
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
     monkeypatch.setattr(factors, "_one_word", lambda *_: None)
     form = form_of(load_target(target))
-    drawn = [
-        g
-        for kind in ("conv2d", "depthwise_conv2d", "dense")
-        for g in integer(kind, 60 if variant != "dsp four pixels" else 250)
-    ]
-    drawn += [network(seed) for seed in range(20)]
-    taken = [g for g in drawn if suits(g, form, variant)]
+    count = 250 if variant == "dsp four pixels" else 60  # few layers suit it
+    layers = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in integer(kind, count)]
+    layers += [made(seed) for made in (network, eights) for seed in range(20)]
+    taken = [g for g in layers if suits(g, form, variant)]
     assert len(taken) > 2
     check(target, taken[:20], tmp_path)

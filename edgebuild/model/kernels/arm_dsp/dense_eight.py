@@ -8,11 +8,12 @@ from ....base.target import DUAL_ISSUE
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import words
-from .convolution import bounds, per_output, rescaling
+from .convolution import bounds, per_output
+from .factors import factors
 
 
 def stream(s: Sums) -> Array | None:
-    """The words that eb_dot8 reads: for each eight channels start values, words of two taps of two, rescaling.
+    """The words that eb_dot8 reads: for each eight channels start values, words of two taps of two, factors.
 
     None: the channels are no eights, or a channel breaks the condition of a shared word.
     """
@@ -28,7 +29,7 @@ def stream(s: Sums) -> Array | None:
     packed = (fours[..., 0, :] & 0xFFFF) | fours[..., 1, :] << 16
     starts = np.stack([s.start[0::2], 256 * s.start[1::2] + s.start[0::2]], axis=1).reshape(k // 8, 8)
     weights = packed.transpose(0, 2, 3, 1).reshape(k // 8, -1)
-    return words(np.concatenate([starts, weights, rescaling(s).reshape(k // 8, 16)], axis=1))
+    return words(np.concatenate([starts, weights, factors(s).words.reshape(k // 8, -1)], axis=1))
 
 
 def eight_channels(s: Sums, form: Form) -> Kernel | None:
@@ -38,9 +39,10 @@ def eight_channels(s: Sums, form: Form) -> Kernel | None:
     if packed is None:
         return None
     c, k = s.size[2], s.out[2]
-    shape: dict[str, int | str | bool | tuple[int, ...]] = {"C": c, "blocks": k // 8, "finish": s.finish}
-    constant = Constant("w", packed.ravel(), "start values, weights and rescaling by groups of eight channels")
+    shape: dict[str, int | str | bool | tuple[int, ...]] = {"C": c, "blocks": k // 8, **factors(s).shape}
+    constant = Constant("w", packed.ravel(), "start values, weights and factors by groups of eight channels")
     return Kernel(
-        "arm_dsp/dense_eight.c.j2", s.stem, shape, (constant,), {"y_zero": s.y_zero, **bounds(s)}, scratch=2 * c,
+        "arm_dsp/dense_eight.c.j2", s.stem, shape, (constant,), {"y_zero": s.y_zero, **factors(s).scalars, **bounds(s)},
+        scratch=2 * c,
         variant="dsp eight channels", estimate=45 + 2.6 * c + k * (0.86 * c + per_output(s)), traffic=Traffic(),
     )  # fmt: skip
