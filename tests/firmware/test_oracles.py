@@ -392,3 +392,17 @@ def test_files_in_float16_are_computed_in_float32(tmp_path: Path, branch: bool) 
     onnx_file(file, nodes, [1, 16], [1, 4], {"yes": np.array(True)}, TensorProto.FLOAT16)
     result = verify(file, load_target("host"), compile_model(ModelRequest(file, "model", "host")))
     assert result["equal"] and result["max_abs_diff"] < 1e-5
+
+
+@pytest.mark.needs("gcc")
+def test_a_streamed_input_in_the_shape_of_its_first_reader(tmp_path: Path) -> None:
+    """PixelUnshuffle begins with a Reshape to six dimensions, whose rows are brought."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "six"], ["parts"]),
+        helper.make_node("Relu", ["parts"], ["r"]),
+        helper.make_node("Reshape", ["r", "four"], ["y"]),
+    ]
+    sizes = {"six": np.array([1, 4, 3, 2, 4, 2], np.int64), "four": np.array([1, 4, 6, 8], np.int64)}
+    onnx_file(tmp_path / "net.onnx", nodes, [1, 4, 6, 8], [1, 4, 6, 8], sizes)
+    request = ModelRequest(tmp_path / "net.onnx", "model", "host", stream_input="rows")
+    assert verify(tmp_path / "net.onnx", load_target("host"), compile_model(request))["equal"]

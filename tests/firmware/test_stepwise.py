@@ -286,6 +286,23 @@ def test_a_step_that_was_accepted_is_carried_on(far: int, seen: bool, right: boo
     assert np.array_equal(judged.tensors[0][last].reshape(result.shape), result) == right
 
 
+@pytest.mark.parametrize(("far", "right"), [(21, True), (22, False)])
+def test_a_step_is_carried_on_to_real_numbers(far: int, right: bool, tmp_path: Path) -> None:
+    """Behind integers that nobody has seen, their real values tell which way they were rounded."""
+    net = Quantised()
+    steps = net.q(net.op("Erf", net.op("Sign", net.input("x", (1, 6)))), 0.84270079 / 20.5)
+    graph, vectors, expected = case(net.done(net.op("Sin", steps)), tmp_path / "net.onnx", count=1)
+    own = stepwise(graph, vectors, expected)
+    assert own is not None
+    real = next(op.outputs[0] for op in graph.ops if op.kind == "dequantize" and graph.consumers[op.outputs[0]])
+    mixed = np.sign(own.tensors[0][real]) * np.resize([20, far], own.tensors[0][real].shape)
+    mixed = (mixed * np.float32(0.84270079 / 20.5)).astype(np.float32)
+    assert not np.allclose(mixed, own.tensors[0][real])
+    judged = stepwise(graph, vectors, expected, [{real: mixed}])
+    assert judged is not None
+    assert np.allclose(judged.tensors[0][real], mixed, rtol=1e-5) == right
+
+
 def test_no_other_bit_decides(tmp_path: Path) -> None:
     """Other values than the right ones change nothing in a network of integers."""
     graph, vectors, expected = case(steep(), tmp_path / "net.onnx", count=1)

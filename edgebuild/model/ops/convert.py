@@ -201,6 +201,7 @@ DEQUANTIZE = Spec(
     dequantize_reference,
     kernel,
     {"DEQUANTIZE": dequantize_from_tflite},
+    interval=intervals.rising(dequantize_reference),
     rows=rows,
     float_only=True,
     integers=INTEGERS,

@@ -274,11 +274,15 @@ def _tell_all(graph: Any) -> list[str]:
 
 
 def _feed(x: Array, port: Port, surface: Any) -> Array:
-    """The firmware's input as onnxruntime wants it: its own layout, real or unsigned where the file is."""
-    sizes = zip(surface.shape.dim, x.shape, strict=True)
-    shape = [d.dim_value if d.HasField("dim_value") else own for d, own in sizes]
-    if list(x.shape) != shape and x.ndim == 4:
-        x = np.ascontiguousarray(x.transpose(NCHW))
+    """The firmware's input as onnxruntime wants it: its own layout, real or unsigned where the file is.
+
+    A streamed input may have the shape in which it is read first, with the elements in the file's order.
+    """
+    dims = surface.shape.dim
+    alike = len(dims) == x.ndim
+    shape = [d.dim_value if d.HasField("dim_value") else x.shape[i] if alike else 1 for i, d in enumerate(dims)]
+    turned = x.transpose(NCHW) if x.ndim == 4 and list(x.shape) != shape else x
+    x = np.ascontiguousarray(turned) if list(turned.shape) == shape else x.reshape(shape)
     kinds = {DOUBLE: "float64", FLOAT: "float32", UINT8: "uint8", UINT16: "uint16"}
     kind = kinds.get(surface.elem_type, "")
     return x.astype(np.float64) if kind == "float64" else _as_file(x, port, kind)

@@ -89,7 +89,8 @@ def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str,
     """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
-    if transfer is None or y.dtype not in ("int8", "int16") or not any(name in open_ for name in op.inputs):
+    told = y.dtype in ("int8", "int16") or op.kind == "dequantize"
+    if transfer is None or not told or not any(name in open_ for name in op.inputs):
         return ()
     operands = [open_.get(name, (values[name], values[name])) for name in op.inputs]
     return [end.reshape(y.shape) for end in transfer(op, graph, *operands) or ()]
