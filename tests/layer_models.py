@@ -193,6 +193,7 @@ LAYERS: dict[str, Callable[[], bytes]] = {
     "int16 conv 1-D 9 taps 1 channel": conv(1, 100, 1, 16, (1, 9), kind="int16"),
     "int16 conv 1-D 4 groups of 8": conv(1, 64, 32, 32, (1, 5), 4, kind="int16"),
     "int16 matmul 4 x 32x32": matmul(4, 32, 32, 16, False, "int16"),
+    "int16 matmul 7x13, 13x9": matmul(1, 7, 13, 9, False, "int16"),
     "int16 depthwise 3x3": depthwise(16, 16, 32, (3, 3), 1, "int16"),
     "int16 dense": dense(1, 256, 64, "int16"),
     "int16 transpose conv": transposed(8, 8, 16, 16, 3, 2, "int16"),

@@ -113,7 +113,7 @@ KINDS = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps",
 
 
 WIDE = {"conv2d": "dsp gathered taps", "transpose_conv2d": "dsp gathered taps", "depthwise_conv2d": "dsp wide taps",
-        "dense": "dsp wide pixel", "batch_matmul": "dsp wide columns"}  # fmt: skip
+        "dense": "dsp wide pixel", "batch_matmul": "dsp wide pairs"}  # fmt: skip
 
 
 def network(seed: int, *kinds: str, integer: str = "int8", **sizes: tuple[int, ...]) -> Graph:

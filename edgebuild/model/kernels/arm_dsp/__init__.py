@@ -84,6 +84,7 @@ ROWS = (
     Row("add", CORE, wide.total),
     Row("mul", CORE, wide.product),
     Row("batch_matmul", CORE, matrix.product),
+    Row("batch_matmul", CORE, matrix.halves),
     Row("batch_matmul", CORE, matrix.wide),
     Row("svdf_state", CORE, svdf_pairs.state),
     Row("svdf", CORE, svdf_pairs.total),

@@ -21,38 +21,61 @@ def product(layer: KernelLayer) -> Kernel | None:
         return None
     groups = -(-c // 4)
     shape = {
-        **k.shape, "finish": finish, "ragged": bool(c % 4), "kind": _kind(c), "words": 4 * groups - 4 * bool(c % 4),
-        "row": c if n > 1 else 0, "down": columns if n > 1 else 0, "end": c * max(1, n // 2 * 2),
-        "odd": n > 1 and n % 2 == 1, "odd_x": (n - 2) * c, "odd_y": (n - 2) * columns, "odd_end": n * c,
-        "last": max(0, columns - 2), "column": min(1, columns - 1), "back": -c % 4,
+        **k.shape, **_pairs(n, c, columns), "finish": finish, "ragged": bool(c % 4), "kind": _kind(c),
+        "fours": c // 4 * 4, "words": 4 * groups - 4 * bool(c % 4), "back": -c % 4,
     }  # fmt: skip
     scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "y_zero": zero_of(y)}
     scalars |= {"m": 2 * m.mantissa - 2**32, "s": -(2 ** (32 + m.shift))}
-    widen = (3 if op.attrs["turned"] else 5) * 2 * c + 20
-    cost = 30.0 + a * b * -(-columns // 2) * (widen + 30 + -(-n // 2) * (32 + 18 * groups))
+    widen = (3.3 if op.attrs["turned"] else 3.8) * c + 20 + 50 * (c % 4 > 0)
+    cost = 30.0 + a * b * -(-columns // 2) * (widen + 25 + -(-n // 2) * (32 + 16.3 * groups))
     return Kernel(
         "arm_dsp/matmul.c.j2", k.stem, shape, k.constants, scalars,
         scratch=16 * groups, variant="dsp two columns", estimate=cost,
     )  # fmt: skip
 
 
+def _pairs(n: int, c: int, columns: int) -> dict[str, int | bool]:
+    """Rows and columns in pairs, an odd one with the one before it; a single one is both."""
+    return {
+        "row": c if n > 1 else 0, "down": columns if n > 1 else 0, "end": c * max(1, n // 2 * 2),
+        "odd": n > 1 and n % 2 == 1, "odd_x": (n - 2) * c, "odd_y": (n - 2) * columns, "odd_end": n * c,
+        "last": max(0, columns - 2), "column": min(1, columns - 1),
+    }  # fmt: skip
+
+
+def halves(layer: KernelLayer) -> Kernel | None:
+    """int16 of TFLite: blocks of two rows and two columns, in sums of 64 bits, of which one word is left."""
+    op, graph, k = layer.op, layer.graph, layer.plain
+    (x, w), y = graph.operands(op), graph.result(op)
+    c, (a, b, n, columns), tensors = x.shape[3], y.shape, (x, w, y)
+    if graph.arithmetic != "tflite" or any(t.dtype != "int16" or zero_of(t) for t in tensors) or c < 2:
+        return None
+    m, full = batch_matmul.multiplier(op, graph), spatial.bounds(op, y) == (-(2**15), 2**15 - 1)
+    right = 15 - m.shift  # of sum * mantissa, halves up
+    if not full or not 17 <= right <= 62:
+        return None
+    near = right <= 32
+    scalars: dict[str, int | float] = {"factor": m.mantissa << (32 - right) if near else m.mantissa}
+    scalars |= {"half": -(2**31) if near else 0, "half_high": 0 if near else 1 << (right - 33)}
+    scalars["shift"] = max(0, right - 32)
+    shape = {**k.shape, **_pairs(n, c, columns), "odd_c": bool(c % 2)}
+    cost = 30.0 + a * b * -(-columns // 2) * (4 * c + 40 + -(-n // 2) * (60 + 3.7 * c))
+    return Kernel(
+        "arm_dsp/matmul_halves.c.j2", k.stem, shape, k.constants, scalars,
+        scratch=4 * (c + c % 2), variant="dsp wide pairs", estimate=cost,
+    )  # fmt: skip
+
+
 def wide(layer: KernelLayer) -> Kernel | None:
-    """int16: pairs of elements of a row meet those of two columns, in sums of 64 bits."""
+    """int16 with any bounds and scale: pairs of elements of a row meet those of two columns, in sums of 64 bits."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), (a, b, n, columns) = graph.operands(op), graph.result(op).shape
     c = x.shape[3]
     if {x.dtype, w.dtype, graph.result(op).dtype} != {"int16"} or zero_of(x) or zero_of(w) or c % 2 or columns < 2:
         return None
     shape = {**k.shape, "turned": bool(op.attrs["turned"]), "step": next(n for n in (8, 4, 2, 1) if c % (2 * n) == 0)}
-    shape["full"] = full = spatial.bounds(op, graph.result(op)) == (-(2**15), 2**15 - 1)
-    left_out = ("x0_zero", "x1_zero", *(("low", "high") if full else ()))
-    scalars = {name: value for name, value in k.scalars.items() if name not in left_out}
-    right = 15 - int(k.scalars["shift"])
-    near, far = 1 <= right <= 31, 33 <= right <= 62
-    shape["end"] = end = "" if graph.arithmetic != "tflite" else "near" if near else "far" if far else ""
-    if end:  # the upper word is shifted by less than the lower one
-        scalars |= {"shift": right - 32 * (end == "far"), "half": 1 << (right - 33 if end == "far" else right - 1)}
-    cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * ((34 if end else 90) + 2.6 * c))
+    scalars = {name: value for name, value in k.scalars.items() if name not in ("x0_zero", "x1_zero")}
+    cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * (90 + 2.6 * c))
     return Kernel(
         "arm_dsp/matmul_wide.c.j2", k.stem, shape, k.constants, scalars,
         scratch=4 * c, variant="dsp wide columns", estimate=cost,
