@@ -227,10 +227,17 @@ def test_the_last_bit_of_a_quantised_function_decides(found: int, right: bool, t
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
 
 
-def test_intervals_of_int16_hold_every_value_between(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name, kinds",
+    [
+        ("unet", {"conv2d", "transpose_conv2d", "max_pool2d", "requantize", "concat", "pointwise", "transpose"}),
+        ("implicit", {"batch_matmul", "dense", "mul", "add"}),
+    ],
+)
+def test_intervals_of_int16_hold_every_value_between(name: str, kinds: set[str], tmp_path: Path) -> None:
     """Of every op of a network: any operands between two ends give a result between its own; equal ends give it."""
     file, rng, judged = tmp_path / "net.onnx", np.random.default_rng(5), set()
-    onnx.save(made("torch unet", "qdq int16"), file)
+    onnx.save(made(f"torch {name}", "qdq int16"), file)
     graph = prepare(file)
     for op in graph.ops:
         spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
@@ -253,7 +260,7 @@ def test_intervals_of_int16_hold_every_value_between(tmp_path: Path) -> None:
             result = spec.reference(op, graph, *between)
             assert np.all((ends[0] <= result) & (result <= ends[1])), op.kind
         judged.add(op.kind)
-    assert judged >= {"conv2d", "transpose_conv2d", "max_pool2d", "requantize", "concat", "pointwise", "transpose"}
+    assert judged >= kinds
 
 
 def behind_halfway() -> onnx.ModelProto:

@@ -14,7 +14,7 @@ import numpy as np
 from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
 from . import fixedpoint, spatial
-from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
+from .base import Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 
 def from_tflite(node: Any) -> None:
@@ -88,15 +88,37 @@ def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
 
 
 def reference(op: Op, graph: Graph, x: Array, w: Array) -> Array:
-    (tx, tw), y = graph.operands(op), graph.result(op)
-    right = w.swapaxes(2, 3) if op.attrs["turned"] else w
-    total = (x.astype(np.float64) - zero_of(tx)) @ (right.astype(np.float64) - zero_of(tw))
-    if is_float(y):
+    tx, tw = graph.operands(op)
+    total = _products(op, x.astype(np.float64) - zero_of(tx), w.astype(np.float64) - zero_of(tw))
+    if is_float(graph.result(op)):
         return clip_float(total, op.attrs["clamp"])
-    m = multiplier(op, graph)
+    return _rescaled(op, graph, total)
+
+
+def _products(op: Op, x: Array, w: Array) -> Array:
+    return np.asarray(x @ (w.swapaxes(2, 3) if op.attrs["turned"] else w))
+
+
+def _rescaled(op: Op, graph: Graph, total: Array) -> Array:
+    m, y = multiplier(op, graph), graph.result(op)
     requantize = fixedpoint.requantize_wide if wide(op, graph) else fixedpoint.requantize
     scaled = requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
     return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
+
+
+def interval(op: Op, graph: Graph, x: Interval, w: Interval) -> Interval:
+    """Around products of middles: terms reach |x| dw + dx |w| + dx dw from there, at most that if both operands vary.
+
+    Middles and their distances to the ends are taken twice, so that they are integers.
+    """
+    middles, reaches = [], []
+    for (low, high), t in zip((x, w), graph.operands(op), strict=True):
+        low, high = low.astype(np.float64), high.astype(np.float64)
+        middles.append(low + high - 2 * zero_of(t))
+        reaches.append(high - low)
+    (mx, mw), (dx, dw) = middles, reaches
+    total, reach = _products(op, mx, mw), _products(op, abs(mx) + dx, dw) + _products(op, dx, abs(mw))
+    return _rescaled(op, graph, (total - reach) // 4), _rescaled(op, graph, -((-total - reach) // 4))
 
 
 def fitting(op: Op, graph: Graph) -> str | None:
@@ -145,5 +167,6 @@ SPEC = Spec(
     tflite={"BATCH_MATMUL": from_tflite},
     clamps=True,
     integers=("int8", "int16"),
+    interval=interval,
     limits=(fitting,),
 )
