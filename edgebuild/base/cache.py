@@ -28,11 +28,12 @@ LIST = "digests"
 
 
 def folder() -> Path | None:
-    """Where entries are kept; None if the cache is off."""
+    """Where entries are kept; None if the cache is off, or if the user has no home, as in containers."""
     named = os.environ.get("EDGEBUILD_CACHE")
     if named is not None:
         return Path(named) if named else None
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgebuild"
+    place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return None if place.startswith("~") else Path(place) / "edgebuild"
 
 
 def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile) -> tuple[Artifact, ...]:

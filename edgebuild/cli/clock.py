@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from edgebuild.cli.common import write_depfile
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.clock.table import table
     from edgebuild.model.energy.fit import calibrated, read_calibration
 
+    began = time.time_ns()
     request = clock_request("clocks", args.target, given(args, ClockRequest))
     if args.explain is not None:
         tree = target_tree(load_target(args.target))
@@ -46,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
     artifacts = clock_files(plan)
     publish(artifacts, args.output, owned=False)
     if args.depfile:
-        write_depfile(args.depfile, args.output / artifacts[0].name, load_target(args.target).files)
+        write_depfile(args.depfile, [args.output / a.name for a in artifacts], load_target(args.target).files, began)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edgebuild.base.options import add_options, given
@@ -19,13 +19,19 @@ def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, 
     add_options(parser, ModelRequest)
 
 
-def write_depfile(file: Path, product: Path, read: Iterable[str]) -> None:
-    """Write the rule, in make's language, that `product` depends on these files and on edgebuild."""
+def write_depfile(file: Path, products: Sequence[Path], read: Iterable[str], began: int) -> None:
+    """Write the rule, in make's language, that the first product depends on these files and on edgebuild.
+
+    All products get the date when the command `began` (ns). Those with the bytes of before would stay older than what
+    was read, and make or Ninja would run the command in every build.
+    """
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.installation import code_files
     from edgebuild.build.run import depfile
 
-    write_atomic(file, os.fsencode(depfile(str(product), [*read, *code_files()])))
+    write_atomic(file, os.fsencode(depfile(str(products[0]), [*read, *code_files()])))
+    for product in products:
+        os.utime(product, ns=(began, began))
 
 
 def model_request_of(args: argparse.Namespace, name: str) -> ModelRequest:

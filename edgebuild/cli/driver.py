@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import time
+from functools import partial
 
 from edgebuild.cli.common import write_depfile
 
@@ -16,4 +18,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from edgebuild.driver.command import driver
 
-    return driver(args, write_depfile)
+    return driver(args, partial(write_depfile, began=time.time_ns()))

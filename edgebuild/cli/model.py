@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from edgebuild.cli.common import add_model_arguments, model_request_of, write_depfile
@@ -23,13 +24,14 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.build.summary import summary
     from edgebuild.model.emit.names import identifier
 
+    began = time.time_ns()
     if not args.quiet:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))
     artifacts = compile_request(request)
     publish(artifacts, args.output, owned=False)
     if args.depfile:
-        write_depfile(args.depfile, args.output / artifacts[0].name, files_read(request))
+        write_depfile(args.depfile, [args.output / a.name for a in artifacts], files_read(request), began)
     if not args.quiet:
         print(summary(artifacts))
     return 0

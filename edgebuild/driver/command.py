@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +40,8 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
-def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterable[str]], None]) -> int:
-    """`write_depfile(file, product, read)` writes one rule in make's language."""
+def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Sequence[Path], Iterable[str]], None]) -> int:
+    """`write_depfile(file, products, read)` writes one rule in make's language."""
     from edgebuild.base.artifacts import publish, write_atomic
     from edgebuild.base.errors import fail
     from edgebuild.base.options import given
@@ -75,7 +75,7 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Path, Iterab
 
         write_atomic(args.graph, graph(made).encode())
     if args.depfile:
-        write_depfile(args.depfile, args.output / artifacts[0].name, made.files)
+        write_depfile(args.depfile, [args.output / a.name for a in artifacts], made.files)
     if not args.quiet:
         print(text)
     return 0

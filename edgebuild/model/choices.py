@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ def with_choices(request: ModelRequest) -> ModelRequest:
 def files(request: ModelRequest) -> list[str]:
     """The file with choices for the request's target, if there is one."""
     place = _file(request)
-    return [str(place)] if place is not None and place.exists() else []
+    return [str(place)] if place is not None and os.path.exists(place) else []
 
 
 def read(request: ModelRequest) -> dict[str, str]:

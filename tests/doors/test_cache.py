@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from random import Random
@@ -17,6 +20,23 @@ from edgebuild.base.request import ModelRequest, model_outputs, model_request
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from edgebuild.base import cache
+from edgebuild.base.request import model_request
+from edgebuild.model import choices
+for name in ("EDGEBUILD_CACHE", "XDG_CACHE_HOME", "HOME"):
+    os.environ.pop(name, None)
+os.environ |= {"HOME": home for home in sys.argv[1:]}
+request = model_request(Path("m.onnx"), "n", "host", {})
+choices.files(request)  # all modules are there now: the home of who installed them may be closed, too
+os.setgroups([])
+os.setgid(54321)
+os.setuid(54321)
+print(choices.files(request), choices.read(request), cache.folder())
+"""
 
 
 @pytest.fixture
@@ -87,6 +107,18 @@ def test_what_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPa
     compiled(made, DIGITS)
     compiled(made, DIGITS)
     assert len(made) == 3 and cache.folder() is None
+
+
+def test_a_user_without_a_home_and_one_with_the_home_of_another(tmp_path: Path) -> None:
+    """As containers are run: no line in the list of users, and no HOME, or that of root."""
+    if os.getuid():
+        pytest.skip("only root may be somebody else")
+    for home in (None, tmp_path / "closed"):
+        (tmp_path / "closed").mkdir(mode=0o700, exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, *([str(home)] if home else [])], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.stdout.startswith("[]"), done.stderr
 
 
 def test_clear(made: list[ModelRequest]) -> None:
