@@ -109,11 +109,21 @@ def test_ranges_without_an_end_and_operands_that_do_not_fit(tmp_path: Path) -> N
     ends = {"a": np.float32(0), "b": np.float32(np.inf), "c": np.float32(1)}
     with pytest.raises(EdgebuildError, match=r"a range from 0\.0 to inf in steps of 1\.0"):
         read_onnx(written(tmp_path, [node("Range", ["a", "b", "c"], ["z"])], {k: np.array(v) for k, v in ends.items()}))
-    with pytest.raises(EdgebuildError, match="cannot be computed from its constants"):
-        read_onnx(written(tmp_path, [node("Pow", ["a", "b"], ["z"])], {"a": longs(2), "b": longs(-1)}))
+    with pytest.raises(EdgebuildError, match="cannot be computed from its constants"):  # NonZero has no op
+        bad = [node("NonZero", ["a"], ["n"]), node("Cast", ["n"], ["p"], to=1), node("Det", ["p"], ["z"])]
+        read_onnx(written(tmp_path, bad, {"a": longs(2, 1, 1)}))
 
 
 def test_functions_of_the_standard_have_their_default_attributes(tmp_path: Path) -> None:
     graph = read_onnx(written(tmp_path, [node("HannWindow", ["n"], ["z"])], {"n": np.array(8)}))
     (sums,) = (t for t in graph.tensors.values() if t.name == "sum")
     assert sums.data is not None and sums.data == 8
+
+
+def test_an_operator_computes_what_the_evaluator_is_too_strict_for(tmp_path: Path) -> None:
+    """PyTorch gives the axis of CumSum as a list of one."""
+    nodes = [node("CumSum", ["a", "axis"], ["sizes"]), node("ConstantOfShape", ["sizes"], ["z"])]
+    graph = read_onnx(written(tmp_path, nodes, {"a": longs(1, 2, 3), "axis": longs(0)}))
+    assert [op.kind for op in graph.ops] == ["add"]
+    (total,) = (t.data for t in graph.tensors.values() if t.name == "sum")
+    assert total == 1 + 3 + 6  # the sum of the shape

@@ -181,7 +181,7 @@ def _read_node(node: Node) -> None:
     elif node.origin in ("Shape", "Size"):
         _read_shape(node)
     elif node.origin == "Constant" or (node.origin != "DequantizeLinear" and _all_constant(node)):
-        onnx_constants.fold(node)
+        onnx_constants.fold(node, ONNX_READERS.get(node.origin))
     elif node.origin in onnx_control.CONTROL:
         onnx_control.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:

@@ -6,8 +6,9 @@ refused before it is begun.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ..ir import Array, Tensor, real_values
+from ..ops import SPECS
 from .onnx_node import OnnxNode
 
 MOST = 1 << 22  # elements of a result that is larger than its operands; no flash takes more
@@ -30,8 +32,12 @@ def single(data: Array) -> Array:
     return data.astype(np.float32) if data.dtype in (np.float16, np.float64) else data
 
 
-def fold(node: OnnxNode) -> None:
-    """Compute a node whose operands are all constants. Raises EdgebuildError for one that is too large."""
+def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
+    """Compute a node whose operands are all constants. Raises EdgebuildError for one that is too large.
+
+    `reader`: of an operator that there is an op for. Its meaning serves where the evaluator fails: that wants an axis
+    of CumSum to be no list of one, and knows no attribute that a newer opset gives CastLike.
+    """
     from onnx.reference import ReferenceEvaluator
 
     tensors = node.builder.tensors
@@ -47,6 +53,8 @@ def fold(node: OnnxNode) -> None:
     try:
         results = ReferenceEvaluator(model).run(None, values)
     except Exception as problem:  # any operator on any operands: there is no list of what may go wrong
+        if reader is not None:
+            return _computed_by_ops(node, reader)
         text = str(problem).strip().splitlines()
         raise node.error(f"cannot be computed from its constants: {text[0] if text else type(problem).__name__}"
                          ) from None  # fmt: skip
@@ -54,6 +62,18 @@ def fold(node: OnnxNode) -> None:
         data = single(np.asarray(data))
         node.builder.computed += data.size
         tensors[name] = Tensor(name, data.shape, str(data.dtype), None, data)
+
+
+def _computed_by_ops(node: OnnxNode, reader: Callable[[OnnxNode], None]) -> None:
+    """The meanings of the ops that the node is read as; the graph gets their results alone."""
+    builder, first = node.builder, len(node.builder.ops)
+    reader(node)
+    for op in builder.ops[first:]:
+        y, operands = builder.tensors[op.outputs[0]], (builder.tensors[name].data for name in op.inputs)
+        data = SPECS[op.kind].reference(op, builder.graph, *operands).reshape(y.shape)
+        builder.tensors[y.name] = replace(y, data=data)
+        builder.computed += data.size
+    del builder.ops[first:]
 
 
 def _refuse_large(node: OnnxNode, values: dict[str, Array]) -> None:

@@ -52,9 +52,9 @@ def from_nd(node: Any) -> None:
     x, index, batch = node.tensor(0), node.tensor(1), node.attr("batch_dims", 0) if hasattr(node, "attr") else 0
     if not index.shape or not 0 <= batch <= len(x.shape) - index.shape[-1]:
         raise node.error(f"places of shape {index.shape} in {x.shape}, {batch} batch dimensions")
-    if index.data is not None and not batch and index.quant is None:
-        depth = index.shape[-1]
-        places = np.moveaxis(index.data.astype(np.int64), -1, 0)
+    if index.data is not None and index.quant is None and index.shape[:batch] == x.shape[:batch]:
+        depth, lead = batch + index.shape[-1], np.indices(index.shape[:-1])[:batch]  # an index has the batch in front
+        places = [*lead, *np.moveaxis(index.data.astype(np.int64), -1, 0)]
         sizes = x.shape[:depth]
         if any((p < -n).any() or (p >= n).any() for p, n in zip(places, sizes, strict=True)):
             raise node.error(f"indices {index.data.min()} to {index.data.max()} in {sizes}")
