@@ -175,6 +175,29 @@ def test_the_check_lets_partial_links_pass(parts: Callable[[str], Path], tmp_pat
     assert ".bss.edgebuild.digits.arena" in run("readelf", "-SW", tmp_path / "all.o")
 
 
+def test_the_lists_of_a_dma_unit_are_checked_too(tmp_path: Path) -> None:
+    """Where the linker puts them, a heap lies over them: a copy of a tile wrote into it."""
+    publish(compile_model(model_request(DIGITS / "digits.onnx", "digits", "stm32h743", {"map": "layer"})), tmp_path)
+    (tmp_path / "main.c").write_text(
+        '#include "digits.h"\nvoid Reset_Handler(void) { digits_invoke(); }\nint _write, _sbrk;\n'
+    )
+    tools, include = load_target("stm32h743").toolchain, f"-I{hal_dir() / 'include'}"
+    sources = [
+        "main.c",
+        "digits.c",
+        "digits_weights.S",
+        str(hal_dir() / "src" / "dma_mdma.c"),
+        str(hal_dir() / "src" / "cache_armv7m.c"),
+    ]
+    text = (HERE / "cubemx.ld").read_text().replace("*(.bss*)", "").replace("debug.ld", str(HERE / "debug.ld"))
+    for here, placed in (("", False), (" *(.bss.*)", True)):
+        (tmp_path / "own.ld").write_text(text.replace("*(.bss)", f"*(.bss){here}"))
+        command = [tools.compiler, *tools.cflags, include, "-I.", "-nostartfiles", *sources, "digits_check.ld"]
+        done = subprocess.run([*command, "-Town.ld", "-o", "p.elf"], cwd=tmp_path, capture_output=True, text=True)
+        assert ("does not place .bss.edgebuild.lists: add *(.bss.*)" in done.stderr) is not placed, done.stderr
+        assert (done.returncode == 0) is placed, done.stderr
+
+
 CMAKE = """\
 cmake_minimum_required(VERSION 3.20)
 set(CMAKE_SYSTEM_NAME Generic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...base.target import LISTS
 from ...base.templates import render
 from ..plan.search import Plan
 from .names import comment
@@ -21,11 +22,14 @@ def fragment(plan: Plan) -> str:
 
 
 def check(plan: Plan) -> str:
-    """Assertions that somebody's linker script places arenas and state; empty but for a comment on the host."""
+    """Assertions that somebody's linker script places arenas, state and a DMA unit's lists; empty but for a comment on
+    the host.
+    """
+    lists = [".bss.edgebuild.lists"] if any(LISTS in m.roles for m in plan.target.memories) else []
     return render(
         "check.ld.j2",
         name=plan.name,
         file=comment(plan.graph.file),
         used=plan.target.core.isa != "native",  # where linkers know no scripts
-        sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state"],
+        sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state", *lists],
     )
