@@ -54,7 +54,8 @@ def strided(seed: int, layers: int) -> Graph:
             int(max(n, 2 - size // 2)) for n, size in zip(net.rng.integers(0, 3, 4), (*y.shape[1:3],) * 2, strict=True)
         )
         stride = net.pick((1, 1), (2, 2), (1, 2), (2, 1))
-        y = net.summed("depthwise_conv2d", y, y.shape[3], (3, 3), stride=stride, dilation=(1, 1), pad=pad)
+        k = int(net.pick(1, 2, 7)) if y.shape[3] == 1 else y.shape[3]
+        y = net.summed("depthwise_conv2d", y, k, (3, 3), stride=stride, dilation=(1, 1), pad=pad)
     return Graph("random", tuple(net.ops), net.tensors, ("x",), (y.name,), net.arithmetic)
 
 
@@ -72,6 +73,7 @@ def test_four_outputs(tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {(k.shape["upright"], s.stride) for s, (_, k) in zip(sums, taken, strict=True)} == set(
         product((False, True), product((1, 2), (1, 2)))
     )
+    assert {bool(k.shape["one"]) for _, k in taken} == {False, True}
     check(WAITS, [g for g, _ in taken], tmp_path, tile=tile)
 
 

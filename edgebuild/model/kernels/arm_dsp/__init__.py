@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from ....base.target import SLOW_FLASH
 from ...ops import spatial
-from ...ops.base import Kernel
+from ...ops.base import Form, Kernel, Sums
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import convolution, dense_eight, depthwise, depthwise_four, four_pixels, gathered, matrix, svdf_pairs, wide
@@ -58,21 +59,35 @@ def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:
     return (70 if taps > 4 else 34 if padded else 2) + 18 * clamped
 
 
+WAITING = 1.3  # pace of convolutions where flash is slow (`bench-cycles`): they read their weights again and again
+
+
+def convolution_row(core: frozenset[str], make: Callable[[Sums, Form], Kernel | None]) -> Row:
+    """A row of a kernel for all channels, which takes longer on cores that wait for flash."""
+
+    def made(s: Sums, form: Form) -> Kernel | None:
+        k = make(s, form)
+        return replace(k, pace=WAITING * k.pace) if k is not None and SLOW_FLASH in form.core else k
+
+    return Row(CONVOLUTION, core, of_sums(made))
+
+
 CORE = frozenset({"dsp"})
 WAITS = CORE | {SLOW_FLASH}
 ROWS = (
-    Row(CONVOLUTION, CORE, of_sums(convolution.one_pixel)),
-    Row(CONVOLUTION, CORE, of_sums(convolution.widened_pixel)),
-    Row(CONVOLUTION, CORE, of_sums(convolution.two_pixels)),
-    Row(CONVOLUTION, WAITS, of_sums(four_pixels.four_pixels)),
-    Row(CONVOLUTION, WAITS, of_sums(dense_eight.eight_channels)),
-    Row(CONVOLUTION, CORE, of_sums(convolution.flat_pixels)),
-    Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 2))),
-    Row(CONVOLUTION, CORE, of_sums(partial(convolution.narrow_pixels, 1))),
+    convolution_row(CORE, convolution.one_pixel),
+    convolution_row(CORE, convolution.widened_pixel),
+    convolution_row(CORE, convolution.two_pixels),
+    convolution_row(WAITS, four_pixels.four_pixels),
+    convolution_row(WAITS, dense_eight.eight_channels),
+    convolution_row(CORE, convolution.flat_pixels),
+    convolution_row(CORE, partial(convolution.narrow_pixels, 2)),
+    convolution_row(CORE, partial(convolution.narrow_pixels, 1)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
     Row(DEPTHWISE, WAITS, of_sums(depthwise_four.fours)),
+    Row(CONVOLUTION, WAITS, of_sums(depthwise_four.fours)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),

@@ -60,9 +60,9 @@ def stream(s: Sums, held: list[Pair]) -> Array:
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
-# Paces where flash is slow (`bench-cycles`), of what kernels for all channels take: those whose code or weights do not
-# stay in the few lines that are kept, and those that load with LDRD and LDM.
-FETCHING, IN_PAIRS = 1.4, 0.9
+# Paces where flash is slow (`bench-cycles`): of kernels whose code or weights do not stay in the lines that are kept,
+# and of those that load with LDRD and LDM.
+FETCHING, IN_PAIRS = 1.8, 1.15
 CLEAR = 1.3  # instructions for a number of a plane; `./sconsw bench-kernels` shows the error of the estimate
 
 

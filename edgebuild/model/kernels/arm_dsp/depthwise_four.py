@@ -17,7 +17,7 @@ WORDS = ("r11", "r12", "lr")  # word n of a line of the plane is in the register
 SUMS = ("r7", "r8", "r9", "r10")
 WEIGHTS = (("r1", "r2"), ("r3", "r4"), ("r5", "r6"))  # of each line of the window: taps 0 and 1, taps 1 and 2
 TURN = 14  # elements that a turn of a copying loop takes
-PACE = 0.65  # of what kernels for all channels take where flash is slow (`bench-cycles`)
+PACE = 0.85  # of what compiled code takes where flash is slow (`bench-cycles`)
 REACH = 4095  # of the offset of a load or store
 
 
@@ -80,8 +80,12 @@ def _cuts(size: int) -> tuple[int, int, int]:
 
 
 def fours(s: Sums, form: Form) -> Kernel | None:
-    """Windows of 3x3; lines of the plane are rows of the image, or columns if that is less work."""
-    plain = s.window == (3, 3) and max(s.stride) <= 2 and s.dilation == (1, 1) and s.size[2] == s.out[2]
+    """Windows of 3x3; lines of the plane are rows of the image, or columns if that is less work.
+
+    All channels of the result may have one of the image: that goes through the plane row by row, once for all.
+    """
+    single = s.weights.shape[3] == 1 and s.size[2] in (1, s.out[2])  # each sum is over one channel
+    plain = s.window == (3, 3) and max(s.stride) <= 2 and s.dilation == (1, 1) and single
     if not plain or not s.fits or s.finish == "sums" or DUAL_ISSUE in form.core:
         return None
     made = [k for upright in (False, True) if (k := _fours(s, form, upright)) is not None]
@@ -90,29 +94,32 @@ def fours(s: Sums, form: Form) -> Kernel | None:
 
 def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
     """`upright`: lines are columns. None: a distance is too far for an instruction, or there is nothing to copy."""
-    (h, w, c), (oh, ow, _) = s.size, s.out
+    (h, w, c), (oh, ow, k) = s.size, s.out
+    one = c < k
+    by_rows = form.rolled or one
     axes = (
-        Axis(h, w * c, 1 if form.rolled else oh, ow * c, 0 if form.rolled else s.pad[0], s.stride[0]),
-        Axis(w, c, ow, c, s.pad[1], s.stride[1]),
+        Axis(h, w * c, 1 if by_rows else oh, ow * k, 0 if by_rows else s.pad[0], s.stride[0]),
+        Axis(w, c, ow, k, s.pad[1], s.stride[1]),
     )
     lines, run = axes[::-1] if upright else axes
     fours, rest = divmod(run.made, 4)
     columns = max(run.before + run.used, run.made * run.stride + 4 - run.stride)
     columns += columns % 2
     rows = max(lines.before + lines.used, (lines.made - 1) * lines.stride + 3)
-    bare = form.rolled and (s.pad[0] > 2 or (oh - 1) * s.stride[0] - s.pad[0] >= h)  # a window may see no row
+    bare = by_rows and (s.pad[0] > 2 or (oh - 1) * s.stride[0] - s.pad[0] >= h)  # a window may see no row
     far = 6 * columns > REACH or 3 * run.step_y > REACH
-    if (upright and form.rolled) or bare or far or min(lines.used, run.used) < 1:
+    if (upright and by_rows) or bare or far or min(lines.used, run.used) < 1:
         return None
     packed, ends = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
     turns, turn, behind = _cuts(run.used)
     few = sums(rest, run.stride, 2 * columns, 0) if rest else ()
     shape: dict[str, int | str | bool | tuple[int, ...]] = {
         "H": h, "row": w * c, "upright": upright, "rolled": form.rolled, "ring": (form.rings or (0,))[0],
-        "SY": s.stride[0], "PY": s.pad[0], "plane": rows * columns,
+        "SY": s.stride[0], "PY": s.pad[0], "OH": oh, "row_y": ow * k, "plane": rows * columns // 2,
+        "by_rows": by_rows, "one": one,
     }  # fmt: skip
     shape |= {  # what the assembly has for numbers: tuples are no parameters of a shared function
-        "channels": (c,), "stride": (columns,), "before": (lines.before, run.before),
+        "channels": (k,), "stride": (columns,), "before": (lines.before, run.before),
         "copy": (turns, turn, behind, run.step, min(7, REACH // run.step + 1)),
         "lines_x": (lines.used, lines.step - run.used * run.step, 2 * (columns - run.used)),
         "fours": (fours, 8 * run.stride, run.step_y), "rest": (rest,), "lines": (lines.made,),
@@ -126,7 +133,9 @@ def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
     end = {"relu": 4, "signed": 5, "once": 4}[s.finish.partition("_")[0]] + (6 if shape["bounds"] else 0)
     line = 5 + (3 if fours else 0) + fours * (43 + 4 * end) + (11 + rest * (8 + end) if rest else 0)
     copied = lines.used * (6 + 2 * run.used + run.used // 8)
-    cost = CLEAR * rows * columns + 20 + c * (48 + copied + lines.made * line)
+    clear, channel = CLEAR / 2 * rows * columns + 20, 48 + lines.made * line
+    cost = oh * (40 + copied + k * channel) + clear if one and not form.rolled else clear + copied + k * channel
+    cost += 0 if one else (k - 1) * copied
     return Kernel(
         "arm_dsp/depthwise_four.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by channel"),), scalars,
         scratch=2 * rows * columns, variant="dsp four outputs", in_place=in_place(s, form), estimate=cost,
