@@ -85,6 +85,14 @@ class Wide(Net):
         attrs = {"groups": groups, "dilation": dilation, "stride": tuple(stride), "pad": tuple(pad), "size": size}
         return self.summed("transpose_conv2d", x, groups * int(self.pick(1, 3, 4, 8)), (taps[0], taps[1]), **attrs)
 
+    def upwards(self, x: Tensor) -> Tensor:
+        """A transposed convolution whose columns do not overlap, as those of U-nets."""
+        taps, stride = ([int(n) for n in self.rng.integers(low, 4, 2)] for low in (1, 2))
+        taps[1] = min(taps[1], stride[1])
+        size = (max(1, (x.shape[1] - 1) * stride[0] + taps[0] - 1), x.shape[2] * stride[1])
+        attrs = {"groups": 1, "dilation": (1, 1), "stride": tuple(stride), "pad": (int(taps[0] > 1), 0), "size": size}
+        return self.summed("transpose_conv2d", x, int(self.pick(1, 3, 4, 7)), (taps[0], taps[1]), **attrs)
+
     def depthwise_conv2d(self, x: Tensor) -> Tensor:
         k = x.shape[3]
         taps = tuple(int(n) for n in self.rng.integers(1, 5, 2))
@@ -156,6 +164,20 @@ def test_odd_numbers_of_channels(target: str, tmp_path: Path) -> None:
     runs = Counter(k.shape["wide"] for k in found if k.shape.get("flat") and k.shape["run"] != 1)
     assert min(runs[False], runs[True]) > 5, runs
     check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", [TARGET, "mps3-an547", "riscv-virt"])
+def test_columns_that_do_not_overlap(target: str, tmp_path: Path) -> None:
+    """Those that one input makes are one pixel of the kernel; whole and row by row."""
+    form = form_of(load_target(target))
+    graphs = [network(seed, "upwards", integer=integer) for integer in ("int8", "int16") for seed in range(16)]
+    made = [kernel_of(op, g, form).shape for g in graphs for op in g.ops]
+    assert sum(shape.get("columns") not in (None, shape["OW"]) for shape in made) > 8, made
+    check(target, graphs, tmp_path)
+    (tmp_path / "rows").mkdir()
+    chains = [network(seed, "upwards", "conv2d") for seed in range(10)]
+    check(target, chains, tmp_path / "rows", tile="rolling")
 
 
 @pytest.mark.needs(*NEEDS)

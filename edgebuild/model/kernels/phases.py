@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..ir import Array, Graph, Op
+from ..ir import Array, Graph, Op, Quant
 from ..ops import spatial
 from ..ops.base import Form, Sums
+from .row import KernelLayer
 
 Tap = tuple[int, int, int, int]  # rows and columns from the pixel below the output's, tap row and column
 
@@ -27,6 +28,37 @@ def taps(op: Op, graph: Graph) -> list[list[Tap]]:
     rows = [sorted(((r - f * dy) // sy, f) for f in range(fh) if (r - f * dy) % sy == 0) for r in range(sy)]
     columns = [sorted(((r - f * dx) // sx, f) for f in range(fw) if (r - f * dx) % sx == 0) for r in range(sx)]
     return [[(y, x, fy, fx) for y, fy in row for x, fx in column] for row in rows for column in columns]
+
+
+def joined(op: Op, graph: Graph) -> tuple[Op, Graph]:
+    """The op, its tensors as they are, or with as many outputs of a row together as one input makes and nothing else.
+
+    So it is where columns do not overlap: S columns of K channels are one pixel of S * K then, which lie side by side.
+    """
+    (x, w, *bias), y, step = graph.operands(op), graph.result(op), op.attrs["stride"][1]
+    apart = op.attrs["dilation"][1]
+    whole = transposed(op) and op.attrs["pad"][1] == 0 and y.shape[2] == x.shape[2] * step
+    if not whole or step == 1 or op.attrs.get("groups", 1) > 1 or (w.shape[2] - 1) * apart >= step or w.data is None:
+        return op, graph
+    columns = np.zeros((step, *w.shape[:2], 1, w.shape[3]), w.data.dtype)
+    for f in range(w.shape[2]):
+        columns[f * apart, :, :, 0] = w.data[:, :, f]
+    data = columns.reshape(-1, *columns.shape[2:])
+    tensors = {w.name: replace(w, shape=data.shape, data=data, quant=_repeated(w.quant, step))}
+    for b in bias:
+        values = None if b.data is None else np.tile(b.data.ravel(), step)
+        tensors[b.name] = replace(b, shape=(len(data),), data=values, quant=_repeated(b.quant, step))
+    tensors[y.name] = replace(y, shape=(*y.shape[:2], x.shape[2], len(data)))
+    attrs = {**op.attrs, "stride": (op.attrs["stride"][0], 1), "dilation": (op.attrs["dilation"][0], 1)}
+    attrs["size"] = (op.attrs["size"][0], x.shape[2])
+    return replace(op, attrs=attrs), replace(graph, tensors={**graph.tensors, **tensors})
+
+
+def _repeated(quant: Quant | None, count: int) -> Quant | None:
+    """Of so many times the channels."""
+    if quant is None or quant.per_tensor:
+        return quant
+    return replace(quant, scale=quant.scale * count, zero_point=quant.zero_point * count)
 
 
 def transposed(op: Op) -> bool:
@@ -71,15 +103,22 @@ def places(found: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Ar
     return table
 
 
-def shape(op: Op, graph: Graph, form: Form, table: Array) -> dict[str, int | bool]:
-    """Numbers of the templates, which take two outputs of a phase at a time.
+def shape(layer: KernelLayer, op: Op, graph: Graph, table: Array) -> dict[str, int | bool]:
+    """Numbers of the templates, which take two outputs of a phase at a time, of the op as it was `joined`.
 
-    `into`: from one output of a phase to the next, `along`: what that is in the input.
+    `columns` of pixels of so many `channels`, of which a group makes its `own`, in phases `across`. `into`: from one
+    output of a phase to the next, `along`: what that is in the input. The letters are those of the layer's op.
     """
-    x, w = graph.operands(op)[:2]
-    stride, pad, whole = op.attrs["stride"], op.attrs["pad"], not transposed(op)
-    return spatial.window_shape(op, graph, w.shape[1:3], form) | {
-        "whole": whole, "G": op.attrs.get("groups", 1), "CG": w.shape[3], "KG": w.shape[0] // op.attrs.get("groups", 1),
+    x, w, y, groups = *graph.operands(op)[:2], graph.result(op), op.attrs.get("groups", 1)
+    stride, pad, whole, stated = (
+        op.attrs["stride"],
+        op.attrs["pad"],
+        not transposed(op),
+        layer.graph.operands(layer.op)[1],
+    )
+    return spatial.window_shape(layer.op, layer.graph, stated.shape[1:3], layer.form) | {
+        "whole": whole, "G": groups, "CG": w.shape[3], "KG": stated.shape[0] // groups,
+        "columns": y.shape[2], "channels": y.shape[3], "own": y.shape[3] // groups, "across": stride[1],
         "entry": table.shape[1], "padding": -(-x.shape[3] // 4) * 4,
         "into": 1 if whole else stride[1], "along": stride[1] if whole else 1,
         "phase_y": pad[0] % stride[0], "phase_x": pad[1] % stride[1],

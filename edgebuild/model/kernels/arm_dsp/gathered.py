@@ -105,7 +105,8 @@ def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
 
 def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
-    op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
+    (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
+    taps = phases.taps(op, graph)
     made = _phases(op, graph, taps)
     found = [p for p in made if (p.ends, p.scalars) == (made[0].ends, made[0].scalars)]
     if len(found) < len(taps):
@@ -118,7 +119,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     table = phases.places(taps, _heads(found, flat))
     lines, zeros = 4 * inner + 8 * most, max(-(-x.shape[3] // 4) * 4, run * c)
     zeros_at = lines + (2 * inner if flat and item == 1 else 0)
-    shape = phases.shape(op, graph, form, table) | {
+    shape = phases.shape(layer, op, graph, table) | {
         "blocks": kg // block, "tail": kg % block, "full": kg // block * block,
         "gather": f"_{c}" if c in (4, 8) else "",
         "rest": kg % block if block == 4 and kg % 4 < 3 else 0, "n": n, "flat": flat, "run": run if flat else 1,

@@ -20,7 +20,8 @@ def convolution(layer: KernelLayer) -> Kernel | None:
 
 def gathered(layer: KernelLayer) -> Kernel | None:
     """All phases must end alike."""
-    op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
+    (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
+    taps = phases.taps(op, graph)
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     if is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1 or w.data is None:
         return None
@@ -37,17 +38,17 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     heads, at = [], 0
     for parts in streams:
         step = parts[0].shape[1]
-        heads.append((at, kg // 4 * step, -(-kg // 4) * step))
+        heads.append((at, -(-kg // 4) * step))
         at += sum(part.size for part in parts)
     table = phases.places(taps, heads)
-    columns = -(-2 * most * c // 4) * 4
-    shape = phases.shape(op, graph, form, table) | {
-        "finish": s.finish, "bounds": s.finish.endswith("_clamped"), "full": kg // 4 * 4, "tail": kg % 4,
-        "list": columns, "zeros": columns + 8 * most,
+    columns, pixel, padded = (-(-n // 4) * 4 for n in (2 * most * c, x.shape[3], kg))
+    shape = phases.shape(layer, op, graph, table) | {
+        "finish": s.finish, "bounds": s.finish.endswith("_clamped"), "tail": kg % 4, "padded": padded,
+        "list": columns, "zeros": columns + 8 * most, "made": columns + 8 * most + pixel,
     }  # fmt: skip
     constants = (
         Constant("w", np.concatenate([part.ravel() for parts in streams for part in parts]), "by phases and groups"),
-        Constant("places", table.ravel(), "of each phase: its weights, a group's last, the next group's, taps"),
+        Constant("places", table.ravel(), "of each phase: its weights, the next group's, taps"),
     )
     scalars: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": s.y_zero}
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
@@ -57,6 +58,6 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     pairs = phases.pairs(op, graph, form)
     return Kernel(
         "arm_mve/gathered.c.j2", layer.plain.stem, shape, constants, scalars,
-        scratch=columns + 8 * most + -(-x.shape[3] // 4) * 4, variant="mve gathered taps",
+        scratch=columns + 8 * most + pixel + (2 * padded if kg % 4 else 0), variant="mve gathered taps",
         estimate=60 + x.shape[3] + pairs * pair, traffic=Traffic(passes=pairs),
     )  # fmt: skip

@@ -24,7 +24,8 @@ def grouped(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
 
 def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
     """Two pixels by `channels` sums at a time."""
-    op, graph, form, taps = layer.op, layer.graph, layer.form, phases.taps(layer.op, layer.graph)
+    (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
+    taps = phases.taps(op, graph)
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     plain = is_float(x) or {x.dtype, w.dtype, y.dtype} != {"int8"} or x.shape[0] != 1
     if plain or w.data is None or form.small:
@@ -43,7 +44,7 @@ def convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | N
         heads.append((at, n * k, kg * part.shape[1] * c))
         at += part.size
     table = phases.places(taps, heads)
-    shape = phases.shape(op, graph, form, table) | {
+    shape = phases.shape(layer, op, graph, table) | {
         "block": block, "unroll": next(u for u in (4, 2, 1) if c % u == 0), "finish": ends, "rescale": core.rescale,
         "list": -(-2 * most * c // 4) * 4, "zeros": -(-2 * most * c // 4) * 4 + 8 * most,
     }  # fmt: skip
