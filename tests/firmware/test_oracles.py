@@ -406,3 +406,19 @@ def test_a_streamed_input_in_the_shape_of_its_first_reader(tmp_path: Path) -> No
     onnx_file(tmp_path / "net.onnx", nodes, [1, 4, 6, 8], [1, 4, 6, 8], sizes)
     request = ModelRequest(tmp_path / "net.onnx", "model", "host", stream_input="rows")
     assert verify(tmp_path / "net.onnx", load_target("host"), compile_model(request))["equal"]
+
+
+@pytest.mark.needs("gcc")
+def test_tflite_weights_of_float16(tmp_path: Path) -> None:
+    """The converter writes a DEQUANTIZE behind each of them, which TFLite Micro has not."""
+    draft, rng = Draft(choice(1)), np.random.default_rng(1)
+    x, y = draft.input((1, 12), dtype="float32"), draft.tensor("y", (1, 5), "float32")
+    wide = []
+    for name, shape in {"w": (5, 12), "b": (5,)}.items():
+        half = draft.tensor(f"half_{name}", shape, "float16", None, rng.normal(0, 1, shape).astype(np.float16))
+        wide.append(draft.tensor(name, shape, "float32"))
+        draft.operator("DEQUANTIZE", [half], [wide[-1]], schema.DequantizeOptionsT())
+    draft.operator("FULLY_CONNECTED", [x, *wide], [y], schema.FullyConnectedOptionsT())
+    (tmp_path / "net.tflite").write_bytes(draft.pack([x], [y]))
+    artifacts = compile_model(ModelRequest(tmp_path / "net.tflite", "model", "host"))
+    assert verify(tmp_path / "net.tflite", load_target("host"), artifacts)["equal"]

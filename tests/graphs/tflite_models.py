@@ -16,7 +16,17 @@ from edgebuild.model.ops.fixedpoint import limits
 
 from .source import Source, sources
 
-TYPES = {"float32": 0, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9, "resource": 13}
+TYPES = {
+    "float32": 0,
+    "float16": 1,
+    "int32": 2,
+    "uint8": 3,
+    "int64": 4,
+    "bool": 6,
+    "int16": 7,
+    "int8": 9,
+    "resource": 13,
+}
 TYPES |= {"uint32": 15, "uint64": 12}
 SAME, VALID = 0, 1
 ACTIVATIONS = (0, 0, 1, 2, 3)  # NONE, RELU, RELU_N1_TO_1, RELU6

@@ -45,3 +45,13 @@ def test_nearest_of_onnxruntime(way: str, nearest: str, tmp_path: Path) -> None:
         graph = read_model(file)
         found = ops.run(graph, line)[graph.outputs[0]]
         assert np.array_equal(found.ravel(), want.ravel()), onnx.printer.to_text(made)
+
+
+def test_a_scale_whose_product_is_whole_in_float32_alone(tmp_path: Path) -> None:
+    """13 / 9 as tf2onnx writes it. onnx finds 12 elements, the file notes 13, and onnxruntime makes 13."""
+    node = onnx.helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
+    x, y = (onnx.helper.make_tensor_value_info(t, 1, [1, 1, n, 1]) for t, n in (("x", 9), ("y", 13)))
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [onnx.helper.make_tensor("s", 1, [4], [1, 1, 13 / 9, 1])])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    read = read_model(tmp_path / "m.onnx")
+    assert read.tensors[read.outputs[0]].elements == 13

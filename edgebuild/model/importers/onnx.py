@@ -45,7 +45,7 @@ def read_onnx(
         model = onnx.load(path)
         as_checked(model)
         _told_defaults(model)
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(_without_notes(model), full_check=True)
         if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
             raise ValueError("a name is not UTF-8")
     except EdgebuildError:
@@ -125,6 +125,16 @@ def _told_defaults(model: onnx.ModelProto) -> None:
 def _has_body(name: str, opset: int) -> bool:
     schema = onnx.defs.get_schema(name, opset)
     return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
+
+
+def _without_notes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without the sizes that the file notes of results: tf2onnx rounds some otherwise than onnx does."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for value in (*copy.graph.value_info, *copy.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    return copy
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from flatbuffers import flexbuffers  # type: ignore[import-untyped]
+from flatbuffers import flexbuffers
 
 from ..axes import Dim, Nest, Same, Whole
 from ..ir import Array, Graph, Op, Tensor

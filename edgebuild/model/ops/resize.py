@@ -180,7 +180,7 @@ def _sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
             new[a] = int(s) if same is None else floor(same * x.shape[a] + 0.5)
     elif scales is not None:
         for a, s in zip(axes, scales, strict=True):
-            factor[a], new[a] = float(s), floor(float(s) * x.shape[a])
+            factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # 13 of 9, as onnxruntime
     if node.attr("coordinate_transformation_mode", "") == "align_corners" and any(
         abs(f * n - m) > 1e-3 for f, n, m in zip(factor, x.shape, new, strict=True)
     ):  # the standard's reference takes the fraction into account, onnxruntime does not
