@@ -81,6 +81,25 @@ def at_row(text: str, ring: int, only: str = "") -> str:
     return f"{row} % {index(ring)}" if ring else row
 
 
+def row_at(row: str, s: Any, size: object = None, base: str = "x") -> str:
+    """C for the address of a row of the operand, by the letters of `spatial.rolled`. See `Form.apart`.
+
+    `size`: elements of a row; not given: W * C.
+    """
+    size = s.W * s.C if size is None else size
+    place = f"{base} + {times(at_row(row, s.ring), size)}"
+    if not s.apart:
+        return place
+    return f"({row} < kept ? {base if s.ring == 1 else place} : newest)"
+
+
+def pixel_at(row: str, s: Any, column: str, base: str = "x", only: str = "") -> str:
+    """C for the address of a pixel of the operand. `only`: as for `at_row`."""
+    if not s.apart:
+        return f"{base} + {pixel(at_row(row, s.ring, only), s.W, column, s.C)}"
+    return f"{row_at(row, s, base=base)} + {pixel('0', 0, column, s.C)}"
+
+
 def over(text: str, divisor: object) -> str:
     """C for a quotient, without a divisor of one."""
     return text if type(divisor) is int and divisor == 1 else f"{text} / {divisor}"
@@ -162,7 +181,7 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=("jinja2.ext.do",),
     )
-    for function in (times, plus, minus, size, terms, pixel, at_row, noted, turns, over, phase):
+    for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, over, phase):
         made.filters[function.__name__] = function
     made.globals[remark.__name__] = remark
     return made

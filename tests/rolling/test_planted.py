@@ -179,7 +179,7 @@ def exchanged(found: tuple[Event, ...]) -> Sequence[Event]:
 
 def no_shift(patch: Patch) -> None:
     """A result may lie over its operand from the same byte on."""
-    patch.setattr(Trace, "shift", lambda *a: 0)
+    patch.setattr(cuts, "shift", lambda *a: 0)
 
 
 def all_in_place(patch: Patch) -> None:

@@ -25,7 +25,7 @@ def all_sections(cutter: Cutter) -> Ways:
     for stop in range(1, len(cutter.order) + 1):
         for start in possible_starts(cutter.rolling, cutter.order[:stop]):
             trace = simulate(cutter.rolling, cutter.order[start:stop])
-            found.append(cutter.interval(cutter.rolled(trace, start, stop), start))
+            found += cutter.by_rows(trace, start, stop)
     return Ways(sorted(found, key=lambda i: (i.start, i.stop)), len(cutter.order), cutter.enough)
 
 

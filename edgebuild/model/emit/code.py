@@ -16,6 +16,7 @@ from ..plan.moved.staging import PARTS
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
+from .addresses import address
 from .clock_tables import budget_views, header_view, switch_points
 from .fed import FedStep, early_constants
 from .moved import SLOTS, MovedStep
@@ -26,12 +27,13 @@ from .names import (
     first_memory,
     label,
     literal,
+    newest_constant,
     offset_names,
     scratch_constant,
     shape_text,
 )
 from .near import places, stages
-from .program import Program, Roll, address
+from .program import Program, Roll
 from .weights_file import arenas
 
 
@@ -124,7 +126,9 @@ def source(p: Program) -> str:
         arenas=macros,
         offsets=_offsets(plan, {memory: size for memory, (_, size) in found.items()}),
         engines=_engines(plan),
-        uses_memcpy=bool(plan.rolling.streamed or plan.graph.states) or any("memcpy" in f.uses for f in p.functions),
+        uses_memcpy=bool(plan.rolling.streamed or plan.graph.states)
+        or any("memcpy" in f.uses for f in p.functions)
+        or any(isinstance(step, Roll) and step.kept for step in p.steps),
         uses_weights=bool(p.weights.offsets),
         weights_bytes=len(p.weights.blob),
         switch_points=switches,
@@ -162,7 +166,11 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
     names, rows = offset_names(plan), list[dict[str, Any]]()
     for b in plan.buffers:
-        if b.view_of is None and not b.scratch:
+        if b.newest:
+            note = f"the newest row of that{_calls(plan, plan.steps[b.first].ops, *b.calls) if b.calls else ''}"
+            row = {"name": newest_constant(plan, b.tensor), "offset": b.place.offset, "bytes": b.bytes, "note": note}
+            rows.append({**row, "arena": sizes[b.place.memory]})
+        elif b.view_of is None and not b.scratch:
             kept = f", ring of {b.rows}" if b.rows else ""
             when = f"steps {b.first} to {b.last}" if b.first < b.last else f"step {b.first}"
             if b.calls is not None and b.first == b.last:

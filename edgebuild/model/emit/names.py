@@ -99,6 +99,11 @@ def scratch_constant(plan: Plan, result: Tensor) -> str:
     return f"{offset_names(plan)[result.name]}_SCRATCH"
 
 
+def newest_constant(plan: Plan, tensor: str) -> str:
+    """The constant that holds the offset of the newest row of a ring, where that stands apart."""
+    return f"{offset_names(plan)[tensor]}_NEWEST"
+
+
 def access_functions(plan: Plan) -> dict[str, str]:
     """Name of the C function that gives the address of each input and output."""
     found = {}

@@ -33,15 +33,17 @@ def picture(plan: Plan, scale_bytes: int | None = None) -> str:
     edges = list(accumulate((s.callers for s in plan.steps), initial=0)) if plan.steps else [0, 1]
     across, up = (WIDTH - MARGIN - 8) / max(edges[-1], 1), (HEIGHT - 40) / full
     boxes = []
-    for number, b in enumerate(b for b in plan.buffers if b.view_of is None and not (b.rows and b.overlaps)):
+    for number, b in enumerate(
+        b for b in plan.buffers if b.view_of is None and not (b.rows and b.overlaps and not b.calls)
+    ):
         within = b.calls or (0, edges[b.last + 1] - edges[b.last] - 1)
         first, past = edges[b.first] + within[0], edges[b.last] + within[1] + 1
         x, right = MARGIN + first * across, MARGIN + past * across
         height = b.bytes * up
-        label = "scratch" if b.scratch else shape_text(plan.graph.tensors[b.tensor])
+        label = "scratch" if b.scratch else "newest row" if b.newest else shape_text(plan.graph.tensors[b.tensor])
         label += f", {b.rows} rows" if b.rows else ""
         fits = height >= 11 and len(label) * LABEL * 0.8 < right - x
-        what = "scratch of " if b.scratch else ""
+        what = "scratch of " if b.scratch else "newest row of " if b.newest else ""
         title = f"{what}{comment(b.tensor)}: {b.bytes} B at {b.place.offset}, steps {b.first} to {b.last}"
         top = HEIGHT - 24 - (b.place.offset + b.bytes) * up
         colour = COLOURS[number % len(COLOURS)]

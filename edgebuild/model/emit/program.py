@@ -14,10 +14,10 @@ from ..kernels.code_bytes import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.moved.feeding import FedRun
 from ..plan.moved.shares import Share
-from ..plan.rolling import Rolled, rows_of
+from ..plan.rolling import Rolled
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
-from ..plan.storage import view_starts
+from .addresses import Kept, address, beside_apart, kept_row, row_offset, where_apart
 from .call_loops import Arg, Call, Loop, looped
 from .fed import FedStep, at_level, fed_step, near_address
 from .moved import MovedStep, moved_step
@@ -60,6 +60,7 @@ class Roll:
     calls: tuple[Call, ...]
     live: int  # bytes
     take: str = ""  # where a row that the application brings goes; empty if it brings none
+    kept: tuple[Kept, ...] = ()
 
     @property
     def comment(self) -> str:
@@ -77,7 +78,8 @@ class Roll:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return self.order.names[: len(self.calls) + bool(self.take)]
+        ops = len(self.calls)
+        return (*self.order.names[: ops + bool(self.take)], *self.order.names[ops + 1 :])
 
 
 @dataclass(frozen=True)
@@ -215,9 +217,15 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
     found = [(f"const {C_TYPES[t.dtype]} *", name) for t, name in zip(read, names, strict=True)]
     found.append((f"{C_TYPES[y.dtype]} *", "y"))
     found += [("int32_t ", "row")] if use.rolled and (kernel.counted or not kernel.placed) else []
+    found += [(found[0][0], "newest"), ("int32_t ", "kept")] if _finds_apart(use) else []
     found += [(f"const {C_TYPES[str(c.data.dtype)]} *", c.name) for c in kernel.constants]
     found += [("float " if isinstance(v, float) else "int32_t ", n) for n, v in kernel.scalars.items()]
     return [*found, ("int8_t *", "scratch")] if kernel.scratch else found
+
+
+def _finds_apart(use: Use) -> bool:
+    """Whether the kernel finds the newest row of its operand by itself."""
+    return use.rolled is not None and not use.kernel.placed and use.kernel.shape.get("apart") is True
 
 
 def _prototype(plan: Plan, use: Use, name: str) -> str:
@@ -254,7 +262,7 @@ def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, f
 
 def _user(plan: Plan, use: Use) -> str:
     """Name, shapes, step and lifetime of an op that calls a kernel."""
-    y = next(b for b in plan.buffers if b.tensor == use.op.outputs[0] and not b.scratch)
+    y = next(b for b in plan.buffers if b.tensor == use.op.outputs[0] and not b.scratch and not b.newest)
     shapes = ", ".join(map(shape_text, _activations(plan, use.op))), shape_text(plan.graph.result(use.op))
     kept = f"ring of {y.rows} rows" if y.rows > 1 else "one row kept" if y.rows else f"result lives to step {y.last}"
     return f"{comment(use.op.name)}: {shapes[0]} -> {shapes[1]}, step {use.step}, {kept}"
@@ -264,12 +272,14 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     kernel, y = use.kernel, plan.graph.result(use.op)
     sums = plan.rolling.modes[y.name] == "reduce"
     placed = [*(_activations(plan, use.op) if kernel.placed else []), *([] if sums else [y])]
-    at_row = {t.name: _row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
+    at_row = {t.name: row_offset(plan, use.rolled, t, sums) for t in placed} if use.rolled else {}
     where = partial(near_address, plan, use.step, use.run) if use.run else partial(address, plan)
     places = [
         where(t, at_row.get(t.name, "") + _columns(use.share, t, t is y)) for t in (*_activations(plan, use.op), y)
     ]
+    places = beside_apart(plan, use.rolled, kernel, (*_activations(plan, use.op), y), places) if use.rolled else places
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
+    places += where_apart(plan, _activations(plan, use.op)[0]) if _finds_apart(use) else []
     constants = _near_constants(plan, use) or [
         Arg(f"WEIGHTS({C_TYPES[str(c.data.dtype)]}, {{}})", 0, _constant_name(plan, use, c), weights.offset(c))
         for c in kernel.constants
@@ -315,31 +325,6 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
     return [Arg(f"{at_level(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]
 
 
-def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
-    """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
-    root = plan.rolling.storage[t.name]
-    home = next((s.rolled.inside[root] for s in plan.steps if s.rolled and root in s.rolled.inside), root)
-    place = plan.places[home]
-    text = f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {{}}){behind}"
-    return Arg(text, view_starts(plan.graph).get(t.name, 0), offset_names(plan)[root], place.offset)
-
-
-def _row_offset(plan: Plan, rolled: Rolled, t: Tensor, sums: bool = False) -> str:
-    """Offset of a row from the place of its tensor.
-
-    `sums`: for a reduction, which takes up the rows in which the values were made, also behind a view. Its result has
-    no such offset, for each call works on the whole.
-    """
-    graph, root = plan.graph, plan.rolling.storage[t.name]
-    seen = root if sums else t.name
-    rows = rolled.rings.get(rolled.inside.get(root, root), 0)
-    if rows_of(graph, seen) != rows_of(graph, root):  # a view of other rows: the whole is there
-        rows = 0
-    size = t.elements // rows_of(graph, seen)
-    at = f"row % {rows}" if rows > 1 else "row"
-    return "" if rows == 1 else f" + {times(at, size)}"
-
-
 def _fed(plan: Plan, step: int, run: FedRun, calls: list[list[Call]], weights: Weights) -> FedStep:
     made = [label(plan, op.outputs[0]) for op in run.ops]
     brought = [label(plan, s.storage) for s in run.fed]
@@ -350,13 +335,15 @@ def _fed(plan: Plan, step: int, run: FedRun, calls: list[list[Call]], weights: W
 
 def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
     labels = [label(plan, op.outputs[0]) for op in rolled.ops]
-    names = (*map(_row_constant, labels), "PUSHED_ROW")
-    order = Order(tuple(lines([event.op for event in rolled.events])), (*labels, "the input"), names)
+    kept = tuple(kept_row(plan, rolled, name) for name in rolled.apart)
+    names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
+    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.apart))
+    order = Order(tuple(lines([event.op for event in rolled.events])), called, names)
     streamed, live = plan.rolling.streamed, plan.schedule.profile[step]
     if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
-        return Roll(step, order, calls, live)
+        return Roll(step, order, calls, live, kept=kept)
     t = plan.graph.tensors[streamed]
-    return Roll(step, order, calls, live, str(address(plan, t, _row_offset(plan, rolled, t))))
+    return Roll(step, order, calls, live, str(address(plan, t, row_offset(plan, rolled, t))), kept)
 
 
 def _row_constant(name: str) -> str:

@@ -9,6 +9,7 @@ from .. import ops
 from ..energy.compare import budget_row, iso_latency, section
 from ..ir import Graph, Tensor
 from ..plan.choose import code
+from ..plan.events import newest_name
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
@@ -104,7 +105,7 @@ def _tiling(plan: Plan, step: int) -> dict[str, Any]:
         "kind": "rolling",
         "ops": [op.name for op in section.ops],
         "parts": section.calls,
-        "saved_bytes": whole - sum(section.inner[name] for name in rings),
+        "saved_bytes": whole - sum(section.inner[name] for name in (*rings, *map(newest_name, section.rolled.apart))),
         "extra_macs": 0,
     }
 
@@ -132,10 +133,11 @@ def _buffers(plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for b in plan.buffers:
         t = plan.graph.tensors[b.tensor]
-        name = scratch_name(b.tensor) if b.scratch else b.tensor
+        name = scratch_name(b.tensor) if b.scratch else newest_name(b.tensor) if b.newest else b.tensor
         row: dict[str, Any] = {"name": name, "bytes": b.bytes, "memory": b.place.memory, "offset": b.place.offset}
         row |= {"first": b.first, "last": b.last}
         row |= {"scratch_of": b.tensor} if b.scratch else {"dtype": t.dtype, "shape": list(t.shape)}
+        row |= {"newest_of": b.tensor} if b.newest else {}
         row |= {"view_of": b.view_of} if b.view_of else {}
         row |= {"overlaps": b.overlaps} if b.overlaps else {}
         row |= {"rows": b.rows} if b.rows else {}

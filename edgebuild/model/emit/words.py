@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import ops
 from ..plan.choose import mac_overhead
+from ..plan.events import newest_name
 from ..plan.search import Plan
 from ..plan.section import scratch_name
 from .names import comment, shape_text
@@ -91,10 +92,15 @@ def live_set(plan: Plan, step: int) -> list[tuple[int, str, str]]:
         found.append((cutter.sizes[name], f"{comment(name)} ({shape_text(plan.graph.tensors[name])})", name))
     op_at = section.in_use.index(max(section.in_use))
     scratch = {scratch_name(op.outputs[0]): op for op in section.ops}
+    newest = {newest_name(n): n for n in section.rolled.apart} if section.rolled else {}
     for name, size in section.inner.items():
         first, last = section.spans[name]
+        if name in section.guests:
+            continue  # it takes no byte of its own
         if first <= op_at <= last and name in scratch:
             found.append((size, f"what the kernel of {comment(scratch[name].name)} works on", name))
+        elif first <= op_at <= last and name in newest:
+            found.append((size, f"the newest row of {comment(newest[name])}", name))
         elif first <= op_at <= last:
             rows = section.rolled.rings[name] if section.rolled else 0
             shape = shape_text(plan.graph.tensors[name])

@@ -76,7 +76,7 @@ def _best(layer: KernelLayer) -> Kernel:
     A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
     """
     if layer.form.rolled and layer.sums is not None and layer.sums.pointwise:
-        whole = replace(layer.form, rings=None, rows=0)
+        whole = replace(layer.form, rings=None, apart=(), rows=0)
         found = _from_rows(KernelLayer(layer.op, layer.graph, whole, layer.sums.row))
         return placed(found) if found is not None else layer.plain
     return _from_rows(layer) or layer.plain
@@ -92,6 +92,7 @@ def _from_rows(layer: KernelLayer) -> Kernel | None:
     for gathers in (True, False) if layer.form.granularity else (False,):
         serving = (row for row in ROWS if row.gathers == gathers and row.serves(layer))
         made = [k for row in serving if (k := row.make(layer)) is not None]
+        made = [k for k in made if k.finds_apart or not any(layer.form.apart)]
         if made := by_cost([k for k in made if k.in_place or not layer.form.over], layer.form):
             return replace(made[0], others=tuple(made[1:]))
     return None

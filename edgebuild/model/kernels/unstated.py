@@ -10,3 +10,4 @@ layer, 11 of a convolution and 15 of a depthwise one; on RV32IMC 7 of a convolut
 PER_CALL = 40  # of a whole op
 PER_ROW_CALL = 60  # of a row: with the order's table and the addresses of rows
 PER_TURN = 8  # of the innermost loop
+PER_ROW_KEPT, PER_BYTE_KEPT = 60, 0.6  # of a row that is copied into its ring: memcpy of newlib, a word at a time

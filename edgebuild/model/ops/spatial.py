@@ -148,8 +148,8 @@ def sum_types(op: Op, graph: Graph) -> dict[str, Any]:
 
 
 def rolled(form: Form) -> dict[str, Any]:
-    """Values with which a template finds input rows: `at` wraps the expression of a row's number."""
-    return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0}
+    """Values with which a template finds input rows, see `row_at`."""
+    return {"rolled": form.rolled, "ring": form.rings[0] if form.rings else 0, "apart": any(form.apart)}
 
 
 # Requantisation of a sum of products to the quantised output ------------------------------------

@@ -29,7 +29,7 @@ from ..ops.base import Kernel
 from . import thrift
 from .check import interpret
 from .cuts import untiled
-from .rolling import with_rows
+from .fed_input import with_rows
 from .search import METHODS, THOROUGH, Plan, Planner
 from .section import COUPLED, Decoupled, cost
 

@@ -24,6 +24,8 @@ from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..kernels.unstated import PER_CALL, PER_ROW_CALL, PER_TURN
 from ..ops.base import SAME, Form
+from .over import Eaten, shift, with_guests
+from .parted import least_rings, parted, unable_in
 from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
 from .section import (
     ALIGN,
@@ -32,6 +34,7 @@ from .section import (
     Overlap,
     Section,
     aligned,
+    apart_of,
     distance,
     rings_of,
     row_form,
@@ -118,7 +121,7 @@ class Cutter:
         start = sum(len(s.ops) for s in steps[: steps.index(section)])
         if section.over:
             section = with_kernels(self.whole(start), [self.choices(section.ops[0])[-1]])
-        section = replace(section, overlaps=())
+        section = replace(section, overlaps=(), guests={})
         return self.fastest(section, start, bound) or section
 
     def _dies(self, root: str, at: int) -> bool:
@@ -130,15 +133,39 @@ class Cutter:
         found = trace.tail(len(trace.run) - (stop - start))
         rings = {name: aligned(n * self.rolling.row_bytes[name]) for name, n in found.rings.items()}
         overlaps = self._overlaps(trace, found, stop)
-        plain = Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps)
-        return with_kernels(plain, [self.choices(op, found)[-1] for op in found.ops])
+        return self._frugal(Section(found.ops, found, found.operands, found.results, (), rings, found.spans, overlaps))
+
+    def by_rows(self, trace: Trace, start: int, stop: int) -> list[Interval]:
+        """The ops of an interval run row by row in every way that there is, that of the least memory first."""
+        whole = self.rolled(trace, start, stop)
+        other = parted(whole, self.rolling.row_bytes)
+        if other is not None and (unable := unable_in(whole, other, self.graph)):
+            other = parted(whole, self.rolling.row_bytes, unable)
+        found = [] if other is None else [self._frugal(other)]
+        return [self.interval(self._with_guests(trace, section, stop), start) for section in (*found, whole)]
+
+    def _with_guests(self, trace: Trace, section: Section, stop: int) -> Section:
+        """The section with rings, newest rows and sums over an operand that dies here, where that saves."""
+        overlap = self.best_overlap(section)
+        dying = [n for n in section.reads if n in self.life and self.life[n][1] < stop]
+        operand = overlap.operand if overlap is not None else max(dying, key=lambda n: self.sizes[n], default=None)
+        return section if operand is None else with_guests(trace, section, operand, overlap, self.sizes, self.grain)
+
+    def _frugal(self, section: Section) -> Section:
+        """The section with the kernels that ask for the least scratch."""
+        return with_kernels(section, [self.choices(op, section.rolled)[-1] for op in section.ops])
 
     def choices(self, op: Op, rolled: Rolled | None = None, over: bool = False) -> tuple[Choice, ...]:
         """The kernels for an op, fastest first; each later one asks for less scratch.
 
         `over`: those that work in place, all in the same way; there may be none.
         """
-        key = (op.outputs[0], rings_of(self.rolling, rolled, op) if rolled is not None else None, over)
+        apart = apart_of(self.rolling, rolled, op) if rolled is not None and rolled.apart else ()
+        rings = rings_of(self.rolling, rolled, op) if rolled is not None else None
+        key = (op.outputs[0], rings, apart, over)
+        if rolled is not None and apart and key not in self.known:  # the same kernels, which find rows elsewhere
+            together = self.choices(op, rolled.together)
+            self.known[key] = tuple(replace(c, form=replace(c.form, rings=rings, apart=apart)) for c in together)
         if key not in self.known:
             whole = replace(whole_form(op, self.form, self.decoupled), over=over)
             form = row_form(self.rolling, rolled, op, self.form) if rolled is not None else whole
@@ -162,7 +189,7 @@ class Cutter:
         return self.known[key]
 
     @cached_property
-    def known(self) -> dict[tuple[str, tuple[int, ...] | None, bool], tuple[Choice, ...]]:
+    def known(self) -> dict[tuple[str, tuple[int, ...] | None, tuple[bool, ...], bool], tuple[Choice, ...]]:
         return {}
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
@@ -183,7 +210,8 @@ class Cutter:
         for most, operand, result in sorted(pairs, key=lambda pair: -pair[0]):
             if best is not None and most <= self.saving(best):
                 break
-            overlap = Overlap(operand, result, self._apart(trace.shift(found, operand, result)))
+            distance = max(0, shift(trace, found, Eaten.of(trace, found, operand), result))
+            overlap = Overlap(operand, result, self._apart(distance))
             best = overlap if best is None or self.saving(overlap) > self.saving(best) else best
         return () if best is None else (best,)
 
@@ -196,14 +224,19 @@ class Cutter:
             changes[max(last, first) + 1] -= self.sizes[name]
         return list(accumulate(changes))
 
-    def least(self, start: int, stop: int) -> int:
-        """A bound of what any section of this interval takes: what is there before and after, best overlap and all."""
+    def least(self, start: int, stop: int, rings: int = 0) -> int:
+        """A bound of what any section of this interval takes: what is there before and after, best overlap and all.
+
+        `rings`: bytes that rings take at least. They may lie over an operand as far as no result does.
+        """
         storage = self.rolling.storage
         results = [self.sizes[op.outputs[0]] for op in self.order[start:stop] if self.life[op.outputs[0]][1] >= stop]
         read = {storage[n] for op in self.order[start:stop] for n in op.inputs if n in storage}
         lives = {n: self.life[n] for n in read if n in self.life}
         dying = [self.sizes[n] for n, (first, last) in lives.items() if first < start and last < stop]
-        return self.resident[start] + sum(results) - min(max(results, default=0), max(dying, default=0))
+        result, operand = max(results, default=0), max(dying, default=0)
+        beside = max(0, rings - max(0, operand - result))
+        return self.resident[start] + sum(results) - min(result, operand) + beside
 
     def around(self, section: Section, start: int) -> int:
         """Bytes live between sections while one that starts at this position runs, with its best overlap."""
@@ -239,7 +272,7 @@ class Cutter:
 
     def saving(self, o: Overlap) -> int:
         operand, result = self.sizes[o.operand], self.sizes[o.result]
-        return max(0, operand + result - max(o.distance + operand, result))
+        return max(0, operand + result - max(max(o.distance, 0) + operand, result - min(o.distance, 0)))
 
     @cached_property
     def wholes(self) -> list[Interval]:
@@ -262,7 +295,7 @@ class Cutter:
         for at, live in least.items():
             alone = self.order[at : at + 1]
             if live > floor and alone[0].outputs[0] not in self.decoupled and possible_starts(self.rolling, alone):
-                found.append(self.interval(self.rolled(simulate(self.rolling, alone), at, at + 1), at))
+                found += self.by_rows(simulate(self.rolling, alone), at, at + 1)
         return sorted(found, key=lambda i: (i.start, i.stop))
 
     @cached_property
@@ -293,7 +326,7 @@ class Cutter:
             for start in starts:
                 if start >= looked_at:
                     continue
-                looked_at, bound = start, self.least(start, stop) + rings
+                looked_at, bound = start, self.least(start, stop, rings)
                 ways = [max(i.live, least[i.stop]) for i in known.get(start, ()) if i.stop in least]
                 least[start] = min(ways, default=2**62)
                 if bound > self.enough or (streamed is None and least[start] <= bound):
@@ -302,11 +335,11 @@ class Cutter:
                         break
                     continue
                 trace = trace or simulate(self.rolling, self.order[starts[-1] : stop])
-                found = self.interval(self.rolled(trace, start, stop), start)
-                rings = max(rings, rings_of_run(found.section))
-                least[start], useless = min(least[start], found.live), 0
-                if streamed not in found.section.reads:
-                    yield found
+                found = self.by_rows(trace, start, stop)
+                rings = max(rings, least_rings(found[-1].section, self.rolling.row_bytes))
+                least[start], useless = min(least[start], *(i.live for i in found)), 0
+                if streamed not in found[0].section.reads:
+                    yield from found
             if starts and starts[-1] > before:
                 break  # what stands there cannot be rolled
 
@@ -349,12 +382,6 @@ class Cutter:
     def alone(self, most: float, by_rows: bool) -> tuple[Section, ...]:
         """The same with every op by itself, whole or, where that is allowed, by rows."""
         return Ways(self.singles if by_rows else self.wholes, len(self.order), self.enough).knee(most)
-
-
-def rings_of_run(section: Section) -> int:
-    """Most bytes of rings that are in use at once."""
-    kept = section.rolled.rings if section.rolled is not None else {}
-    return max(replace(section, inner={n: size for n, size in section.inner.items() if n in kept}).in_use)
 
 
 def untiled(cutter: Cutter) -> tuple[Section, ...]:

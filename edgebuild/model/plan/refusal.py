@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ...base.errors import EdgebuildError, fail
 from .cuts import Cutter
+from .fed_input import with_rows
 from .memory.problem import DoesNotFit
-from .rolling import RollingGraph, rows_of, with_rows
+from .rolling import RollingGraph, rows_of
 from .section import Section
 from .storage import storages
 

@@ -2,9 +2,7 @@
 
 A row is all that shares an index of a tensor's second dimension. Tensors inside of the run are
 never whole: each is a ring of as many rows as lie between the oldest that a reader still wants and
-the newest made. Nothing is computed twice. Operands from outside are there whole. A result may grow into one of them,
-behind the rows that have been read. Blacker, Bridges and Hadfield (2020) call this diagonal memory optimisation; here
-it holds for a whole run instead of one op.
+the newest made. Nothing is computed twice. Operands from outside are there whole.
 
 All follows from the ops' index relations: which rows of an operand an output row needs.
 """
@@ -13,30 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-
-import numpy as np
 
 from .. import ops
 from ..axes import Same, Spread, Window, input_range
-from ..ir import Graph, Op, rename
-
-Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
-
-
-@dataclass(frozen=True)
-class Event:
-    """One call: op number `op` of the run makes row `row` (or takes it up, if it reduces over rows).
-
-    `writes` is None while a reduction is not complete; then it writes all rows at once. The number
-    one past the last op stands for the application, which brings the next row of a streamed input.
-    """
-
-    op: int
-    row: int
-    reads: Reads
-    writes: tuple[str, int, int] | None  # storage, first row, one past the last
+from ..ir import Graph, Op
+from .events import Event as Event
+from .events import waiting, with_keeping
 
 
 @dataclass(frozen=True)
@@ -47,7 +29,8 @@ class Rolled:
     reader takes each row up element by element as soon as it is made. So row r is made where row r of the reader's
     result will stand. `spans`: for every ring, the first and the last op during whose calls it may hold rows that are
     still wanted. For an op that reduces, the span goes from its first call to its last. Rings whose spans do not meet
-    may lie in the same place.
+    may lie in the same place. `newest`: the same for the newest row of rings that may have it `apart`; the `rings` of
+    those that do have a row less.
     """
 
     rolling: RollingGraph
@@ -59,23 +42,19 @@ class Rolled:
     spans: Mapping[str, tuple[int, int]]
     counts: tuple[int, ...]  # calls of each op, and behind them of the application, if it brings rows
     fed: tuple[str, ...] | None = None  # storages whose rows are brought; None: the streamed input, if it is read here
+    newest: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """The order of the calls."""
-        return simulate(self.rolling, self.ops, self.fed).events
+        events = simulate(self.rolling, self.ops, self.fed).events
+        return with_keeping(events, {name: self.rings[name] for name in self.apart}, len(self.ops) + 1)
 
-
-def with_rows(graph: Graph) -> Graph:
-    """The graph with its input in the shape in which it is read first, so that its rows are those of the first op."""
-    x = graph.inputs[0]
-    readers = graph.consumers[x]
-    if len(readers) != 1 or not ops.SPECS[readers[0].kind].view:
-        return graph
-    shape = graph.result(readers[0]).shape
-    kept = [op for op in graph.ops if op is not readers[0]]
-    tensors = {**graph.tensors, x: replace(graph.tensors[x], shape=shape)}
-    return rename(replace(graph, ops=tuple(kept), tensors=tensors), {readers[0].outputs[0]: x})
+    @cached_property
+    def together(self) -> Rolled:
+        """The same with no row apart."""
+        return replace(self, rings={name: rows + (name in self.apart) for name, rows in self.rings.items()}, apart=())
 
 
 def rows_of(graph: Graph, tensor: str) -> int:
@@ -196,7 +175,7 @@ class Trace:
     def tail(self, start: int) -> Rolled:
         """The ops from number `start` on by themselves; they have to be `possible`."""
         streamed = self.rolling.streamed
-        brought = streamed in self.rings and all(reader >= start for _, reader, _ in self._reads[str(streamed)])
+        brought = streamed in self.rings and all(reader >= start for _, reader, _ in self.reads[str(streamed)])
         end = len(self.run) if brought else len(self.run) - 1
         rings = {n: rows for n, rows in self.rings.items() if start <= self.index[n] <= end}
         inside = self._inside(start, rings)
@@ -213,25 +192,21 @@ class Trace:
         operands = tuple(dict.fromkeys(r for r in roots if r not in rings and r not in here))
         results = tuple(name for name in self.results if name in here)
         counts = tuple(self._counts[start : end + 1])
-        return Rolled(self.rolling, self.run[start:], kept, inside, results, operands, spans, counts)
+        waits = {name: self._newest[name] for name in kept if name in self._newest and name not in inside.values()}
+        newest = {name: (max(low - start, 0), high - start) for name, (low, high) in waits.items()}
+        return Rolled(self.rolling, self.run[start:], kept, inside, results, operands, spans, counts, newest=newest)
 
-    def shift(self, found: Rolled, operand: str, result: str) -> int:
-        """The least distance in bytes by which `operand` must start above `result` so that they may overlap.
-
-        Writing a row of the result must stay below every row of the operand that is read in the
-        same call or later.
-        """
-        graph, start = self.rolling.graph, len(self.run) - len(found.ops)
-        step_in, step_out = row_bytes(graph, operand), row_bytes(graph, result)
-        reads = np.array([(at, first) for at, reader, first in self._reads[operand] if reader >= start])
-        wanted = np.append(np.minimum.accumulate(reads[::-1, 1])[::-1], 2**31)  # no row after the last reading
-        homes = [result, *(name for name, home in found.inside.items() if home == result)]
-        writes = np.array([w for name in homes for w in self._writes[name]])
-        later = wanted[np.searchsorted(reads[:, 0], writes[:, 0])]
-        return max(0, int(np.max(writes[:, 1] * step_out - later * step_in)))
+    def sums(self, name: str) -> bool:
+        """Whether the op that makes a storage takes its operand up row by row."""
+        return self.rolling.modes[name] == "reduce"
 
     @cached_property
-    def _reads(self) -> dict[str, list[tuple[int, int, int]]]:
+    def first(self) -> dict[int, int]:
+        """The first call of each op."""
+        return {event.op: at for at, event in reversed(list(enumerate(self.events)))}
+
+    @cached_property
+    def reads(self) -> dict[str, list[tuple[int, int, int]]]:
         """For each storage the events that read it: number, reader, first row."""
         found: dict[str, list[tuple[int, int, int]]] = {}
         for at, event in enumerate(self.events):
@@ -240,7 +215,7 @@ class Trace:
         return found
 
     @cached_property
-    def _writes(self) -> dict[str, list[tuple[int, int]]]:
+    def writes(self) -> dict[str, list[tuple[int, int]]]:
         """For each storage the events that write it: number, one past the last row."""
         found: dict[str, list[tuple[int, int]]] = {}
         for at, event in enumerate(self.events):
@@ -255,21 +230,44 @@ class Trace:
 
     @cached_property
     def _sums(self) -> list[str]:
-        return [op.outputs[0] for op in self.run if self.rolling.modes[op.outputs[0]] == "reduce"]
+        return [op.outputs[0] for op in self.run if self.sums(op.outputs[0])]
+
+    @cached_property
+    def _until(self) -> dict[str, dict[int, int]]:
+        """Of every inner storage, for every row the last event that reads it."""
+        until: dict[str, dict[int, int]] = {name: {} for name in self.rings}
+        for at, event in enumerate(self.events):
+            for name, first, past in event.reads:
+                if name in self.rings:
+                    until[name].update(dict.fromkeys(range(first, past), at))
+        return until
+
+    @cached_property
+    def _newest(self) -> dict[str, tuple[int, int]]:
+        """Of every ring whose newest row may be apart: numbers of the ops called while it is; fewer than all."""
+        numbers, found = [event.op for event in self.events], dict[str, tuple[int, int]]()
+        for name, rows in self.rings.items():
+            if 1 < rows < rows_of(self.rolling.graph, name) and self.index[name] < len(self.run) and self._by_row(name):
+                low, high = waiting(numbers, self.writes[name], self._until[name], rows)
+                if high - low < self._spans[name][1] - self._spans[name][0]:
+                    found[name] = low, high
+        return found
+
+    def _by_row(self, name: str) -> bool:
+        """Whether no reader of a storage sees it in other rows, through a view."""
+        graph, needs = self.rolling.graph, self.rolling.needs
+        seen = [n for op in self.rolling.readers.get(name, []) for n, root, _ in needs[op.outputs[0]] if root == name]
+        return all(rows_of(graph, n) == rows_of(graph, name) for n in seen)
 
     @cached_property
     def _spans(self) -> dict[str, tuple[int, int]]:
         """Of every inner storage, and the sums of every reduction: numbers of the ops called while it is in use."""
         numbers = [event.op for event in self.events]
         most, found = (min(numbers), max(numbers)), dict[str, tuple[int, int]]()
-        until: dict[str, dict[int, int]] = {name: {} for name in self.rings}
-        for at, event in enumerate(self.events):
-            for name, first, past in event.reads:
-                if name in self.rings:
-                    until[name].update(dict.fromkeys(range(first, past), at))
+        until = self._until
         for name in self.rings:
             low, high, seen = most[1], most[0], 0
-            for at, past in self._writes.get(name, []):
+            for at, past in self.writes.get(name, []):
                 last = until[name].get(past - 1, at)
                 if during := numbers[max(at, seen) : last + 1]:
                     low, high, seen = min(low, *during), max(high, *during), last + 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
 
 from ..ir import Graph, Op
+from ..kernels.unstated import PER_BYTE_KEPT, PER_ROW_KEPT
 from ..ops.base import PIXELS, Form
+from .events import newest_name
 from .rolling import Rolled, RollingGraph
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
@@ -20,7 +22,7 @@ ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word 
 
 @dataclass(frozen=True)
 class Overlap:
-    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it."""
+    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it; below 0: above it."""
 
     operand: str
     result: str
@@ -39,8 +41,15 @@ class Section:
     inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
     spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
     overlaps: tuple[Overlap, ...]
+    guests: Mapping[str, tuple[str, int]] = field(
+        default_factory=dict
+    )  # of `inner`: the operand that each is over, place
     instructions: float = 0.0  # estimated
     cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
+
+    def host(self, name: str) -> str | None:
+        """The operand that a ring, a newest row or sums lie over."""
+        return self.guests[name][0] if name in self.guests else None
 
     @property
     def name(self) -> str:
@@ -72,9 +81,11 @@ class Section:
 
     @cached_property
     def in_use(self) -> list[int]:
-        """Bytes of `inner` in use during the calls of each op."""
+        """Bytes of `inner` in use during the calls of each op, beside those that lie over an operand."""
         changes = [0] * (self.callers + 1)
         for name, size in self.inner.items():
+            if name in self.guests:
+                continue
             first, last = self.spans[name]
             changes[first] += size
             changes[last + 1] -= size
@@ -97,11 +108,18 @@ def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
 
 def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, form: Form) -> Form:
     """The form of the kernel that an op of a rolled run needs."""
-    return replace(form, rings=rings_of(rolling, rolled, op), rows=rolling.operands[op.outputs[0]][0][1])
+    rings, rows = rings_of(rolling, rolled, op), rolling.operands[op.outputs[0]][0][1]
+    return replace(form, rings=rings, apart=apart_of(rolling, rolled, op), rows=rows)
+
+
+def apart_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[bool, ...]:
+    """Whether the newest row of each operand stands apart; empty if none does."""
+    found = tuple(root in rolled.apart for root, _ in rolling.operands[op.outputs[0]])
+    return found if any(found) else ()
 
 
 def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
-    """Rows of the ring that each operand is; 0 where it is there whole."""
+    """Rows of the ring that each operand is, beside one that stands apart; 0 where it is there whole."""
     rings, inside = rolled.rings, rolled.inside
     kept = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
     return tuple(0 if n >= rows else n for n, rows in kept)
@@ -142,12 +160,22 @@ def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
             inner[scratch[name]] = choice.scratch
             reduced = section.rolled is not None and name in section.results and section.rolled.spans.get(name)
             spans[scratch[name]] = reduced or (number, number)
+    kept = keeping(section)
     instructions, cost = (
-        sum(n * each for n, each in zip(calls, of_call, strict=True))
+        sum(n * each for n, each in zip(calls, of_call, strict=True)) + kept
         for of_call in ([c.instructions for c in chosen], [c.cost for c in chosen])
     )
     forms = tuple(choice.form for choice in chosen)
     return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions, cost=cost)
+
+
+def keeping(section: Section) -> float:
+    """Instructions that put the newest rows of rings among the others."""
+    if section.rolled is None:
+        return 0.0
+    made = {op.outputs[0]: n for op, n in zip(section.ops, section.calls_of, strict=True)}
+    each = {name: PER_ROW_KEPT + PER_BYTE_KEPT * section.inner[newest_name(name)] for name in section.rolled.apart}
+    return sum(made[name] * each[name] for name in section.rolled.apart)
 
 
 def instructions(sections: Sequence[Section]) -> float:

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from .cuts import Cutter
+from .events import newest_name
 from .memory.layout import layout
 from .memory.problem import Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph
 from .rolling import RollingGraph
@@ -33,6 +34,7 @@ class Placed:
     rows: int = 0  # of a ring; 0: the tensor is there whole
     calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that find it in use
     scratch: bool = False  # bytes that the kernel which makes the tensor works on
+    newest: bool = False  # the place of the newest row of a ring, apart from the others
 
 
 def storages(graph: Graph) -> dict[str, str]:
@@ -98,6 +100,8 @@ def layout_problem(
         if (best := cutter.best_overlap(section)) is not None:
             group[best.result] = group[best.operand]
             shift[best.result] = shift[best.operand] - -(-best.distance // line) * line  # further apart does no harm
+        for name, (operand, at) in section.guests.items():
+            group[name], shift[name] = group[operand], shift[operand] + at
     members: dict[str, list[str]] = {}
     for name, buffer in group.items():
         members.setdefault(buffer, []).append(name)
@@ -164,12 +168,18 @@ def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str
     """Every activation and all scratch with its place and life, in the order of first use."""
     graph, storage, starts = cutter.graph, cutter.rolling.storage, view_starts(cutter.graph)
     life, found = cutter.steps_of(steps), []
-    over = {o.result: o.operand for s in steps if (o := cutter.best_overlap(s)) is not None}
+    eaten = {o.result: o.operand for s in steps if (o := cutter.best_overlap(s)) is not None}
     for step, section in enumerate(steps):
         if section.rolled is not None:
             for name, rows in section.rolled.rings.items():
                 size = section.inner[name]
-                found.append(Placed(name, size, places[name], step, step, rows=rows, calls=section.spans[name]))
+                over = section.host(name)
+                found.append(Placed(name, size, places[name], step, step, None, over, rows, section.spans[name]))
+            for name in section.rolled.apart:
+                own = newest_name(name)
+                size, span = section.inner[own], section.spans[own]
+                over = section.host(own)
+                found.append(Placed(name, size, places[own], step, step, None, over, calls=span, newest=True))
             for name, home in section.rolled.inside.items():
                 size, rows = graph.tensors[name].bytes // max(1, graph.tensors[name].shape[1]), 1
                 place = places[home]
@@ -178,8 +188,9 @@ def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str
             if (name := scratch_name(op.outputs[0])) in section.inner:
                 calls = section.spans[name] if section.rolled is not None else None
                 size = section.inner[name]
-                found.append(Placed(op.outputs[0], size, places[name], step, step, calls=calls, scratch=True))
-    inner = {b.tensor for b in found if not b.scratch}
+                over, y = section.host(name), op.outputs[0]
+                found.append(Placed(y, size, places[name], step, step, None, over, calls=calls, scratch=True))
+    inner = {b.tensor for b in found if not b.scratch and not b.newest}
     for name, root in storage.items():
         if root in inner or root not in places:
             continue
@@ -187,5 +198,5 @@ def placed_buffers(cutter: Cutter, steps: Sequence[Section], places: Mapping[str
         view = root if root != name else None
         size = graph.tensors[name].bytes
         place = replace(places[root], offset=places[root].offset + starts.get(name, 0))
-        found.append(Placed(name, size, place, first, last, view, over.get(name)))
+        found.append(Placed(name, size, place, first, last, view, eaten.get(name)))
     return tuple(sorted(found, key=lambda b: (b.first, b.last)))

@@ -43,7 +43,8 @@ class Interval:
         for number, op in enumerate(self.section.ops):
             name = scratch_name(op.outputs[0])
             low, high = self.section.spans.get(name, (number, number))
-            found.append(max(in_use[low : high + 1]) - self.section.inner.get(name, 0))
+            own = 0 if name in self.section.guests else self.section.inner.get(name, 0)
+            found.append(max(in_use[low : high + 1]) - own)
         return tuple(found)
 
     @cached_property

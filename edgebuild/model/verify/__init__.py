@@ -261,7 +261,7 @@ def _standing(report: dict[str, Any]) -> list[dict[str, Any]]:
         shares = overlaps and later["memory"] == b["memory"]
         return shares and later["first"] >= b["first"] and storage(later) != storage(b)
 
-    values = (b for b in buffers if "scratch_of" not in b)
+    values = (b for b in buffers if not b.keys() & {"scratch_of", "newest_of"})
     return [b for b in values if b["last"] == end and not any(spoils(later, b) for later in buffers)]
 
 

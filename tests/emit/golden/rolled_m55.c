@@ -632,7 +632,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
 }
 
 /* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of x may be unaligned.
+ * groups of four channels. Loads of int8 may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(

@@ -41,19 +41,20 @@ extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
 #else
 #define STATE
 #endif
-extern int8_t tiny_arena[216];
+extern int8_t tiny_arena[200];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
     TINY_CONV2D_0 = 0, /* 8x8x4, ring of 3, step 0: conv */
-    TINY_DEPTHWISE_CONV2D_1 = 144, /* 4x4x4, ring of 2, step 0: depthwise */
+    TINY_DEPTHWISE_CONV2D_1 = 168, /* 4x4x4, ring of 1, step 0: depthwise */
     TINY_IN = 96, /* 8x8x2, ring of 3, step 0: image */
-    TINY_MAX_POOL2D_2 = 200, /* 2x2x4, steps 0 to 1: pool */
+    TINY_DEPTHWISE_CONV2D_1_NEWEST = 144, /* the newest row of that, depthwise_conv2d_1 to max_pool2d_2 */
+    TINY_MAX_POOL2D_2 = 184, /* 2x2x4, steps 0 to 1: pool */
     TINY_DENSE_3 = 0, /* 3, steps 1 to 2: dense */
     TINY_SOFTMAX_4 = 4, /* 3, step 2: classes */
-    TINY_CONV2D_0_SCRATCH = 176, /* scratch of step 0: conv */
-    TINY_DEPTHWISE_CONV2D_1_SCRATCH = 176, /* scratch of step 0: depthwise */
+    TINY_CONV2D_0_SCRATCH = 144, /* scratch of step 0: conv */
+    TINY_DEPTHWISE_CONV2D_1_SCRATCH = 160, /* scratch of step 0: depthwise */
 };
 
 /* Where constants lie in the weights. */
@@ -70,7 +71,8 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
 static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
                                     int8_t *scratch);
-static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t low, int32_t high);
+static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *newest, int32_t kept,
+                                int32_t low, int32_t high);
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static int32_t tiny_rows_0(const int8_t *pushed, int32_t count);
@@ -84,7 +86,7 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count);
 int32_t tiny_push_rows(const int8_t *rows, int32_t count)
 {
     EB_STEP();
-    /* 0  3 ops row by row, as far as the rows of the input go, 216 B live: conv2d conv to max_pool2d pool */
+    /* 0  3 ops row by row, as far as the rows of the input go, 200 B live: conv2d conv to max_pool2d pool */
     if (tiny_rows_0(rows, count) == 0) {
         return 0;
     }
@@ -108,32 +110,38 @@ const int8_t *tiny_output(void)
     return AT(int8_t, TINY_SOFTMAX_4);
 }
 
-/* What calls make in step 0: the next row of an op, or of the input. */
+/* What calls make in step 0: the next row of an op, or of the input. KEPT puts the newest row of a ring among the
+ * others, and so makes room for the next. */
 enum {
     CONV2D_0_ROW,
     DEPTHWISE_CONV2D_1_ROW,
     MAX_POOL2D_2_ROW,
     PUSHED_ROW,
+    DEPTHWISE_CONV2D_1_KEPT,
 };
 
 /* Each line: how often it is repeated, how many calls follow, and those. The comments say which rows they make the
  * first time. */
-static const uint8_t tiny_order_0[23] = {
-    /* the input 0-1, conv2d_0 0 */
-    1, 3, PUSHED_ROW, PUSHED_ROW, CONV2D_0_ROW,
-    /* 2 times: the input 2, conv2d_0 1, the input 3, conv2d_0 2, depthwise_conv2d_1 0 */
-    2, 5, PUSHED_ROW, CONV2D_0_ROW, PUSHED_ROW, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
-    /* max_pool2d_2 0, the input 6, conv2d_0 5, the input 7, conv2d_0 6, depthwise_conv2d_1 2, conv2d_0 7,
-       depthwise_conv2d_1 3, max_pool2d_2 1 */
-    1, 9, MAX_POOL2D_2_ROW, PUSHED_ROW, CONV2D_0_ROW, PUSHED_ROW, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
-          CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW, MAX_POOL2D_2_ROW,
+static const uint8_t tiny_order_0[27] = {
+    /* the input 0 */
+    1, 1, PUSHED_ROW,
+    /* 3 times: the input 1, conv2d_0 0 */
+    3, 2, PUSHED_ROW, CONV2D_0_ROW,
+    /* depthwise_conv2d_1 0, keep depthwise_conv2d_1 0, the input 4, conv2d_0 3, the input 5, conv2d_0 4,
+       depthwise_conv2d_1 1, max_pool2d_2 0, keep depthwise_conv2d_1 1, the input 6, conv2d_0 5, the input 7,
+       conv2d_0 6, depthwise_conv2d_1 2, keep depthwise_conv2d_1 2, conv2d_0 7, depthwise_conv2d_1 3,
+       max_pool2d_2 1 */
+    1, 18, DEPTHWISE_CONV2D_1_ROW, DEPTHWISE_CONV2D_1_KEPT, PUSHED_ROW, CONV2D_0_ROW, PUSHED_ROW, CONV2D_0_ROW,
+           DEPTHWISE_CONV2D_1_ROW, MAX_POOL2D_2_ROW, DEPTHWISE_CONV2D_1_KEPT, PUSHED_ROW, CONV2D_0_ROW, PUSHED_ROW,
+           CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW, DEPTHWISE_CONV2D_1_KEPT, CONV2D_0_ROW, DEPTHWISE_CONV2D_1_ROW,
+           MAX_POOL2D_2_ROW,
 };
 
 /* Goes on where it stopped for want of a row; nonzero when the step is complete. */
 static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
 {
     static STATE uint32_t at, done; /* the line, and the calls made of it */
-    static STATE int32_t rows[4]; /* made so far by each call, and pushed */
+    static STATE int32_t rows[5]; /* made so far by each call, and pushed */
     while (at < sizeof tiny_order_0) {
         const uint8_t *const line = tiny_order_0 + at;
         const uint32_t length = line[1];
@@ -155,7 +163,7 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
                 break;
             case DEPTHWISE_CONV2D_1_ROW: /* depthwise_conv2d depthwise */
                 depthwise_3x3_s2_c4_row(
-                    AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1) + row % 2 * 16, row,
+                    AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1_NEWEST), row,
                     WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
                     /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low4 */ (int32_t)0xfdfdfdfdu,
                     /* high4 */ (int32_t)0x7f7f7f7fu,
@@ -164,7 +172,11 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
             case MAX_POOL2D_2_ROW: /* max_pool2d pool */
                 max_pool_2x2_c4_row(
                     AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_MAX_POOL2D_2) + row * 8, row,
+                    AT(int8_t, TINY_DEPTHWISE_CONV2D_1_NEWEST), rows[DEPTHWISE_CONV2D_1_KEPT],
                     /* low */ -128, /* high */ 127);
+                break;
+            case DEPTHWISE_CONV2D_1_KEPT: /* the newest row of depthwise among the others */
+                memcpy(AT(int8_t, TINY_DEPTHWISE_CONV2D_1), AT(int8_t, TINY_DEPTHWISE_CONV2D_1_NEWEST), 16);
                 break;
             default: /* PUSHED_ROW: a row of the input */
                 memcpy(AT(int8_t, TINY_IN) + row % 3 * 16, pushed, 16);
@@ -176,7 +188,7 @@ static int32_t tiny_rows_0(const int8_t *pushed, int32_t count)
         at += 2 + length;
     }
     at = 0;
-    for (int32_t i = 0; i < 4; ++i) {
+    for (int32_t i = 0; i < 5; ++i) {
         rows[i] = 0;
     }
     return 1;
@@ -240,7 +252,7 @@ static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, con
     }
 }
 
-/* depthwise: 8x8x4 -> 4x4x4, step 0, ring of 2 rows */
+/* depthwise: 8x8x4 -> 4x4x4, step 0, one row kept */
 EB_NO_SCHEDULE
 static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
                                     int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
@@ -285,7 +297,8 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
 }
 
 /* pool: 4x4x4 -> 2x2x4, step 0, result lives to step 1 */
-static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t low, int32_t high)
+static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *newest, int32_t kept,
+                                int32_t low, int32_t high)
 {
     EB_STEP();
     /* Four channels at a time. */
@@ -297,7 +310,7 @@ static void max_pool_2x2_c4_row(const int8_t *x, int8_t *y, int32_t row, int32_t
         for (int32_t c = 0; c < 4; c += 4) {
             uint32_t most = 0x80808080u;
             for (int32_t fy = fy0; fy < fy1; ++fy) {
-                const int8_t *in = x + ((y0 + fy) % 2 * 4 + x0 + fx0) * 4 + c;
+                const int8_t *in = (y0 + fy < kept ? x : newest) + (x0 + fx0) * 4 + c;
                 for (int32_t n = fx1 - fx0; n > 0; --n, in += 4) {
                     const uint32_t four = eb_load(in);
                     most = eb_most(most, four);
@@ -407,7 +420,7 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b)
 }
 
 /* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of x may be unaligned.
+ * groups of four channels. Loads of int8 may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_relu_clamped(
@@ -673,7 +686,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
 }
 
 /* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of x may be unaligned.
+ * groups of four channels. Loads of int8 may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
  * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
@@ -813,11 +826,12 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-_Static_assert(TINY_CONV2D_0 + 96 <= 216, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 32 <= 216, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_IN + 48 <= 216, "TINY_IN leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 216, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 216, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 216, "TINY_SOFTMAX_4 leaves the arena");
-_Static_assert(TINY_CONV2D_0_SCRATCH + 24 <= 216, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 4 <= 216, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 96 <= 200, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 16 <= 200, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_IN + 48 <= 200, "TINY_IN leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_NEWEST + 16 <= 200, "TINY_DEPTHWISE_CONV2D_1_NEWEST leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 200, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 200, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 200, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 24 <= 200, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 4 <= 200, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ....base.target import DUAL_ISSUE
+from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place
 from .depthwise import CLEAR, three_rows
@@ -114,7 +115,7 @@ def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
     turns, turn, behind = _cuts(run.used)
     few = sums(rest, run.stride, 2 * columns, 0) if rest else ()
     shape: dict[str, int | str | bool | tuple[int, ...]] = {
-        "H": h, "row": w * c, "upright": upright, "rolled": form.rolled, "ring": (form.rings or (0,))[0],
+        "H": h, "row": w * c, "upright": upright, **spatial.rolled(form),
         "SY": s.stride[0], "PY": s.pad[0], "OH": oh, "row_y": ow * k, "plane": rows * columns // 2,
         "by_rows": by_rows, "one": one,
     }  # fmt: skip

@@ -20,11 +20,12 @@ from ...axes import Same, Window, input_range
 from ...ir import Array, Graph, Op, Tensor
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, Kernel
+from ..events import newest_name
 from ..memory.problem import Place
 from ..rolling import RollingGraph
 from ..section import Section, scratch_name
 from .relations import Callee, Relations, follows
-from .replay import Addresses, BrokenPlan, calls_of
+from .replay import Addresses, BrokenPlan, calls_of, kept_by
 
 ALWAYS = 3_000_000  # steps of innermost loops up to which every plan is interpreted
 LETTERS = {"H", "W", "C", "SY", "SX", "PY", "PX", "DY", "DX"}  # of a window, among the numbers of a kernel
@@ -96,7 +97,7 @@ class _Machine:
         self.taken_up: dict[str, list[list[Array]]] = {}  # by result: what the calls of a reduction have read
 
     def run(self, steps: Sequence[Section], inputs: Sequence[Array]) -> None:
-        everywhere = Addresses(self.graph, self.places, {}, {})
+        everywhere = Addresses.of(self.graph, None, self.places)
         for name, value in zip(self.graph.inputs, inputs, strict=True):
             if name != self.streamed:
                 self.write(everywhere, name, None, value)
@@ -107,6 +108,9 @@ class _Machine:
             for number, row in calls_of(self.relations, section):
                 if number < len(section.ops):
                     self.call(section, addresses, callees[number], kernels[number], row)
+                elif (ring := kept_by(section, number)) is not None:
+                    _, (source, there), (memory, at) = addresses.keep(ring)
+                    self.memories[memory][at] = self.memories[source][there]
                 elif self.streamed is not None and row is not None:
                     value = self.expected[self.streamed]
                     self.write(addresses, self.streamed, row, value[:, row : row + 1])
@@ -126,19 +130,23 @@ class _Machine:
             raise BrokenPlan(f"what is written of {tensor} has {len(data)} B, not {len(at)}")
         self.memories[memory][at] = data
 
-    def read(self, callee: Callee, position: int, first: int, past: int, count: int) -> Array:
+    def read(self, addresses: Addresses, callee: Callee, position: int, rows: tuple[int, int], count: int) -> Array:
         """Rows of an operand, of which it has `count`, where the kernel finds them."""
         name, form = callee.op.inputs[position], callee.form
         view = self.relations.views[name]
         size = self.graph.tensors[name].bytes // count
-        rings = form.rings or ()
         order = callee.operands.index(position)
-        ring = rings[order] if order < len(rings) else 0
-        rows = np.arange(first, past) % ring if ring else np.arange(first, past)
-        place = self.places[self.home(view.storage)]
-        start = place.offset + (0 if ring else view.start)
-        at = (start + rows[:, None] * size + np.arange(size)).ravel()
-        return self.typed(self.memories[place.memory][at], name)
+        ring = (form.rings or ())[order] if order < len(form.rings or ()) else 0
+        kept = addresses.kept.get(view.storage, 0) if any(form.apart[order : order + 1]) else 2**31
+        home, newest = (self.places.get(n) for n in (self.home(view.storage), newest_name(view.storage)))
+        found = []
+        for row in range(*rows):
+            place = home if row < kept else newest
+            if place is None:
+                raise BrokenPlan(f"row {row} of {name} has no place")
+            at = place.offset + ((row % ring * size if ring else view.start + row * size) if row < kept else 0)
+            found.append(self.memories[place.memory][at : at + size])
+        return self.typed(np.concatenate(found or [np.zeros(0, np.uint8)]), name)
 
     def home(self, storage: str) -> str:
         return self.section_inside.get(storage, storage)
@@ -162,7 +170,8 @@ class _Machine:
             first, past = rows.get(position, (0, self.relations.rows(t.name)))
             shape = (t.shape[0], past - first, *t.shape[2:]) if len(t.shape) > 1 else t.shape
             shapes[position] = tuple((0, n) if d != 1 else (first, past) for d, n in enumerate(t.shape))
-            operands.append(self.read(callee, position, first, past, self.relations.rows(t.name)).reshape(shape))
+            read = self.read(addresses, callee, position, (first, past), self.relations.rows(t.name))
+            operands.append(read.reshape(shape))
         if rows:
             small_op, small_graph = _of_rows(small_op, small_graph, operands, out, shapes)
         value = ops.SPECS[small_op.kind].reference(small_op, small_graph, *operands)
@@ -204,7 +213,7 @@ class _Machine:
         mine[:] = mark
         last = int(kernel.shape["rows"]) - 1  # type: ignore[arg-type]
         taken = self.taken_up.setdefault(op.outputs[0], [])
-        taken.append([self.read(callee, i, row, row + 1, callee.form.rows) for i in callee.operands])
+        taken.append([self.read(addresses, callee, i, (row, row + 1), callee.form.rows) for i in callee.operands])
         if row != last:
             return
         pieces = zip(*self.taken_up.pop(op.outputs[0]), strict=True)

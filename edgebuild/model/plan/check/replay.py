@@ -16,6 +16,7 @@ import numpy as np
 
 from ....base.target import Target
 from ...ir import Array, Graph
+from ..events import newest_name
 from ..memory.problem import Place
 from ..moved.caches import NO_CACHE, Coherence
 from ..moved.copies import MovedLayer
@@ -32,33 +33,54 @@ from .tile_copies import Near
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the bytes of all storages lie while a section runs, as printed: in rings, and inside of others."""
+    """Where the bytes of all storages lie while a section runs, as printed: in rings, and inside of others.
+
+    `kept`: of rings whose newest row is apart, how many rows were put among the others.
+    """
 
     graph: Graph
     places: Mapping[str, Place]
     rings: Mapping[str, int]
     inside: Mapping[str, str]
+    kept: dict[str, int]
 
     @staticmethod
-    def of(graph: Graph, section: Section, places: Mapping[str, Place]) -> Addresses:
+    def of(graph: Graph, section: Section | None, places: Mapping[str, Place]) -> Addresses:
+        if section is None or section.rolled is None:
+            return Addresses(graph, places, {}, {}, {})
         rolled = section.rolled
-        return Addresses(graph, places, rolled.rings if rolled else {}, rolled.inside if rolled else {})
+        return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.apart, 0))
 
     def row_bytes(self, storage: str) -> int:
         t = self.graph.tensors[storage]
         return t.bytes // (t.shape[1] if len(t.shape) > 1 else 1)
 
     def of_bytes(self, stored: Stored) -> tuple[str, Array]:
-        """Memory, and the address of every byte."""
-        at, home = np.arange(stored.first, stored.past), self.inside.get(stored.storage, stored.storage)
-        size = self.row_bytes(home)
+        """Memory, and the address of every byte, of what lies in one place."""
+        ((memory, at, _),) = self.pieces(stored)
+        return memory, at
+
+    def pieces(self, stored: Stored) -> list[tuple[str, Array, Array]]:
+        """For each place: its memory, the addresses, and which bytes of the storage stand there."""
+        every, home = np.arange(stored.first, stored.past), self.inside.get(stored.storage, stored.storage)
+        at, size = every, self.row_bytes(home)
         if home != stored.storage:
             row, rest = np.divmod(at, self.row_bytes(stored.storage))
             at = row * size + rest
+        apart = at >= self.kept.get(home, 2**31) * size
         if home in self.rings:
-            at = at % (self.rings[home] * size)
-        place = self.places[home]
-        return place.memory, at + place.offset
+            at = np.where(apart, at % size, at % (self.rings[home] * size))
+        found = [(home, ~apart)] if not apart.any() else [(newest_name(home), apart), (home, ~apart)]
+        places = [(self.places[name], here) for name, here in found if here.any() or len(found) == 1]
+        return [(p.memory, at[here] + p.offset, every[here]) for p, here in places]
+
+    def keep(self, name: str) -> tuple[Stored, tuple[str, Array], tuple[str, Array]]:
+        """Put the newest row of a ring among the others: the row, where it stood, and where it stands now."""
+        row, size = self.kept[name], self.row_bytes(name)
+        stored = Stored(name, row * size, (row + 1) * size)
+        before = self.of_bytes(stored)
+        self.kept[name] += 1
+        return stored, before, self.of_bytes(stored)
 
 
 class _Memory:
@@ -80,10 +102,10 @@ class _Memory:
 
     def write(self, stored: Stored, addresses: Addresses) -> None:
         """Let the core write."""
-        memory, at = addresses.of_bytes(stored)
-        self.bytes[memory][at] = self.owners(stored)
-        if memory in self.cached:
-            self.cached[memory].written(at)
+        for memory, at, which in addresses.pieces(stored):
+            self.bytes[memory][at] = self.owner(stored.storage, 0) + which
+            if memory in self.cached:
+                self.cached[memory].written(at)
 
     def moved(self, stored: Stored, addresses: Addresses) -> None:
         """Take up what a DMA unit wrote."""
@@ -92,8 +114,8 @@ class _Memory:
         there[at] = self.owners(stored)
 
     def holds(self, stored: Stored, addresses: Addresses) -> bool:
-        memory, at = addresses.of_bytes(stored)
-        return bool(np.all(self.bytes[memory][at] == self.owners(stored)))
+        owner, pieces = self.owner(stored.storage, 0), addresses.pieces(stored)
+        return all(bool(np.all(self.bytes[memory][at] == owner + which)) for memory, at, which in pieces)
 
 
 def replay(
@@ -130,7 +152,7 @@ class _Replay:
         self.rolling, self.graph, self.streamed = rolling, rolling.graph, rolling.streamed
         self.places, self.moved = places, moved
         self.relations, self.memory = Relations(self.graph), _Memory(self.graph, places, staged)
-        self.everywhere = Addresses(self.graph, places, {}, {})
+        self.everywhere = Addresses.of(self.graph, None, places)
         self.caches, views = caches, self.memory.bytes
         self.cached = {n: CachedMemory(views[n], caches.line) for n in caches.memories if n in views}
         self.memory.cached = self.cached
@@ -159,6 +181,8 @@ class _Replay:
             for number, row in calls_of(self.relations, section):
                 if number < len(section.ops):
                     self.call(callees[number], section, addresses, row)
+                elif (ring := kept_by(section, number)) is not None:
+                    self.put_among(ring, addresses)
                 elif self.streamed is not None and row is not None:
                     self.memory.write(self.relations.part(self.streamed, row, row + 1), addresses)
         if self.near.pending:
@@ -172,6 +196,15 @@ class _Replay:
         """The cleaning and invalidating before a step."""
         for kept in (k for k in self.caches.steps if k.step == step and k.place.memory in self.cached):
             self.cached[kept.place.memory].keep(kept)
+
+    def put_among(self, name: str, addresses: Addresses) -> None:
+        """The copy of the newest row of a ring, which stands apart."""
+        stored, before, (memory, at) = addresses.keep(name)
+        if not np.array_equal(self.memory.bytes[before[0]][before[1]], self.memory.owners(stored)):
+            raise BrokenPlan(f"the newest row of {name} does not stand where it is copied from")
+        if memory == before[0] and _meet(at, before[1]):
+            raise BrokenPlan(f"the newest row of {name} is copied over itself")
+        self.memory.write(stored, addresses)
 
     def call(self, callee: Callee, section: Section, addresses: Addresses, row: int | None) -> None:
         """One call of a kernel; `row` None: of an op that runs whole."""
@@ -188,9 +221,9 @@ class _Replay:
             return
         target, at = addresses.of_bytes(writes)
         for read, position in zip(reads, callee.operands, strict=True):
-            memory, there = addresses.of_bytes(read)
-            if memory == target and _meet(at, there) and not callee.spares(self.graph, position, at, there):
-                raise BrokenPlan(f"{op.name} writes {y} over {read.storage} that it reads")
+            for memory, there, _ in addresses.pieces(read):
+                if memory == target and _meet(at, there) and not callee.spares(self.graph, position, at, there):
+                    raise BrokenPlan(f"{op.name} writes {y} over {read.storage} that it reads")
         self.memory.write(writes, addresses)
 
     def scratch(
@@ -204,10 +237,9 @@ class _Replay:
         mine = self.memory.bytes[place.memory][place.offset : place.offset + size]
         if row and not np.all(mine == owner):
             raise BrokenPlan(f"{op.name} finds its sums of row {row} spoilt")
-        for other in others:
-            memory, at = addresses.of_bytes(other)
+        for touched, (memory, at, _) in ((o, piece) for o in others for piece in addresses.pieces(o)):
             if memory == place.memory and np.any((at >= place.offset) & (at < place.offset + size)):
-                raise BrokenPlan(f"the scratch of {op.name} lies over {other.storage} that it reads or writes")
+                raise BrokenPlan(f"the scratch of {op.name} lies over {touched.storage} that it reads or writes")
         mine[:] = owner
         if place.memory in self.cached:
             self.cached[place.memory].written(np.arange(place.offset, place.offset + size))
@@ -218,15 +250,23 @@ def _meet(one: Array, other: Array) -> bool:
     return bool(near and np.isin(one, other).any())
 
 
+def kept_by(section: Section, number: int) -> str | None:
+    """The ring whose newest row a call puts among the others, if the number is of such a call."""
+    at = number - len(section.ops) - 1
+    return section.rolled.apart[at] if section.rolled is not None and at >= 0 else None
+
+
 def calls_of(relations: Relations, section: Section) -> list[tuple[int, int | None]]:
-    """The calls of a section in order: number of the op (one past the last: the application brings a row), and row.
+    """The calls of a section in order: number of the op, and row.
+
+    One past the last op the application brings a row. Behind that are the numbers of `kept_by`.
 
     Of a rolled run only the order of the numbers counts, as in the table that is printed. Each op is called for one row
     after the other, as far as somebody reads them. The row of an op that runs whole is None.
     """
     if section.rolled is None:
         return [(0, None)]
-    made, found = [0] * (len(section.ops) + 1), list[tuple[int, int | None]]()
+    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.apart)), list[tuple[int, int | None]]()
     for event in section.rolled.events:
         found.append((event.op, made[event.op]))
         made[event.op] += 1

@@ -1,0 +1,102 @@
+"""Rings, newest rows and sums over an operand that is read for the last time: less memory, and mistakes are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.ir import Array, Graph
+from edgebuild.model.plan import cuts, over
+from edgebuild.model.plan.check.interpret import interpret
+from edgebuild.model.plan.check.replay import BrokenPlan
+from edgebuild.model.plan.search import Plan
+from edgebuild.model.verify import verify
+from tests.rolling.test_networks import Net
+from tests.rolling.test_rolling import planned
+from tests.zoo.builders import Net as Onnx
+from tests.zoo.builders import quantized
+
+Patch = pytest.MonkeyPatch
+
+
+def layers() -> Graph:
+    """An image of four channels, rings of eight, and a result that grows behind the rows that have been read."""
+    net = Net(1, 16, 6, 4)
+    y = net.conv("x", 8, 1)
+    for _ in range(2):
+        y = net.conv(net.conv(y, 8, 3), 8, 1)
+    return net.graph(net.conv(y, 4, 3, 2))
+
+
+def check(graph: Graph) -> Plan:
+    found = planned(graph := replace(graph), tile="rolling")
+    interpret(graph, found.rolling, found.steps, found.places)
+    return found
+
+
+def test_they_take_less_memory(monkeypatch: Patch) -> None:
+    found = check(layers())
+    assert any(s.guests for s in found.steps)
+    assert any(b.overlaps and b.calls for b in found.buffers)
+    monkeypatch.setattr(cuts, "with_guests", lambda trace, section, *a: section)
+    assert found.arena_bytes < check(layers()).arena_bytes
+
+
+def too_early(patch: Patch) -> None:
+    """More of the operand counts as read."""
+    right = over.Eaten.before
+
+    def before(self: over.Eaten, call: Array) -> Array:
+        found: Array = right(self, call) + 96
+        return found
+
+    patch.setattr(over.Eaten, "before", before)
+
+
+def over_each_other(patch: Patch) -> None:
+    """All guests lie at the start of the operand."""
+    patch.setattr(over, "_packed", lambda order: {guest.name: 0 for guest in order})
+
+
+def below_the_result(patch: Patch) -> None:
+    """The result does not keep behind the guests."""
+    right = over.with_guests
+
+    def with_guests(*a: object) -> object:
+        found = right(*a)  # type: ignore[arg-type]
+        return replace(found, overlaps=tuple(replace(o, distance=max(0, o.distance)) for o in found.overlaps))
+
+    patch.setattr(cuts, "with_guests", with_guests)
+
+
+PLANTED = {
+    "guests that come too early": too_early,
+    "guests over each other": over_each_other,
+    "a result over guests": below_the_result,
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
+    PLANTED[name](monkeypatch)
+    with pytest.raises(BrokenPlan):
+        check(layers())
+
+
+@pytest.mark.parametrize("target", ["mps2-an386", "riscv-virt"])
+def test_cores_compute_the_same(target: str, tmp_path: Path) -> None:
+    net = Onnx("guests", (4, 24, 10), 3, 13)
+    x = net.conv("input", 8, (1, 1))
+    for _ in range(2):
+        x = net.conv(net.conv(x, 8, (3, 3)), 8, (1, 1))
+    x = net.conv(x, 4, (3, 3), stride=2)
+    file = tmp_path / "model.onnx"
+    file.write_bytes(quantized(net.model(net.conv(x, 4, (1, 1)))).SerializeToString())
+    request = model_request(file, "model", target, {"objective": "ram"})
+    assert any(s.guests for s in plan_model(request, load_target(target)).steps)
+    assert verify(file, load_target(target), compile_model(request))["equal"]
