@@ -33,6 +33,7 @@ VARIANTS = (
             "dsp two flat pixels",
             "dsp two narrow pixels",
             "dsp one pixel",
+            "dsp straight pixel",
             "dsp taps",
             "dsp plane",
         )

@@ -83,6 +83,7 @@ ROWS = (
     convolution_row(CORE, convolution.flat_pixels),
     convolution_row(CORE, partial(convolution.narrow_pixels, 2)),
     convolution_row(CORE, partial(convolution.narrow_pixels, 1)),
+    convolution_row(CORE, convolution.straight_pixel),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),

@@ -221,3 +221,28 @@ def narrow_pixels(together: int, s: Sums, form: Form) -> Kernel | None:
         variant=f"dsp {'two narrow pixels' if together == 2 else 'one pixel'}", estimate=cost,
         pace=NARROW if DUAL_ISSUE in form.core else 1.0, traffic=Traffic(passes=pixels // together),
     )  # fmt: skip
+
+
+MOST_TAPS = 25  # of a window whose rows are listed on the stack
+
+
+def straight_pixel(s: Sums, form: Form) -> Kernel | None:
+    """One pixel at a time where its bytes are: the scratch is a pixel of padding, or none."""
+    c, (oh, ow, k), (fh, fw) = s.size[2], s.out, s.window
+    if c % 4 or s.pointwise or s.dilation[1] != 1 or s.weights.shape[3] != c or fh * fw > MOST_TAPS:
+        return None
+    stream = paired(s, 1)
+    if stream is None:
+        return None
+    constants, scalars = _requantised(s, stream)
+    padded = s.padded_columns or s.padded_rows
+    shape = shape_of(s, form) | {
+        "padded_columns": s.padded_columns, "padded_rows": s.padded_rows, **_groups(s, form, stream),
+    }  # fmt: skip
+    pixels = ow if form.rolled else oh * ow
+    cost = (3 * c if padded else 0) + pixels * (40 + 14 * fh + k * (fh * (1.035 * fw * c + 3) + per_output(s) + 1.2))
+    return Kernel(
+        "arm_dsp/conv_runs.c.j2", s.stem, shape, constants, {"x_zero": s.x_zero, **scalars} if padded else scalars,
+        scratch=c if padded else 0, variant="dsp straight pixel", estimate=cost, traffic=Traffic(passes=pixels),
+        pace=NARROW if DUAL_ISSUE in form.core else 1.0,
+    )  # fmt: skip
