@@ -55,10 +55,14 @@ def exp_table(op: Op, graph: Graph) -> Array:
     return np.array(_exp_table(op.attrs["beta"] * scale_of(graph.operands(op)[0])), np.int32)
 
 
+def distance_factor(scale: float) -> fixedpoint.Multiplier:
+    """From a distance to Q5.26."""
+    return fixedpoint.quantize_multiplier(min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1))
+
+
 @cache
 def _exp_table(scale: float) -> tuple[int, ...]:
-    real = min(scale * (1 << (31 - INTEGER_BITS)), 2.0**31 - 1)
-    m = fixedpoint.quantize_multiplier(real)
+    m = distance_factor(scale)
     radius = floor(((1 << INTEGER_BITS) - 1) * 2.0 ** (31 - INTEGER_BITS - m.shift))
     table = []
     for distance in range(min(radius, 255) + 1):
@@ -119,7 +123,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     y = graph.result(op)
     size = x.shape[-1]
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
-    shape["wide"] = y.dtype == "int16"
+    shape |= {"wide": y.dtype == "int16", "computed": False}
     if is_float(x):
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
     if y.dtype == "int16":
@@ -133,7 +137,8 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         m = output_multiplier(y.quant)
         scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}
     constants = (Constant("table", table, "exp(-d * scale), Q0.31"),)
-    return Kernel("softmax.c.j2", f"softmax_{size}", shape, constants, scalars)
+    cost = shape["N"] * (80.0 + 30.0 * size)
+    return Kernel("softmax.c.j2", f"softmax_{size}", shape, constants, scalars, estimate=cost)
 
 
 SPEC = Spec(

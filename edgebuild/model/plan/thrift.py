@@ -1,7 +1,8 @@
 """A plan with less code: a kernel gives way to a slower one where the functions that it alone needs take much flash.
 
 Kernels of a layer differ by a few percent, and the assembly that they call takes up to four kilobytes, once for all
-layers that call it. So what a kernel costs of flash is known only when those of all layers are.
+layers that call it. So what a kernel costs of flash is known only when those of all layers are. Some
+kernels compute what others have in a table.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section
     spent = 0.0
     while True:
         ways = []
-        for saved, more, way in _savings(graph, uses, chosen, _without_function(uses, chosen), form):
+        for saved, more, way in _savings(
+            graph, uses, chosen, (*_without_function(uses, chosen), *_without_table(uses, chosen)), form
+        ):
             if more < saved * worth * total and spent + more <= most:
                 ways.append((more - saved * worth * total, more, way))
         if not ways:
@@ -172,6 +175,13 @@ def _without_function(uses: Sequence[Candidate], chosen: Chosen) -> Iterator[Cho
             way[use.key] = min(others, key=lambda made: made.kernel.cost)
         else:
             yield way
+
+
+def _without_table(uses: Sequence[Candidate], chosen: Chosen) -> Iterator[Chosen]:
+    """For each kernel with constants: those without any, which compute what is in its table."""
+    for use in uses:
+        if chosen[use.key].kernel.constants:
+            yield from ({use.key: made} for made in use.others if not made.kernel.constants)
 
 
 def _all_small(uses: Sequence[Candidate]) -> Chosen:

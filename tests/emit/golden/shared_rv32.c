@@ -21,7 +21,7 @@
 #define EB_NO_SCHEDULE
 #endif
 
-extern const uint8_t tiny_weights[]; /* 1276 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 279 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[420];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -55,7 +55,6 @@ enum {
     TINY_DENSE_3_MULTIPLIER = 252, /* 3 int32: Q0.31 */
     TINY_DENSE_3_ROUNDING = 264, /* 3 int32: half of what is shifted out, and the zero point */
     TINY_DENSE_3_SHIFT = 276, /* 3 int8: to the right */
-    TINY_SOFTMAX_4_TABLE = 280, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
@@ -68,7 +67,7 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
                          const int32_t *multiplier, const int32_t *rounding, const int8_t *shift, int32_t low,
                          int32_t high);
-static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
+static void softmax_3(const int8_t *x, int8_t *y, int32_t table_size, int32_t exp_factor, int32_t exp_shift);
 
 /* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
  * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
@@ -119,8 +118,7 @@ void tiny_invoke(void)
     /* 4  softmax classes; 8 B live */
     softmax_3(
         AT(int8_t, TINY_DENSE_3), AT(int8_t, TINY_SOFTMAX_4),
-        WEIGHTS(int32_t, TINY_SOFTMAX_4_TABLE),
-        /* table_size */ 249);
+        /* table_size */ 249, /* exp_factor */ 1073741824, /* exp_shift */ 23);
 }
 
 int8_t *tiny_input(void)
@@ -139,6 +137,7 @@ static inline int32_t eb_first_tap(int32_t at, int32_t dilation);
 static inline int32_t eb_past_tap(int32_t at, int32_t dilation, int32_t taps, int32_t size);
 static inline int32_t eb_high_multiply(int32_t a, int32_t b);
 static inline int32_t eb_right_shift(int32_t x, int32_t shift);
+static int32_t eb_exp_of_distance(int32_t distance, int32_t factor, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
@@ -307,7 +306,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */
-static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size)
+static void softmax_3(const int8_t *x, int8_t *y, int32_t table_size, int32_t exp_factor, int32_t exp_shift)
 {
     EB_STEP();
     int8_t largest = x[0];
@@ -317,13 +316,15 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
     uint32_t sum = 0;
     for (int32_t c = 0; c < 3; ++c) {
         const int32_t distance = largest - x[c];
-        sum += distance < table_size ? (uint32_t)eb_right_shift(table[distance], 12) : 0u;
+        sum += distance < table_size ? (uint32_t)eb_right_shift(eb_exp_of_distance(distance, exp_factor, exp_shift),
+            12) : 0u;
     }
     int32_t over;
     const int32_t inverse = eb_reciprocal(sum, &over);
     for (int32_t c = 0; c < 3; ++c) {
         const int32_t distance = largest - x[c];
-        const int32_t share = distance < table_size ? eb_high_multiply(inverse, table[distance]) : 0;
+        const int32_t share = distance < table_size ? eb_high_multiply(inverse, eb_exp_of_distance(distance,
+            exp_factor, exp_shift)) : 0;
         y[c] = (int8_t)eb_clamp((over < 9 ? eb_right_shift(share, over + 23) : 0) - 128, -128, 127);
     }
 }
@@ -357,6 +358,28 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift)
 {
     const int32_t mask = (int32_t)((1u << shift) - 1u);
     return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0));
+}
+
+/* exp(-distance * factor / 2^31 * 2^shift), the exponent in Q5.26, the result in Q0.31: a series around -1/8, and a factor
+ * exp(-2^k) for each higher bit of the exponent. */
+static int32_t eb_exp_of_distance(int32_t distance, int32_t factor, int32_t shift)
+{
+    static const int32_t powers[7] = {1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242};
+    const int32_t x = eb_high_multiply(-distance * (1 << (shift > 0 ? shift : 0)), factor) >> (shift < 0 ? -shift : 0);
+    if (x == 0) {
+        return INT32_MAX;
+    }
+    const int32_t part = (x & 0xFFFFFF) - 0x1000000, rest = part - x;
+    const int32_t near = part * 32 + (1 << 28), square = eb_high_multiply(near, near);
+    const int32_t high = eb_right_shift(eb_high_multiply(square, square), 2) + eb_high_multiply(square, near);
+    const int32_t series = near + eb_right_shift(eb_high_multiply(high, 715827883) + square, 1);
+    int32_t y = 1895147668 + eb_high_multiply(1895147668, series);
+    for (int32_t k = 0; k < 7; ++k) {
+        if (rest >> (24 + k) & 1) {
+            y = eb_high_multiply(y, powers[k]);
+        }
+    }
+    return y;
 }
 
 /* 1 / x as a Q0.31 mantissa for x > 0 in Q12.19; *over: bits by which the result is to be shifted right.

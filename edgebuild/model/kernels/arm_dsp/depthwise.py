@@ -121,20 +121,23 @@ def lines(s: Sums, form: Form) -> Kernel | None:
 
 
 def three_rows(s: Sums) -> tuple[Array, Factors]:
-    """For each channel three words of three weights and a byte, and a factor; these factors.
+    """For each channel, without gaps, nine weights, a bias of two bytes and a factor of four; these factors.
 
-    The bytes are the start value, if it fits and factors are one word. Else the first byte is 32 - right, and the start
-    value is a word in front.
+    The start value is the bias less the input's zero point times the weights. Where a bias needs more, or factors are
+    two words: the start value, three words of three weights and a byte, of which the first is 32 - right, a factor.
     """
-    w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))
-    found, front = factors(s), []
-    if found.unit and s.start.min() >= -(2**23) and s.start.max() < 2**23:
-        w[:, :, 3] = s.start[:, None] >> np.array([0, 8, 16])
-    else:
-        found, front = two_words(s), [s.start[:, None]]
-        w[:, 0, 3] = 32 - s.right
+    w, found = s.weights[..., 0].astype(np.int64), factors(s)
+    bias = s.start + s.x_zero * w.sum(axis=(1, 2))
+    if found.unit and bias.min() >= -(2**15) and bias.max() < 2**15:
+        parts = [w.reshape(-1, 9).astype("<i1"), bias[:, None].astype("<i2"), words(found.words).astype("<i4")]
+        return np.concatenate([part.view(np.int8) for part in parts], axis=1), found
+    found, w = two_words(s), np.pad(w, ((0, 0), (0, 0), (0, 1)))
+    w[:, 0, 3] = 32 - s.right
     rows = ((w & 0xFF) << np.array([0, 8, 16, 24])).sum(axis=2)
-    return words(np.concatenate([*front, rows, found.words[:, :1]], axis=1)), found
+    return words(np.concatenate([s.start[:, None], rows, found.words[:, :1]], axis=1)), found
+
+
+ZEROS = "(int32_t)(((uint32_t)-x_zero & 0xFFFFU) * 0x10001U)"  # of which weights of three_rows take the start value
 
 
 def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
@@ -150,7 +153,7 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
         "C": c, "upright": upright, "stride": columns, "plane": rows * columns, "first": before * columns + left,
         "step": step, "line_x": line_x, "lines_x": lines_x, "eights": run_x // 8, "rest": run_x % 8, "step_y": step_y,
         "pairs": run // 2 * 4, "lines": made, "next_y": line_y - run // 2 * 2 * step_y, "odd": bool(run % 2),
-        "words": packed.shape[1], **ends.shape, "bounds": s.finish.endswith("_clamped"),
+        "record": packed.shape[1], **ends.shape, "zeros": ZEROS, "bounds": s.finish.endswith("_clamped"),
     }  # fmt: skip
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **ends.scalars}
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}

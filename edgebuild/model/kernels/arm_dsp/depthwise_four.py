@@ -12,7 +12,7 @@ from ....base.target import DUAL_ISSUE
 from ...ops import spatial
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place
-from .depthwise import CLEAR, three_rows
+from .depthwise import CLEAR, ZEROS, three_rows
 
 WORDS = ("r11", "r12", "lr")  # word n of a line of the plane is in the register n modulo three
 SUMS = ("r7", "r8", "r9", "r10")
@@ -127,7 +127,7 @@ def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
         "next": (2 * (lines.stride * columns - 4 * run.stride * fours), 2 * lines.stride * columns),
         "next_y": (lines.step_y - run.made * run.step_y,),
         "four": "\n".join(sums(4, run.stride, 2 * columns, 8 * run.stride)), "few": "\n".join(few),
-        **ends.shape, "bounds": s.finish.endswith("_clamped"),
+        **ends.shape, "zeros": ZEROS, "record": (packed.shape[1],), "bounds": s.finish.endswith("_clamped"),
     }  # fmt: skip
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **ends.scalars}
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}

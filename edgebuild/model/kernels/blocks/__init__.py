@@ -86,5 +86,6 @@ ROWS = (
     Row("add", M0, split),
     *(Row(kind, M0, called) for kind in ("requantize", "clamp")),
     Row("transpose", M0, transposed),
-    *(Row(kind, frozenset(), tables.rescaled) for kind in ("clamp", "requantize")),
+    *(Row(kind, frozenset(), made) for kind in ("clamp", "requantize") for made in (tables.rescaled, tables.own)),
+    *(Row("softmax", frozenset(), made) for made in (tables.own, tables.exponentials)),
 )

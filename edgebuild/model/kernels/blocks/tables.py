@@ -1,16 +1,37 @@
-"""int8 of one quantisation in another, looked up: a load in place of a product, a rounding and two bounds."""
+"""Tables in place of arithmetic, and arithmetic in place of tables: plans choose by instructions and bytes of flash."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from ...ops import SPECS
-from ...ops.base import Constant, Kernel
+from ...ops import SPECS, softmax
+from ...ops.base import Constant, Kernel, scale_of
 from ...ops.linear import INT8
 from ..row import KernelLayer
 
 LEAST = 256  # elements that are worth a table of 256 bytes
+# Instructions of a product of 64 bits, and those of the compiler's library on Armv6-M; of an exponential, its products.
+PRODUCT, CALLED, EXPONENTIAL, PRODUCTS = 6, 45, 60, 9
+
+
+def own(layer: KernelLayer) -> Kernel | None:
+    """The op's own kernel, beside others."""
+    return layer.plain if layer.plain.estimate else None
+
+
+def exponentials(layer: KernelLayer) -> Kernel | None:
+    """A quantised softmax whose exponentials are computed, twice for each element."""
+    k, (x,) = layer.plain, layer.graph.operands(layer.op)
+    if x.dtype != "int8" or layer.graph.result(layer.op).dtype != "int8":
+        return None
+    m = softmax.distance_factor(layer.op.attrs["beta"] * scale_of(x))
+    each = EXPONENTIAL + PRODUCTS * (CALLED if "armv6-m" in layer.form.core else PRODUCT)
+    return replace(
+        k, shape={**k.shape, "computed": True}, constants=(), variant="computed exponentials",
+        scalars={**k.scalars, "exp_factor": m.mantissa, "exp_shift": m.shift},
+        estimate=k.estimate + 2 * each * x.elements,
+    )  # fmt: skip
 
 
 def rescaled(layer: KernelLayer) -> Kernel | None:
