@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,21 @@ def test_a_loop_is_unrolled(tmp_path: Path) -> None:
     file.write_bytes(loop())
     artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
     assert verify(file, load_target("host"), artifacts)["equal"]
+
+
+@pytest.mark.parametrize("judge", ["ai_edge_litert", None])
+def test_the_judge_of_a_loop_of_real_numbers(
+    judge: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if judge is not None:
+        pytest.importorskip(judge)
+    found, hidden = importlib.util.find_spec, {"ai_edge_litert"} - {judge}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name in hidden else found(name, *at))
+    file = tmp_path / "loop.tflite"
+    file.write_bytes(loop())
+    artifacts = compile_model(model_request(file, "model", "host", {}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
+    assert ("pip install ai-edge-litert" in capsys.readouterr().err) == (judge is None)
 
 
 def branches(known: bool | None = None, integer: bool = False, assigned: bool = False) -> bytes:

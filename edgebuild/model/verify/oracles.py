@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...base import progress
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..ops.fixedpoint import limits
 from . import ort
@@ -114,7 +115,11 @@ def _needs(module: str) -> None:
 
 
 def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
-    """TFLite Micro's interpreter. The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there."""
+    """TFLite Micro's interpreter. The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there.
+
+    It runs loops of real numbers, as Keras writes LSTMs, to another result than TensorFlow. LiteRT does not.
+    """
+    judge = _judge_of_loops() if _has_real_loops(model) else "tflm"
     _needs("tflite_micro")
     script = Path(__file__).with_name("tflm.py")
     types = _tflite_input_types(model)
@@ -123,12 +128,13 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
         given = [[_as_file(*x) for x in zip(row, report["inputs"], types, strict=True)] for row in inputs]
         arrays: dict[str, Any] = {f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)}
         np.savez(folder / "in.npz", **arrays)
-        command = [sys.executable, "-P", str(script), str(model.resolve()), "in.npz", "out.npz"]
+        command = [sys.executable, "-P", str(script), judge, str(model.resolve()), "in.npz", "out.npz"]
         try:
             run_tool(command, folder, "")
         except EdgebuildError as error:
             own = [h for h in error.diagnostics[0].hints[:-1] if h.strip() and not h.startswith((" ", "Traceback"))]
-            raise fail("the TFLite Micro interpreter cannot run this model", file=str(model), hints=own[-5:]) from None
+            name = "LiteRT" if judge == "litert" else "the TFLite Micro interpreter"
+            raise fail(f"{name} cannot run this model", file=str(model), hints=own[-5:]) from None
         with np.load(folder / "out.npz") as file:
             results = {key: file[key] for key in file.files}
     outputs: list[list[Array]] = []
@@ -142,6 +148,30 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
         outputs.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
         tensors.append({key[2:]: value for key, value in mine.items() if key.startswith("t_")})
     return Reference(outputs, tensors, slack=0)
+
+
+def _judge_of_loops() -> str:
+    if importlib.util.find_spec("ai_edge_litert") is not None:
+        return "litert"
+    text = "the model has a loop of real numbers, and TFLite Micro runs some of them to another result than TensorFlow"
+    hint = "pip install ai-edge-litert: LiteRT then says what is right"
+    progress.warn(Diagnostic(text, hints=(hint,), severity="warning"))
+    return "tflm"
+
+
+def _has_real_loops(model: Path) -> bool:
+    """Whether a file has a loop and no quantised tensor."""
+    import tflite
+
+    try:
+        file = tflite.Model.GetRootAsModel(model.read_bytes(), 0)
+        graphs = [file.Subgraphs(i) for i in range(file.SubgraphsLength())]
+        codes = [file.OperatorCodes(i).BuiltinCode() for i in range(file.OperatorCodesLength())]
+        types = {graph.Tensors(i).Type() for graph in graphs for i in range(graph.TensorsLength())}
+    except (struct.error, AttributeError, IndexError, TypeError, ValueError):
+        return False
+    integers = {tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16}
+    return tflite.BuiltinOperator.WHILE in codes and not types & integers
 
 
 def _tflite_input_types(model: Path) -> list[str]:
