@@ -17,6 +17,7 @@ from edgebuild.model.plan.memory.check import CheckFailed, check_layout
 from edgebuild.model.plan.memory.layout import layout
 from edgebuild.model.plan.memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Phase, Place
 from edgebuild.model.plan.memory.sections import split
+from edgebuild.model.plan.memory.walk import Walks
 from memory import graphs
 from tests.conftest import ROOT
 
@@ -103,6 +104,41 @@ def test_the_exact_search_decides(seed: int, buffers: int) -> None:
         places = {b.name: Place("memory", at) for b, at in zip(part.buffers, answer.offsets, strict=True)}
         check_layout(part, Layout(places, {"memory": greedy.height(sections, answer.offsets)}, 0, False, ""))
         assert exact.decide(sections, height - 1, exact.Budget(5), 5).refuted
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 7))
+def test_walks_decide_small_problems(seed: int, buffers: int) -> None:
+    """A layout at the least height, never one below it, and never a wrong proof; buffers of several alignments."""
+    problem = replace(graphs.random_problem(Random(seed), buffers), may_overlap=frozenset())
+    for sections in split(problem.buffers, frozenset()):
+        part = replace(problem, buffers=sections.buffers)
+        height = graphs.least_height(part)
+        for wanted in (height, height + 1, height - 1):
+            walks = Walks(sections, wanted, exact.ORDERS)
+            for _ in range(40):
+                if walks.offsets is None and not walks.refuted:
+                    walks.search()
+            if wanted < height:
+                assert walks.offsets is None
+                continue
+            assert walks.offsets is not None and not walks.refuted
+            places = {b.name: Place("memory", at) for b, at in zip(part.buffers, walks.offsets, strict=True)}
+            assert greedy.height(sections, walks.offsets) <= wanted
+            check_layout(part, Layout(places, {"memory": greedy.height(sections, walks.offsets)}, 0, False, ""))
+
+
+@pytest.mark.parametrize("letter", "DJK")
+def test_walks_alone_fill_public_instances(letter: str) -> None:
+    """And the same way each time: a search counts its steps."""
+    (sections, *_) = sorted(split(bench(letter).buffers, frozenset()), key=lambda part: -len(part.buffers))
+    found = list[list[int] | None]()
+    for _ in range(2):
+        walks = Walks(sections, 1_048_576, exact.ORDERS)
+        while walks.offsets is None:
+            assert walks.search() <= 3 * len(sections.buffers)
+        found.append(walks.offsets)
+    assert found[0] == found[1]
 
 
 def test_the_exact_search_lets_a_phase_begin_anywhere() -> None:

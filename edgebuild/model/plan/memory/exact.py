@@ -1,30 +1,30 @@
-"""Is there a layout within a height? Constraint search by OR-Tools CP-SAT.
+"""Is there a layout within a height? Walks (walk.py) take turns with constraint search by OR-Tools CP-SAT.
 
-Buffers are rectangles, fixed in time and free in address, in a two-dimensional no-overlap
-constraint. Left to itself CP-SAT fails on hard instances. What solves them is a fixed search:
-always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static
-order (the canonical search of Moffitt, "MiniMalloc", ASPLOS 2023, with clause learning on top).
-No single order is good for all, and a good one needs few conflicts; so several run in turns, in
-slices that grow. One worker and limits in deterministic time make the result a function of the
-input.
+Walks are quicker on most problems. CP-SAT takes phases and buffers that may overlap, too, and proves that there is no
+layout where walks prove nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
+two-dimensional no-overlap constraint. Left to itself CP-SAT fails on hard instances. What solves them is a fixed
+search: always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static order. No single
+order is good for all, and a good one needs few conflicts; so several run in turns, in slices that grow. One worker and
+limits in deterministic time make the result a function of the input.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
 from edgebuild.model.plan.memory.greedy import static_order
 from edgebuild.model.plan.memory.sections import Sections
+from edgebuild.model.plan.memory.walk import Walks, suits
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 ORDERS = ("TWA", "OAT", "TZ", "TO", "TAW", "A")  # see greedy.py for the letters
-_FIRST_SLICE, _GROWTH = 0.00021, 3.0  # deterministic time per buffer; a unit is about 5 s of processor time
+_FIRST_SLICE, _GROWTH = 0.00021, 3.0  # deterministic time per buffer
+_UNIT = 4.0  # seconds of processor time that a unit of it takes, about
 
 
 class Budget:
@@ -53,27 +53,24 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
     """A layout of at most `height` bytes, with `share` units of the budget to search it."""
     if height < sections.bound:
         return LayoutAnswer(None, refuted=True)
-    share = min(share, budget.left)
-    for letters, size in _slices(len(sections.buffers), share):
-        if not budget:
-            break
-        answer = _solve(sections, height, letters, size, budget.seconds())
-        budget.left -= size
-        if answer.offsets is not None or answer.refuted:
-            return answer
-    return LayoutAnswer(None)
-
-
-def _slices(buffers: int, share: float) -> Iterator[tuple[str, float]]:
-    """(order, deterministic time) until the share is used up."""
-    size = _FIRST_SLICE * buffers
-    while True:
+    walks = Walks(sections, height, ORDERS) if suits(sections) else None
+    size, end = _FIRST_SLICE * len(sections.buffers), budget.left - share
+    while budget and budget.left > end + 1e-9:
+        turn = max(budget.left - size * len(ORDERS), end)
+        while walks and budget and budget.left > turn:
+            budget.left -= walks.search() * walks.seconds_per_step / _UNIT
+            if walks.offsets is not None or walks.refuted:
+                return LayoutAnswer(walks.offsets, walks.refuted)
         for letters in ORDERS:
-            if share <= 1e-9:
-                return
-            yield letters, min(size, share)
-            share -= size
+            limit = min(size, budget.left - end)
+            if not budget or limit <= 1e-9:
+                break
+            answer = _solve(sections, height, letters, limit, budget.seconds())
+            budget.left -= limit
+            if answer.offsets is not None or answer.refuted:
+                return answer
         size *= _GROWTH
+    return LayoutAnswer(None)
 
 
 def _solve(sections: Sections, height: int, letters: str, limit: float, seconds: float) -> LayoutAnswer:
