@@ -108,5 +108,5 @@ def test_no_bytes_of_weights_without_constants(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "relu.onnx")
     files = {a.name: a.data for a in compile_model(model_request(tmp_path / "relu.onnx", "n", "host", {}))}
     rom = json.loads(files["n_report.json"])["rom"]
-    assert (rom["weights_bytes"], rom["header_bytes"]) == (0, 0)
+    assert (rom["weights_bytes"], rom["header_bytes"], rom["tensors_bytes"]) == (0, 0, 0)
     assert b"n_weights[]" not in files["n.c"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
+from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array
 from edgebuild.model.kernels.arm_dsp import factors
 from edgebuild.model.ops import fixedpoint
@@ -16,6 +19,7 @@ from edgebuild.model.ops.base import Sums
 from edgebuild.model.plan.search import form_of
 from tests.kernels.test_lines import eights, network
 from tests.kernels.test_processors import NEEDS, check, integer, preferring, suits
+from tests.zoo.builders import ZOO, quantized
 
 WAYS = [("tflite", True), ("tflite", False), ("onnx", False)]
 
@@ -109,3 +113,13 @@ def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeyp
     taken = [g for g in layers if suits(g, form, variant)]
     assert len(taken) > 2
     check(target, taken[:20], tmp_path)
+
+
+def test_constants_take_little_more_than_the_tensors(tmp_path: Path) -> None:
+    """Weights and biases of DS-CNN, without the scales of the file."""
+    (tmp_path / "model.onnx").write_bytes(quantized(ZOO["ds_cnn"]()).SerializeToString())
+    request = model_request(tmp_path / "model.onnx", "model", "mps2-an386", {"tile": "off"})
+    report = next(json.loads(a.data) for a in compile_model(request) if a.name == "model_report.json")
+    rom = report["rom"]
+    assert rom["tensors_bytes"] == 24368  # 9 * 64 + 12 biases, 22,016 weights
+    assert rom["weights_bytes"] - rom["header_bytes"] <= 1.08 * rom["tensors_bytes"]

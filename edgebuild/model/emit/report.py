@@ -38,12 +38,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
             "lower_bound_bytes": min(plan.schedule.bound, plan.layout.bound),
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
-        "rom": {
-            "weights_bytes": weights.linked_bytes,
-            "header_bytes": HEADER if weights.offsets else 0,
-            "estimated_code_bytes": code(plan),
-            "memory": plan.weights_memory,
-        },
+        "rom": _rom(plan, weights),
         "macs": {"model": macs + graph.removed_macs - plan.extra_macs, "generated": macs},
         "constant_channels": _constant_channels(graph),
         "schedule": {
@@ -80,6 +75,17 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         if clocks.others:
             data["energy"]["budgets"] = [budget_row(*each) for each in clocks.budgets]
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def _rom(plan: Plan, weights: Weights) -> dict[str, Any]:
+    tensors = {t.name: t.bytes for op in plan.graph.ops for t in plan.graph.operands(op) if t.constant}
+    return {
+        "weights_bytes": weights.linked_bytes,
+        "header_bytes": HEADER if weights.offsets else 0,
+        "tensors_bytes": sum(tensors.values()),
+        "estimated_code_bytes": code(plan),
+        "memory": plan.weights_memory,
+    }
 
 
 def _step(plan: Plan, step: int) -> dict[str, Any]:
