@@ -41,13 +41,19 @@ SYMBOLS = {
     "freedom": ("metal_segment_data_source_start", "metal_segment_data_target_start", "metal_segment_data_target_end",
                 "metal_segment_bss_target_start", "metal_segment_bss_target_end", "metal_segment_stack_end",
                 "metal_segment_heap_target_start"),
+    "mcuxpresso": ("_data_load", "_data", "_edata", "_bss", "_ebss", "_vStackTop", "_pvHeapStart"),
+    "renesas": ("__data_load__", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "__StackTop",
+                "__HeapBase"),
+    "nuclei": ("_data_lma", "_data", "_edata", "__bss_start", "_end", "_sp", "end"),
 }  # fmt: skip
 RAM = {  # address and bytes of each bank
     "twobanks": "{0x20000000, 0x10000}, {0x20100000, 0x40000}",
     "picosdk": "{0x20000000, 0x42000}",
     "espressif": "{0x20000000, 0x20000}",
     "chibios": "{0x20000000, 0x18000}",
+    "mcuxpresso": "{0x20000000, 0x10000}, {0x20100000, 0x8000}",
     "freedom": "{0x80400000, 0x10000}",
+    "nuclei": "{0x80400000, 0x10000}",
 }
 STRICT = ["-Wl,--orphan-handling=error", "-Wl,--gc-sections"]
 FLAGS = ["-std=c11", "-O2", "-fdata-sections", "-ffunction-sections", f"-I{hal_dir() / 'include'}"]
@@ -98,7 +104,7 @@ def program(
 
 
 def target_of(script: str) -> str:
-    return "riscv-virt" if script == "freedom" else "mps2-an386"
+    return "riscv-virt" if script in ("freedom", "nuclei") else "mps2-an386"
 
 
 def status(elf: Path, target: str = "mps2-an386") -> int:
