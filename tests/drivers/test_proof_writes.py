@@ -56,3 +56,21 @@ void t(void) { bfGroup Cr c = d->CR; c.E = 1; d->CR = c; }
         for a in artifacts
     )
     assert [v.what for v in verdicts((driver, changed))] == ["refuted"]
+
+
+def test_two_groups_of_one_kind_one_after_the_other(tmp_path: Path) -> None:
+    """The register of the first holds the value that the second gets: its store was taken for one of the first."""
+    source = """bfGroup Ch { bit EN; bit INV; uint2 MODE; }; bfGroup D { bfGroup Ch A; bfGroup Ch B; };
+make_device(D, d, 0x40000000);
+static void level(bfGroup Ch *c, int on, unsigned mode) { c->EN = on; if (mode < 4) c->MODE = mode; c->INV = !on; }
+void t(unsigned a, unsigned b) { level(&d->A, a != 0, a); level(&d->B, b != 0, b); }
+"""
+    registers = "A@0: EN:0:1 INV:2:1 MODE:4:2\nB@20: EN:0:1 INV:2:1 MODE:4:2"
+    driver, artifacts = compiled(Case(0, "two", source, registers=registers), tmp_path)
+    assert {v.what for v in verdicts((driver, artifacts))} == {"proved"}
+    text = next(a for a in artifacts if a.name == "case.c").data.decode()
+    assert text.count("&d->B") == 1
+    changed = (
+        Artifact(a.name, text.replace("&d->B", "&d->A").encode()) if a.name == "case.c" else a for a in artifacts
+    )
+    assert [v.what for v in verdicts((driver, tuple(changed)))] == ["proved", "refuted"]

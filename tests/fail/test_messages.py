@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
+from edgebuild.cli import main
 from edgebuild.model import compile as pipeline
 from edgebuild.model.compile import compile_model
 from tests.fuzz.networks import WRITERS, drawn
@@ -77,3 +78,12 @@ def test_ways_that_are_told_fit(tmp_path: Path) -> None:
                         compile_model(model_request(model, "n", "microbit", options))
                         told += 1
     assert told
+
+
+def test_groups_inside_of_groups_are_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Behind the first of them the short words of the dialect were syntax errors, and nothing said why."""
+    file = tmp_path / "d.bf.c"
+    file.write_text("bfGroup D { bfGroup { bit ro A; } X; bfGroup { bit ro B; } Y; bit ro C; };\n")
+    assert main(["driver", str(file), "--name", "n", "--target", "pulpino", "-o", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"{file}:1:13: error: a group is defined on its own" in said and "expected ';'" not in said

@@ -207,7 +207,7 @@ def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alon
     matched = 0
     for x in mine[: len(batch)]:
         y = left.get(_spot(x)) if x.kind == "store" else None
-        if y is None or (matched and not _holds(solver, x.values[1] == y.values[1])):
+        if y is None or (matched and not _equal(solver, x, y)):  # the field of another group, or a later store
             break
         same(solver, x.values[0], y.values[0], f"the place of '{x.key[1]}'")
         same(solver, x.values[1], y.values[1], f"the value stored to '{x.key[1]}'")
@@ -222,6 +222,11 @@ def _stores(solver: z3.Solver, mine: tuple[Event, ...], batch: list[Event], alon
     while least > alone and _kept(solver, mine[least - 1], batch):
         least -= 1
     return [n for n in range(least, matched + 1) if not _splits(mine, n)]
+
+
+def _equal(solver: z3.Solver, x: Event, y: Event) -> bool:
+    """Whether two stores have the same place and value."""
+    return all(_holds(solver, left == right) for left, right in zip(x.values[:2], y.values[:2], strict=True))
 
 
 def _splits(mine: tuple[Event, ...], n: int) -> bool:

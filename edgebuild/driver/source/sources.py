@@ -167,13 +167,29 @@ class _Reader:
         return header if Path(match[1]).name == clang.SUPPORT or _has_groups(header, set()) else None
 
 
-GROUP = re.compile(r"\bbfGroup\s+\w+\s*\{[^}]*\}")
+GROUP = re.compile(r"\bbfGroup(?:\s+\w+)?\s*\{")  # one without a name is refused later
 SHORT = re.compile(r"\b(?:(?:ro|wo|w1c|w1s|w0c|rc)(?=\s+\w)|reset(?=\s*\())")
 
 
 def _long_words(text: str) -> str:
     """The text with the short words of the dialect written out in groups; elsewhere they are names like any other."""
-    return GROUP.sub(lambda group: SHORT.sub(r"bf_\g<0>", group[0]), text)
+    out, at = list[str](), 0
+    for group in GROUP.finditer(text):
+        if group.start() >= at:
+            end = _closed(text, group)
+            out += [text[at : group.start()], SHORT.sub(r"bf_\g<0>", text[group.start() : end])]
+            at = end
+    return "".join([*out, text[at:]])
+
+
+def _closed(text: str, group: re.Match[str]) -> int:
+    """The place behind the brace that closes a group, which may have groups inside."""
+    depth = 1
+    for brace in re.compile(r"[{}]").finditer(text, group.end()):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return brace.end()
+    return group.end()
 
 
 def _has_groups(header: Path, seen: set[Path]) -> bool:
