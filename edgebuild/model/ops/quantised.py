@@ -342,11 +342,11 @@ def _extremes(op: Op, graph: Graph, low: Array, high: Array) -> Interval:
     reach = high.astype(np.int64) - low
     level = np.frexp(reach + 1)[1] - 1  # 2^level <= values between < 2^(level + 1)
     ends = np.empty((2, *low.shape), results.dtype)
-    for combine, end in zip((np.minimum, np.maximum), ends, strict=True):
+    for end, combine in enumerate((np.minimum, np.maximum)):
         extremes = results
         for step in range(int(level.max(initial=0)) + 1):
             here, size = level == step, 1 << step
             start, stop = low[here].astype(np.int64) - first, high[here].astype(np.int64) - first + 1
-            end[here] = combine(extremes[start], extremes[stop - size])
+            ends[end, here] = combine(extremes[start], extremes[stop - size])
             extremes = combine(extremes[:-size], extremes[size:])
-    return ends[0], ends[1]
+    return ends[0, ...], ends[1, ...]  # arrays, of one value, too
