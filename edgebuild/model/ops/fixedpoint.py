@@ -19,6 +19,7 @@ import numpy as np
 from ..ir import Array, Quant
 
 INT32_MAX = 2**31 - 1
+HALF_ROOT = 1518500250  # sqrt(1/2) in Q0.31
 
 
 @dataclass(frozen=True)
@@ -188,3 +189,21 @@ def _shift(x: int, shift: int) -> int:
 def saturate(x: int) -> int:
     """x in int32."""
     return max(-(2**31), min(INT32_MAX, x))
+
+
+def inverse_root(total: int) -> tuple[int, int]:
+    """1 / sqrt(total), as a Q0.31 factor and the bits by which the product is shifted right."""
+    if total <= 1:
+        return INT32_MAX, 0
+    shift = 11
+    while total >= 1 << 29:
+        total, shift = total // 4, shift + 1
+    pairs = (32 - total.bit_length() - 1) // 2 - 1
+    shift, value = shift - pairs, total << (2 * pairs) >> 1  # Q3.28, from 1/4 to 1
+    x = 1 << 28
+    half = int(rounding_right_shift(np.int64(value), 1))
+    for _ in range(5):
+        cube = saturate(multiply(multiply(x, x), x) << 6)
+        x = saturate((multiply((1 << 28) + (1 << 27), x) - multiply(half, cube)) << 3)
+    x = multiply(x, HALF_ROOT)
+    return (x << -shift, 0) if shift < 0 else (x, shift)

@@ -16,7 +16,7 @@ import numpy as np
 from ..ir import Array, Graph, Op, Tensor
 from . import int8_curves, quotient, sigmoid16, spatial, through_reals
 from .base import C_TYPES, Constant, Interval, is_float, scale_of, zero_of
-from .fixedpoint import Multiplier, limits, quantize_multiplier, requantize
+from .fixedpoint import Multiplier, inverse_root, limits, quantize_multiplier, requantize
 from .functions import FUNCTIONS
 from .linear import INT8
 
@@ -163,12 +163,29 @@ WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[
     "sigmoid": (_curve, _wide_curve),
     "tanh": (_curve, _wide_curve),
 }
+ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
+
+
+def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
+    """As TFLM's elementwise.cc; it refuses values below 0, for which anything will do."""
+    real = 1 / float(np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y)))
+    m, found = quantize_multiplier(real), []
+    for value in np.maximum(INT8 - zero_of(x), 0):
+        factor, right = inverse_root(int(value))
+        root = requantize(np.int64(1), factor, ROOT_BITS - right, "tflite")
+        found.append(
+            int(requantize(root, m.mantissa, m.shift - ROOT_BITS, "tflite")) if value > 0 else 127 - zero_of(y)
+        )
+    return np.array(found) + zero_of(y)
+
+
 TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
     "sigmoid": int8_curves.logistic,
     "tanh": int8_curves.tanh,
     "hard_swish": int8_curves.hard_swish,
     "leaky_relu": _leaky_relu,
     "abs": _absolute,
+    "rsqrt": _reciprocal_root,
 }
 
 

@@ -18,7 +18,6 @@ LEAST = 1e-6  # length of a row of real numbers by which it is divided, in TFLM
 OUTPUT = (1 / 128, 0)  # scale and zero point of the result
 BITS = 7  # of the fraction of the result
 MOST = 33000  # squares of at most 255 that an int32 holds
-HALF_ROOT = 1518500250  # sqrt(1/2) in Q0.31
 
 
 def from_tflite(node: Any) -> None:
@@ -29,27 +28,9 @@ def from_tflite(node: Any) -> None:
     node.emit("unit_rows", node.inputs[:1])
 
 
-def inverse_root(total: int) -> tuple[int, int]:
-    """1 / sqrt(total), as a Q0.31 factor and the bits by which the product is shifted right."""
-    if total <= 1:
-        return fixedpoint.INT32_MAX, 0
-    shift = 11
-    while total >= 1 << 29:
-        total, shift = total // 4, shift + 1
-    pairs = (32 - total.bit_length() - 1) // 2 - 1
-    shift, value = shift - pairs, total << (2 * pairs) >> 1  # Q3.28, from 1/4 to 1
-    multiply, x = fixedpoint.multiply, 1 << 28
-    half = int(fixedpoint.rounding_right_shift(np.int64(value), 1))
-    for _ in range(5):
-        cube = fixedpoint.saturate(multiply(multiply(x, x), x) << 6)
-        x = fixedpoint.saturate((multiply((1 << 28) + (1 << 27), x) - multiply(half, cube)) << 3)
-    x = multiply(x, HALF_ROOT)
-    return (x << -shift, 0) if shift < 0 else (x, shift)
-
-
 def reference(op: Op, graph: Graph, x: Array) -> Array:
     rows = x.reshape(-1, x.shape[-1]).astype(np.int64) - zero_of(graph.operands(op)[0])
-    factors = [inverse_root(int(total)) for total in (rows * rows).sum(axis=1)]
+    factors = [fixedpoint.inverse_root(int(total)) for total in (rows * rows).sum(axis=1)]
     steps = [
         fixedpoint.requantize(row, m, BITS - right, graph.arithmetic)
         for row, (m, right) in zip(rows, factors, strict=True)
