@@ -255,7 +255,7 @@ def grid_sample(s: Source) -> Graph:
         odd = s.rng.choice([-1, 1, 0, -3, 7, 1e9, -np.inf, 0.5], operands[1].shape)
         data = np.where(s.rng.random(odd.shape) < 0.3, odd, operands[1].data).astype(np.float32)
         operands[1] = replace(operands[1], data=data)
-    attrs = {"linear": s.pick(True, False), "corners": s.pick(True, False)}
+    attrs = {"taps": s.pick(1, 2, 4), "corners": s.pick(True, False)}
     return single(s, "grid_sample", operands, None, padding=s.pick("zeros", "border", "reflection"), **attrs)
 
 

@@ -153,14 +153,14 @@ def test_blocked_weights_are_real_numbers(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path) -> None:
-    pool = helper.make_node("MaxPool", ["x"], ["p", "i"], "pool", kernel_shape=[2, 2], strides=[2, 2])
-    back = helper.make_node("MaxUnpool", ["p", "i"], ["y"], "back", kernel_shape=[2, 2], strides=[2, 2])
+    drop = helper.make_node("Dropout", ["x"], ["d", "m"], "drop")
+    back = helper.make_node("Where", ["m", "d", "x"], ["y"], "back")
     x = helper.make_tensor_value_info("x", FLOAT, (1, 3, 8, 8))
     y = helper.make_tensor_value_info("y", FLOAT, (1, 3, 8, 8))
-    i = helper.make_tensor_value_info("i", INT, (1, 3, 4, 4))
-    for nodes, output in (([pool, back], y), ([pool], i)):
+    m = helper.make_tensor_value_info("m", onnx.TensorProto.BOOL, (1, 3, 8, 8))
+    for nodes, output in (([drop, back], y), ([drop], m)):
         graph = helper.make_graph(nodes, "one", [x], [output])
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
         onnx.save(made, tmp_path / "model.onnx")
-        with pytest.raises(EdgebuildError, match=r"'pool' \(MaxPool\).*result 2, 'i', is not supported"):
+        with pytest.raises(EdgebuildError, match=r"'drop' \(Dropout\).*result 2, 'm', is not supported"):
             read_model(tmp_path / "model.onnx")

@@ -77,7 +77,7 @@ def test_only_finite_inputs_are_moved() -> None:
     x = np.array([1.0, np.inf, -np.inf, np.nan, 3.4028235e38, -3.4028235e38], np.float32)
     seen = list[np.ndarray]()
 
-    def run(vectors: list[list[np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    def run(vectors: list[list[np.ndarray]], _constants: object) -> list[dict[str, np.ndarray]]:
         seen.append(vectors[0][0])
         return [{"y": vectors[0][0]}]
 

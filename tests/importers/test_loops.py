@@ -285,3 +285,17 @@ def test_padding_of_parts_is_a_real_zero(tmp_path: Path) -> None:
         file = tmp_path / f"{unsized}.tflite"
         file.write_bytes(model.pack([x], [y]))
         assert read_model(file).ops[0].attrs["value"] == value
+
+
+@pytest.mark.parametrize("zero_point", [-128, 0])
+def test_reciprocal_roots_near_a_half(zero_point: int, tmp_path: Path) -> None:
+    """TFLM's integer steps round one of these values unlike real numbers do."""
+    model, scale = File(), (0.02703564055263996,)
+    x = model.tensor("x", (1, 128), "int8", Quant(scale, (zero_point,)))
+    y = model.tensor("y", (1, 128), "int8", Quant(scale, (-128,)))
+    model.operator("RSQRT", [x], [y], None)
+    file, target = tmp_path / "roots.tflite", load_target("host")
+    file.write_bytes(model.pack([x], [y]))
+    artifacts = compile_model(model_request(file, "model", "host", {}))
+    values = np.arange(256 if zero_point == -128 else 128).reshape(-1, 128) + zero_point
+    assert verify(file, target, artifacts, values.astype(np.int8))["equal"]
