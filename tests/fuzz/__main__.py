@@ -19,6 +19,7 @@ from .units import OTHERS, TARGETS, Result, Unit, networks, others, run
 
 ROOT = Path(__file__).parents[2]
 TOLD = 2000  # characters of a failure's text
+SUMMED = 30  # units between two summaries
 BROKEN = 3  # pools that end one after another without a result: what then follows would end alike
 
 
@@ -30,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--targets", nargs="+", choices=("host", *TARGETS), help="all if none is given: each network "
                         "on the host in all modes, and on one of the others in some")  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=("networks", *OTHERS), help="leave out the rest")
+    parser.add_argument("--blocks", type=int, default=0, help="of each network, of a few layers each; 0: 1 to 5")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0: one for each core")
     parser.add_argument("--programs", type=int, default=0, help="built for each network and target at most, of those "
                         "that differ; other plans run on values alone; 0: all")  # fmt: skip
@@ -46,24 +48,27 @@ def main() -> int:
     seed = options.seed if options.seed is not None else int(time.strftime("%Y%m%d"))
     start, wanted = time.monotonic(), options.only or ["networks", *OTHERS]
     print(f"seed {seed}, count {options.count}", flush=True)
-    units = list(networks(seed, options.count, options.forms, options.targets)) if "networks" in wanted else []
+    drawn = networks(seed, options.count, options.forms, options.targets, options.blocks)
+    units = list(drawn) if "networks" in wanted else []
     units += [u for part in OTHERS if part in wanted for u in others(part, seed, options.count)]
     journal = Journal(options.output, options.resume)
     missing = journal.missing(units)
     if options.resume:
         print(f"{len(units) - len(missing)} of {len(units)} units are done", flush=True)
     about = {"seeds": [seed, options.count], "parts": wanted}
-    found = journal.write(units, about)
     try:
         for n, result in enumerate(work(missing, options, journal, start), start=1):
             journal.add(result)
             for failure in result.failures:
                 print(f"{failure['kind']}: {failure['command']}\n{failure['text'][-TOLD:]}", flush=True)
-            found = journal.write(units, {**about, "seconds": round(time.monotonic() - start)})
-            if n % 30 == 0:
-                print(f"{n} of {len(missing)} units, {found['runs']} runs", file=sys.stderr, flush=True)
+            if n % SUMMED == 0:
+                found = journal.write(units, about)
+                told = f"{n} of {len(missing)} units, {found['runs']} runs, {len(found['cases'])} failures"
+                print(told, file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("interrupted: what follows is of the part that ran", file=sys.stderr)
+    finally:
+        found = journal.write(units, {**about, "seconds": round(time.monotonic() - start)})
     print(json.dumps(found, indent=1))
     return int(bool(found["cases"]))
 

@@ -334,5 +334,5 @@ def recipes(seed: int, count: int, forms: Sequence[str] = FORMS) -> Iterator[Rec
             yield drawn(form, number)
 
 
-def drawn(form: str, seed: int) -> Recipe:
-    return draw(form, seed, WRITERS[form].WORDS, WRITERS[form].operators(form))
+def drawn(form: str, seed: int, blocks: int = 0) -> Recipe:
+    return draw(form, seed, WRITERS[form].WORDS, WRITERS[form].operators(form), blocks)

@@ -232,10 +232,13 @@ BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
 )
 
 
-def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str]) -> Recipe:
-    """A network of about 2 to 16 layers. `words`, `operators`: the layers that the writer knows for this form."""
+def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str], blocks: int = 0) -> Recipe:
+    """A network of so many blocks; with 0, of 1 to 5, which are about 2 to 16 layers.
+
+    `words`, `operators`: the layers that the writer knows for this form.
+    """
     drawing = Drawing(Random(f"{form} {seed}").getrandbits(64), words, operators)
-    for _ in range(drawing.random.choice((1, 2, 2, 3, 3, 4, 5))):
+    for _ in range(blocks or drawing.random.choice((1, 2, 2, 3, 3, 4, 5))):
         drawing.block()
     for _ in range(drawing.random.choice((0, 0, 0, 1, 1, 1, 2, 3))):  # a network may have several heads
         drawing.head(drawing.random.choice(drawing.images[-2:]))

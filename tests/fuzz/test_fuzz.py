@@ -51,6 +51,16 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
     assert any(way in what.split() for what in tally.programs for way in ("layer", "auto", "dory")), tally.programs
 
 
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", ["tflite", "qdq"])
+def test_a_network_of_many_layers(form: str, host: Machine, tmp_path: Path) -> None:
+    """Two of its programs run; the other plans run on values."""
+    recipe, tally = drawn(form, FIRST, blocks=15), Tally()
+    sweep(recipe, [host], tmp_path, tally, most=2)
+    assert len(recipe.layers) > 30 and tally.runs > 5
+    assert not tally.found, told(tally.found)
+
+
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
 @pytest.mark.parametrize(("target", "seed"), TARGETS)
 def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) -> None:

@@ -21,16 +21,18 @@ DAMAGED = 50  # copies of one model, each damaged in another way
 
 @dataclass(frozen=True)
 class Unit:
-    """`part`: networks or a part of `OTHERS`; `form`: of networks; `targets`: where a network runs."""
+    """`part`: networks or a part of `OTHERS`; `form`, `blocks`: of networks; `targets`: where a network runs."""
 
     part: str
     seed: int
     form: str = ""
     targets: tuple[str, ...] = ()
+    blocks: int = 0  # as `draw` takes them
 
     @property
     def name(self) -> str:
-        return " ".join([self.part, str(self.seed), self.form, *self.targets]).strip()
+        size = [f"of {self.blocks} blocks"] if self.blocks else []
+        return " ".join([self.part, str(self.seed), self.form, *self.targets, *size]).strip()
 
 
 @dataclass
@@ -48,10 +50,12 @@ class Result:
     causes: list[str] = field(default_factory=list)
 
 
-def networks(seed: int, count: int, forms: Sequence[str], targets: Sequence[str] | None) -> Iterator[Unit]:
+def networks(
+    seed: int, count: int, forms: Sequence[str], targets: Sequence[str] | None, blocks: int = 0
+) -> Iterator[Unit]:
     """`targets`: None: the host, and of the others each in its turn."""
     for i, (number, form) in enumerate((n, f) for n in range(seed, seed + count) for f in forms):
-        yield Unit("networks", number, form, tuple(targets or ("host", TARGETS[i % len(TARGETS)])))
+        yield Unit("networks", number, form, tuple(targets or ("host", TARGETS[i % len(TARGETS)])), blocks)
 
 
 def others(part: str, seed: int, count: int) -> Iterator[Unit]:
@@ -74,7 +78,7 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset(), most: in
             result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
         return result
     tally = Tally()
-    sweep(drawn(unit.form, unit.seed), [machine(t, place) for t in unit.targets], place, tally, most)
+    sweep(drawn(unit.form, unit.seed, unit.blocks), [machine(t, place) for t in unit.targets], place, tally, most)
     result.runs, result.networks, result.equal_plans = tally.runs, tally.networks, tally.same
     result.refused, result.programs, result.planned = tally.refused, dict(tally.programs), dict(tally.planned)
     for found in tally.found:
