@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ...base import programs
 from ...base.artifacts import publish
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.firmware import firmware_support
+from ...base.programs import Start
 from ...base.request import ModelRequest
 from ...base.target import hal_dir, load_target
 from ..cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
@@ -173,17 +176,15 @@ class Run:
         relay.start()
         started: dict[int, subprocess.Popen[bytes]] = {}
         try:
-            for k in self.programs:
-                started[k] = self._start(k)
-            finished = self._wait(started, relay, WALL_S + EACH_S * len(vectors))
+            with programs.together() as start:
+                for k in self.programs:
+                    started[k] = self._start(k, start)
+                finished = self._wait(started, relay, WALL_S + EACH_S * len(vectors), start)
+                relay.stop()
+                for process in started.values():
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=20)
         finally:
-            relay.stop()
-            for process in started.values():
-                try:
-                    process.wait(timeout=20)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
             relay.close()
         if relay.broken is not None:
             raise relay.broken
@@ -196,18 +197,18 @@ class Run:
         workers = {k: Counter((self.place(k) / "output.bin").read_bytes()) for k in started if k != self.made.source}
         return Result(codes, outputs, workers, relay, finished)
 
-    def _start(self, device: int) -> subprocess.Popen[bytes]:
+    def _start(self, device: int, start: Start) -> subprocess.Popen[bytes]:
         part, command = next(p for p in self.made.parts if p.number == device), self.programs[device]
         log = (self.place(device) / "log.txt").open("wb")
         try:
-            return subprocess.Popen(command, cwd=self.place(device), stdin=subprocess.DEVNULL, stdout=log,
-                                    stderr=subprocess.STDOUT)  # fmt: skip
+            return start(command, cwd=self.place(device), stdin=subprocess.DEVNULL, stdout=log,
+                         stderr=subprocess.STDOUT)  # fmt: skip
         except FileNotFoundError:
             package = part.target.runner.package if part.target.runner else ""
             hints = (f"apt-get install {package}",) if package else ()
             raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hints)) from None
 
-    def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, limit: float) -> bool:
+    def _wait(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, limit: float, start: Start) -> bool:
         """Whether the source ended by itself within the time."""
         began = heard = time.monotonic()
         requests, source = 0, started[self.made.source]
@@ -216,7 +217,7 @@ class Run:
                 requests, heard = relay.requests, now
             elif now - heard > STILL_S:
                 break
-            self._bring_back(started, relay)
+            self._bring_back(started, relay, start)
             for k, process in started.items():
                 dead = k in relay.killed or k in relay.buried or k in relay.ended
                 if k != self.made.source and process.poll() is not None and not dead:
@@ -224,7 +225,7 @@ class Run:
             time.sleep(0.003)
         return source.poll() is not None
 
-    def _bring_back(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay) -> None:
+    def _bring_back(self, started: dict[int, subprocess.Popen[bytes]], relay: Relay, start: Start) -> None:
         """End the programs that the relay has killed; start those anew that are due."""
         for k in list(relay.killed):
             started[k].kill()
@@ -232,7 +233,7 @@ class Run:
             relay.bury(k)
         for k in relay.due():
             relay.revive(k)
-            started[k] = self._start(k)
+            started[k] = self._start(k, start)
 
     def _results(self, file: Path) -> tuple[list[int], list[list[Array]]]:
         ports = self.report["outputs"]

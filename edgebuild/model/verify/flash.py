@@ -6,17 +6,16 @@ that stand before the flash. So the program runs on the simulated board, and the
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from ...base.errors import Diagnostic, MissingTool, fail
+from ...base.errors import fail
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
+from .harness import run_tool
 
 FROM, TO = "main", "eb_exit"  # what is counted of a program
-LIMIT = 600  # seconds for a run
 
 
 def flash_of(name: str) -> Flash:
@@ -44,16 +43,16 @@ def _counted(elf: Path, target: Target, flash: Flash, mark: str = "") -> list[Mi
     assert target.runner is not None
     plugin, found = elf.parent / "flash.so", elf.parent / "flash.txt"
     host = load_target("host").toolchain
-    _run([host.compiler, "-O2", "-shared", "-fPIC", "-o", plugin.name, str(hal_dir() / "harness/flash.c")], elf.parent,
-         host.package)  # fmt: skip
+    source = str(hal_dir() / "harness/flash.c")
+    run_tool([host.compiler, "-O2", "-shared", "-fPIC", "-o", plugin.name, source], elf.parent, host.package)
     places = [m for m in target.memories if {"code", "weights"} & set(m.roles)]
     numbers = {"from": _address(elf, FROM), "to": _address(elf, TO), "flash": min(m.origin for m in places)}
     numbers |= {"end": max(m.origin + m.size for m in places), "line": flash.line_bytes}
     numbers |= {"code": flash.instruction_lines, "data": flash.data_lines}
     numbers |= {"mark": _address(elf, mark)} if mark else {}
     options = ",".join([str(plugin), *(f"{key}={value}" for key, value in numbers.items()), f"out={found}"])
-    _run([word.replace("{elf}", elf.name) for word in target.runner.command] + ["-plugin", options], elf.parent,
-         target.runner.package)  # fmt: skip
+    program = [word.replace("{elf}", elf.name) for word in target.runner.command]
+    run_tool([*program, "-plugin", options], elf.parent, target.runner.package)
     lines = found.read_text().splitlines() if found.is_file() else []
     if not lines:
         raise fail("the simulator's plugin counted nothing", file=str(elf))
@@ -76,18 +75,6 @@ def in_words(name: str, flash: Flash) -> str:
         f"flash of {name}: {flash.wait_states} wait states, lines of {flash.line_bytes} B, "
         f"{flash.instruction_lines} of instructions and {flash.data_lines} of data kept"
     )
-
-
-def _run(command: list[str], folder: Path, package: str) -> None:
-    try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=LIMIT)
-    except FileNotFoundError:
-        raise MissingTool(
-            Diagnostic(f"'{command[0]}' is not installed", hints=(f"it is in the package {package}",))
-        ) from None
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as problem:
-        said = (problem.stderr or b"").decode(errors="replace").strip()
-        raise fail(f"'{command[0]}' failed: {said or problem}") from None
 
 
 def _address(elf: Path, name: str) -> int:

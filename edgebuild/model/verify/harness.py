@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ...base import programs
 from ...base.artifacts import Artifact, publish
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ...base.firmware import firmware_support, link_flags
@@ -108,8 +108,7 @@ def run_tool(
     Raises MissingTool where it is not installed, EdgebuildError with the end of its output where it fails.
     """
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=timeout,
-                              stdin=subprocess.DEVNULL, env={**os.environ, **env})  # fmt: skip
+        done = programs.run(command, folder, timeout, env)
     except FileNotFoundError:
         hint = (f"apt-get install {package}",) if package else ()
         raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hint)) from None

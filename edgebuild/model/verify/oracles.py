@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import signal
 import struct
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base import progress
+from ...base import programs, progress
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..ops.fixedpoint import limits
 from . import ort
@@ -278,7 +277,7 @@ def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Ar
         (folder / "all.onnx").write_bytes(proto.SerializeToString())
         np.savez(folder / "in.npz", **{f"v{v}_i{i}": x for v, row in enumerate(feeds) for i, x in enumerate(row)})  # type: ignore[arg-type]
         command = [sys.executable, "-P", ort.__file__, "all.onnx", "in.npz", "out.npz"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+        done = programs.run(command, folder)
         if done.returncode:
             text = "onnxruntime cannot run this model" + " with these inputs" * (done.returncode == ort.BAD_INPUTS)
             died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from ...base import programs
 from ...base.errors import Diagnostic, MissingTool, fail
 from ...base.target import Target
 from .cycles import CycleTable, Instruction, block_cycles, model_of
@@ -60,15 +61,17 @@ def _traced(elf: Path, target: Target, read: Callable[[Iterable[bytes], Listing]
     assert target.runner is not None
     command = [word.replace("{elf}", elf.name) for word in target.runner.command if word not in ("-icount", "shift=0")]
     try:
-        with subprocess.Popen([*command, *TRACE], cwd=elf.parent, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL) as process:  # fmt: skip
+        with programs.together() as start:
+            process = start([*command, *TRACE], cwd=elf.parent, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)  # fmt: skip
             assert process.stdout is not None
             limit = threading.Timer(LIMIT_S, process.kill)  # a simulator that hangs says nothing and does not end
             limit.start()
-            found = read(process.stdout, listing(elf, target))
-            in_time = limit.is_alive()
-            limit.cancel()
-            process.kill()
+            try:
+                found = read(process.stdout, listing(elf, target))
+                in_time = limit.is_alive()
+            finally:
+                limit.cancel()
     except FileNotFoundError:
         hint = (f"it is in the package {target.runner.package}",)
         raise MissingTool(Diagnostic(f"'{command[0]}' is not installed", hints=hint)) from None
@@ -101,9 +104,7 @@ def listing(elf: Path, target: Target) -> Listing:
     tools = target.toolchain
     machine = ("-m", VECTORS) if "mve" in target.core.features else ()
     try:
-        done = subprocess.run(
-            [f"{tools.prefix}objdump", "-d", *machine, elf], capture_output=True, text=True, check=True
-        )
+        done = programs.run([f"{tools.prefix}objdump", "-d", *machine, elf])
     except FileNotFoundError:
         hint = ("it comes with the assembler",)
         raise MissingTool(Diagnostic(f"'{tools.prefix}objdump' is not installed", hints=hint)) from None

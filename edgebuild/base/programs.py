@@ -1,0 +1,92 @@
+"""Programs that the command starts: they end when the command does, and with them what they have started.
+
+A compiler, a simulator or a script that flashes a board would otherwise go on after SIGTERM. Each program leads a
+process group, which is ended as a whole. SIGKILL alone leaves the command no time for that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any, NoReturn
+
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+Start = Callable[..., "subprocess.Popen[Any]"]
+
+
+@contextmanager
+def together() -> Iterator[Start]:
+    """A function that starts programs, with the parameters of `Popen`. None of them goes on behind the block.
+
+    A signal that asks the command to end raises KeyboardInterrupt or SystemExit here, so that folders are cleared away.
+    One that the command was started to ignore, as `nohup` does, stays ignored.
+    """
+    started, asked, busy = list[subprocess.Popen[Any]](), list[int](), False
+
+    def leave() -> NoReturn:
+        raise KeyboardInterrupt if asked[0] == signal.SIGINT else SystemExit(128 + asked[0])
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        if len(asked) == 1 and not busy:
+            leave()
+
+    def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
+        nonlocal busy
+        busy = True  # between its start and its place in the list nobody would end the program
+        try:
+            started.append(subprocess.Popen(command, process_group=0, **options))
+        finally:
+            busy = False
+        if asked:
+            leave()
+        return started[-1]
+
+    before = _handled_by(note)
+    try:
+        yield start
+    finally:
+        busy = True
+        for program in started:
+            _end(program)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        leave()
+
+
+def run(
+    command: Sequence[str | Path],
+    folder: Path | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; `env` is added to the environment. Raises what `subprocess.run` does."""
+    with together() as start:
+        program = start(command, cwd=folder, env={**os.environ, **env}, text=True, errors="replace",
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        out, err = program.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(command, program.returncode, out, err)
+
+
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Let a function handle the signals that end a command; what handled them before. Only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    known = {number: signal.getsignal(number) for number in numbers}
+    return {number: signal.signal(number, handler) for number in numbers if known[number] not in (signal.SIG_IGN, None)}
+
+
+def _end(program: subprocess.Popen[Any]) -> None:
+    """End a program that still runs, with its group. A number that was waited for may be another group's by now."""
+    with program:
+        if program.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
