@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import arm_mve, kernel_of
 from edgebuild.model.kernels.arm_mve import sum_kernels
 from edgebuild.model.kernels.row import CONVOLUTION, DEPTHWISE, Row, of_sums
+from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import form_of
-from tests.kernels.test_processors import NEEDS, check
+from tests.kernels.test_processors import NEEDS, check, preferring
 
 TARGET = "mps3-an547"
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 33, 48, 64)
@@ -251,4 +253,36 @@ def test_rows(tmp_path: Path) -> None:
     """Chains, row by row."""
     graphs = [random_net(seed, ("conv2d", "depthwise_conv2d", "add", "max_pool2d"), 3) for seed in range(40)]
     graphs += [random_net(seed, ("depthwise_conv2d", "conv2d", "depthwise_conv2d"), 3) for seed in range(300, 360)]
+    check(TARGET, graphs, tmp_path, tile="rolling")
+
+
+def tower(seed: int) -> Graph:
+    """Depthwise layers on a tall image, between layers that take few channels to many and back."""
+    net = Net(np.random.default_rng(seed), "tflite" if seed % 2 else "onnx")
+    channels, pad = int(net.pick(8, 12)), int(net.pick(0, 1))
+    shape = (1, int(net.rng.integers(18, 30)), int(net.rng.integers(6, 12)), 2)
+    x = first = net.keep(Tensor("x", shape, "int8", net.quant(0.02)))
+    plain = {"stride": (1, 1), "dilation": (1, 1)}
+    for layer in range(4):
+        results = 2 if layer == 3 else channels
+        x = net.products("conv2d", x, (results, 1, 1, x.shape[3]), pad=(0, 0, 0, 0), **plain)
+        if layer < 3:
+            x = net.products("depthwise_conv2d", x, (1, 3, 2, channels), 3, pad=(pad, 0, pad, 1), **plain)
+    return Graph("tower", tuple(net.ops), net.tensors, (first.name,), (x.name,), net.arithmetic)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_rows_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Depthwise layers that are fed from rings, with rows outside of the image and without; rings with a row apart."""
+    monkeypatch.setattr(kernels, "by_cost", preferring("mve rows of words"))
+    graphs = [random_net(seed, ("depthwise_conv2d", "conv2d", "depthwise_conv2d"), 3) for seed in range(1400, 1440)]
+    graphs += [tower(seed) for seed in range(16)]
+    seen = Counter[tuple[bool, bool, bool]]()
+    for graph in graphs:
+        found = plan(graph, load_target(TARGET), ModelRequest(Path("x"), "x", TARGET, tile="rolling"))
+        forms = [each for s in found.steps if s.rolled for each in zip(s.ops, s.forms, strict=True)]
+        made = [(kernel_of(op, graph, form), form) for op, form in forms]
+        words = [(k.shape, form) for k, form in made if k.variant == "mve rows of words"]
+        seen.update((bool(shape["outside"]), any(f.rings or ()), any(f.apart)) for shape, f in words)
+    assert len(seen) > 4, seen
     check(TARGET, graphs, tmp_path, tile="rolling")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -11,22 +12,26 @@ import numpy as np
 import onnx
 import pytest
 
-from edgebuild.base.request import model_request
+from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.target import load_target
-from edgebuild.model import ops
+from edgebuild.model import kernels, ops
 from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.blocks import transposed
 from edgebuild.model.ops import transpose
 from edgebuild.model.ops.transpose import cycle_starts, swapped
 from edgebuild.model.plan import search
+from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
+from tests.kernels.processor import run_plans
 from tests.ops.host import run_on_host
 from tests.rolling.test_networks import Net
 from tests.rolling.test_rolling import planned as plan_of
+from tests.zoo.builders import ZOO, quantized
 from tests.zoo.builders import Net as Onnx
-from tests.zoo.builders import quantized
 
 CORES = {"mps2-an386": 3, "mps3-an547": 3, "riscv-virt": 2, "microbit": 1}  # and kernels in place, at least
 
@@ -93,7 +98,9 @@ def test_transpositions_of_random_matrices_run_in_place(
 ) -> None:
     """In C, on this machine, against numpy: no copy of the operand is left in the arena."""
     monkeypatch.setattr(search, "ALONE", 9.0)  # there is nothing else here that its instructions could be a part of
-    monkeypatch.setattr(transpose, "over_itself", partial(transpose.over_itself, divides=divides))
+    one_by_one = transpose.over_itself
+    monkeypatch.setattr(transpose, "over_itself", lambda op, graph, **_: one_by_one(op, graph, divides))
+    monkeypatch.setattr(kernels, "ROWS", tuple(row for row in kernels.ROWS if row.make is not transposed.in_blocks))
     rng = np.random.default_rng(7)
     graphs = []
     for _ in range(6):
@@ -104,6 +111,50 @@ def test_transpositions_of_random_matrices_run_in_place(
     for graph, [vector], [[got]] in zip(graphs, inputs, results, strict=True):
         assert np.array_equal(got, ops.run(graph, *vector)[graph.outputs[0]])
         assert plan_of(graph, tile="off").arena_bytes == graph.tensors["x"].bytes
+
+
+def matrices() -> Iterator[Graph]:
+    """Planes to pixels and back, of few channels and of many; rows that are whole vectors, and others."""
+    sizes = ((3, 10, 12), (1, 40, 9), (4, 32, 8), (3, 48, 48), (8, 6, 10), (17, 9, 9), (18, 16, 4), (2, 50, 3))
+    for at, (channels, height, width) in enumerate(sizes):
+        for shape, perm in (
+            ((1, channels, height, width), (0, 2, 3, 1)),
+            ((1, height, width, channels), (0, 3, 1, 2)),
+        ):
+            x = Tensor("x", shape, "int8", Quant((0.1,), (3,)))
+            y = replace(x, name="y", shape=tuple(shape[d] for d in perm))
+            if at % 3 == 2:
+                x, y = (replace(t, dtype="float32", quant=None) for t in (x, y))
+            op = Op("transpose", "y", ("x",), ("y",), {"perm": perm})
+            yield Graph("matrix", (op,), {"x": x, "y": y}, ("x",), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("target", "optimize"), [("mps2-an386", "speed"), ("mps3-an547", "speed"), ("riscv-virt", "size")]
+)
+def test_transpositions_by_blocks(target: str, optimize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices where they stand, by blocks, on cores; they take hardly more than the operand."""
+    monkeypatch.setattr(search, "ALONE", 9.0)
+    monkeypatch.setattr(kernels, "ROWS", tuple(r for r in kernels.ROWS if r.make is not transposed.along_cycles))
+    graphs, known = list(matrices()), load_target(target)
+    plans = [
+        plan(g, known, ModelRequest(Path("x"), f"g{i}", target, tile="off", optimize=optimize))
+        for i, g in enumerate(graphs)
+    ]
+    taken = Counter(kernel_of(g.ops[0], g, p.steps[0].forms[0]).variant for g, p in zip(graphs, plans, strict=True))
+    inside = [name for name in taken if name.endswith("in place by blocks")]
+    assert len(inside) == 1 + (target == "mps3-an547") and sum(taken[name] for name in inside) > 10, taken
+    inputs = [random_inputs(graph, 1, seed) for seed, graph in enumerate(graphs)]
+    for graph, [vector], [[got]] in zip(graphs, inputs, run_plans(known, plans, inputs, tmp_path), strict=True):
+        assert np.array_equal(got, ops.run(graph, *vector)[graph.outputs[0]])
+
+
+@pytest.mark.parametrize("target", ["mps2-an386", "mps3-an547"])
+def test_a_mobilenet_takes_little_more_than_its_largest_tensor(target: str, tmp_path: Path) -> None:
+    """Its planar image becomes pixels where it stands, and depthwise layers with a stride run row by row."""
+    file = tmp_path / "model.onnx"
+    file.write_bytes(quantized(ZOO["mobilenet_v1"]()).SerializeToString())
+    assert planned(file, target).arena_bytes <= 48 * 48 * 16 + 1500
 
 
 def test_numbers_of_64_bits_lie_on_multiples_of_8(tmp_path: Path) -> None:

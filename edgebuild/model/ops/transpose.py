@@ -107,8 +107,6 @@ def over_itself(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    if form.over and not form.rolled and (made := over_itself(op, graph)) is not None:
-        return made
     (x,) = graph.operands(op)
     steps = loops.steps(x.shape)
     turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))

@@ -28,6 +28,8 @@ ROWS = (
     Row("pointwise", CORE, curves.lined("arm_mve/curve.c.j2", "mve lines", 3.5)),
     Row("clamp", CORE, elements.rescaled),
     Row("requantize", CORE, elements.rescaled),
+    Row("transpose", CORE, elements.spread),
+    Row("transpose", CORE, elements.spread_in_blocks),
     Row("mean", CORE, elements.mean),
     Row("avg_pool2d", CORE, elements.pool),
     Row("max_pool2d", CORE, elements.pool),

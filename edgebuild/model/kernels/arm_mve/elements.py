@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
+from ...ir import ITEM_BYTES
 from ...ops.base import Kernel
 from ...ops.loops import Loop
+from ..blocks import transposed
 from ..row import KernelLayer
 
 
@@ -62,3 +64,37 @@ def dense_rows(layer: KernelLayer) -> Kernel | None:
         return None
     channels, rows, taps = (int(str(k.shape[letter])) for letter in ("K", "rows", "C"))
     return replace(k, template="arm_mve/dense_rows.c.j2", estimate=channels * (15 + taps / rows * 0.25))
+
+
+def _spread(layer: KernelLayer) -> dict[str, Any] | None:
+    """Planes whose bytes go to pixels of few channels, sixteen at once."""
+    found, (x,) = transposed.matrix(layer), layer.graph.operands(layer.op)
+    if found is None or ITEM_BYTES[x.dtype] != 1 or found[0] > 17:
+        return None
+    return {"offsets": tuple(range(0, 16 * found[0], found[0])), "planes": found[0], "length": found[1]}
+
+
+def spread(layer: KernelLayer) -> Kernel | None:
+    """Planes become pixels."""
+    found = None if layer.form.over else _spread(layer)
+    if found is None:
+        return None
+    cost = found["planes"] * (20 + 9.0 * -(-found["length"] // 16))
+    return replace(
+        layer.plain,
+        template="arm_mve/transpose.c.j2",
+        shape={**layer.plain.shape, **found},
+        variant="mve",
+        estimate=cost,
+    )
+
+
+def spread_in_blocks(layer: KernelLayer) -> Kernel | None:
+    """Planes become pixels where they stand."""
+    k, found = transposed.in_blocks(layer), _spread(layer)
+    if k is None or found is None or not k.shape["planes"]:
+        return None
+    shape = {**k.shape, "spread": True, "offsets": found["offsets"], "copy": "eb_copy_bytes"}
+    short, block, blocks = (int(str(shape[name])) for name in ("short", "block", "blocks"))
+    cost = transposed.copies(shape, 20, 0.2) + blocks * short * (15 + 9 * -(-block // 16))
+    return replace(k, shape=shape, variant="mve in place by blocks", estimate=cost)

@@ -245,7 +245,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
 
 
 def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
-    """Four channels of two outputs at a time, all lines of an image: rows, or columns if `upright`.
+    """Four channels of two outputs at a time, all lines of an image: rows, or columns if `upright`; or a row by itself.
 
     Windows are words of four channels, which VLD4 takes apart; two outputs side by side share them.
     """
@@ -257,18 +257,22 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
     across = 1 - along
     (fi, fo), (si, so), (pi, po) = ((v[along], v[across]) for v in (s.window, s.stride, s.pad))
     (size, lines), (inner, outer) = ((v[along], v[across]) for v in (s.size, s.out))
+    outside = po > 0 or (outer - 1) * so - po + fo > lines
+    if form.rolled:  # a list of rows, without those before the image
+        line, po, outer = 4, 0, 1
     total = (inner - 1) * si + fi
     used = max(0, min(size, total - pi))
     unfit = taps + fo * si > LANES or inner < 2 or c != k or c % 4 or not used or max(fi, fo, so) + pi + po > 40
-    if unfit or form.rolled or s.dilation != (1, 1) or not s.fits or how == "sums":
+    if unfit or (form.rolled and upright) or s.dilation != (1, 1) or not s.fits or how == "sums":
         return None
     clamped = how.endswith("_clamped")
     packed = _fours(s, upright)
-    shape: dict[str, Any] = {
+    shape: dict[str, Any] = shape_of(s, form) if form.rolled else {"rolled": False}
+    shape |= {
         "K": k, "upright": upright, "finish": how, "taps": taps, "FO": fo, "SI": si, "SO": so, "PI": pi, "PO": po,
         "U": lines, "line": line, "beside": beside, "down": down, "ahead": ahead, "inner": inner, "outer": outer,
         "used": used, "behind": total - pi - used, "step": packed.shape[1] * 4,
-        "outside": po > 0 or (outer - 1) * so - po + fo > lines,
+        "outside": outside,
     }  # fmt: skip
     words = (outer - 1) * so + fo * max(total, si * (inner + 1)) + LANES
     scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ...ops import transpose
 from ...ops.base import PORTABLE, Kernel
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import fours, gathered, pairs, sum_kernels, tables
+from . import fours, gathered, pairs, sum_kernels, tables, transposed
 from .sum_kernels import SPLIT, SumsCore
 
 
@@ -32,12 +31,6 @@ def saturated(layer: KernelLayer) -> Kernel | None:
     if k.variant != "linear" or (k.shape["low"], k.shape["high"]) != (-128, 127):
         return None
     return replace(k, shape={**k.shape, "clamp": "eb_saturate"}, estimate=SATURATED * k.estimate)
-
-
-def transposed(layer: KernelLayer) -> Kernel | None:
-    """A matrix where it stands, without divisions: they are calls of the compiler's library."""
-    whole_over = layer.form.over and not layer.form.rolled
-    return transpose.over_itself(layer.op, layer.graph, divides=False) if whole_over else None
 
 
 # Of the instructions that comparisons, and long multiplications, take (`./sconsw bench-kernels` shows the error).
@@ -85,7 +78,8 @@ ROWS = (
     *(Row(kind, core, saturated) for kind in ("add", "mul") for core in SATURATING),
     Row("add", M0, split),
     *(Row(kind, M0, called) for kind in ("requantize", "clamp")),
-    Row("transpose", M0, transposed),
+    Row("transpose", frozenset(), transposed.along_cycles),
+    Row("transpose", frozenset(), transposed.in_blocks),
     *(Row(kind, frozenset(), made) for kind in ("clamp", "requantize") for made in (tables.rescaled, tables.own)),
     *(Row("softmax", frozenset(), made) for made in (tables.own, tables.exponentials)),
 )
