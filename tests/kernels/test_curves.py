@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops import SPECS
 from edgebuild.model.ops.pointwise import attributes
+from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.search import form_of
-from tests.kernels.processor import run_on
+from tests.graphs import random_inputs
+from tests.kernels.processor import run_on, run_plans
 from tests.kernels.test_processors import NEEDS
+from tests.ops.test_host import compare
 
 SCALES = (2.0**-12, 2.0**-11, 2.0**-15, 3.1e-4, 2.4e-5, 7e-3, 1.7e-6, 0.5)
 EVERY = np.arange(-(2**15), 2**15).astype(np.int16)
@@ -79,3 +83,21 @@ def test_curves_of_one_network(target: str, tmp_path: Path) -> None:
     for optimize in ("speed", "size"):
         ((found,),) = run_on(load_target(target), [graph], [[[values]]], tmp_path, optimize=optimize)
         assert np.array_equal(found[0], want)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_rows_between_words(tmp_path: Path) -> None:
+    """Row by row, each second row of 33 values begins in the middle of a word."""
+    scales = {"x": 2.0**-12, "a": 2.0**-15, "b": 2.0**-15, "y": 2.0**-14}
+    tensors = {n: Tensor(n, (1, 16, 11, 3), "int16", Quant((s,), (0,))) for n, s in scales.items()}
+    made = [
+        Op("pointwise", "a", ("x",), ("a",), attributes("sigmoid")),
+        Op("pointwise", "b", ("x",), ("b",), attributes("tanh")),
+        Op("mul", "y", ("a", "b"), ("y",), {"clamp": (None, None)}),
+    ]
+    graph, target = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(made), load_target("mps2-an386")
+    found = plan(graph, target, ModelRequest(Path("x"), "g0", target.name, objective="ram"))
+    assert found.tiled
+    vectors = random_inputs(graph, 2, 1)
+    for vector, row in zip(vectors, run_plans(target, [found], [vectors], tmp_path)[0], strict=True):
+        compare(graph, vector, row)

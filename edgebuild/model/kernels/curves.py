@@ -22,8 +22,11 @@ INT16 = (-(2**15), 2**15 - 1)
 BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
 
 
-def lined(template: str, variant: str, cost: float) -> Callable[[KernelLayer], Kernel | None]:
-    """The maker of a kernel for curves without broadcasting; `cost`: instructions an element."""
+def lined(template: str, variant: str, cost: float, rounding: float) -> Callable[[KernelLayer], Kernel | None]:
+    """The maker of a kernel for curves without broadcasting.
+
+    `cost`: instructions an element, and `rounding` more where the argument is shifted.
+    """
 
     def make(layer: KernelLayer) -> Kernel | None:
         op, graph = layer.op, layer.graph
@@ -38,12 +41,12 @@ def lined(template: str, variant: str, cost: float) -> Callable[[KernelLayer], K
             return None
         first, table, clamped = known
         shape = {
-            "N": layer.plain.shape["N"], "bits": str(BITS[function][0]), "shift": str(shift or ""), "clamped": clamped,
+            "N": layer.plain.shape["N"], "bits": str(BITS[function][0]), "shift": str(shift), "clamped": clamped,
             "zero": -first, "parts": len(table[0]),  # text: assembly has no parameters, so no two layers share it
         }  # fmt: skip
         lines = Constant("lines", table.ravel(), f"{function}: where the lines start, and their slopes")
         scalars: dict[str, int | float] = {"x_mul": multiplier, "half": (1 << shift) >> 1}
-        estimate = 20.0 + cost * int(str(shape["N"]))
+        estimate = 60.0 + (cost + (rounding if shift else 0)) * int(str(shape["N"]))
         return replace(
             layer.plain, template=template, shape=shape, constants=(lines,), scalars=scalars, variant=variant,
             estimate=estimate,
@@ -54,21 +57,24 @@ def lined(template: str, variant: str, cost: float) -> Callable[[KernelLayer], K
 
 @cache
 def _lines(function: str, multiplier: int, shift: int) -> tuple[int, Array, bool] | None:
-    """The first part that an int16 reaches, starts and slopes of all (2 x parts, int32), and whether a is clamped."""
+    """The first part that an int16 reaches, starts and slopes of all (2 x parts, int32), and whether a is clamped.
+
+    The outermost parts then serve every a beyond them: it does not matter whether a is clamped or its part.
+    """
     bits, up = BITS[function]
     most = 1 << (bits + 8)
     full = sigmoid16.argument(np.arange(-(2**15), 2**15), multiplier, shift)
-    a = np.unique(np.clip(full, -most, most - 1))
-    exact = quantised.CURVES[function][0](a)
-    first, last = int(a[0] >> bits), int(a[-1] >> bits)
+    a = np.unique(np.concatenate([full, np.clip(full, -most, most - 1)]))
+    exact, parts = quantised.CURVES[function][0](a), np.clip(a >> bits, -256, 255)
+    first, last = int(parts[0]), int(parts[-1])
     table = np.array([_line(part, bits, up) for part in range(first, last + 1)], np.int64).T
-    found = _upper(table, a, first, bits)
-    for part in np.unique(a[found != exact] >> bits):
-        values = exact[a >> bits == part]
+    found = _upper(table, a, parts - first)
+    for part in np.unique(parts[found != exact]):
+        values = exact[parts == part]
         if (values != values[0]).any():
             return None
         table[:, part - first] = int(values[0]) << 16, 0
-    if (_upper(table, a, first, bits) != exact).any():
+    if (_upper(table, a, parts - first) != exact).any():
         return None
     return first, table.astype(np.uint32).astype(np.int32), bool(full[0] < -most or full[-1] >= most)
 
@@ -85,6 +91,6 @@ def _line(part: int, bits: int, up: int) -> tuple[int, int]:
     return ((value - slope * (part << bits)) << up) % 2**32, (slope << up) % 2**32
 
 
-def _upper(table: Array, a: Array, first: int, bits: int) -> Array:
-    start, slope = table[:, (a >> bits) - first]
+def _upper(table: Array, a: Array, line: Array) -> Array:
+    start, slope = table[:, line]
     return np.asarray(((start + slope * a) % 2**32).astype(np.uint32).astype(np.int32) >> 16)

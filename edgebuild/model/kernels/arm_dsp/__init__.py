@@ -104,5 +104,5 @@ ROWS = (
     Row("batch_matmul", CORE, matrix.wide),
     Row("svdf_state", CORE, svdf_pairs.state),
     Row("svdf", CORE, svdf_pairs.total),
-    Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 8.0)),
+    Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
 )
