@@ -1,7 +1,8 @@
 """Two channels in one multiplication: dense layers on cores whose multiplier has 32 bits, one product at a time.
 
 As in `pairs`, but an operand holds weights of two channels, w0 + 65536 w2. Four weights lie in a word as bytes with 128
-added, so that one mask gives such an operand. What the 128 add to a group's sums does not depend on the channel.
+added. One mask gives the operand of two of them; the word itself serves for the others, whose sums are what is left of
+its own. What the 128 add to a group's sums does not depend on the channel.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class FoursCore:
         return sum(map(len, made)) * self.tap + len(made) * self.group + len(sizes(made)) * self.kind
 
 
-RV32 = FoursCore("rv32", 8, 17, 18, 12, 16, 24, ANY_SIZE)
-M3 = FoursCore("armv7m", 4, 6, 7, 6, 9, 22)
-M0 = FoursCore("armv6m", 4, 11, 14, 12, 42, 40, SIZES[:-1])  # its branches do not reach over more
+RV32 = FoursCore("rv32", 8, 15, 24, 12, 16, 24, ANY_SIZE)
+M3 = FoursCore("armv7m", 4, 5, 9, 6, 9, 22)
+M0 = FoursCore("armv6m", 4, 9, 18, 12, 42, 40, SIZES[:-1])  # its branches do not reach over more
 PREPARE = 9  # instructions to bring one tap into its place; `./sconsw bench-kernels` shows the error of the estimate
 
 
