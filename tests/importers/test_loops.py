@@ -18,7 +18,7 @@ from edgebuild.model.compile import compile_model
 from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import verify
-from tests.graphs.tflite_models import SAME, File
+from tests.graphs.tflite_models import File
 from tests.ops.test_tflm import interpreted
 
 HIDDEN, STEPS, RNG = 5, 4, np.random.default_rng(3)
@@ -152,33 +152,6 @@ def test_loops_that_are_refused(turns: int | None, step: int, text: str, tmp_pat
     file = tmp_path / "loop.tflite"
     file.write_bytes(loop(turns, step))
     with pytest.raises(EdgebuildError, match=text):
-        read_model(file)
-
-
-def shared_bias(value: int) -> bytes:
-    """Two convolutions of int16 with one bias, whose scale is the first's."""
-    file, x = File(), Quant((0.0005,), (0,))
-    read = source = file.tensor("x", (1, 6, 6, 4), "int16", x)
-    bias = file.tensor("b", (4,), "int64", Quant((5e-7,) * 4, (0,) * 4), np.full(4, value, np.int64))
-    for i, scale in enumerate((0.001, 0.004)):
-        w = RNG.integers(-127, 128, (4, 3, 3, 4)).astype(np.int8)
-        w_at = file.tensor(f"w{i}", w.shape, "int8", Quant((scale,) * 4, (0,) * 4, 0), w)
-        y, options = file.tensor(f"y{i}", (1, 6, 6, 4), "int16", x), schema.Conv2DOptionsT()
-        options.padding, options.strideH, options.strideW = SAME, 1, 1
-        options.dilationHFactor = options.dilationWFactor = 1
-        file.operator("CONV_2D", [read, w_at, bias], [y], options)
-        read = y
-    return file.pack([source], [read])
-
-
-def test_a_bias_of_zeros_may_be_shared(tmp_path: Path) -> None:
-    """Converters give equal constants one tensor, whatever scales they would have."""
-    file = tmp_path / "shared.tflite"
-    file.write_bytes(shared_bias(0))
-    artifacts = compile_model(model_request(file, "model", "host", {"tile": "off"}))
-    assert verify(file, load_target("host"), artifacts)["equal"]
-    file.write_bytes(shared_bias(7))
-    with pytest.raises(EdgebuildError, match="of the bias"):
         read_model(file)
 
 

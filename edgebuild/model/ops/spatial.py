@@ -14,6 +14,7 @@ from . import fixedpoint
 from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")  # of the results of sums
+BIAS_APART = 0.02  # steps of the result: TFLite takes a bias whose scale is this near for one of scale(x) * scale(w)
 MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
 Pad = tuple[int, int, int, int]  # top, left, bottom, right
 UNBOUNDED = ("clamp", "pointwise", "batch_matmul")  # ops whose float results TFLite leaves infinite
@@ -293,7 +294,7 @@ def bias_agrees(op: Op, graph: Graph) -> str | None:
 
 def symmetric_weights(op: Op, graph: Graph) -> str | None:
     """Weights and bias are constants; weights have one scale or one per output channel; the bias has scale(x) *
-    scale(w)."""
+    scale(w), in TFLite to a fiftieth of a step of the result."""
     x, w = graph.operands(op)[:2]
     if computed := [t.name for t in graph.operands(op)[1:] if t.data is None]:
         return f"'{computed[0]}' is computed by the graph"
@@ -306,10 +307,12 @@ def symmetric_weights(op: Op, graph: Graph) -> str | None:
         return f"{len(w.quant.scale)} weight scales for {channels} output channels"
     if is_float(x):
         return None
-    return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None)
+    apart = BIAS_APART * scale_of(graph.result(op)) if graph.arithmetic == "tflite" else 0.0
+    return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None, apart)
 
 
-def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None) -> str | None:
+def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None, apart: float) -> str | None:
+    """Tell what is wrong with the bias. `apart`: by how much its scale may differ from that of the products."""
     if bias is not None and bias.dtype not in ("int32", "int64"):
         return f"bias is {bias.dtype}, not int32 or int64"
     if bias is None or bias.quant is None or not any(bias.quant.scale):
@@ -318,7 +321,7 @@ def bias_scale_problem(x: Tensor, w: Tensor, bias: Tensor | None) -> str | None:
         return None  # converters let layers share one bias of zeros, which has the scale of any of them
     want = np.array(quant_of(w).scale) * scale_of(x)
     have = np.array(bias.quant.scale)
-    if len(have) not in (1, len(want)) or not np.allclose(have, want, rtol=1e-2):
+    if len(have) not in (1, len(want)) or not np.allclose(have, want, rtol=1e-2, atol=apart):
         return f"scale {have[0]:.6g} of the bias, scale(x) * scale(w) is {want[0]:.6g}"
     return None
 

@@ -114,11 +114,12 @@ def _needs(module: str) -> None:
 
 
 def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
-    """TFLite Micro's interpreter. The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there.
+    """TFLite Micro's interpreter, or LiteRT for what it is known to misread.
 
-    It runs loops of real numbers, as Keras writes LSTMs, to another result than TensorFlow. LiteRT does not.
+    The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there.
     """
-    judge = _judge_of_loops() if _has_real_loops(model) else "tflm"
+    misread = _misread(model)
+    judge = _larger_judge(misread) if misread else "tflm"
     _needs("tflite_micro")
     script = Path(__file__).with_name("tflm.py")
     types = _tflite_input_types(model)
@@ -149,28 +150,48 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
     return Reference(outputs, tensors, slack=0)
 
 
-def _judge_of_loops() -> str:
+def _larger_judge(misread: str) -> str:
     if importlib.util.find_spec("ai_edge_litert") is not None:
         return "litert"
-    text = "the model has a loop of real numbers, and TFLite Micro runs some of them to another result than TensorFlow"
+    text = f"the model has {misread} than TensorFlow"
     hint = "pip install ai-edge-litert: LiteRT then says what is right"
     progress.warn(Diagnostic(text, hints=(hint,), severity="warning"))
     return "tflm"
 
 
-def _has_real_loops(model: Path) -> bool:
-    """Whether a file has a loop and no quantised tensor."""
+def _misread(path: Path) -> str:
+    """Tell what of a file TFLite Micro runs to another result than TensorFlow; "" if nothing.
+
+    These are loops of real numbers, as Keras writes LSTMs, and biases of int32 beside int16, which it takes for int64.
+    """
     import tflite
 
     try:
-        file = tflite.Model.GetRootAsModel(model.read_bytes(), 0)
+        file = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
         graphs = [file.Subgraphs(i) for i in range(file.SubgraphsLength())]
         codes = [file.OperatorCodes(i).BuiltinCode() for i in range(file.OperatorCodesLength())]
         types = {graph.Tensors(i).Type() for graph in graphs for i in range(graph.TensorsLength())}
+        narrow = any(_has_narrow_biases(graph, codes) for graph in graphs)
     except (struct.error, AttributeError, IndexError, TypeError, ValueError):
-        return False
+        return ""
     integers = {tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16}
-    return tflite.BuiltinOperator.WHILE in codes and not types & integers
+    if tflite.BuiltinOperator.WHILE in codes and not types & integers:
+        return "a loop of real numbers, and TFLite Micro runs some of them to another result"
+    return "a bias of int32 beside int16, and TFLite Micro runs it to another result" if narrow else ""
+
+
+def _has_narrow_biases(graph: Any, codes: list[int]) -> bool:
+    import tflite
+
+    kinds = tflite.BuiltinOperator
+    bias_at = {kinds.DEPTHWISE_CONV_2D: 2, kinds.FULLY_CONNECTED: 2, kinds.TRANSPOSE_CONV: 3}
+    for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+        at = bias_at.get(codes[op.OpcodeIndex()], op.InputsLength())
+        if at < op.InputsLength() and op.Inputs(at) >= 0:
+            result, bias = graph.Tensors(op.Outputs(0)), graph.Tensors(op.Inputs(at))
+            if result.Type() == tflite.TensorType.INT16 and bias.Type() == tflite.TensorType.INT32:
+                return True
+    return False
 
 
 def _tflite_input_types(model: Path) -> list[str]:
