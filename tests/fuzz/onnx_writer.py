@@ -457,19 +457,15 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def write(recipe: Recipe, twin: bool = False) -> bytes:
     """`twin`: the same network for onnxruntime, without an operator that it computes badly."""
-    model = OnnxWriter(recipe).write()
+    model, s = OnnxWriter(recipe).write(), choice(recipe.seed)
+    if recipe.form in ("qdq", "qoperator"):
+        try:
+            model = quantised(model, s.pick(True, False), s.pick(True, False), operators=recipe.form == "qoperator")
+        except (RuntimeError, AssertionError) as reason:  # values that are no number have no scale
+            raise ValueError(f"onnxruntime's quantiser: {reason}") from None
     if recipe.form == "qdq":
-        s = choice(recipe.seed)
-        per_channel, unsigned = s.pick(True, False), s.pick(True, False)
-        model = quantised(model, per_channel=per_channel, unsigned=unsigned)
         model = powers_of_two(model) if s.between(0, 3) == 0 else model
         model = with_real_constants(model) if s.between(0, 2) == 0 else model
-    if recipe.form == "qoperator":
-        s = choice(recipe.seed)
-        try:
-            model = quantised(model, s.pick(True, False), s.pick(True, False), operators=True)
-        except RuntimeError as reason:
-            raise ValueError(f"onnxruntime's quantiser: {reason}") from None
     if choice(recipe.seed + 2).between(0, 2) == 0:  # many exporters name no node
         for node in model.graph.node:
             node.name = ""

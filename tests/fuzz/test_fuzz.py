@@ -61,6 +61,12 @@ def test_a_network_of_many_layers(form: str, host: Machine, tmp_path: Path) -> N
     assert not tally.found, told(tally.found)
 
 
+def test_values_without_a_scale_make_no_network() -> None:
+    """Everything in this network is NaN, for which onnxruntime's quantiser finds no scale."""
+    with pytest.raises(ValueError, match="quantiser"):
+        WRITERS["qdq"].write(drawn("qdq", 41000763))
+
+
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
 @pytest.mark.parametrize(("target", "seed"), TARGETS)
 def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) -> None:
