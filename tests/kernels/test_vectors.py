@@ -256,6 +256,29 @@ def test_rows(tmp_path: Path) -> None:
     check(TARGET, graphs, tmp_path, tile="rolling")
 
 
+def column(seed: int) -> Graph:
+    """A depthwise layer whose window is one column or one row, as networks of sound have them."""
+    net = Net(np.random.default_rng(seed), "tflite" if seed % 2 else "onnx")
+    long, dilation, stride = (int(net.pick(*some)) for some in ((1, 2, 5, 9, 21), (1, 1, 2), (1, 2)))
+    extent = (long - 1) * dilation + 1 + int(net.pick(0, 0, 1, 4))
+    sizes = [(long, extent, dilation), (1, int(net.pick(1, 3)), 1)]
+    (fh, h, dy), (fw, w, dx) = sizes[:: int(net.pick(1, -1))]
+    x = net.keep(Tensor("x", (1, h, w, int(net.pick(8, 16, 40, 64))), "int8", net.quant(0.02)))
+    attrs: dict[str, Any] = {"stride": (stride, stride), "dilation": (dy, dx), "pad": (0, 0, 0, 0)}
+    y = net.products("depthwise_conv2d", x, (1, fh, fw, x.shape[3]), 3, **attrs)
+    return Graph("column", tuple(net.ops), net.tensors, (x.name,), (y.name,), net.arithmetic)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_depthwise_by_channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight channels at once, of one output and of many; all ends of sums."""
+    monkeypatch.setattr(kernels, "ROWS", (Row(DEPTHWISE, arm_mve.CORE, of_sums(sum_kernels.depthwise_channels)),))
+    graphs = [g for g in map(column, range(2000, 2090)) if "mve channels" in variants([g])]
+    hows = Counter(layer.finish for g in graphs for op in g.ops if (layer := ops.SPECS[op.kind].sums(op, g)))
+    assert len(graphs) > 40 and len(hows) == 6, hows
+    check(TARGET, graphs, tmp_path)
+
+
 def tower(seed: int) -> Graph:
     """Depthwise layers on a tall image, between layers that take few channels to many and back."""
     net = Net(np.random.default_rng(seed), "tflite" if seed % 2 else "onnx")

@@ -20,6 +20,7 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, False))),
     Row(DEPTHWISE, CORE, of_sums(partial(sum_kernels.depthwise_lines, True))),
     Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_row)),
+    Row(DEPTHWISE, CORE, of_sums(sum_kernels.depthwise_channels)),
     Row("conv2d", CORE, gathered.convolution),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, elements.dense_rows),

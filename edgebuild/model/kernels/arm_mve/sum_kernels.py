@@ -311,6 +311,31 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
     )
 
 
+def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
+    """Eight channels at a time: windows of one column or one row, without padding, where few outputs lie beside."""
+    (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
+    taps, how = fh * fw, s.finish
+    if c != k or c % 8 or min(fh, fw) > 1 or s.padded_rows or s.padded_columns or form.rolled or not s.fits:
+        return None
+    if how == "sums":
+        return None
+    along = w * c * s.dilation[0] if fh > 1 else c * s.dilation[1]
+    groups = c // 8
+    halves = [a.reshape(groups, 4, 2).transpose(0, 2, 1).reshape(groups, 8) for a in (s.start, s.mantissa, -s.right)]
+    start, mantissa = (a.astype("<i4").view(np.int8) for a in halves[:2])
+    weights = s.weights.reshape(groups, 8, taps).transpose(0, 2, 1).reshape(groups, -1).astype(np.int8)
+    packed = np.concatenate([start, weights, mantissa, halves[2].astype(np.int8)], axis=1)
+    clamped = how.endswith("_clamped")
+    scalars: dict[str, int | float] = {"y_zero": s.y_zero}
+    scalars |= {"low": s.low, "high": s.high} if clamped else {}
+    shape = shape_of(s, form) | {"finish": how, "taps": taps, "along": along}
+    each = groups * (24 + 8 * taps + 3 * clamped + 4 * how.startswith("signed"))
+    return Kernel(
+        "arm_mve/depthwise_channels.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by eights of channels"),),
+        scalars, variant="mve channels", estimate=30 + oh * ow * (12 + each), traffic=Traffic(passes=oh * ow),
+    )  # fmt: skip
+
+
 def _fours(s: Sums, by_rows: bool = False) -> Array:
     """For each four channels start values, multipliers, shifts and weights by columns, or rows.
 
