@@ -212,8 +212,9 @@ def test_wide_layers(target: str, tmp_path: Path) -> None:
     """Values of 16 bits: vectors on one processor, sums in 32 bits on all."""
     graphs = [network(seed, kind, integer="int16") for kind in WIDE for seed in range(30)]
     graphs += [g for g in examples(single_ops("batch_matmul"), 60) if g.result(g.ops[0]).dtype == "int16"]
+    graphs += [network(seed, "conv2d", integer="int16", channels=(1, 2)) for seed in range(100, 160)]
     found = variants(graphs)
-    assert min(found[name] for name in WIDE.values()) > 8, found
+    assert min(found[name] for name in [*WIDE.values(), "dsp few taps"]) > 8, found
     check(target, graphs, tmp_path)
 
 

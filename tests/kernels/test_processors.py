@@ -36,6 +36,7 @@ VARIANTS = (
             "dsp two narrow pixels",
             "dsp one pixel",
             "dsp straight pixel",
+            "dsp few taps",
             "dsp taps",
             "dsp plane",
         )

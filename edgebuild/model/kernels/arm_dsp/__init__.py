@@ -11,7 +11,18 @@ from ...ops import spatial
 from ...ops.base import Form, Kernel, Sums
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
-from . import convolution, dense_eight, depthwise, depthwise_four, four_pixels, gathered, matrix, svdf_pairs, wide
+from . import (
+    convolution,
+    dense_eight,
+    depthwise,
+    depthwise_four,
+    few_taps,
+    four_pixels,
+    gathered,
+    matrix,
+    svdf_pairs,
+    wide,
+)
 
 
 def add(layer: KernelLayer) -> Kernel | None:
@@ -84,12 +95,14 @@ ROWS = (
     convolution_row(CORE, partial(convolution.narrow_pixels, 2)),
     convolution_row(CORE, partial(convolution.narrow_pixels, 1)),
     convolution_row(CORE, convolution.straight_pixel),
+    convolution_row(CORE, few_taps.narrow),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
     Row(DEPTHWISE, WAITS, of_sums(depthwise_four.fours)),
     Row(CONVOLUTION, WAITS, of_sums(depthwise_four.fours)),
     Row("conv2d", CORE, gathered.convolution),
+    Row("conv2d", CORE, few_taps.halves),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, wide.depthwise),
