@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 from math import inf, prod, sqrt
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 
-from .source import Source, sources
+from .source import Dice, Source, sources
 
 FORMS = (("tflite", False), ("onnx", False), ("tflite", True))
 
@@ -64,6 +65,11 @@ def within(taps: int, dilation: int) -> int:
     return taps - 1
 
 
+def without(taps: int, dilation: int) -> int:
+    """No padding: kernels have other ways then."""
+    return 0
+
+
 def conv2d(s: Source, plain: bool = False) -> Graph:
     """`plain`: one image, one group."""
     attrs, taps, size = window(s, beyond)
@@ -112,7 +118,7 @@ def batch_matmul(s: Source) -> Graph:
 
 def pool(kind: str) -> Callable[[Source], Graph]:
     def make(s: Source) -> Graph:
-        attrs, taps, size = window(s, within)
+        attrs, taps, size = window(s, s.pick(within, without))
         attrs["dilation"] = (1, 1)
         x = s.tensor("x", (s.pick(1, 1, 2), *size, s.between(1, 5)), s.quant())
         y = x.quant
@@ -170,16 +176,25 @@ def mean(s: Source, kind: str = "mean") -> Graph:
 def softmax(s: Source) -> Graph:
     """TFLite's output quantisation is fixed; ONNX's is any."""
     size = s.pick(s.between(1, 20), s.between(200, 1100))
-    x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant())
+    x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant(_power_scale(s)))
     y = None if s.real else Quant((1 / 256,), (-128,)) if s.integer == "int8" else Quant((2.0**-15,), (0,))
     if s.arithmetic == "onnx" and not s.real:
         y = s.pick(y, s.quant(2.0 ** -s.between(6, 12)))
     return single(s, "softmax", [x], y, beta=s.pick(1.0, 0.5, 3.0) if s.arithmetic == "tflite" else 1.0)
 
 
+def _power_scale(s: Source) -> float:
+    """Of exponents: powers of some neighbours count, and those of others are as good as 0.
+
+    Tables of powers are longest where the scale is just below a power of two.
+    """
+    part = s.pick(1.0, 1.99, float(s.rng.uniform(1, 2)))
+    return float(np.float32(2.0 ** s.between(*((-14, -6) if s.integer == "int16" else (-4, 1))) * part))
+
+
 def log_softmax(s: Source) -> Graph:
     size = s.pick(s.between(1, 20), s.between(200, 1100))
-    x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant())
+    x = s.tensor("x", (*s.shape(0, 1, most=3), size), s.quant(_power_scale(s)))
     return single(s, "log_softmax", [x], None if s.real else Quant((1 / 16,), (127,)))
 
 
@@ -227,7 +242,7 @@ def reshape(s: Source) -> Graph:
 
 def transpose(s: Source) -> Graph:
     x = s.tensor("x", s.shape(1, 5, most=4), s.quant())
-    return single(s, "transpose", [x], x.quant, perm=tuple(s.draw(st.permutations(range(len(x.shape))))))
+    return single(s, "transpose", [x], x.quant, perm=s.order(len(x.shape)))
 
 
 def cast(s: Source) -> Graph:
@@ -401,3 +416,9 @@ def forms(kind: str) -> tuple[tuple[Any, ...], ...]:
 def single_ops(draw: st.DrawFn, kind: str) -> Graph:
     """A graph of one op of this kind, in any of its forms."""
     return KINDS[kind](draw(sources(forms(kind))))
+
+
+def thrown(kind: str, count: int) -> list[Graph]:
+    """Graphs of one op of this kind, in all of its forms in turn; the same in every run."""
+    found = zip(range(count), cycle(forms(kind)), strict=False)
+    return [KINDS[kind](Dice(None, np.random.default_rng(seed), *form)) for seed, form in found]  # type: ignore[arg-type]

@@ -86,6 +86,9 @@ class Source:
     def between(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
 
+    def order(self, count: int) -> tuple[int, ...]:
+        return tuple(self.draw(st.permutations(range(count))))
+
     def pair(self, low: int, high: int) -> tuple[int, int]:
         return self.between(low, high), self.between(low, high)
 
@@ -162,6 +165,20 @@ class Source:
         written = {name for op in ops for name in op.outputs}
         inputs = tuple(t.name for t in tensors if not t.constant and t.name not in written)
         return Graph("random", tuple(ops), pool, inputs, tuple(outputs), self.arithmetic)
+
+
+@dataclass(frozen=True)
+class Dice(Source):
+    """Choices that do not depend on each other. hypothesis repeats what it has drawn, so rare pairs do not come up."""
+
+    def pick(self, *choices: T) -> T:
+        return choices[self.rng.integers(len(choices))]
+
+    def between(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high + 1))
+
+    def order(self, count: int) -> tuple[int, ...]:
+        return tuple(int(n) for n in self.rng.permutation(count))
 
 
 def product_quant(x: Tensor, w: Tensor) -> Quant:

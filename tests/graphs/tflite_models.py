@@ -308,7 +308,7 @@ def _pad(f: Draft, name: str) -> bytes:
     operands = [f.input(shape, q), f.list_of(pads)]
     if name == "PADV2":
         operands.append(f.tensor("value", (1,), "int8", q, np.array([f.s.between(-128, 127)], np.int8)))
-    return f.done(name, operands, out, q)
+    return f.done(name, operands, out, f.s.pick(q, f.quant(q.scale[0])) if name == "PAD" else q)
 
 
 def concatenation(f: Draft) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
+from edgebuild.model.axes import Nest, Window
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.costs import Moved, cost, used
 from edgebuild.model.plan.hierarchy.files import Hardware, ShapeRow, layer_of
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, best, best_of
-from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
+from edgebuild.model.plan.hierarchy.nest import Channel, Compute, Mapped, Move, Operand, TiledLayer
 from tests.hierarchy.layers27 import FILE, KNOWN, layers
 
 HUGE = {"activations": 1 << 30, "weights": 1 << 30}
@@ -110,6 +112,24 @@ def test_exact_search_equals_the_naive_one(seed: int) -> None:
     _, found = best(layer, room)
     assert found.total == pytest.approx(want)
     assert all(size <= room[s] for s, size in used(layer, found).items())
+
+
+def test_taps_are_those_that_see_the_image() -> None:
+    """Of windows with any stride, dilation and padding, for all rows and for parts of them."""
+    r = random.Random(5)
+    for _ in range(200):
+        size, pad, rows = r.randint(1, 12), r.randint(0, 4), r.randint(1, 9)
+        n, stride, dilation = r.randint(1, 4), r.randint(1, 3), r.randint(1, 3)
+        window = Window("y", "fy", stride, dilation, pad, size)
+        image = Operand("I", (window,), (size,), 1, "a", Channel(1))
+        nest = Nest({"y": rows, "fy": n}, ("y",), ((window,),))
+        compute = Compute(lambda lengths: 1.0, rows=("y", "fy"))
+        layer = TiledLayer("layer", nest, (image,), ("y",), compute)
+        first = r.randrange(rows)
+        past = r.randint(first + 1, rows)
+        inside = [False] * 20 + [True] * size + [False] * 60
+        seen = [sum(inside[20 - pad + row * stride + t * dilation] for t in range(n)) for row in range(first, past)]
+        assert layer.taps((first, past)) == Counter(seen)
 
 
 def test_the_27_layers_of_the_thesis() -> None:

@@ -234,6 +234,30 @@ def test_constants_without_room_come_in_parts() -> None:
         stagings([Wanted((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
 
 
+def test_constants_find_room_beside_all_that_is_live() -> None:
+    """While they come, and from then to the end of their step."""
+    rng, taken = np.random.default_rng(1), 0
+    for _ in range(400):
+        count = int(rng.integers(2, 9))
+        live = [int(n) for n in 8 * rng.integers(0, 40, count)]
+        steps: list[Wanted | None] = []
+        for at in range(count):
+            blocks = tuple(int(n) for n in rng.integers(1, 90, rng.integers(1, 6)))
+            wish = Wanted(blocks, sum(blocks), max(0, at - int(rng.integers(0, 4))), float(rng.integers(1, 200)))
+            steps.append(wish if rng.integers(3) else None)
+        room = max(live) + int(rng.integers(100, 600))
+        try:
+            found = stagings(steps, [float(n) for n in rng.integers(1, 200, count)], live, WAY, room, "L2")
+        except DoesNotFit:
+            continue
+        taken += len(found)
+        for s in found:
+            assert s.first <= s.until <= s.step
+            live = [n + s.bytes * (s.first <= at <= s.step) for at, n in enumerate(live)]
+        assert max(live) <= room
+    assert taken > 400
+
+
 def test_a_copy_is_at_most_as_large_as_the_unit_does() -> None:
     p = in_parts()
     layer = next(m for m in p.moved.values() if isinstance(m, MovedLayer))

@@ -237,11 +237,11 @@ def test_others(target: str, tmp_path: Path) -> None:
 def test_means_of_any_dimensions(tmp_path: Path) -> None:
     """Dimensions of one element make no loop, and what lies side by side is then another dimension."""
     graphs = []
-    for seed, extents in enumerate(product((1, 2, 5), repeat=3)):
+    for seed, extents in enumerate(product((1, 3), (1, 2), (1, 2, 5), (1, 2, 5))):
         for count in (1, 2, 3):
-            for axes in combinations((1, 2, 3), count):
+            for axes in combinations(range(4), count):
                 net = Net(np.random.default_rng(seed), "onnx")
-                x = net.keep(Tensor("x", (1, *extents), "int8", net.quant(0.02)))
+                x = net.keep(Tensor("x", extents, "int8", net.quant(0.02)))
                 y = net.add("mean", [x], net.quant(0.01), axes=axes)
                 graphs.append(Graph("mean", tuple(net.ops), net.tensors, (x.name,), (y.name,), net.arithmetic))
     assert variants(graphs)["mve"] > 40
