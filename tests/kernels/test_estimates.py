@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
 from edgebuild.base.request import model_request
@@ -12,15 +13,21 @@ from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.verify import verify
 from tests.kernels.test_processors import NEEDS
-from tests.zoo.builders import ZOO, quantized
+from tests.zoo.builders import ZOO, Net, quantized
 
 OFF = 0.1  # of the count
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("zoo") / "resnet8.onnx"
-    file.write_bytes(quantized(ZOO["resnet8"](), 3).SerializeToString())
+def tiny_conv() -> onnx.ModelProto:
+    """A large window over the one channel of a spectrogram, and a dense layer, as for a few spoken words."""
+    net = Net("tiny_conv", (1, 49, 40), 5, 13)
+    return net.model(net.dense(net.flatten(net.conv("input", 8, (10, 8), stride=2)), 4))
+
+
+@pytest.fixture(scope="module", params=[ZOO["resnet8"], tiny_conv], ids=["resnet8", "tiny_conv"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("zoo") / "model.onnx"
+    file.write_bytes(quantized(request.param(), 3).SerializeToString())
     return file
 
 

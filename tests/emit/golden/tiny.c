@@ -34,18 +34,18 @@
 
 extern const uint8_t tiny_weights[]; /* 1368 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[532];
+extern int8_t tiny_arena[436];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_IN = 404, /* 8x8x2, step 0: image */
-    TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
+    TINY_IN = 160, /* 8x8x2, step 0: image */
+    TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv, over TINY_IN */
     TINY_DEPTHWISE_CONV2D_1 = 340, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
-    TINY_CONV2D_0_SCRATCH = 256, /* scratch of step 0: conv */
+    TINY_CONV2D_0_SCRATCH = 288, /* scratch of step 0: conv */
     TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
 
@@ -68,9 +68,10 @@ enum {
     TINY_SOFTMAX_4_TABLE = 372, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *rescale,
-                                const int16_t *places, const uint8_t *runs, int32_t offset, int32_t low,
-                                int32_t high, int32_t x_zero, int8_t *scratch);
+static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
+                                    const int32_t *rescale, const int16_t *places, const uint8_t *runs,
+                                    int32_t offset, int32_t low, int32_t high, int32_t x_zero,
+                                    int8_t *scratch);
 static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *start,
                                 const int32_t *multiplier, const int32_t *rounding, const int8_t *shift,
                                 int32_t x_zero, int8_t *scratch);
@@ -79,6 +80,7 @@ static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int3
                          const int32_t *multiplier, const int32_t *rounding, const int8_t *shift, int32_t low,
                          int32_t high);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
+static void tiny_rows_0(void);
 
 /* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
  * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
@@ -89,15 +91,8 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
 void tiny_invoke(void)
 {
     EB_STEP();
-    /* 0  conv2d conv; 532 B live */
-    conv2d_3x3_s1_c2_k4(
-        AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
-        WEIGHTS(int8_t, TINY_CONV2D_0_W),
-        WEIGHTS(int32_t, TINY_CONV2D_0_RESCALE),
-        WEIGHTS(int16_t, TINY_CONV2D_0_PLACES),
-        WEIGHTS(uint8_t, TINY_CONV2D_0_RUNS),
-        /* offset */ -196608, /* low */ -3, /* high */ 127, /* x_zero */ -3,
-        AT(int8_t, TINY_CONV2D_0_SCRATCH));
+    /* 0  row by row, 436 B live: conv2d conv */
+    tiny_rows_0();
     EB_STEP();
     /* 1  depthwise_conv2d depthwise; 404 B live */
     depthwise_3x3_s2_c4(
@@ -142,6 +137,22 @@ const int8_t *tiny_output(void)
     return AT(int8_t, TINY_SOFTMAX_4);
 }
 
+/* Step 0: row by row, 436 B live: conv2d conv */
+static void tiny_rows_0(void)
+{
+    for (int32_t row = 0; row < 8; ++row) {
+        EB_STEP();
+        conv2d_3x3_s1_c2_k4_row(
+            AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row * 32, row,
+            WEIGHTS(int8_t, TINY_CONV2D_0_W),
+            WEIGHTS(int32_t, TINY_CONV2D_0_RESCALE),
+            WEIGHTS(int16_t, TINY_CONV2D_0_PLACES),
+            WEIGHTS(uint8_t, TINY_CONV2D_0_RUNS),
+            /* offset */ -196608, /* low */ -3, /* high */ 127, /* x_zero */ -3,
+            AT(int8_t, TINY_CONV2D_0_SCRATCH));
+    }
+}
+
 /* What the kernels share stands at the end. */
 static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high);
 static inline int32_t eb_first_tap(int32_t at, int32_t dilation);
@@ -158,9 +169,10 @@ static void eb_pairs_armv6m_4x1_up_clamped(
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *rescale,
-                                const int16_t *places, const uint8_t *runs, int32_t offset, int32_t low,
-                                int32_t high, int32_t x_zero, int8_t *scratch)
+static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
+                                    const int32_t *rescale, const int16_t *places, const uint8_t *runs,
+                                    int32_t offset, int32_t low, int32_t high, int32_t x_zero,
+                                    int8_t *scratch)
 {
     EB_STEP();
     /* 4 pixels at a time, two in a word; the last of them are computed again where that does not divide. */
@@ -169,47 +181,33 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, con
     for (int32_t i = 0; i < 2; ++i) {
         padding[i] = (int8_t)x_zero;
     }
-    int32_t oy = 0, ox = 0;
-    for (int32_t at = 0; at < 64; at += 4) {
+    int32_t ox = 0;
+    for (int32_t at = 0; at < 8; at += 4) {
         const int16_t *place = places;
-        const int32_t top0 = oy - 1, left0 = ox - 1;
-        if (++ox == 8) {
-            ox = 0;
-            ++oy;
-        }
-        const int32_t top1 = oy - 1, left1 = ox - 1;
-        if (++ox == 8) {
-            ox = 0;
-            ++oy;
-        }
-        const int32_t top2 = oy - 1, left2 = ox - 1;
-        if (++ox == 8) {
-            ox = 0;
-            ++oy;
-        }
-        const int32_t top3 = oy - 1, left3 = ox - 1;
-        if (++ox == 8) {
-            ox = 0;
-            ++oy;
-        }
+        const int32_t left0 = ox - 1;
+        ++ox;
+        const int32_t left1 = ox - 1;
+        ++ox;
+        const int32_t left2 = ox - 1;
+        ++ox;
+        const int32_t left3 = ox - 1;
+        ++ox;
         for (int32_t fy = 0; fy < 3; ++fy) {
+            const int32_t iy = row - 1 + fy;
+            const int8_t *const line = x + iy * 16;
             for (int32_t fx = 0; fx < 3; ++fx) {
                 const int32_t ix0 = left0 + fx;
-                const int32_t iy0 = top0 + fy;
                 const int8_t *const in0 =
-                    (uint32_t)iy0 < (uint32_t)8 && (uint32_t)ix0 < (uint32_t)8 ? x + (iy0 * 8 + ix0) * 2 : padding;
+                    (uint32_t)iy < (uint32_t)8 && (uint32_t)ix0 < (uint32_t)8 ? line + ix0 * 2 : padding;
                 const int32_t ix1 = left1 + fx;
-                const int32_t iy1 = top1 + fy;
                 const int8_t *const in1 =
-                    (uint32_t)iy1 < (uint32_t)8 && (uint32_t)ix1 < (uint32_t)8 ? x + (iy1 * 8 + ix1) * 2 : padding;
+                    (uint32_t)iy < (uint32_t)8 && (uint32_t)ix1 < (uint32_t)8 ? line + ix1 * 2 : padding;
                 const int32_t ix2 = left2 + fx;
-                const int32_t iy2 = top2 + fy;
                 const int8_t *const in2 =
-                    (uint32_t)iy2 < (uint32_t)8 && (uint32_t)ix2 < (uint32_t)8 ? x + (iy2 * 8 + ix2) * 2 : padding;
+                    (uint32_t)iy < (uint32_t)8 && (uint32_t)ix2 < (uint32_t)8 ? line + ix2 * 2 : padding;
                 const int32_t ix3 = left3 + fx;
-                const int32_t iy3 = top3 + fy;
                 const int8_t *const in3 =
-                    (uint32_t)iy3 < (uint32_t)8 && (uint32_t)ix3 < (uint32_t)8 ? x + (iy3 * 8 + ix3) * 2 : padding;
+                    (uint32_t)iy < (uint32_t)8 && (uint32_t)ix3 < (uint32_t)8 ? line + ix3 * 2 : padding;
                 for (int32_t i = 0; i < 2; i += 2, place += 2) {
                     int32_t *const to0 = columns + place[0];
                     to0[0] = in0[i] + in1[i] * 65536;
@@ -1052,11 +1050,11 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_pa
         "pop    {r4-r7, pc}\n\t");
 }
 
-_Static_assert(TINY_IN + 128 <= 532, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 532, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 532, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 532, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 532, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 532, "TINY_SOFTMAX_4 leaves the arena");
-_Static_assert(TINY_CONV2D_0_SCRATCH + 148 <= 532, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 84 <= 532, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+_Static_assert(TINY_IN + 128 <= 436, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 436, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 436, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 436, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 436, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 436, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 148 <= 436, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 84 <= 436, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

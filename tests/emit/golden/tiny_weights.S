@@ -17,5 +17,5 @@ tiny_weights:
     .global tiny_arena
     .type tiny_arena, %object
 tiny_arena:
-    .space 532
-    .size tiny_arena, 532
+    .space 436
+    .size tiny_arena, 436

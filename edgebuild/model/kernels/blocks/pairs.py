@@ -31,7 +31,8 @@ class PairsCore:
     """How a core computes: sums of `pixels` x `channels` at once, and instructions for the estimate.
 
     `tap`, `group`, `kind`: for all sums, of a tap, of a group, of the groups of one size; `result`: of one result;
-    `channel`: of a block of channels; `pack`, `place`: to bring one operand of one pixel, to find one pixel's tap.
+    `channel`: of a block of channels; `pack`, `place`: to bring one operand of one pixel, to find one pixel's tap, of
+    which a row by itself saves `in_row`, because its line is found once for all pixels.
     """
 
     name: str
@@ -45,6 +46,7 @@ class PairsCore:
     pack: float
     place: float
     doubled: tuple[int, ...] = (3, 4, 5)  # sizes of which loops take two groups a turn
+    in_row: float = 0.0
     away: float = 0.0  # instructions of a result whose halves are rounded away from zero, beside `result`
 
     def bounded(self, s: Sums) -> bool:
@@ -65,8 +67,8 @@ RV32 = (
 )
 M3 = (PairsCore("armv7m", 4, 1, 4, 5, 4, 7.5, 25, 3.2, 10), PairsCore("armv7m", 2, 2, 5, 5, 4, 7.5, 30, 4, 12))
 M0 = (
-    PairsCore("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4)),
-    PairsCore("armv6m", 2, 2, 9, 10, 11, 31, 40, 7, 18, doubled=(3, 4)),
+    PairsCore("armv6m", 4, 1, 7, 10, 11, 31, 32, 6, 16, doubled=(3, 4), in_row=7),
+    PairsCore("armv6m", 2, 2, 9, 10, 11, 31, 40, 7, 18, doubled=(3, 4), in_row=7),
 )
 
 
@@ -190,8 +192,8 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     chosen = groups(s.weights.reshape(k, taps), quickly=form.tile)
     order = np.array([tap for group in chosen for tap in group])
     channels = channels_in_blocks(k, core.channels)
-    place = np.empty(taps, np.int16)
-    place[order] = np.arange(taps) * (core.pixels // 2)
+    places = np.empty(taps, np.int16)
+    places[order] = np.arange(taps) * (core.pixels // 2)
     packed = s.weights.reshape(k, taps)[channels][:, order].reshape(-1, core.channels, taps).transpose(0, 2, 1)
     runs = loops(chosen, core.doubled)
     blocks = len(channels) // core.channels
@@ -207,13 +209,14 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     constants = (
         Constant("w", np.ascontiguousarray(packed), "by blocks of channels, in groups of taps"),
         Constant("rescale", scale[channels], "start, multiplier, rounding, shift"),
-        Constant("places", place, "of each tap in its order"),
+        Constant("places", places, "of each tap in its order"),
         Constant("runs", runs, "loop, turns, taps of a turn"),
     )
     result = core.result + (core.away if how == "signed" else 0)
     work = taps * core.tap + len(chosen) * core.group + len(runs) * core.kind
     work = blocks * (work + core.channel + result * core.pixels * core.channels)
-    bring = core.pixels * (core.pack * taps + (0 if s.pointwise else core.place * fh * fw))
+    place = core.place - core.in_row * form.rolled
+    bring = core.pixels * (core.pack * taps + (0 if s.pointwise else place * fh * fw))
     scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
     scalars |= {"low": s.low, "high": s.high} if core.bounded(s) else {}
     scalars |= {"x_zero": s.x_zero} if padded else {}
