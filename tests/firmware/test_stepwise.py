@@ -191,6 +191,26 @@ def test_the_last_bit_of_a_real_function_decides(found: int, right: bool, tmp_pa
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
 
 
+def selected() -> onnx.ModelProto:
+    """The largest differences of values that are 20.5 steps as nearly as float32 can tell."""
+    net, scale = Quantised(), 0.84270079 / 20.5
+    value = net.q(net.op("Erf", net.op("Sign", net.op("Abs", net.input("x", (1, 6))))), scale)
+    turned = net.op("Gather", value, net.longs(5, 4, 3, 2, 1, 0), axis=1)
+    apart = net.q(net.op("Sub", value, net.q(turned, scale)), scale)
+    largest, _ = net.ops("TopK", apart, net.longs(3), count=2)
+    return net.done(net.q(largest, scale))
+
+
+@pytest.mark.parametrize(("found", "right"), [([1, 0, 0], True), ([0, -1, -1], True), ([2, 0, 0], False)])
+def test_ties_behind_a_selection(found: list[int], right: bool, tmp_path: Path) -> None:
+    """Each value may be either of its two nearest steps, so differences may be a step to either side."""
+    graph, vectors, expected = case(selected(), tmp_path / "net.onnx", count=1)
+    seen = [{graph.outputs[0]: np.array([found], np.int8) + np.int8(3)}]
+    judged = stepwise(graph, vectors, expected, seen)
+    assert judged is not None
+    assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
+
+
 def cancelling() -> onnx.ModelProto:
     """erf(1) less nearly as much: 20.5 steps as nearly as the terms can tell, beside three that are large."""
     net = Quantised()

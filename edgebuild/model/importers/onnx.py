@@ -279,11 +279,12 @@ def _read_dequantize(node: OnnxNode) -> None:
     x, (quant, dtype, less) = node.tensor(0), _quantisation(node)
     if x.data is not None:
         data = (x.data.astype(np.int64) - less).astype(dtype)
+        made = Tensor(node.outputs[0], x.shape, dtype, quant, data)
         with np.errstate(over="ignore"):
-            finite = np.isfinite(real_values(Tensor(x.name, x.shape, dtype, quant, data))).all()
-        if not finite:
-            raise node.error(f"values of '{x.name}' times their scale are no finite numbers{MASK}")
-        node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], x.shape, str(data.dtype), quant, data)
+            reals = real_values(made)
+        if not np.isfinite(reals).all():  # a mask of the lowest number, of which rounding makes an infinity
+            made = Tensor(made.name, x.shape, "float32", None, reals)
+        node.builder.tensors[made.name] = made
         return
     if x.quant is None or x.quant != quant:
         if not quant.per_tensor or x.quant is not None:

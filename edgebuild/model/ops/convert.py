@@ -190,6 +190,7 @@ QUANTIZE = Spec(
     quantize_reference,
     kernel,
     {"QUANTIZE": quantize_from_tflite},
+    interval=intervals.rising(quantize_reference),
     rows=rows,
     float_only=True,
     integers=INTEGERS,

@@ -342,13 +342,19 @@ def moved(op: Op, graph: Graph, share: float, *operands: Array) -> Array:
 
 
 def interval(op: Op, graph: Graph, *operands: Interval) -> Interval | None:
-    """Of one operand, the extremes of its function between two values; of what selects, the results for both ends."""
+    """Of one operand, the extremes of its function between two values; of what selects, the results for both ends.
+
+    A difference falls where its second operand rises.
+    """
     if is_float(graph.result(op)) or missing(op, graph):
         return None
     if len(operands) == 1:
         return _extremes(op, graph, *operands[0])
     if op.attrs["function"] in ("minimum", "maximum"):
         return reference(op, graph, *(o[0] for o in operands)), reference(op, graph, *(o[1] for o in operands))
+    if op.attrs["function"] == "difference":
+        (low, high), (least, most) = operands
+        return reference(op, graph, low, most), reference(op, graph, high, least)
     return None
 
 

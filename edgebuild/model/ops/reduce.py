@@ -13,7 +13,7 @@ import numpy as np
 
 from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
-from . import loops, normalise, pointwise, reduction
+from . import intervals, loops, normalise, pointwise, reduction
 from .base import UNSIGNED, Form, Kernel, Spec, is_float
 from .functions import WORDS, WRAPPED
 from .moves import axis_of
@@ -268,5 +268,6 @@ SPECS = (
         integers=("int8", "int16"),
         plain=True,
         limits=(same_scale,),
+        interval=intervals.rising(topk_reference, lambda op, graph: not op.attrs["indices"]),
     ),
 )

@@ -89,7 +89,8 @@ def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str,
     """The least and the largest result if operands lie between their ends; nothing where the op does not tell."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     transfer = ops.intervals.rising(spec.reference) if spec.exact else spec.interval
-    told = y.dtype in ("int8", "int16") or op.kind == "dequantize"
+    moved = spec.exact or op.kind in ("dequantize", "topk")  # steps, though they are real numbers
+    told = y.dtype in ("int8", "int16") or (moved and y.dtype == "float32")
     if transfer is None or not told or not any(name in open_ for name in op.inputs):
         return ()
     operands = [open_.get(name, (values[name], values[name])) for name in op.inputs]

@@ -97,12 +97,12 @@ def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:
     """
     if t.data is None or t.quant is not None or t.dtype != "float32" or op.kind not in ("add", "mul"):
         return None
+    if x.quant is None or y.quant is None or not np.isfinite(t.data).all():
+        return None
     low, high = min(0.0, float(t.data.min())), max(0.0, float(t.data.max()))
     scale = (high - low) / 255 or 1.0
     zero = round(-128 - low / scale)
     data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
-    if x.quant is None or y.quant is None:
-        return None
     most = max(abs(end - x.quant.zero_point[0]) for end in limits(x.dtype)) * x.quant.scale[0]
     apart = np.abs((data.astype(np.float64) - zero) * scale - t.data).max() * (most if op.kind == "mul" else 1.0)
     if apart > NEAR * y.quant.scale[0]:
