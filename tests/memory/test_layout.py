@@ -141,6 +141,28 @@ def test_walks_alone_fill_public_instances(letter: str) -> None:
     assert found[0] == found[1]
 
 
+def test_a_capacity_is_no_reason_to_leave_a_layout_at_the_bound() -> None:
+    """Of C one walk finds a layout at its bound, and 14 one at the published capacity."""
+    result = checked(bench("C"), 1_048_576)
+    assert result.height == result.bound == 1_039_360 and result.optimal
+
+
+def test_walks_know_what_does_not_fit_above_the_lowest() -> None:
+    """Two at once above 7 of 10 bytes, in a section whose third is small: it may be first, and nothing fails there."""
+    (sections,) = split((Buffer("a", 2, 0, 1), Buffer("b", 2, 0, 1), Buffer("c", 1, 0, 1)), frozenset())
+    walks = Walks(sections, 10, exact.ORDERS)
+    state = walks.at_first.copy()
+    state.low[:] = [7, 7, 0]
+    failed = walks.tighten(state)
+    assert failed is not None and sorted(failed.tolist()) == [0, 1]
+    state.low[:] = [6, 6, 0]
+    assert walks.tighten(state) is None
+
+
+def test_restarts_are_lubys() -> None:
+    assert [exact.luby(n) for n in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
+
+
 def test_the_exact_search_lets_a_phase_begin_anywhere() -> None:
     grows = Buffer("grows", 5, 0, 2, 4, (), (Phase(0, 1, 1, 4), Phase(1, 2, 0, 5)))
     (sections,) = split((Buffer("flag", 1, 0, 1, 4), grows), frozenset())

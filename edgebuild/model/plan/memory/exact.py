@@ -4,7 +4,7 @@ Walks are quicker on most problems. CP-SAT takes phases and buffers that may ove
 layout where walks prove nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
 two-dimensional no-overlap constraint. Left to itself CP-SAT fails on hard instances. What solves them is a fixed
 search: always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static order. No single
-order is good for all, and a good one needs few conflicts; so several run in turns, in slices that grow. One worker and
+order is good for all, and a good one needs few conflicts; so several take turns, most of them short. One worker and
 limits in deterministic time make the result a function of the input.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import count
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 ORDERS = ("TWA", "OAT", "TZ", "TO", "TAW", "A")  # see greedy.py for the letters
-_FIRST_SLICE, _GROWTH = 0.00021, 3.0  # deterministic time per buffer
+_TURN = 0.00021  # deterministic time per buffer
 _UNIT = 4.0  # seconds of processor time that a unit of it takes, about
 
 
@@ -54,23 +55,33 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
     if height < sections.bound:
         return LayoutAnswer(None, refuted=True)
     walks = Walks(sections, height, ORDERS) if suits(sections) else None
-    size, end = _FIRST_SLICE * len(sections.buffers), budget.left - share
-    while budget and budget.left > end + 1e-9:
-        turn = max(budget.left - size * len(ORDERS), end)
-        while walks and budget and budget.left > turn:
+    size, end = turn(sections), budget.left - share
+    pause = max(budget.left - size * len(ORDERS), end)  # of the walks
+    for number in count():
+        while walks and budget and budget.left > pause:
             budget.left -= walks.search() * walks.seconds_per_step / _UNIT
             if walks.offsets is not None or walks.refuted:
                 return LayoutAnswer(walks.offsets, walks.refuted)
-        for letters in ORDERS:
-            limit = min(size, budget.left - end)
-            if not budget or limit <= 1e-9:
-                break
-            answer = _solve(sections, height, letters, limit, budget.seconds())
-            budget.left -= limit
-            if answer.offsets is not None or answer.refuted:
-                return answer
-        size *= _GROWTH
+        limit = min(size * luby(number + 1), budget.left - end)
+        if not budget or limit <= 1e-9:
+            break
+        answer = _solve(sections, height, ORDERS[number % len(ORDERS)], limit, budget.seconds())
+        budget.left -= limit
+        if answer.offsets is not None or answer.refuted:
+            return answer
+        pause = max(budget.left - limit, end)
     return LayoutAnswer(None)
+
+
+def turn(sections: Sections) -> float:
+    """Deterministic time of the shortest turn."""
+    return _TURN * len(sections.buffers)
+
+
+def luby(number: int) -> int:
+    """How long restart `number` (from 1) may take: 1, 1, 2, 1, 1, 2, 4 ... (Luby, Sinclair and Zuckerman 1993)."""
+    bits = number.bit_length()
+    return 1 << bits - 1 if number == (1 << bits) - 1 else luby(number - (1 << bits - 1) + 1)
 
 
 def _solve(sections: Sections, height: int, letters: str, limit: float, seconds: float) -> LayoutAnswer:

@@ -117,13 +117,11 @@ def _to_move(parts: Sequence[Sections], capacity: int, movable: Sequence[Buffer]
 
 def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget: exact.Budget) -> _Stack:
     """The layout of one memory whose components are `parts`; with `enough`, to meet the capacity will do."""
-    bound = height = max((part.bound for part in parts), default=0)
-    if enough and capacity is not None:
-        height = max(bound, capacity)
+    bound = max((part.bound for part in parts), default=0)
     offsets, methods, ends = dict[str, int](), dict[str, None](), [0]
     # The component with the highest bound first: what it cannot avoid, the others need not go below.
     for part in sorted(parts, key=lambda part: -part.bound):
-        found = _lay_out(part, max(height, *ends), capacity, enough, budget)
+        found = _lay_out(part, max(bound, *ends), capacity, enough, budget)
         ends.append(greedy.height(part, found.offsets))
         bound = max(bound, found.bound)
         methods[found.method] = None
@@ -131,9 +129,14 @@ def _stack(parts: Sequence[Sections], capacity: int | None, enough: bool, budget
     return _Stack(offsets, max(ends), bound, tuple(methods))
 
 
-def _lay_out(part: Sections, target: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Found:
-    """Lay out one component; no need to go below `target`. With `enough`, nothing above it is of use."""
+def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, budget: exact.Budget) -> _Found:
+    """Lay out one component; no need to go below `least`. With `enough`, nothing above the capacity is of use."""
+    target = max(least, capacity) if enough and capacity is not None else least
     found = _Found(greedy.best(part, target), "greedy", part.bound)
+    if least < target < greedy.height(part, found.offsets) and budget:  # a glance, as tight problems may be easier
+        answer = exact.decide(part, least, budget, min(exact.turn(part) / 4, budget.left))
+        if answer.offsets is not None:
+            return _Found(answer.offsets, "exact search", found.bound)
     low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
     while low < greedy.height(part, found.offsets) and budget:
         answer = exact.decide(part, limit, budget, share)

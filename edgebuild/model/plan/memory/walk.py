@@ -5,7 +5,8 @@ A step places the buffer that can lie lowest on what is placed, and if that fail
 
 * Who is first in a section? Above what is placed, a section still needs the bytes of all that wait. A buffer that can
   only begin higher than that leaves is not its first, so it lies on top of one that may be ("not first", as for jobs on
-  one machine: Carlier and Pinson 1989). A section without a first has failed.
+  one machine: Carlier and Pinson 1989). A section without a first has failed, and so has one in which those that lie
+  above some offset do not fit above it (Jackson's schedule).
 * Who is to blame? A failed section names the buffers placed in it and under it. The search jumps back to the last one
   (Prosser 1993). Reasons that come by way of other sections are left out, so a search that has jumped proves nothing.
 * Buffers of sections that fail gain weight (Boussemart et al. 2004), and the next search places those first.
@@ -72,7 +73,7 @@ class Walks:
     @property
     def seconds_per_step(self) -> float:
         """About the processor time of a step."""
-        return 3e-5 + 1e-8 * len(self._members)
+        return 6e-5 + 1e-8 * len(self._members)
 
     def search(self) -> int:
         """One search more. Returns the steps it took."""
@@ -169,12 +170,40 @@ class Walks:
             raised = np.maximum.reduceat(np.where(first, 0, least.take(self._section_of)).take(order), begins)
             changed = (raised > state.low) & state.waits
             if not changed.any():
-                return None
+                break
             state.low[changed] = self.aligned(raised)[changed]
             over = changed & (state.low + self.sizes > self.height)
             if over.any():
                 return np.flatnonzero(over)[:1]
-        return None
+        return self._overfull(state)
+
+    def _overfull(self, state: _State) -> _Ints | None:
+        """Buffers of a section that cannot all lie above the lowest of them; none if their keys exceed 63 bits."""
+        bits = self._bits
+        if 2 * bits + len(self.sections.live).bit_length() > 63:
+            return None
+        waiting = state.waits.take(self._members)
+        keys = (self._keys - (state.low << bits).take(self._members))[waiting]
+        keys.sort()  # section after section, in each the highest first
+        section, low = keys >> 2 * bits, ~(keys >> bits) & (1 << bits) - 1
+        below = state.rest.cumsum() - state.rest  # what waits in the sections before
+        over = low + (keys & (1 << bits) - 1).cumsum() - below.take(section) > self.height
+        if not over.any():
+            return None
+        found = int(over.argmax())
+        members = np.array(self.sections.live[int(section[found])], np.int64)
+        return members[state.waits[members] & (state.low[members] >= low[found])]
+
+    @property
+    def _bits(self) -> int:
+        """That an offset takes."""
+        return (self.height + 1).bit_length()
+
+    @cached_property
+    def _keys(self) -> _Ints:
+        """Per member its section, room for an offset of which the complement is taken, and its size."""
+        bits = self._bits
+        return np.asarray((self._section_of << 2 * bits) + (((1 << bits) - 1) << bits) + self._member_sizes)
 
 
 class _Walk:
