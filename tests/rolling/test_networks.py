@@ -17,11 +17,15 @@ from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.ops.base import Form, Kernel
+from edgebuild.model.plan.check.interpret import interpret
+from edgebuild.model.plan.rolling import RollingGraph
+from edgebuild.model.plan.storage import storages
 from edgebuild.model.plan.strips import COUNTS
 from edgebuild.model.plan.tiling.path_cost import Tiling, cuts
 from edgebuild.model.plan.tiling.paths import paths
 from edgebuild.model.verify import verify
 from tests.graphs import random_inputs
+from tests.kernels.test_gathered import network
 from tests.ops.host import run_on_host, write
 from tests.ops.test_host import compare
 from tests.rolling.test_rolling import planned
@@ -192,3 +196,22 @@ def test_a_ring_that_is_in_use_until_the_next_row_is_brought(tmp_path: Path) -> 
     plan = write(net.graph(y, net.conv(t, 1, 3)), "m", tmp_path, stream_input="rows")
     assert next(b.calls for b in plan.buffers if b.tensor == t) == (1, 3)
     assert f"to the caller's rows: {t} */" in (tmp_path / "m.c").read_text()
+
+
+@pytest.mark.parametrize("kinds", [("conv2d", "transpose_conv2d"), ("conv2d", "transpose_conv2d", "conv2d")])
+def test_transposed_readers_that_need_few_rows_or_none(kinds: tuple[str, ...]) -> None:
+    """Rows that lie in cut padding read nothing: a reader may want no row of its operand, which is made all the same.
+
+    On the host a plan whose replay fails raises, and every call is made by what its op means.
+    """
+    unread = 0
+    for seed in range(60):
+        graph = network(seed, *kinds, channels=(1, 3, 4, 5, 8, 9), together=(1, 2, 4, 5, 7))
+        rolling = RollingGraph(graph, storages(graph))
+        ranges = rolling.needs[graph.ops[1].outputs[0]][0][2]
+        unread += all(first >= past for first, past in ranges)
+        found = planned(graph, tile="rolling")
+        interpret(graph, found.rolling, found.steps, found.places)
+        rings = [rows for step in found.steps if step.rolled for rows in step.rolled.rings.values()]
+        assert all(rows > 0 for rows in rings), seed
+    assert unread

@@ -340,9 +340,9 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
         here = rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed])
         fed = (rolling.streamed,) if here and rolling.streamed is not None else ()
     made = [0] * (len(run) + len(fed))
-    rings = {op.outputs[0]: 0 for op in run if op.outputs[0] not in results}
+    rings = {op.outputs[0]: 1 for op in run if op.outputs[0] not in results}  # a row takes its place even if unread
     for name in fed:
-        rings[name], index[name] = 0, len(index)
+        rings[name], index[name] = 1, len(index)
     kept = dict.fromkeys(results, 1)
     events: list[Event] = []
 
