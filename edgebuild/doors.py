@@ -6,6 +6,7 @@ from pathlib import Path
 
 from edgebuild.base.artifacts import write_atomic
 from edgebuild.base.installation import PACKAGE
+from edgebuild.base.installation import hal_dir as hal_dir
 
 
 def cmake_dir() -> Path:

@@ -44,6 +44,9 @@ SYMBOLS = {
     "mcuxpresso": ("_data_load", "_data", "_edata", "_bss", "_ebss", "_vStackTop", "_pvHeapStart"),
     "renesas": ("__data_load__", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "__StackTop",
                 "__HeapBase"),
+    "simplelink": ("__data_load__", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "_stack_end",
+                   "end"),
+    "cmsis": ("__etext", "__data_start__", "__data_end__", "__bss_start__", "__bss_end__", "__StackTop", "end"),
     "nuclei": ("_data_lma", "_data", "_edata", "__bss_start", "_end", "_sp", "end"),
 }  # fmt: skip
 RAM = {  # address and bytes of each bank

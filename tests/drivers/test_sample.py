@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def test_cmake_makes_the_bytes_of_the_command(
     places = [f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}", f"-DEDGEBUILD_PYTHON={sys.executable}"]
     toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'edgebuild' / 'build' / 'cmake' / f'toolchain-{tools}.cmake'}"
     env = {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["cmake", "-G", "Ninja", "-B", build, "-S", SAMPLES / sample, toolchain, f"-DEDGEBUILD_TARGET={target}"]
+    project = shutil.copytree(SAMPLES / sample, tmp_path / "project")  # nothing of a checkout is beside it
+    command = ["cmake", "-G", "Ninja", "-B", build, "-S", project, toolchain, f"-DEDGEBUILD_TARGET={target}"]
     run(*command, *places, env=env)
     run("cmake", "--build", build, env=env)
     assert "no work to do" in run("cmake", "--build", build, env=env)
