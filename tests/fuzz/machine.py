@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import traceback
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from edgebuild.base.artifacts import Artifact
-from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.errors import EdgebuildError, fail
 from edgebuild.base.firmware import link_flags
 from edgebuild.base.request import Value, model_request
 from edgebuild.base.target import Target, hal_dir, load_target
@@ -38,6 +39,7 @@ os.environ["EDGEBUILD_CACHE"] = ""
 QUICK = ("-std=c11", "-O0", "-w", *SANITIZERS)
 SHARED = Shared()
 PLAN_SECONDS, RUN_SECONDS = 120, 60
+OWN_BYTES = 256  # of a memory, for variables of the test program
 
 
 class Failure(Exception):
@@ -175,6 +177,9 @@ class Machine:
     def _tool(self, arguments: Sequence[str], folder: Path) -> None:
         compiler = self.target.toolchain.compiler
         done = subprocess.run([compiler, *arguments], cwd=folder, text=True, capture_output=True)
+        over = re.search(r"region .* overflowed by (\d+) bytes", done.stderr)
+        if over and int(over[1]) <= OWN_BYTES:  # the model fills a memory that the test program needs a little of
+            raise fail(over[0])
         if done.returncode:
             error = next((line for line in done.stderr.splitlines() if "rror" in line), done.stderr[-200:])
             raise Failure("does_not_compile", error.split("error:")[-1].strip()[:60], done.stderr[:4000])
