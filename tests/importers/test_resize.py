@@ -20,7 +20,7 @@ CASES = 60
 def model(r: random.Random, way: str, nearest: str) -> tuple[onnx.ModelProto, int]:
     """A model that resizes a line, by a size or by a scale, and the elements of the line."""
     n, m, scale = r.randint(1, 60), r.randint(1, 60), np.float32(r.uniform(0.2, 3))
-    by_scale = r.random() < 0.3 and way != "align_corners" and int(scale * n) > 0
+    by_scale = r.random() < 0.3 and int(scale * n) > 0
     m = int(scale * np.float32(n)) if by_scale else m
     given = [1.0, 1.0, float(scale), 1.0] if by_scale else [1, 1, m, 1]
     kind = onnx.TensorProto.FLOAT if by_scale else onnx.TensorProto.INT64

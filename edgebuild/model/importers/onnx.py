@@ -287,7 +287,9 @@ def _read_dequantize(node: OnnxNode) -> None:
         node.builder.tensors[made.name] = made
         return
     if x.quant is None or x.quant != quant:
-        if not quant.per_tensor or x.quant is not None:
+        if not quant.per_tensor:
+            raise node.error(*PER_CHANNEL)
+        if x.quant is not None:
             raise node.error(f"'{x.name}' is dequantised with another scale than it was quantised with")
         if less and any(x.name in op.outputs for op in node.builder.ops):
             raise node.error(f"'{x.name}' is {x.dtype} that no QuantizeLinear made", "dequantise the input itself")
@@ -298,7 +300,7 @@ def _read_dequantize(node: OnnxNode) -> None:
 def _read_quantize(node: OnnxNode) -> None:
     x, (quant, dtype, _) = node.tensor(0), _quantisation(node)
     if not quant.per_tensor:
-        raise node.error("an activation is quantised per channel", "quantise activations per tensor")
+        raise node.error(*PER_CHANNEL)
     node._add("quantize", [x.name], Tensor(node.outputs[0], x.shape, dtype, quant), {})
 
 
@@ -334,5 +336,6 @@ SPECIAL = {
 IN_PARTS = {**PARTS, **SPREADS, **CELLS}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
+PER_CHANNEL = "an activation is quantised per channel", "quantise activations per tensor"
 MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"
 UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"

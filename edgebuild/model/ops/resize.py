@@ -181,10 +181,6 @@ def _sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
     elif scales is not None:
         for a, s in zip(axes, scales, strict=True):
             factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # 13 of 9, as onnxruntime
-    if node.attr("coordinate_transformation_mode", "") == "align_corners" and any(
-        abs(f * n - m) > 1e-3 for f, n, m in zip(factor, x.shape, new, strict=True)
-    ):  # the standard's reference takes the fraction into account, onnxruntime does not
-        raise node.error(f"align_corners with scales {factor}", "give sizes, or scales that lead to whole sizes")
     if min(factor) <= 0 or min(new) < 1:
         raise node.error(f"sizes {new} and scales {factor}", "all must be positive")
     return new, factor
