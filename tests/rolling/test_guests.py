@@ -10,12 +10,13 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
-from edgebuild.model.ir import Array, Graph
+from edgebuild.model.ir import Array, Graph, dump
 from edgebuild.model.plan import cuts, over
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify
+from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net
 from tests.rolling.test_rolling import planned
 from tests.zoo.builders import Net as Onnx
@@ -45,6 +46,16 @@ def test_they_take_less_memory(monkeypatch: Patch) -> None:
     assert any(b.overlaps and b.calls for b in found.buffers)
     monkeypatch.setattr(cuts, "with_guests", lambda trace, section, *a: section)
     assert found.arena_bytes < check(layers()).arena_bytes
+
+
+def test_they_never_take_more(monkeypatch: Patch) -> None:
+    """A result behind guests that are too large would stick out of the operand."""
+    graphs = examples(small_graphs(), 100)
+    found = [planned(replace(graph), tile="rolling") for graph in graphs]
+    assert any(section.guests for plan in found for section in plan.steps)
+    monkeypatch.setattr(cuts, "with_guests", lambda trace, section, *a: section)
+    for graph, plan in zip(graphs, found, strict=True):
+        assert plan.arena_bytes <= planned(replace(graph), tile="rolling").arena_bytes, dump(graph)
 
 
 def too_early(patch: Patch) -> None:
