@@ -159,10 +159,6 @@ def test_walks_know_what_does_not_fit_above_the_lowest() -> None:
     assert walks.tighten(state) is None
 
 
-def test_restarts_are_lubys() -> None:
-    assert [exact.luby(n) for n in range(1, 16)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
-
-
 def test_the_exact_search_lets_a_phase_begin_anywhere() -> None:
     grows = Buffer("grows", 5, 0, 2, 4, (), (Phase(0, 1, 1, 4), Phase(1, 2, 0, 5)))
     (sections,) = split((Buffer("flag", 1, 0, 1, 4), grows), frozenset())

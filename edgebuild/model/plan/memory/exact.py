@@ -4,7 +4,7 @@ Walks are quicker on most problems. CP-SAT takes phases and buffers that may ove
 layout where walks prove nothing. For CP-SAT, buffers are rectangles, fixed in time and free in address, in a
 two-dimensional no-overlap constraint. Left to itself CP-SAT fails on hard instances. What solves them is a fixed
 search: always branch on the buffer that can lie lowest, at its lowest offset, ties broken by a static order. No single
-order is good for all, and a good one needs few conflicts; so several take turns, most of them short. One worker and
+order is good for all, and a good one needs few conflicts; so several take turns, which grow. One worker and
 limits in deterministic time make the result a function of the input.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("TWA", "OAT", "TZ", "TO", "TAW", "A")  # see greedy.py for the letters
 _TURN = 0.00021  # deterministic time per buffer
+_GROWTH = 3.0  # of turns, once each order has had one
 _UNIT = 4.0  # seconds of processor time that a unit of it takes, about
 
 
@@ -62,7 +63,7 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
             budget.left -= walks.search() * walks.seconds_per_step / _UNIT
             if walks.offsets is not None or walks.refuted:
                 return LayoutAnswer(walks.offsets, walks.refuted)
-        limit = min(size * luby(number + 1), budget.left - end)
+        limit = min(size * _GROWTH ** (number // len(ORDERS)), budget.left - end)
         if not budget or limit <= 1e-9:
             break
         answer = _solve(sections, height, ORDERS[number % len(ORDERS)], limit, budget.seconds())
@@ -76,12 +77,6 @@ def decide(sections: Sections, height: int, budget: Budget, share: float) -> Lay
 def turn(sections: Sections) -> float:
     """Deterministic time of the shortest turn."""
     return _TURN * len(sections.buffers)
-
-
-def luby(number: int) -> int:
-    """How long restart `number` (from 1) may take: 1, 1, 2, 1, 1, 2, 4 ... (Luby, Sinclair and Zuckerman 1993)."""
-    bits = number.bit_length()
-    return 1 << bits - 1 if number == (1 << bits) - 1 else luby(number - (1 << bits - 1) + 1)
 
 
 def _solve(sections: Sections, height: int, letters: str, limit: float, seconds: float) -> LayoutAnswer:
