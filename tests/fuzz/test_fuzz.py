@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.ops import ONNX_READERS, TFLITE_READERS
 from tests.fuzz.journal import Journal
@@ -65,6 +66,12 @@ def test_values_without_a_scale_make_no_network() -> None:
     """Everything in this network is NaN, for which onnxruntime's quantiser finds no scale."""
     with pytest.raises(ValueError, match="quantiser"):
         WRITERS["qdq"].write(drawn("qdq", 41000763))
+
+
+def test_steps_that_no_shift_scales_are_refused(tmp_path: Path) -> None:
+    """Squares of squares have large steps; for the softmax of these TFLite Micro shifts an int32 by 31 bits or more."""
+    with pytest.raises(EdgebuildError, match=r"a step of '.*', times beta, is \d+"):
+        Judge(drawn("tflite_int16", 61000008, blocks=15), tmp_path)
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")

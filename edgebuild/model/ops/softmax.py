@@ -118,6 +118,13 @@ def output_quantisation(op: Op, graph: Graph) -> str | None:
     return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
 
 
+def step_of_int16(op: Op, graph: Graph) -> str | None:
+    """A step of an int16 operand, times beta, is less than 163,842; beyond it TFLite shifts by more bits than C has."""
+    (x,) = graph.operands(op)
+    step = scale_of(x) * op.attrs["beta"] if x.dtype == "int16" and x.quant is not None else 0.0
+    return f"a step of '{x.name}', times beta, is {step:g}" if step >= softmax16.LARGEST_STEP else None
+
+
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,) = graph.operands(op)
     y = graph.result(op)
@@ -149,5 +156,5 @@ SPEC = Spec(
     tflite={"SOFTMAX": from_tflite},
     onnx={"Softmax": from_onnx},
     integers=("int8", "int16"),
-    limits=(output_quantisation,),
+    limits=(output_quantisation, step_of_int16),
 )

@@ -18,6 +18,7 @@ from .base import Constant
 
 STEPS, MOST, REACH = 512, 2**16 - 1, 10.0
 LOW, HIGH = -(2**15), 2**15 - 1
+LARGEST_STEP = 2.0**30 * REACH / MOST  # of the operand: from here on TFLM shifts by 31 bits or more
 
 
 def _rounded(value: Any) -> Any:
