@@ -46,7 +46,7 @@ def restarted(
     started: dict[int, subprocess.Popen[bytes]] = {}
     limit, lives = time.monotonic() + WALL_S, 1
     try:
-        started |= {k: run._start(k) for k in run.programs}
+        started |= {k: run._start(k, subprocess.Popen) for k in run.programs}
         while lives == 1 or started[0].poll() is None:
             assert time.monotonic() < limit and relay.broken is None, "the devices hang"
             if 0 in relay.killed:
@@ -58,7 +58,7 @@ def restarted(
                 for way, stream in on_its_way.items():
                     relay.streams[way] += stream if arrives else b""
                 relay.revive(0)
-                started[0], lives = run._start(0), 2
+                started[0], lives = run._start(0, subprocess.Popen), 2
             time.sleep(0.002)
     finally:
         relay.stop()
