@@ -1,12 +1,14 @@
-"""Einsum of one or two operands as transposes, a sum, a product of matrices, and a transpose."""
+"""Einsum as transposes, sums, products of matrices, two operands at a time, and a transpose."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from math import prod
 from typing import Any
 
 OPEN = (None, None)
 OUTER = "ABCDEFGH"  # letters for the dimensions that an ellipsis stands for
+Operand = tuple[str, str]  # letters of its dimensions, and its name
 
 
 def from_onnx(node: Any) -> None:
@@ -20,20 +22,41 @@ def from_onnx(node: Any) -> None:
     for position, letters in enumerate(terms):
         elsewhere = {*out, *"".join(terms[:position] + terms[position + 1 :])}
         terms[position], names[position] = _summed(node, names[position], letters, elsewhere)
-    if len(terms) == 1:
-        return _last(node, names[0], terms[0], out, sizes)
-    if node.builder.tensors[names[0]].constant:
-        terms, names = terms[::-1], names[::-1]
-    made, letters = _product(node, names, terms, out, sizes)
-    _last(node, made, letters, out, sizes)
+    operands = list(zip(terms, names, strict=True))
+    while len(operands) > 1:
+        first, second, rest = _pair(node, operands, out, sizes)
+        if node.builder.tensors[first[1]].constant:
+            first, second = second, first
+        name, letters = _product(node, [first[1], second[1]], [first[0], second[0]], _wanted(rest, out), sizes)
+        operands = [(letters, node.reshaped(name, tuple(sizes[c] for c in letters)) if rest else name), *rest]
+    _last(node, operands[0][1], operands[0][0], out, sizes)
+
+
+def _pair(
+    node: Any, operands: list[Operand], out: str, sizes: dict[str, int]
+) -> tuple[Operand, Operand, list[Operand]]:
+    """The operands whose product is smallest, not both constant, and the others; of equals the first."""
+
+    def size(places: tuple[int, int]) -> int:
+        rest = [x for i, x in enumerate(operands) if i not in places]
+        return prod(sizes[c] for c in {*operands[places[0]][0], *operands[places[1]][0]} & {*_wanted(rest, out)})
+
+    computed = [not node.builder.tensors[name].constant for _, name in operands]
+    pairs = [pair for pair in combinations(range(len(operands)), 2) if any(computed[i] for i in pair)]
+    i, j = min(pairs or [(0, 1)], key=size)
+    return operands[i], operands[j], operands[:i] + operands[i + 1 : j] + operands[j + 1 :]
+
+
+def _wanted(rest: list[Operand], out: str) -> str:
+    return out + "".join(letters for letters, _ in rest)
 
 
 def _parsed(node: Any) -> tuple[list[str], str]:
     """Letters of the operands' dimensions, and of the result's."""
     left, arrow, out = node.attr("equation", "").replace(" ", "").partition("->")
     terms = left.split(",")
-    if len(terms) != len(node.inputs) or len(terms) > 2:
-        raise node.error(f"equation '{left}' of {len(node.inputs)} operands", "one or two operands are supported")
+    if len(terms) != len(node.inputs):
+        raise node.error(f"equation '{left}' of {len(node.inputs)} operands", "one term for each operand is expected")
     wide = 0
     for position, letters in enumerate(terms):
         rest = len(node.tensor(position).shape) - len(letters.replace("...", ""))
