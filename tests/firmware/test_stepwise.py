@@ -211,6 +211,47 @@ def test_ties_behind_a_selection(found: list[int], right: bool, tmp_path: Path) 
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
 
 
+def ranked(kind: str, largest: int) -> onnx.ModelProto:
+    """Places of extremes of 20.5 steps, as nearly as float32 can tell, less 0, 1, 0, 2, 0 and 0 steps."""
+    net, scale = Quantised(), 0.84270079 / 20.5
+    value = net.q(net.op("Erf", net.op("Sign", net.op("Abs", net.input("x", (1, 6))))), scale)
+    less = net.q(net.stored(np.array([[0, 1, 0, 2, 0, 0]]) * scale), scale)
+    apart = net.op("Sub", value, less) if largest else net.op("Sub", less, value)
+    if kind == "TopK":
+        _, places = net.ops("TopK", net.q(apart, scale), net.longs(3), count=2, largest=largest)
+    else:
+        places = net.op(kind, net.q(apart, scale), axis=1, select_last_index=int(not largest))
+    return net.done(places)
+
+
+@pytest.mark.parametrize("largest", [1, 0])
+@pytest.mark.parametrize(
+    ("found", "right"),
+    [([0, 2, 4], True), ([5, 0, 2], True), ([2, 5, 0], True), ([0, 4, 2], True), ([0, 1, 2], True), ([0, 2, 1], True),
+     ([5, 4, 0], False), ([4, 5, 1], False), ([1, 0, 4], False), ([3, 0, 2], False), ([2, 2, 4], False),
+     ([2, 5, 6], False)],
+)  # fmt: skip
+def test_places_behind_a_tie(found: list[int], right: bool, largest: int, tmp_path: Path) -> None:
+    """Each value may be either of its two nearest steps, of equal ones the first comes first."""
+    graph, vectors, expected = case(ranked("TopK", largest), tmp_path / "net.onnx", count=1)
+    seen = [{graph.outputs[0]: np.array([found], np.int64)}]
+    judged = stepwise(graph, vectors, expected, seen)
+    assert judged is not None
+    assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
+
+
+@pytest.mark.parametrize(("kind", "found", "right"), [
+    ("ArgMax", 0, True), ("ArgMax", 5, True), ("ArgMax", 1, False), ("ArgMax", 3, False), ("ArgMin", 5, True),
+    ("ArgMin", 0, True), ("ArgMin", 1, False),
+])  # fmt: skip
+def test_the_place_behind_a_tie(kind: str, found: int, right: bool, tmp_path: Path) -> None:
+    graph, vectors, expected = case(ranked(kind, int(kind == "ArgMax")), tmp_path / "net.onnx", count=1)
+    seen = [{graph.outputs[0]: np.array([[found]], np.int64)}]
+    judged = stepwise(graph, vectors, expected, seen)
+    assert judged is not None
+    assert np.array_equal(np.ravel(judged.outputs[0][0]), [found]) == right
+
+
 def cancelling() -> onnx.ModelProto:
     """erf(1) less nearly as much: 20.5 steps as nearly as the terms can tell, beside three that are large."""
     net = Quantised()

@@ -20,6 +20,7 @@ from ..ir import Graph, Op, Tensor, origin_of
 from ..ops.base import Interval
 from ..ops.fixedpoint import limits
 from .oracles import OFF_STEP, Array, Reference
+from .orders import possible_places, tells_places
 from .rounding import distance, largest
 
 RELATIVE = 1e-4  # of floats, to the largest value
@@ -68,14 +69,22 @@ def _nearest(graph: Graph, inputs: Sequence[Array], found: Mapping[str, Array]) 
     values |= dict(zip(graph.inputs, inputs, strict=True))
     ways = {share: dict(values) for share in (0.0, -LAST_BITS, LAST_BITS)}
     open_: dict[str, Interval] = {}  # tensors whose elements may have one of several values
+    found = _reshaped(graph, found)
     for op in graph.ops:
         name = op.outputs[0]
         for share, way in ways.items():
             way[name] = _rounded(op, graph, way, share)
+        if tells_places(op) and name in found:
+            (x,) = op.inputs
+            operand = open_.get(x) or _around([way[x] for way in ways.values()])
+            places = possible_places(op, graph, operand, ways[0.0][name], found[name])
+            for way in ways.values():
+                way[name] = places
+            continue
         results = [*(way[name] for way in ways.values()), *_ends(op, graph, values | ways[0.0], open_)]
         if all(np.array_equal(results[0], y) for y in results[1:]):
             continue
-        low, high = np.minimum.reduce(results), np.maximum.reduce(results)
+        low, high = _around(results)
         value = found.get(name)
         if value is None or value.size != results[0].size:
             open_[name] = low, high
@@ -83,6 +92,19 @@ def _nearest(graph: Graph, inputs: Sequence[Array], found: Mapping[str, Array]) 
         for way in ways.values():
             way[name] = np.clip(value.reshape(low.shape), low, high).astype(low.dtype)
     return ways[0.0]
+
+
+def _reshaped(graph: Graph, found: Mapping[str, Array]) -> dict[str, Array]:
+    """With the values of operands whose elements were found in another shape."""
+    known = dict(found)
+    for op in reversed(graph.ops):
+        if op.kind == "reshape" and op.outputs[0] in known:
+            known.setdefault(op.inputs[0], known[op.outputs[0]])
+    return known
+
+
+def _around(values: Sequence[Array]) -> Interval:
+    return np.minimum.reduce(values), np.maximum.reduce(values)
 
 
 def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str, Interval]) -> Sequence[Array]:
