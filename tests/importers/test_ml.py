@@ -21,7 +21,8 @@ SHAPE = (4, 5)
 
 def model(operator: str, elements: int, result: int, domain: int = 4, **attributes: Any) -> onnx.ModelProto:
     node = helper.make_node(operator, ["x"], ["y"], "node", domain="ai.onnx.ml", **attributes)
-    x, y = (helper.make_tensor_value_info(n, t, SHAPE) for n, t in (("x", elements), ("y", result)))
+    shape = (*SHAPE, len(attributes.get("cats_int64s", "ab"))) if operator == "OneHotEncoder" else SHAPE
+    x, y = (helper.make_tensor_value_info(n, t, s) for n, t, s in (("x", elements, SHAPE), ("y", result, shape)))
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", domain)]
     return helper.make_model(helper.make_graph([node], "ml", [x], [y]), opset_imports=opsets, ir_version=8)
 
@@ -41,6 +42,8 @@ CASES: dict[str, tuple[Any, ...]] = {
     "binarizer": ("Binarizer", FLOAT, FLOAT, {"threshold": 0.25}),
     "imputer": ("Imputer", FLOAT, FLOAT, {"imputed_value_floats": [1.0, 2.0, 3.0, 4.0, 5.0],
                                             "replaced_value_float": float("nan")}),
+    "categories": ("OneHotEncoder", INT, FLOAT, {"cats_int64s": [3, -2, 7, 0], "zeros": 1}),
+    "categories of real numbers": ("OneHotEncoder", FLOAT, FLOAT, {"cats_int64s": [0, -1, 1], "zeros": 1}),
     "imputer of one": ("Imputer", FLOAT, FLOAT, {"imputed_value_floats": [8.0], "replaced_value_float": 0.25}),
 }  # fmt: skip
 
@@ -56,6 +59,13 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
         if elements == FLOAT:
             x[0, 0], x[2, 3] = 0.25, np.nan if operator == "Imputer" else -0.25
         np.testing.assert_array_equal(ops.run(graph, x)[graph.outputs[0]], onnxruntime_outputs(made, [x])[0])
+
+
+def test_categories_that_are_words_are_refused(tmp_path: Path) -> None:
+    made = model("OneHotEncoder", INT, FLOAT, cats_strings=["a", "b"])
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="words"):
+        read_model(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,16 @@ def _default(node: Any) -> Any:
     )
 
 
+def one_hot_encoder(node: Any) -> None:
+    """A further dimension with 1 where the element, cut off to a whole number, is the category; elsewhere 0."""
+    categories, x = np.array(node.attr("cats_int64s", []), np.int64), node.tensor(0)
+    if not categories.size or x.dtype not in ("float32", "int32", "int64"):
+        raise node.error("categories that are words", "whole numbers are supported; encode words in the application")
+    whole = node.inputs[0] if x.dtype == "int64" else node.inner("cast", [node.inputs[0]], to="int64")
+    line = node.reshaped(whole, (*x.shape, 1))
+    node.emit("cast", [node.inner("pointwise", [line, node.array(categories)], **attributes("equal"))], to="float32")
+
+
 def normalizer(node: Any) -> None:
     """Rows divided by the sum of their sizes, their length, or their largest element."""
     x, norm = _real(node), node.attr("norm", "MAX")
@@ -165,6 +175,7 @@ ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "LinearClassifier": linear_classifier,
     "LinearRegressor": linear_regressor,
     "Normalizer": normalizer,
+    "OneHotEncoder": one_hot_encoder,
     "Scaler": scaler,
     **SVM_READERS,
     **TREE_READERS,
