@@ -96,4 +96,25 @@ def naive_bayes() -> onnx.ModelProto:
     return net.done(label, net.op("Exp", rest))
 
 
-NETWORKS = {f"sklearn {f.__name__}": f for f in (svc, one_class, forest, mixture, naive_bayes)}
+def binned() -> onnx.ModelProto:
+    """KBinsDiscretizer(encode='onehot'), LogisticRegression: each column's number of bin, one of them hot."""
+    net, parts = Net(NAMES, 15), list[str]()
+    x = net.input("X", (1, 3))
+    for column in range(3):
+        (one,) = net.ops("ArrayFeatureExtractor", x, net.stored([column], np.int64), count=1, domain=ML)
+        edges = net.stored(np.sort(net.rng.normal(0, 1, (1, 3))))
+        below = net.op("Cast", net.op("Less", net.op("Cast", one, to=TensorProto.FLOAT), edges), to=TensorProto.FLOAT)
+        last = net.op("Add", net.op("Mul", one, net.stored([0.0])), net.stored([1.0]))
+        place = net.op("ArgMax", net.op("Concat", below, last, axis=1), axis=1)
+        (hot,) = net.ops("OneHotEncoder", place, count=1, domain=ML, cats_int64s=[0, 1, 2, 3])
+        parts.append(net.op("Reshape", hot, net.stored([-1, 4], np.int64)))
+    label, scores = net.ops(
+        "LinearClassifier", net.op("Concat", *parts, axis=1), count=2, domain=ML, classlabels_ints=CLASSES,
+        coefficients=net.rng.normal(0, 1, 36), intercepts=net.rng.normal(0, 1, 3), multi_class=1,
+        post_transform="SOFTMAX",
+    )  # fmt: skip
+    (shares,) = net.ops("Normalizer", scores, count=1, domain=ML, norm="L1")
+    return net.done(label, shares)
+
+
+NETWORKS = {f"sklearn {f.__name__}": f for f in (svc, one_class, forest, mixture, naive_bayes, binned)}
