@@ -22,6 +22,7 @@ from . import (
     matrix,
     svdf_pairs,
     wide,
+    winograd,
 )
 
 
@@ -96,6 +97,7 @@ ROWS = (
     convolution_row(CORE, partial(convolution.narrow_pixels, 1)),
     convolution_row(CORE, convolution.straight_pixel),
     convolution_row(CORE, few_taps.narrow),
+    Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.lines)),
