@@ -214,6 +214,15 @@ class OnnxWriter:
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)
 
+    def square(self, x: Value) -> Value:
+        """A window of 3x3 between channels in fours, as in most layers of ResNet: some kernels serve no other shape."""
+        if self.image(x)[0] % 4:
+            x = self.conv(x, channels=4 * self.sizes.of("fours", self.s.pick(1, 2, 4, 6)), pointwise=True)
+        (c, h, w), k = self.image(x), 2 * self.sizes.of("pairs", self.s.between(1, 9))
+        pad = self.s.pick(1, 1, 0) if min(h, w) >= 3 else 1
+        weights, bias = self.weights(k, c, 3, 3, size=(2 / (9 * c)) ** 0.5), self.normal(k)
+        return self.node("Conv", [x, weights, bias], kernel_shape=[3, 3], pads=[pad] * 4)
+
     def expand(self, x: Value) -> Value:
         return self.clipped(
             self.conv(x, channels=self.image(x)[0] * self.sizes.of("factor", self.s.pick(1, 2, 3)), pointwise=True)

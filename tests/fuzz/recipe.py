@@ -146,6 +146,11 @@ class Drawing:
     def convolution(self, x: int) -> int:
         return self.add(self.random.choice(("conv", "conv", "depthwise", "depthwise", "pool", "activation")), x)
 
+    def squares(self, x: int) -> int:
+        """One or two layers of a ResNet."""
+        x = self.add("square", x)
+        return self.add("square", x) if self.random.random() < 0.5 else x
+
     def residual(self, x: int) -> int:
         y = x
         for _ in range(self.random.randint(1, 3)):
@@ -218,6 +223,7 @@ BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
     *(Drawing.single,) * 3,
     *(Drawing.operator,) * 14,
     *(Drawing.convolution,) * 9,
+    *(Drawing.squares,) * 4,
     *(Drawing.residual,) * 3,
     *(Drawing.inverted,) * 2,
     Drawing.squeeze,

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
-from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File
+from tests.graphs.tflite_models import ACTIVATIONS, SAME, TYPES, VALID, File, output_size
 
 from .recipe import BATCHES, DoesNotFit, Recipe, choice, common_divisors
 from .tflite_parts import Parts, Value
@@ -118,6 +118,18 @@ class TfliteWriter(Parts):
 
     def conv_same(self, x: Value) -> Value:
         return self.conv(x, same=True)
+
+    def square(self, x: Value) -> Value:
+        """A window of 3x3 between channels in fours, as in most layers of ResNet: some kernels serve no other shape."""
+        c, k = self.image(x)[2], 2 * self.sizes.of("pairs", self.s.between(1, 9))
+        x = x if c % 4 == 0 else self._pointwise(x, 4 * self.sizes.of("fours", self.s.pick(1, 2, 4, 6)))
+        h, w, c = self.image(x)
+        options = schema.Conv2DOptionsT()
+        options.padding = self.s.pick(SAME, SAME, VALID) if min(h, w) >= 3 else SAME
+        options.strideH = options.strideW = options.dilationHFactor = options.dilationWFactor = 1
+        options.fusedActivationFunction = self.s.pick(*ACTIVATIONS)
+        size = output_size([h, w], [3, 3], [1, 1], options.padding)
+        return self.sum("CONV_2D", x, (k, 3, 3, c), 0, 9 * c, (x.shape[0], *size, k), options)
 
     def expand(self, x: Value) -> Value:
         return self._pointwise(x, self.image(x)[2] * self.sizes.of("factor", self.s.pick(1, 2, 3)))

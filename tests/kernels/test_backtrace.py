@@ -21,6 +21,7 @@ from tests.fuzz.networks import WRITERS, drawn
 from tests.graphs import random_inputs
 from tests.kernels.processor import run_plans
 from tests.kernels.test_processors import NEEDS
+from tests.layer_models import conv
 from tests.zoo.builders import ZOO, quantized
 
 onnx = pytest.importorskip("onnx")
@@ -100,6 +101,14 @@ def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
     onnx.save(quantized(ZOO["ds_cnn"]()), model)
     assembly = assert_found(ModelRequest(model, "g0", target, tile=tile), tmp_path)
     assert assembly or tile == "rolling"
+
+
+@pytest.mark.needs(*NEEDS, "gdb-multiarch")
+def test_back_to_main_where_flash_is_free(tmp_path: Path) -> None:
+    model = tmp_path / "model.tflite"
+    model.write_bytes(conv(6, 6, 64, 8, (3, 3))())
+    assembly = assert_found(ModelRequest(model, "g0", "mps2-an386", optimize="speed"), tmp_path)
+    assert {name.split("_")[1] for name in assembly} >= {"winograd", "winograd4"}
 
 
 @pytest.mark.needs(*NEEDS, "gdb-multiarch")

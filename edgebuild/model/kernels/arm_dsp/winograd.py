@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....base.target import SLOW_FLASH
+from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import shape_of, words
@@ -49,24 +49,49 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     """3.6 times the weights' flash for about two thirds of the time; the scratch holds the tiles."""
     if not _serves(s, form):
         return None
-    (h, w, c), (oh, ow, k) = s.size, s.out
+    c, (oh, ow, _) = s.size[2], s.out
     across, tiles = -(-ow // 2), -(-ow // 2) * -(-oh // 2)
     groups = min(-(-tiles // TILES), max(1, min(4, ROOM // c)) if SLOW_FLASH in form.core else 1)
-    padded = s.padded_rows or s.padded_columns
-    unroll = 4 if c % 8 == 0 else 2
-    sizes = (2 * PLACES * c * TILES * groups, 4 * PLACES * 2 * TILES * groups, 4 * TILES * groups)
+    at_once, padded = TILES * groups, s.padded_rows or s.padded_columns
+    inputs, sums, list_ = 2 * PLACES * c * at_once, 4 * PLACES * 2 * at_once, 4 * at_once  # bytes of the scratch
     shape = shape_of(s, form) | {
-        **factors(s).shape, "across": across, "tiles": tiles, "at_once": TILES * groups, "groups": groups,
-        "group": 2 * c, "place": 2 * c * groups, "products": sizes[0] // 4, "outputs": (sizes[0] + sizes[1]) // 4,
-        "patch": sum(sizes), "padded": padded, "padded_rows": s.padded_rows, "padded_columns": s.padded_columns,
-        "unroll": unroll, "bounds": s.finish.endswith("_clamped"),
+        **factors(s).shape, "across": across, "tiles": tiles, "at_once": at_once, "groups": groups,
+        "group": 2 * c, "place": 2 * c * groups, "sums_at": inputs // 4, "list_at": (inputs + sums) // 4,
+        "patch_at": inputs + sums + list_, "unroll": 4 if c % 8 == 0 else 2, "bounds": s.finish.endswith("_clamped"),
+        "padded": padded, "padded_rows": s.padded_rows, "padded_columns": s.padded_columns,
     }  # fmt: skip
     scalars = ({"x_zero": s.x_zero} if padded else {}) | {"y_zero": s.y_zero, **factors(s).scalars}
     scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
-    passes = -(-tiles // (TILES * groups))
-    cost = passes * groups * (TILES * 62 * c + k / 2 * (PLACES * (7 * c + 22) + 8 * 85))
     constant = Constant("w", stream(s).ravel(), "transformed weights, start values and factors by pairs of channels")
     return Kernel(
-        "arm_dsp/winograd.c.j2", s.stem, shape, (constant,), scalars, scratch=sum(sizes) + (PLACES * c if padded else 0),
-        variant="dsp winograd", estimate=cost, traffic=Traffic(passes=passes),
+        "arm_dsp/winograd.c.j2", s.stem, shape, (constant,), scalars,
+        scratch=inputs + sums + list_ + (PLACES * c if padded else 0), variant="dsp winograd",
+        estimate=_instructions(s, tiles, groups), pace=_pace(form, groups),
+        traffic=Traffic(passes=-(-tiles // at_once)),
     )  # fmt: skip
+
+
+def _instructions(s: Sums, tiles: int, groups: int) -> float:
+    """Of a call: the tiles of a last pass are all computed, some of them more than once."""
+    c, k, at_once = s.size[2], s.out[2], TILES * groups
+    made = -(-tiles // at_once) * at_once
+    result = 79 + 4 * s.finish.startswith("signed") + 26 * s.finish.endswith("_clamped")
+    products = PLACES * ((7 + (0.375 if c % 8 == 0 else 0.75)) * c + 15 + 8 / groups) / TILES
+    return made * (100 + 61 * c + k * (products / 2 + result)) + (made - tiles + _at_borders(s)) * 16 * (10 + 2 * c)
+
+
+def _at_borders(s: Sums) -> int:
+    """Tiles that see padding."""
+    counts = []
+    for size, out, pad in zip(s.size[:2], s.out[:2], s.pad, strict=True):
+        starts = [min(2 * i, out - 2) - pad for i in range(-(-out // 2))]
+        counts.append((len(starts), sum(0 <= at <= size - 4 for at in starts)))
+    (rows, inner_rows), (columns, inner_columns) = counts
+    return rows * columns - inner_rows * inner_columns
+
+
+def _pace(form: Form, groups: int) -> float:
+    """Cycles of an instruction against those of `two_pixels` (`verify --cycles`, layers of many shapes)."""
+    if DUAL_ISSUE in form.core:
+        return 1.22
+    return 1 + 0.12 / groups if SLOW_FLASH in form.core else 0.92
