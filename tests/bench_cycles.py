@@ -33,9 +33,9 @@ COLUMNS = (
 )
 
 
-def measure(model: Path, target: str, flash: str | None) -> dict[str, Any] | None:
+def measure(model: Path, target: str, flash: str | None, optimize: str) -> dict[str, Any] | None:
     """Per multiply-accumulate; None where the model does not fit."""
-    known, options = load_target(target), {"tile": "off"}
+    known, options = load_target(target), {"tile": "off", "optimize": optimize}
     try:
         artifacts = compile_model(model_request(model, "model", target, options))
         found = verify(model, known, artifacts, by_cycles=has_model(known), flash_of=flash)
@@ -58,12 +58,13 @@ def table(rows: list[dict[str, Any]], key: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a part of the models' names")
+    parser.add_argument("--optimize", default="balanced", choices=("speed", "balanced", "size"))
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for model in models(Path(folder)):
             if args.only in model.stem:
-                cores = {name: measure(model, target, flash) for name, target, flash in COLUMNS}
+                cores = {name: measure(model, target, flash, args.optimize) for name, target, flash in COLUMNS}
                 rows.append({"name": model.stem, "cores": cores})
                 print(table(rows[-1:], "cycles"), flush=True)
     print("\n".join(table(rows, key) for key in ("cycles", "instructions")))

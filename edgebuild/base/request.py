@@ -93,7 +93,9 @@ class ModelRequest:
     time_limit: float | None = option(None, NUMBER, "of the solvers; without it results are reproducible", metavar="S")
     weights: str = option("auto", words("auto", "asm", "c"), "asm: .incbin; c: string literals; default: the target's")
     optimize: str = option(
-        "balanced", words("speed", "balanced", "size"), "kernels: fewer instructions or less code; default: balanced"
+        "balanced",
+        words("speed", "balanced", "size"),
+        "kernels: speed at any price in flash, or less code; default: balanced",
     )
     portable: bool = option(False, SWITCH, "kernels in plain C, whatever the processor has")
     backend: str = option(

@@ -93,5 +93,5 @@ def _at_borders(s: Sums) -> int:
 def _pace(form: Form, groups: int) -> float:
     """Cycles of an instruction against those of `two_pixels` (`verify --cycles`, layers of many shapes)."""
     if DUAL_ISSUE in form.core:
-        return 1.22
+        return 1.14
     return 1 + 0.12 / groups if SLOW_FLASH in form.core else 0.92
