@@ -67,6 +67,7 @@ def test_layers_equal_tflite_micro(target: str, tmp_path: Path, monkeypatch: pyt
     source = compared(file, target, tmp_path / "model.tflite")
     used = {word for word in source.replace("(", " ").split() if word.startswith("eb_winograd")}
     assert {name[:12] for name in used} == {"eb_winograd2", "eb_winograd4", "eb_winograd_"}
+    assert all(("dual" in name) == (target == "mps2-an500") for name in used - {"eb_winograd_tile"})
 
 
 def layer(folder: Path) -> Path:
@@ -97,7 +98,7 @@ def test_only_where_flash_is_free(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("target, most", [("mps2-an386", 0.78), ("m4-flash-model", 0.78), ("mps2-an500", 0.96)])
+@pytest.mark.parametrize("target, most", [("mps2-an386", 0.7), ("m4-flash-model", 0.7), ("mps2-an500", 0.65)])
 def test_fewer_cycles(target: str, most: float, tmp_path: Path) -> None:
     """Modelled cycles against those of the kernels that serve otherwise, for 64 channels."""
     path, known = tmp_path / "model.tflite", load_target(target)
