@@ -120,7 +120,10 @@ def test_back_to_main_from_random_networks(target: str, form: str, seed: int, tm
 
 
 def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
-    """Names of the functions in assembly; every kernel was stopped at, and led back to `main`."""
+    """Names of the functions in assembly; every kernel was stopped at, and led back to `main`.
+
+    Of kernels with equal bodies gcc keeps one.
+    """
     known = load_target(request.target)
     plan = plan_model(request, known)
     run_plans(known, [plan], [random_inputs(plan.graph, 1)], tmp_path)
@@ -153,6 +156,8 @@ def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
     assert (tmp_path / "found.json").exists(), done.stdout + done.stderr
     reached, lost = json.loads((tmp_path / "found.json").read_text())
     assert not lost
-    assert sorted(reached) == sorted(names + inlined)
-    assert all(reached[name] > 3 for name in names), reached
+    bodies = {f.name: f.text.replace(f.name, "") for f in program(plan).functions}
+    equal = {name: {other for other in bodies if bodies[other] == bodies[name]} for name in bodies}
+    assert not [name for name in names + inlined if not equal.get(name, {name}) & set(reached)]
+    assert all(reached[name] > 3 for name in names if name in reached), reached
     return assembly

@@ -57,7 +57,8 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     shape = shape_of(s, form) | {
         **factors(s).shape, "across": across, "tiles": tiles, "at_once": at_once, "groups": groups,
         "group": 2 * c, "place": 2 * c * groups, "sums_at": inputs // 4, "list_at": (inputs + sums) // 4,
-        "patch_at": inputs + sums + list_, "unroll": 4 if c % 8 == 0 else 2, "dual": DUAL_ISSUE in form.core, "bounds": s.finish.endswith("_clamped"),
+        "patch_at": inputs + sums + list_, "unroll": 4 if c % 8 == 0 else 2, "dual": DUAL_ISSUE in form.core,
+        "bounds": s.finish.endswith("_clamped"),
         "padded": padded, "padded_rows": s.padded_rows, "padded_columns": s.padded_columns,
     }  # fmt: skip
     scalars = ({"x_zero": s.x_zero} if padded else {}) | {"y_zero": s.y_zero, **factors(s).scalars}
