@@ -156,7 +156,7 @@ def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
     assert (tmp_path / "found.json").exists(), done.stdout + done.stderr
     reached, lost = json.loads((tmp_path / "found.json").read_text())
     assert not lost
-    bodies = {f.name: f.text.replace(f.name, "") for f in program(plan).functions}
+    bodies = {f.name: f.text.replace(f.name, "").split() for f in program(plan).functions}
     equal = {name: {other for other in bodies if bodies[other] == bodies[name]} for name in bodies}
     assert not [name for name in names + inlined if not equal.get(name, {name}) & set(reached)]
     assert all(reached[name] > 3 for name in names if name in reached), reached
