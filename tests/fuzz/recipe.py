@@ -223,7 +223,6 @@ BLOCKS: tuple[Callable[[Drawing, int], int], ...] = (
     *(Drawing.single,) * 3,
     *(Drawing.operator,) * 14,
     *(Drawing.convolution,) * 9,
-    *(Drawing.squares,) * 4,
     *(Drawing.residual,) * 3,
     *(Drawing.inverted,) * 2,
     Drawing.squeeze,
@@ -246,6 +245,8 @@ def draw(form: str, seed: int, words: Sequence[str], operators: Sequence[str], b
     drawing = Drawing(Random(f"{form} {seed}").getrandbits(64), words, operators)
     for _ in range(blocks or drawing.random.choice((1, 2, 2, 3, 3, 4, 5))):
         drawing.block()
+    if Random(f"squares {form} {seed}").random() < 0.2:  # by itself, so that other networks stay what they were
+        drawing.images.append(drawing.squares(drawing.value()))
     for _ in range(drawing.random.choice((0, 0, 0, 1, 1, 1, 2, 3))):  # a network may have several heads
         drawing.head(drawing.random.choice(drawing.images[-2:]))
     more = [layer.number for layer in drawing.layers[1:] if drawing.random.random() < 0.04]
