@@ -105,7 +105,7 @@ def test_the_judge_of_a_loop_of_real_numbers(
     assert ("pip install ai-edge-litert" in capsys.readouterr().err) == (judge is None)
 
 
-def branches(known: bool | None = None, integer: bool = False, assigned: bool = False) -> bytes:
+def branches(known: bool | None = None, integer: bool = False) -> bytes:
     """The absolute value of an input or a sum, by an input or a known condition."""
     graph, yes, no = File(), File(), File()
     yes.buffers = no.buffers = graph.buffers
@@ -116,11 +116,6 @@ def branches(known: bool | None = None, integer: bool = False, assigned: bool = 
         values = [inner.tensor(name, (1, 6), kind, q) for name in ("given", "found")]
         more = [inner.tensor("three", (1, 1), kind, q, np.full((1, 1), 63, kind))] if operator == "ADD" else []
         inner.operator(operator, [values[0], *more], values[1:], schema.AddOptionsT() if more else None)
-    if assigned:
-        handle = no.tensor("handle", (1,), "resource")
-        no.operator("VAR_HANDLE", [], [handle], schema.VarHandleOptionsT())
-        no.operator("READ_VARIABLE", [handle], [no.tensor("old", (1, 6), kind, q)], schema.ReadVariableOptionsT())
-        no.operator("ASSIGN_VARIABLE", [handle, 1], [], schema.AssignVariableOptionsT())
     y, options = graph.tensor("y", (1, 6), kind, q), schema.IfOptionsT()
     options.thenSubgraphIndex, options.elseSubgraphIndex = 1, 2
     graph.operator("IF", [condition, x], [y], options)
@@ -139,12 +134,6 @@ def test_branches(known: bool | None, integer: bool, tmp_path: Path) -> None:
     for vector, want in zip(vectors, interpreted([data], [vectors], tmp_path)[0], strict=True):
         np.testing.assert_array_equal(ops.run(graph, *vector)[graph.outputs[0]], want[0])
     assert known is None or {op.kind for op in graph.ops} <= {"clamp" if known else "add", "reshape"}
-
-
-def test_a_branch_that_assigns_a_variable_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "if.tflite").write_bytes(branches(assigned=True))
-    with pytest.raises(EdgebuildError, match="a branch assigns a variable"):
-        read_model(tmp_path / "if.tflite")
 
 
 @pytest.mark.parametrize(("turns", "step", "text"), [(None, 1, "computed by the graph"), (4, 0, "more than 256 turns")])

@@ -18,6 +18,7 @@ from edgebuild.model.ir import Quant
 from edgebuild.model.plan.search import arena_memories
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import File
+from tests.importers.test_loops import packed
 
 RNG = np.random.default_rng(5)
 FEATURES, FILTERS, MEMORY, RANK = 12, 8, 5, 2
@@ -121,6 +122,83 @@ def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 6
+
+
+def branching(ends_at: str, both: bool = False, first: int = 0) -> bytes:
+    """old = variable; if on: total = variable + x, and that is the variable; else the ReLU of x, perhaps that, too."""
+    f, yes, no, init = File(), File(), File(), File()
+    yes.buffers = no.buffers = init.buffers = f.buffers
+    shape, q = (1, 6), Quant((0.5,), (3,))
+    options = schema.VarHandleOptionsT()
+    options.container, options.sharedName = b"", b"memory"
+    handles = [file.tensor("handle", () if file is init else (1,), "resource") for file in (f, yes, no, init)]
+    for file, at in ((f, 0), (init, 3)):
+        file.operator("VAR_HANDLE", [], [handles[at]], options)
+    value = init.tensor("first", shape, "int8", q, np.full(shape, first, np.int8))
+    init.operator("ASSIGN_VARIABLE", [handles[3], value], [], schema.AssignVariableOptionsT())
+    once = schema.CallOnceOptionsT()
+    once.initSubgraphIndex = 3
+    f.operator("CALL_ONCE", [], [], once)
+    given = [file.tensor("x", shape, "int8", q) for file in (f, yes, no)]
+    was, results = yes.tensor("was", shape, "int8", q), [g.tensor("y", shape, "int8", q) for g in (f, yes, no)]
+    yes.operator("READ_VARIABLE", [handles[1]], [was], schema.ReadVariableOptionsT())
+    yes.operator("ADD", [given[1], was], [results[1]], schema.AddOptionsT())
+    no.operator("RELU", [given[2]], [results[2]])
+    for file, at in ((yes, 1), (no, 2)) if both else ((yes, 1),):
+        file.operator("ASSIGN_VARIABLE", [handles[at], results[at]], [], schema.AssignVariableOptionsT())
+    on, old = f.tensor("on", (1,), "bool"), f.tensor("old", shape, "int8", q)
+    f.operator("READ_VARIABLE", [handles[0]], [old], schema.ReadVariableOptionsT())
+    choice = schema.IfOptionsT()
+    choice.thenSubgraphIndex, choice.elseSubgraphIndex = 1, 2
+    f.operator("IF", [on, handles[0], given[0]], [results[0]], choice)
+    inner = [(yes, [handles[1], given[1]], [results[1]]), (no, [handles[2], given[2]], [results[2]])]
+    return packed(f, [on, given[0]], [{"y": results[0], "old": old}[ends_at]], [*inner, (init, [], [])])
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("ends_at", ["y", "old"])
+def test_branches_that_assign_a_variable(ends_at: str, both: bool, tmp_path: Path) -> None:
+    """The variable is handed to the branches; the IF counts where nothing reads its result, too."""
+    (tmp_path / "m.tflite").write_bytes(branching(ends_at, both, 5))
+    result = verified(tmp_path / "m.tflite")
+    assert result["equal"], result
+    assert result["state_bytes"] == 6
+
+
+def test_a_first_value_that_is_computed_is_refused(tmp_path: Path) -> None:
+    f, init = File(), File()
+    init.buffers = f.buffers
+    once = schema.CallOnceOptionsT()
+    once.initSubgraphIndex = 1
+    f.operator("CALL_ONCE", [], [], once)
+    f.operator("RELU", [f.tensor("x", (2,), "float32")], [f.tensor("y", (2,), "float32")])
+    options = schema.VarHandleOptionsT()
+    options.container, options.sharedName = b"", b"memory"
+    handle = init.tensor("handle", (), "resource")
+    init.operator("VAR_HANDLE", [], [handle], options)
+    values = [init.tensor("seed", (2,), "float32", None, np.ones(2, np.float32)), init.tensor("v", (2,), "float32")]
+    init.operator("RELU", values[:1], values[1:])
+    init.operator("ASSIGN_VARIABLE", [handle, values[1]], [], schema.AssignVariableOptionsT())
+    (tmp_path / "m.tflite").write_bytes(f.pack([0], [1], [init]))
+    with pytest.raises(EdgebuildError, match="the first value of variable ':memory' is computed"):
+        prepare(tmp_path / "m.tflite")
+
+
+def test_a_variable_that_is_assigned_first_is_no_state(tmp_path: Path) -> None:
+    f, shape = File(), (1, 6)
+    options = schema.VarHandleOptionsT()
+    options.container, options.sharedName = b"", b"memory"
+    handle = f.tensor("handle", (), "resource")
+    f.operator("VAR_HANDLE", [], [handle], options)
+    x, kept, y = (f.tensor(name, shape, "float32") for name in ("x", "kept", "y"))
+    f.operator("ASSIGN_VARIABLE", [handle, x], [], schema.AssignVariableOptionsT())
+    f.operator("READ_VARIABLE", [handle], [kept], schema.ReadVariableOptionsT())
+    f.operator("TANH", [kept], [y])
+    (tmp_path / "m.tflite").write_bytes(f.pack([x], [y]))
+    artifacts = compile_model(model_request(tmp_path / "m.tflite", "model", "host", {}))
+    assert not prepare(tmp_path / "m.tflite").states
+    assert verify(tmp_path / "m.tflite", load_target("host"), artifacts)["equal"]
 
 
 def test_a_state_is_no_further_input_to_a_message(tmp_path: Path) -> None:

@@ -176,8 +176,8 @@ class Node(ABC):
 
     def fresh(self, tag: str) -> str:
         """A name that no tensor has."""
-        number = 0
-        while (name := f"{self.outputs[0]}@{tag}{number or ''}") in self.builder.tensors:
+        number, stem = 0, self.outputs[0] if self.outputs else self.name
+        while (name := f"{stem}@{tag}{number or ''}") in self.builder.tensors:
             number += 1
         return name
 

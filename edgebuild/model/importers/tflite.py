@@ -29,7 +29,7 @@ MAY_MISS = (  # operators of which operands behind the first may be left out
     "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
 )  # fmt: skip
 MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
-BROKEN = (struct.error, IndexError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
+BROKEN = (struct.error, LookupError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
 
 class TfliteNode(Node):
@@ -137,20 +137,22 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     ports = [_ports(op, tensors) for op in operators]
     _check_written(ports, inputs, file)
     ends = list(wanted or outputs)
-    kept = [t.name for r, w in ports if not w for t in r if t]
+    control = ("IF", "WHILE") if _acts(model) else ()
+    acts = [not w or operator_name(model, op) in control for op, (_, w) in zip(operators, ports, strict=True)]
+    kept = [t.name for (r, _), own in zip(ports, acts, strict=True) if own for t in r if t]
     serving = needed([([t.name for t in r if t], [t.name for t in w]) for r, w in ports], [*ends, *kept])
     nodes = []
-    for op, (read, written), used in zip(operators, ports, serving, strict=True):
-        if used or not written:
+    for op, (read, written), used, own in zip(operators, ports, serving, acts, strict=True):
+        if used or own:
             names = ["" if t is None else t.name for t in read], [t.name for t in written]
             origin = operator_name(model, op)
             nodes.append(TfliteNode(builder, _node_name(written), origin, *names, op, written, *marks))
     variables = Variables(_first_values(model, file, len(data)))
     special: Special = {"VAR_HANDLE": variables.handle, "READ_VARIABLE": variables.read_node}
     special |= {"ASSIGN_VARIABLE": variables.assign_node, "CALL_ONCE": lambda node: None}
-    inner = _Inner(model, file, len(data), builder, special)
-    special["WHILE"] = lambda node: unroll(node, inner.read)
-    special["IF"] = lambda node: choose(node, inner.read, variables.current)
+    inner = _Inner(model, file, len(data), builder, special, variables.handles)
+    special["WHILE"] = lambda node: unroll(node, inner.read, variables)
+    special["IF"] = lambda node: choose(node, inner.read, variables)
     _read_nodes(builder, nodes, special)
     variables.finish(builder)
     return builder.finish(inputs, ends)
@@ -187,6 +189,7 @@ class _Inner:
     size: int
     builder: GraphBuilder
     special: Special
+    handles: dict[str, str]  # of variables, which graphs hand on to each other
     known: dict[int, list[Tensor]] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
 
@@ -200,7 +203,10 @@ class _Inner:
             self.known[number] = tensors_of(self.model, subgraph, self.file, self.size)
         own = [replace(t, name=f"{number if t.constant else prefix}/{t.name}") for t in self.known[number]]
         for i, name in zip(ints(subgraph.InputsAsNumpy()), given, strict=True):
-            own[i] = self.builder.tensors[name]
+            if name in self.handles:
+                self.handles[own[i].name] = self.handles[name]
+            else:
+                own[i] = self.builder.tensors[name]
         self.builder.tensors |= {t.name: t for t in own if t.constant}
         marks = _marks(subgraph, own)
         operators = [subgraph.Operators(i) for i in range(subgraph.OperatorsLength())]
@@ -217,7 +223,7 @@ class _Inner:
         _read_nodes(self.builder, nodes, self.special)
         self.open.discard(number)
         outputs = [own[i].name for i in ints(subgraph.OutputsAsNumpy())]
-        if not self.builder.tensors.keys() >= set(outputs):
+        if not self.builder.tensors.keys() | self.handles.keys() >= set(outputs):
             raise ValueError("an output that nothing computes")
         return outputs
 
@@ -238,18 +244,40 @@ def _marks(subgraph: Any, tensors: Sequence[Tensor]) -> tuple[frozenset[str], fr
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
     """Constants that the graphs that are called once assign to variables, by the variable's name."""
     found: dict[str, Array] = {}
-    for graph in (model.Subgraphs(i) for i in range(1, model.SubgraphsLength())):
-        operators = [graph.Operators(i) for i in range(graph.OperatorsLength())]
-        kinds = [operator_name(model, op) for op in operators]
-        if not {*kinds} <= {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
-            continue
-        tensors, handles = tensors_of(model, graph, file, size), dict[int, str]()
-        for op, kind in zip(operators, kinds, strict=True):
+    for number in _called_once(model):
+        graph, handles = model.Subgraphs(number), dict[int, str]()
+        tensors = tensors_of(model, graph, file, size)
+        for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+            kind = operator_name(model, op)
             if kind == "VAR_HANDLE":
                 handles[op.Outputs(0)] = _shared_name(op)
-            elif (value := tensors[op.Inputs(1)]).data is not None:
-                found[handles[op.Inputs(0)]] = value.data
+            elif kind == "ASSIGN_VARIABLE":
+                name, value = handles[op.Inputs(0)], tensors[op.Inputs(1)].data
+                if value is None:
+                    text, hint = f"the first value of variable '{name}' is computed", "give it a constant"
+                    raise fail(text, file=file, hints=[hint])
+                found[name] = value
     return found
+
+
+def _called_once(model: Any) -> list[int]:
+    """Numbers of the graphs that CALL_ONCE nodes of the first one name."""
+    graph, numbers = model.Subgraphs(0), list[int]()
+    for op in (graph.Operators(i) for i in range(graph.OperatorsLength())):
+        table = op.BuiltinOptions()
+        if operator_name(model, op) == "CALL_ONCE" and table is not None:
+            options = tflite.CallOnceOptions()
+            options.Init(table.Bytes, table.Pos)
+            numbers.append(options.InitSubgraphIndex())
+    return numbers
+
+
+def _acts(model: Any) -> bool:
+    """Whether a graph of a loop or branch assigns a variable, so that it counts beside its results."""
+    inner = {*range(1, model.SubgraphsLength())} - {*_called_once(model)}
+    graphs = [model.Subgraphs(i) for i in inner]
+    kinds = {operator_name(model, g.Operators(i)) for g in graphs for i in range(g.OperatorsLength())}
+    return "ASSIGN_VARIABLE" in kinds
 
 
 def _shared_name(op: Any) -> str:
