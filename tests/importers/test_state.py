@@ -124,6 +124,33 @@ def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
     assert result["state_bytes"] == 6
 
 
+def real_memory() -> bytes:
+    """An int8 network around a variable of real numbers, as the converter quantises one: old is read in other steps."""
+    f, shape = File(), (1, 6)
+    options = schema.VarHandleOptionsT()
+    options.container, options.sharedName = b"", b"memory"
+    handle = f.tensor("handle", (), "resource")
+    f.operator("VAR_HANDLE", [], [handle], options)
+    x, was, y = (f.tensor(n, shape, "int8", Quant(*q)) for n, q in
+                 (("x", ((0.05,), (3,))), ("was", ((0.06,), (-12,))), ("y", ((0.03,), (-4,)))))  # fmt: skip
+    old, new = (f.tensor(name, shape, "float32") for name in ("old", "new"))
+    f.operator("READ_VARIABLE", [handle], [old], schema.ReadVariableOptionsT())
+    f.operator("QUANTIZE", [old], [was])
+    f.operator("ADD", [x, was], [y], schema.AddOptionsT())
+    f.operator("DEQUANTIZE", [y], [new])
+    f.operator("ASSIGN_VARIABLE", [handle, new], [], schema.AssignVariableOptionsT())
+    return f.pack([x], [y])
+
+
+@pytest.mark.needs("gcc")
+def test_a_variable_of_real_numbers_stays_real(tmp_path: Path) -> None:
+    """It was read as int8 and written as float32, or in the steps of what writes it."""
+    (tmp_path / "m.tflite").write_bytes(real_memory())
+    result = verified(tmp_path / "m.tflite")
+    assert result["equal"], result
+    assert result["state_bytes"] == 24
+
+
 def branching(ends_at: str, both: bool = False, first: int = 0) -> bytes:
     """old = variable; if on: total = variable + x, and that is the variable; else the ReLU of x, perhaps that, too."""
     f, yes, no, init = File(), File(), File(), File()

@@ -50,7 +50,7 @@ class Variables:
         return self.read | self.assigned
 
     def choose(self, node: Any, branches: Sequence[Callable[[], list[str]]]) -> list[list[str]]:
-        """What these branches give, of which the node's first operand takes one; a variable becomes that one's."""
+        """Read the branches, of which the first operand takes one; tell their results. Variables become that one's."""
         before, results, ends = dict(self.assigned), list[list[str]](), list[dict[str, str]]()
         for branch in branches:
             self.assigned = dict(before)

@@ -182,8 +182,11 @@ def saturating_clamp(op: Op, graph: Graph) -> Edit | None:
 
 
 def quantised_input(op: Op, graph: Graph) -> Edit | None:
-    """A graph input that is only ever quantised in one way is an int8 input: the application quantises."""
-    if op.kind != "quantize" or op.inputs[0] not in graph.inputs or graph.only_consumer(op.inputs[0]) is not op:
+    """A graph input that is only ever quantised in one way is an int8 input: the application quantises.
+
+    Not so a state, whose two ends may have two scales.
+    """
+    if op.kind != "quantize" or op.inputs[0] not in graph.ports_in or graph.only_consumer(op.inputs[0]) is not op:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     if op.outputs[0] in graph.outputs:
@@ -193,7 +196,7 @@ def quantised_input(op: Op, graph: Graph) -> Edit | None:
 
 def dequantised_output(op: Op, graph: Graph) -> Edit | None:
     """A graph output that dequantises an int8 result is that result: the header tells its scale."""
-    if op.kind != "dequantize" or op.outputs[0] not in graph.outputs or graph.consumers[op.outputs[0]]:
+    if op.kind != "dequantize" or op.outputs[0] not in graph.ports_out or graph.consumers[op.outputs[0]]:
         return None
     source = graph.producers.get(op.inputs[0])
     if source is None or op.inputs[0] in graph.outputs or len(graph.consumers[op.inputs[0]]) > 1:
