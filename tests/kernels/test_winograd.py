@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.arm_dsp import winograd
+from edgebuild.model.kernels.arm_dsp.factors import two_words
 from edgebuild.model.kernels.arm_dsp.winograd import transformed
 from edgebuild.model.plan.thrift import flash
 from edgebuild.model.verify import verify
@@ -23,9 +26,12 @@ from tests.graphs.tflite_models import SAME, VALID, output_size
 from tests.kernels.test_pairs import Layers, compared
 from tests.kernels.test_processors import NEEDS, preferring
 from tests.layer_models import conv
+from tests.zoo.builders import OPSET, Net, quantized
 
+onnx = pytest.importorskip("onnx")
 schema = pytest.importorskip("tflite_micro.tensorflow.lite.micro.python.schema_py_generated")
 B = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
+TARGETS = ("mps2-an386", "m4-flash-model", "mps2-an500")
 A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
 
 
@@ -55,10 +61,13 @@ class Convolutions(Layers):
 
 
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("target", ["mps2-an386", "m4-flash-model", "mps2-an500"])
-def test_layers_equal_tflite_micro(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even and odd sizes, with padding and without, channels in fours and eights, every activation."""
+@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize("target", TARGETS)
+def test_layers_equal_tflite_micro(target: str, words: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even and odd sizes, with padding and without, channels in fours and eights; so many `words` are a factor."""
     monkeypatch.setattr(kernels, "by_cost", preferring("dsp winograd"))
+    if words == 2:
+        monkeypatch.setattr(winograd, "factors", two_words)
     file = Convolutions(11)
     for i in range(16):
         file.three_by_three(4 * (1 + i % 7), 2 * (1 + i % 5), i % 4 == 3)
@@ -67,7 +76,24 @@ def test_layers_equal_tflite_micro(target: str, tmp_path: Path, monkeypatch: pyt
     source = compared(file, target, tmp_path / "model.tflite")
     used = {word for word in source.replace("(", " ").split() if word.startswith("eb_winograd")}
     assert {name[:12] for name in used} == {"eb_winograd2", "eb_winograd4", "eb_winograd_"}
-    assert all(("dual" in name) == (target == "mps2-an500") for name in used - {"eb_winograd_tile"})
+    for name in used - {"eb_winograd_tile"}:
+        assert ("dual" in name) == (target == "mps2-an500") and ("2" in name[12:]) == (words == 2)
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_networks_of_onnx(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rounding, with and without ReLU, as onnxruntime."""
+    monkeypatch.setattr(kernels, "by_cost", preferring("dsp winograd"))
+    net = Net("residual", (4, 9, 10), 5, OPSET)
+    x = net.conv("input", 8, (3, 3))
+    x = net.sum(x, net.conv(net.conv(x, 16, (3, 3)), 8, (3, 3), relu=False))
+    model, known = tmp_path / "model.onnx", load_target(target)
+    onnx.save(quantized(net.model(x)), model)
+    artifacts = compile_model(model_request(model, "model", target, {"tile": "off", "optimize": "speed"}))
+    source = next(a.data.decode() for a in artifacts if a.name == "model.c")
+    assert len(re.findall(r"eb_winograd\d_(?:dual_)?once\w*\(\s*v,", source)) >= 2
+    assert verify(model, known, artifacts)["equal"]
 
 
 def layer(folder: Path) -> Path:
