@@ -194,7 +194,7 @@ def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
     timing = require_timing(model)
     forms = []
     for g in GRANULARITIES:
-        uses = _uses(whole, section, g)
+        uses = uses_of(whole, section, g)
         if g == 0 or any(u.kernel.traffic.rounds for u in uses):
             forms.append(work(section.name, uses, timing, g))
     return forms
@@ -203,13 +203,14 @@ def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
 def works(found: Plan, timing: Timing) -> list[Work]:
     """Work of the steps of a plan, each in the form that it has there."""
     forms = [0 if s.rolled else s.forms[0].granularity for s in found.steps]
-    return [work(s.name, _uses(found, s, g), timing, g) for s, g in zip(found.steps, forms, strict=True)]
+    return [work(s.name, uses_of(found, s, g), timing, g) for s, g in zip(found.steps, forms, strict=True)]
 
 
-def _uses(whole: Plan, section: Section, g: int) -> list[KernelUse]:
+def uses_of(whole: Plan, section: Section, g: int) -> list[KernelUse]:
+    """The kernels of a step and their work, decoupled with granularity g; of a run of rows none with g > 0."""
     if section.rolled is None:
         (op,) = section.ops
-        form = replace(section.forms[0], granularity=g, lfo=False)
+        form = section.forms[0] if g == 0 else replace(section.forms[0], granularity=g, lfo=False, variant="")
         return [_use(whole, op, kernel_of(op, whole.graph, form), 1)]
     if g:
         return []

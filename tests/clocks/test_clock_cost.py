@@ -60,12 +60,16 @@ LAYERS = Graph("layers", tuple(NET.ops), NET.tensors, ("input",), (POINTWISE, DE
 
 
 def forms(name: str, coupled: bool, timing: Timing = TIMING) -> list[Work]:
-    """The work of one of the layers in all its forms, with operands in tightly coupled memory or behind the bus."""
+    """The work of one of the layers in all its forms, with operands in tightly coupled memory or behind the bus.
+
+    A depthwise layer that is not decoupled goes channel by channel, though its fastest kernel reads four at once.
+    """
     op = next(op for op in LAYERS.ops if op.name == name)
     x, y = (LAYERS.tensors[n] for n in (op.inputs[0], name))
     found = []
     for g in GRANULARITIES:
-        kernel = kernel_of(op, LAYERS, Form(frozenset({"armv7e-m", "dsp"}), granularity=g))
+        by_channel = "dsp plane" if op.kind == "depthwise_conv2d" and g == 0 else ""
+        kernel = kernel_of(op, LAYERS, Form(frozenset({"armv7e-m", "dsp"}), granularity=g, variant=by_channel))
         operands = [Activation(t.bytes, t.shape[3], coupled) for t in (x, y)]
         found.append(work(name, [KernelUse(kernel, 1, 1, (operands[0],), operands[1])], timing, g))
     return found

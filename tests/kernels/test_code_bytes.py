@@ -11,10 +11,11 @@ import pytest
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
+from edgebuild.model.clocked import uses_of
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.code_bytes import code_bytes
-from edgebuild.model.plan.choose import flash
+from edgebuild.model.plan.choose import flash, plan
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.plan.thrift import MOST
@@ -64,6 +65,26 @@ def test_less_code_for_few_instructions(name: str, target: str, tmp_path: Path) 
     assert flash(less) <= flash(fast) and sizes["balanced"]["flash_bytes"] <= sizes["speed"]["flash_bytes"]
     for found, size in ((fast, sizes["speed"]), (less, sizes["balanced"])):  # calls and start-up are beside kernels
         assert 0.5 * size["code_bytes"] < code(found) < 1.1 * size["code_bytes"]
+
+
+def test_a_decoupled_plan_has_no_more_code_than_another(tmp_path: Path) -> None:
+    """Exponentials are computed in both, not read from a table; the op that gathers keeps its kernel."""
+    found = planned(network("ds_cnn", tmp_path), "stm32f767")
+    first = next(op.outputs[0] for op in found.graph.ops if op.kind == "depthwise_conv2d")
+    decoupled = plan(found.graph, found.target, found.request, {first: (4, False)})
+    for p in (found, decoupled):
+        forms = {op.kind: form for s in p.steps for op, form in zip(s.ops, s.forms, strict=True)}
+        assert forms["softmax"].variant == "computed exponentials"
+    assert first in decoupled.decoupled
+
+
+def test_a_kernel_that_gave_way_may_still_be_decoupled(tmp_path: Path) -> None:
+    found = planned(network("ds_cnn", tmp_path), "stm32f767")
+    step = next(s for s in found.steps if s.ops[0].kind == "depthwise_conv2d")
+    (form,) = step.forms
+    slower = kernel_of(step.ops[0], found.graph, form).others[0].variant
+    small = replace(step, forms=(replace(form, variant=slower),))
+    assert [u.kernel.traffic.rounds > 0 for g in (0, 4) for u in uses_of(found, small, g)] == [False, True]
 
 
 @pytest.mark.needs(*NEEDS)

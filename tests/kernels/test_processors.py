@@ -39,6 +39,8 @@ VARIANTS = (
             "dsp few taps",
             "dsp taps",
             "dsp plane",
+            "dsp, 2 planes gathered",
+            "dsp, 4 planes gathered",
         )
     ]
     + [

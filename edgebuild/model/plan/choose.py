@@ -52,7 +52,7 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     found = choice.made()
-    if found is not None and not decoupled and request.map == "off":
+    if found is not None and request.map == "off":
         found = _thrifty(found)
     if found is not None and (interpret.small(found.graph) or os.environ.get(CHECK) == "all"):
         found = choice.attempt("the plan that was chosen", partial(_interpreted, graph, found))
