@@ -258,6 +258,17 @@ def test_constants_of_near_files_move_by_one_step_and_scales_stay(tmp_path: Path
             assert m in (np.nextafter(c, np.float32(-9)), np.nextafter(c, np.float32(9)))
 
 
+def test_sums_of_machines_move_and_thresholds_of_trees_stay(tmp_path: Path) -> None:
+    """Attributes of ai.onnx.ml are constants as others are."""
+    node = helper.make_node("LinearRegressor", ["x"], ["y"], domain="ai.onnx.ml", coefficients=[1.5, -2.0, 0.5, 3.0])
+    node.attribute.append(helper.make_attribute("nodes_values", [1.5]))
+    onnx_file(tmp_path / "net.onnx", [node], [1, 4], [1, 1], {})
+    near = onnx.load(str(near_file(tmp_path / "net.onnx", np.random.default_rng(1), tmp_path))).graph.node[0]
+    found = {a.name: list(a.floats) for a in near.attribute}
+    assert found["nodes_values"] == [1.5]
+    assert all(0 < abs(a - b) < 1e-6 for a, b in zip(found["coefficients"], [1.5, -2.0, 0.5, 3.0], strict=True))
+
+
 def test_a_step_of_eight_bits_is_never_rounding() -> None:
     value = np.array([1.0, -0.5], np.float32)
     assert limit(value, moved=1.0) < 1 / 255

@@ -81,6 +81,15 @@ def test_classes_equal_onnxruntime(kernel: str, classes: int, probabilities: boo
         same(classifier(kernel, classes, probabilities, seed), tmp_path, seed)
 
 
+@pytest.mark.parametrize("made", [classifier("LINEAR", 3, False), regressor("LINEAR", 0)], ids=["classes", "numbers"])
+def test_a_linear_machine_has_no_vectors(made: onnx.ModelProto, tmp_path: Path) -> None:
+    """Sums over hundreds of vectors, large ones that cancel, were rounded a hundred times as much as onnxruntime's."""
+    onnx.save(made, tmp_path / "m.onnx")
+    graph = canonicalize(read_model(tmp_path / "m.onnx"))
+    (first,) = [op for op in graph.ops if op.kind == "dense" and op.inputs[0] in graph.inputs]
+    assert graph.result(first).shape == (ROWS, 3 if "label" in graph.outputs else 1)
+
+
 @pytest.mark.parametrize("one_class", [0, 1])
 @pytest.mark.parametrize("kernel", PARAMETERS)
 def test_numbers_equal_onnxruntime(kernel: str, one_class: int, tmp_path: Path) -> None:

@@ -11,9 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import model_request
+from edgebuild.base.target import load_target
 from edgebuild.model import ops
+from edgebuild.model.compile import compile_model
 from edgebuild.model.importers import read_model
 from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.verify import verify
 from tests.importers.test_dynamic import agrees
 from tests.importers.test_onnx import onnxruntime_outputs
 
@@ -46,13 +50,16 @@ def model(operator: str, mode: str = "BRANCH_LEQ", seed: int = 0, classes: int =
     rng = np.random.default_rng(seed)
     nodes, leaves = grown(rng, mode, 4)
     positive = more.pop("positive", False)
+    first = 0 if classes == 2 else 3  # of labels
     of = "class" if operator.endswith("Classifier") else "target"
     weights = rng.uniform(0 if positive else -1, 0.3, len(leaves))
     ids = [tree % max(classes, 1 if of == "class" else 2) for tree, _ in leaves]  # every tree is for one, as boosted
     attributes = {f"nodes_{name}": values for name, values in nodes.items()}
     attributes |= {f"{of}_treeids": [t for t, _ in leaves], f"{of}_nodeids": [n for _, n in leaves]}
     attributes |= {f"{of}_ids": ids, f"{of}_weights": [float(w) for w in weights]}
-    attributes |= {"classlabels_int64s": list(range(3, 3 + max(classes, 2)))} if of == "class" else {"n_targets": 2}
+    attributes |= (
+        {"classlabels_int64s": list(range(first, first + max(classes, 2)))} if of == "class" else {"n_targets": 2}
+    )
     results = ["label", "scores"] if of == "class" else ["scores"]
     node = helper.make_node(operator, ["x"], results, "forest", domain="ai.onnx.ml", **attributes, **more)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, FEATURES])
@@ -127,6 +134,9 @@ CASES: dict[str, dict[str, Any]] = {
     "two classes": {"operator": "TreeEnsembleClassifier", "classes": 1, "positive": True},
     "boosted": {"operator": "TreeEnsembleClassifier", "classes": 1, "post_transform": "LOGISTIC", "base_values": [0.2]},
     "raw scores": {"operator": "TreeEnsembleClassifier", "classes": 1, "mode": "BRANCH_LT"},
+    "two scores": {"operator": "TreeEnsembleClassifier", "classes": 2, "post_transform": "LOGISTIC"},
+    "two shares": {"operator": "TreeEnsembleClassifier", "classes": 2, "positive": True},
+    "two of a softmax": {"operator": "TreeEnsembleClassifier", "classes": 2, "post_transform": "SOFTMAX"},
 }  # fmt: skip
 
 
@@ -151,6 +161,31 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["softmax", "boosted", "average"])
 def test_compiled(name: str, tmp_path: Path) -> None:
     agrees(model(**CASES[name]), tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("words", [False, True])
+def test_scores_under_their_labels_stay_a_row(words: bool, tmp_path: Path) -> None:
+    """ZipMap, which converters add if nobody says otherwise; `verify` compares the row."""
+    made, keys = model("TreeEnsembleClassifier", classes=3), ["a", "b", "c"]
+    labels = {"classlabels_strings": keys} if words else {"classlabels_int64s": [3, 4, 5]}
+    made.graph.node.append(helper.make_node("ZipMap", ["scores"], ["under"], domain="ai.onnx.ml", **labels))
+    scores = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    kind = helper.make_map_type_proto(TensorProto.STRING if words else TensorProto.INT64, scores)
+    made.graph.output[1].CopyFrom(helper.make_value_info("under", helper.make_sequence_type_proto(kind)))
+    onnx.save(made, tmp_path / "m.onnx")
+    artifacts = compile_model(model_request(tmp_path / "m.onnx", "model", "host", {}))
+    result = verify(tmp_path / "m.onnx", load_target("host"), artifacts)
+    assert result["equal"] and "under" in result["compared"]
+
+
+def test_labels_of_two_classes_that_onnxruntime_does_not_tell(tmp_path: Path) -> None:
+    made = model("TreeEnsembleClassifier", classes=2)
+    next(a for a in made.graph.node[0].attribute if a.name == "classlabels_int64s").ints[:] = [3, 8]
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match="result 1, 'label', is not supported"):
+        read_model(tmp_path / "m.onnx")
+    assert read_model(tmp_path / "m.onnx", outputs=["scores"]).outputs == ("scores",)
 
 
 def test_what_is_refused_says_why(tmp_path: Path) -> None:

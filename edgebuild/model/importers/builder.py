@@ -62,7 +62,7 @@ class GraphBuilder:
     def _note_unmade(self, node: Node) -> None:
         for number, name in enumerate(node.outputs, 1):
             if name and name not in self.tensors:
-                hint = "leave it out, or end the model before this node with --outputs"
+                hint = "end the model at other results with --outputs"
                 self.unmade[name] = node.error(f"result {number}, '{name}', is not supported", hint)
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:

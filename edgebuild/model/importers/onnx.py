@@ -45,7 +45,7 @@ def read_onnx(
         model = onnx.load(path)
         as_checked(model)
         _told_defaults(model)
-        onnx.checker.check_model(_without_notes(model), full_check=True)
+        _check(model)
         if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
             raise ValueError("a name is not UTF-8")
     except EdgebuildError:
@@ -127,14 +127,22 @@ def _has_body(name: str, opset: int) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
 
 
-def _without_notes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without the sizes that the file notes of results: tf2onnx rounds some otherwise than onnx does."""
+def _check(model: onnx.ModelProto) -> None:
+    """Raise an exception of the onnx package for what breaks the standard.
+
+    Shapes that the file notes of results do not count:
+    tf2onnx rounds some sizes otherwise than onnx does; skl2onnx notes some ranks wrongly, or none of an output.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    tensors = [value.type.tensor_type for value in copy.graph.output if value.type.HasField("tensor_type")]
+    for kind in tensors:
+        kind.shape.SetInParent()
+    onnx.checker.check_model(copy)
     for value in (*copy.graph.value_info, *copy.graph.output):
-        for dim in value.type.tensor_type.shape.dim:
-            dim.Clear()
-    return copy
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    onnx.shape_inference.infer_shapes(copy, check_type=True, strict_mode=True)
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[Any]:
@@ -172,8 +180,6 @@ def _known(node: Node) -> None:
     assert isinstance(node, OnnxNode)
     if node.proto.domain == onnx_ml.DOMAIN and node.origin in onnx_ml.ML_READERS:
         return
-    if node.proto.domain == onnx_ml.DOMAIN and node.origin in onnx_ml.HINTS:
-        raise node.error(f"operator {node.origin} is not supported", onnx_ml.HINTS[node.origin])
     if node.proto.domain not in OWN_DOMAINS:
         raise node.error(f"operator {node.proto.domain}.{node.origin} is not supported", UNKNOWN)
 

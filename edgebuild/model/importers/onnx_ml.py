@@ -167,6 +167,11 @@ def linear_classifier(node: Any) -> None:
         node.emit("gather", [node.array(labels), best], axis=0, batch=0)
 
 
+def zip_map(node: Any) -> None:
+    """Scores under their labels. C has no dictionaries: the scores stay a row, in the order of the labels."""
+    node.emit("reshape", node.inputs, shape=node.tensor(0).shape)
+
+
 ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "ArrayFeatureExtractor": array_feature_extractor,
     "Binarizer": binarizer,
@@ -177,7 +182,7 @@ ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "Normalizer": normalizer,
     "OneHotEncoder": one_hot_encoder,
     "Scaler": scaler,
+    "ZipMap": zip_map,
     **SVM_READERS,
     **TREE_READERS,
 }
-HINTS = {"ZipMap": "export with options={'zipmap': False}, or end the model before it with --outputs"}

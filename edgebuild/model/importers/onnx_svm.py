@@ -17,10 +17,13 @@ KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 MOST_DEGREE = 8
 
 
-def _kernels(node: Any, count: int) -> str:
-    """The kernel function of every sample and every support vector."""
+def _operands(node: Any, count: int, weights: Array) -> list[str]:
+    """Of the dense layer that weighs the kernel function of every sample and every support vector.
+
+    Of a linear machine all vectors are one: a sum of products has no need of them, and is rounded less.
+    """
     kind, x = node.attr("kernel_type", "LINEAR"), node.inputs[0]
-    gamma, offset, degree = (*node.attr("kernel_params", []), 0.0, 0.0, 3.0)[:3]
+    degree = _parameters(node)[2]
     vectors = node.floats("support_vectors")
     if kind not in KERNELS or (kind == "POLY" and degree not in range(1, MOST_DEGREE + 1)):
         raise node.error(f"kernel {kind}, degree {degree}", f"supported: {', '.join(KERNELS)}; degrees 1 to 8")
@@ -29,12 +32,18 @@ def _kernels(node: Any, count: int) -> str:
         raise node.error(seen, "rows of features; for a machine without support vectors export a linear model")
     x = x if node.tensor(0).dtype == "float32" else node.inner("cast", [x], to="float32")
     vectors = vectors.reshape(count, -1)
+    if kind == "LINEAR":
+        return [x, node.array((weights.astype(np.float64) @ vectors.astype(np.float64)).astype(np.float32))]
+    return [_kernels(node, x, vectors), node.array(weights)]
+
+
+def _kernels(node: Any, x: str, vectors: Array) -> str:
+    kind, count = node.attr("kernel_type", "LINEAR"), len(vectors)
+    gamma, offset, degree = _parameters(node)
     if kind == "RBF":
         apart = node.inner("distances", [x, node.array(vectors)])
         scaled = node.inner("mul", [apart, node.array(np.float32(-gamma))], clamp=OPEN)
         return str(node.inner("pointwise", [scaled], **attributes("exp")))
-    if kind == "LINEAR":
-        return str(node.inner("dense", [x, node.array(vectors)], clamp=OPEN))
     weights = node.array(vectors * np.float32(gamma))
     inner = node.inner("dense", [x, weights, node.array(np.full(count, offset, np.float32))], clamp=OPEN)
     if kind == "SIGMOID":
@@ -43,6 +52,12 @@ def _kernels(node: Any, count: int) -> str:
     for _ in range(int(degree) - 1):
         power = node.inner("mul", [power, inner], clamp=OPEN)
     return str(power)
+
+
+def _parameters(node: Any) -> tuple[float, float, float]:
+    """Gamma, offset, degree."""
+    gamma, offset, degree = (*node.attr("kernel_params", []), 0.0, 0.0, 3.0)[:3]
+    return gamma, offset, degree
 
 
 def _fitting(node: Any, name: str, size: int) -> Array:
@@ -57,7 +72,7 @@ def regressor(node: Any) -> None:
     if node.attr("post_transform", "NONE") != "NONE":
         raise node.error(f"post_transform {node.attr('post_transform', '')}", "NONE is supported")
     count = node.attr("n_supports", 0)
-    operands = [_kernels(node, count), node.array(_fitting(node, "coefficients", count)[None])]
+    operands = _operands(node, count, _fitting(node, "coefficients", count)[None])
     operands.append(node.array(_fitting(node, "rho", 1)))
     if not node.attr("one_class", 0):
         return node.emit("dense", operands, clamp=OPEN)
@@ -81,7 +96,7 @@ def classifier(node: Any) -> None:
     pairs = list(combinations(range(classes), 2))
     weights = _pair_weights(_fitting(node, "coefficients", (classes - 1) * sum(own)), own, pairs)
     rho = node.array(_fitting(node, "rho", len(pairs)))
-    scores = node.inner("dense", [_kernels(node, sum(own)), node.array(weights), rho], clamp=OPEN)
+    scores = node.inner("dense", [*_operands(node, sum(own), weights), rho], clamp=OPEN)
     if labels.size and node.outputs[0]:
         _label(node, scores, labels, pairs)
     if len(node.outputs) < 2 or not node.outputs[1]:

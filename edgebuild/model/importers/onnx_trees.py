@@ -203,14 +203,29 @@ def classifier(node: Any) -> None:
     spoken = np.unique(forest.target)
     if count == 2 and spoken.size == 1:
         return _two_classes(node, forest, labels)
-    if count < 3:
-        raise node.error(f"{count} classes with leaves for {spoken.size}", "two classes share one score")
+    if count < 2:
+        raise node.error(f"{count} classes with leaves for {spoken.size}", "two or more classes are needed")
     raw = _summed(node, forest, count)
-    if node.outputs[0] and labels.size:
+    if node.outputs[0] and count == 2:
+        _label_of_two(node, raw, labels)
+    elif node.outputs[0] and labels.size:
         best = node.inner("arg", [raw], axis=1, largest=True, last=False, to="int64")
         node.emit("gather", [node.array(labels), best], axis=0, batch=0)
     if len(node.outputs) > 1 and node.outputs[1]:
         _transformed(node, raw, 1)
+
+
+def _label_of_two(node: Any, raw: str, labels: Array) -> None:
+    """Whether the second of two classes with leaves of their own has a score above 0, as in onnxruntime.
+
+    It tells 0 and 1 whatever the labels are, so others are not told here.
+    """
+    if labels.tolist() != [0, 1]:
+        return
+    rows = node.builder.tensors[raw].shape[0]
+    score = node.reshaped(node.inner("slice", [raw], begin=(0, 1), size=(rows, 1)), (rows,))
+    above = node.inner("pointwise", [score, node.array(np.float32(0))], **attributes("greater"))
+    node.emit("cast", [above], to="int64")
 
 
 def _two_classes(node: Any, forest: Forest, labels: Array) -> None:

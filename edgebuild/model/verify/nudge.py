@@ -10,6 +10,11 @@ import numpy as np
 from .rounding import Rng, nudged
 
 STEPS = ("QuantizeLinear", "DequantizeLinear")  # whose real constants are scales: a move of them is none of sums
+ML = "ai.onnx.ml"
+SUMMED = (  # attributes of its operators that sums of products have; not thresholds, where comparisons would turn
+    "base_values", "class_weights", "coefficients", "intercepts", "offset", "prob_a", "prob_b", "rho", "scale",
+    "support_vectors", "target_weights",
+)  # fmt: skip
 
 
 def near_file(model: Path, rng: Rng, folder: Path) -> Path:
@@ -30,6 +35,9 @@ def _near_onnx(model: Path, rng: Rng) -> bytes:
         if tensor.data_type == onnx.TensorProto.FLOAT and name not in scales:
             moved = nudged(onnx.numpy_helper.to_array(tensor), rng)
             tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))
+    for attribute in (a for node in proto.graph.node if node.domain == ML for a in node.attribute):
+        if attribute.name in SUMMED:
+            attribute.floats[:] = nudged(np.array(attribute.floats, np.float32), rng).tolist()
     return bytes(proto.SerializeToString())
 
 

@@ -23,6 +23,7 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..ops.fixedpoint import limits
 from . import ort
 from .harness import run_tool
+from .indices import table_rows
 
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
@@ -59,7 +60,7 @@ def reference(
 def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:
     """`count` seeded vectors: integers over their full range, floats N(0, 1), indices of tables inside of the table."""
     rng = np.random.default_rng(seed)
-    rows = _table_rows(model, report["model"]["format"])
+    rows = table_rows(model, report["model"]["format"])
     return [[_draw(rng, port, rows) for port in report["inputs"]] for _ in range(count)]
 
 
@@ -245,6 +246,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
     proto = onnx.load(str(model))
     for part in (proto.graph, *proto.functions):
         _in_float32(part)
+    _in_rows(proto)
     ends = outputs or [value.name for value in proto.graph.output]
     constants = {t.name for t in proto.graph.initializer}
     surface = [value for value in proto.graph.input if value.name not in constants]
@@ -288,6 +290,21 @@ def _in_float32(part: Any) -> None:
         if tensor.data_type == half:
             data = onnx.numpy_helper.to_array(tensor).astype(np.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(data, tensor.name))
+
+
+def _in_rows(proto: Any) -> None:
+    """Make a ZipMap, which gives dictionaries, the row of scores that it is in the firmware."""
+    import onnx
+
+    zipped = [node for node in proto.graph.node if node.op_type == "ZipMap"]
+    for node in zipped:
+        node.op_type, node.domain = "Identity", ""
+        del node.attribute[:]
+    names = {node.output[0] for node in zipped}
+    for value in (v for v in proto.graph.output if v.name in names):
+        value.type.CopyFrom(onnx.helper.make_tensor_type_proto(FLOAT, None))
+    if zipped and not any(o.domain in ("", "ai.onnx") for o in proto.opset_import):
+        proto.opset_import.append(onnx.helper.make_opsetid("", 13))
 
 
 def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Array]]:
@@ -358,41 +375,3 @@ def _signed(value: Array) -> Array:
     if value.dtype == np.uint16:
         return (value.astype(np.int32) - 2**15).astype(np.int16)
     return (value.astype(np.int16) - 128).astype(np.int8) if value.dtype == np.uint8 else value
-
-
-# ---- tables, whose indices must be in range
-
-
-def _table_rows(model: Path, form: str) -> int | None:
-    """Rows of the smallest constant table that a computed index looks into; None where there is none."""
-    rows = _onnx_tables(model) if form == "onnx" else _tflite_tables(model)
-    return min(rows, default=None)
-
-
-def _onnx_tables(model: Path) -> list[int]:
-    import onnx
-
-    graph = onnx.load(str(model), load_external_data=False).graph
-    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
-    return [
-        tables[node.input[0]][0]
-        for node in graph.node
-        if node.op_type == "Gather" and node.input[0] in tables and node.input[1] not in tables
-    ]
-
-
-def _tflite_tables(model: Path) -> list[int]:
-    import tflite
-
-    file = tflite.Model.GetRootAsModel(model.read_bytes(), 0)
-    graph = file.Subgraphs(0)
-    rows = []
-    for n in range(graph.OperatorsLength()):
-        op = graph.Operators(n)
-        code = file.OperatorCodes(op.OpcodeIndex())
-        kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        if kind in (tflite.BuiltinOperator.GATHER, tflite.BuiltinOperator.EMBEDDING_LOOKUP):
-            table, index = (0, 1) if kind == tflite.BuiltinOperator.GATHER else (1, 0)
-            if file.Buffers(graph.Tensors(op.Inputs(index)).Buffer()).DataLength() == 0:
-                rows.append(int(graph.Tensors(op.Inputs(table)).Shape(0)))
-    return rows
