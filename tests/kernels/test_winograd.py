@@ -116,7 +116,8 @@ def test_only_where_flash_is_free(tmp_path: Path) -> None:
     assert variant(model)[0] == variant(model, optimize="size")[0] == "dsp two pixels"
     less, fewer = variant(model, optimize="speed", flash=bytes_ - 1)
     assert less == "dsp two pixels" and fewer < bytes_ / 2
-    assert variant(model, optimize="speed", ram=4800)[0] == "dsp two pixels"
+    for tile in (None, "off"):
+        assert variant(model, optimize="speed", ram=4800, tile=tile)[0] == "dsp two pixels"
     with pytest.raises(EdgebuildError, match="flash"):
         variant(model, optimize="speed", flash=1000)
 

@@ -383,6 +383,10 @@ class Cutter:
         """The same with every op by itself, whole or, where that is allowed, by rows."""
         return Ways(self.singles if by_rows else self.wholes, len(self.order), self.enough).knee(most)
 
+    def alone_within(self, limit: int) -> tuple[Section, ...]:
+        """The same with the fewest instructions within a limit of the live bytes, or with the least of these."""
+        return (ways := Ways(self.singles, len(self.order), self.enough)).within(max(limit, ways.least or 0))
+
 
 def untiled(cutter: Cutter) -> tuple[Section, ...]:
     """Every op whole, with its fastest kernel."""

@@ -161,8 +161,16 @@ class Planner:
         return self._plan(*self.scheduled, steps)
 
     def alone(self) -> Plan:
-        """Every op by itself: whole, or by rows where its result so comes to lie over an operand."""
-        return self._plan(*self.scheduled, self._alone)
+        """Every op by itself: whole, or by rows where its result so comes to lie over an operand.
+
+        Where that does not fit, with the fastest kernels that do.
+        """
+        try:
+            return self._plan(*self.scheduled, self._alone)
+        except EdgebuildError:
+            if self.request.map != "off" or self.request.stream_input is not None:
+                raise
+        return self._plan(*self.scheduled, self.cutter.alone_within(self.room))
 
     def fastest(self) -> Plan:
         """The same, as far as that makes nothing slower."""
