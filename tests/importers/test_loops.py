@@ -105,6 +105,29 @@ def test_the_judge_of_a_loop_of_real_numbers(
     assert ("pip install ai-edge-litert" in capsys.readouterr().err) == (judge is None)
 
 
+@pytest.mark.parametrize("judge", ["ai_edge_litert", None])
+def test_the_judge_of_what_tflm_cannot_run(
+    judge: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if judge is not None:
+        pytest.importorskip(judge)
+    found, hidden = importlib.util.find_spec, {"ai_edge_litert"} - {judge}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name in hidden else found(name, *at))
+    model = File()
+    x, y = (model.tensor(name, (1, 12), "float32") for name in ("x", "y"))
+    model.operator("GELU", [x], [y], schema.GeluOptionsT())
+    file = tmp_path / "gelu.tflite"
+    file.write_bytes(model.pack([x], [y]))
+    artifacts = compile_model(model_request(file, "model", "host", {}))
+    if judge is None:
+        with pytest.raises(EdgebuildError, match="TFLite Micro interpreter cannot run") as caught:
+            verify(file, load_target("host"), artifacts)
+        assert "pip install ai-edge-litert" in caught.value.diagnostics[0].hints[-1]
+    else:
+        assert verify(file, load_target("host"), artifacts)["equal"]
+        assert capsys.readouterr().err.count("so LiteRT judges") == 1
+
+
 def branches(known: bool | None = None, integer: bool = False) -> bytes:
     """The absolute value of an input or a sum, by an input or a known condition."""
     graph, yes, no = File(), File(), File()

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,29 +116,21 @@ def _needs(module: str) -> None:
 
 
 def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
-    """TFLite Micro's interpreter, or LiteRT for what it is known to misread.
+    """TFLite Micro's interpreter, or LiteRT for what it is known to misread or cannot run.
 
     The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there.
     """
-    misread = _misread(model)
-    judge = _larger_judge(misread) if misread else "tflm"
+    judge = _larger_judge(misread) if (misread := _misread(model)) else "tflm"
     _needs("tflite_micro")
-    script = Path(__file__).with_name("tflm.py")
     types = _tflite_input_types(model)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        given = [[_as_file(*x) for x in zip(row, report["inputs"], types, strict=True)] for row in inputs]
-        arrays: dict[str, Any] = {f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)}
-        np.savez(folder / "in.npz", **arrays)
-        command = [sys.executable, "-P", str(script), judge, str(model.resolve()), "in.npz", "out.npz"]
-        try:
-            run_tool(command, folder, "")
-        except EdgebuildError as error:
-            own = [h for h in error.diagnostics[0].hints[:-1] if h.strip() and not h.startswith((" ", "Traceback"))]
-            name = "LiteRT" if judge == "litert" else "the TFLite Micro interpreter"
-            raise fail(f"{name} cannot run this model", file=str(model), hints=own[-5:]) from None
-        with np.load(folder / "out.npz") as file:
-            results = {key: file[key] for key in file.files}
+    given = [[_as_file(*x) for x in zip(row, report["inputs"], types, strict=True)] for row in inputs]
+    try:
+        results = _interpreted(judge, model, given)
+    except EdgebuildError as error:
+        if judge == "litert" or not _has_litert():
+            raise
+        _told_of_other_judge(model, error.diagnostics[0].hints[:1])
+        results = _interpreted("litert", model, given)
     outputs: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
     for v in range(len(inputs)):
@@ -151,12 +144,41 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
     return Reference(outputs, tensors, slack=0)
 
 
+def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str, Array]:
+    """Results of an interpreter in a process of its own, by the names that tflm.py tells."""
+    script = Path(__file__).with_name("tflm.py")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.savez(folder / "in.npz", **{f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)})  # type: ignore[arg-type]
+        command = [sys.executable, "-P", str(script), judge, str(model.resolve()), "in.npz", "out.npz"]
+        try:
+            run_tool(command, folder, "")
+        except EdgebuildError as error:
+            own = [h for h in error.diagnostics[0].hints[:-1] if h.strip() and not h.startswith((" ", "Traceback"))]
+            remedy = ["pip install ai-edge-litert: LiteRT then judges"] if judge == "tflm" else []
+            name = "the TFLite Micro interpreter" if remedy else "LiteRT"
+            raise fail(f"{name} cannot run this model", file=str(model), hints=[*own[-5:], *remedy]) from None
+        with np.load(folder / "out.npz") as file:
+            return {key: file[key] for key in file.files}
+
+
+@cache
+def _told_of_other_judge(model: Path, why: tuple[str, ...]) -> None:
+    """Warn once of a model: copies of it are asked about, too."""
+    hints = (*why, "LiteRT rounds some integers to a neighbouring step")
+    text = "the TFLite Micro interpreter cannot run this model, so LiteRT judges"
+    progress.warn(Diagnostic(text, file=model.name, hints=hints, severity="warning"))
+
+
+def _has_litert() -> bool:
+    return importlib.util.find_spec("ai_edge_litert") is not None
+
+
 def _larger_judge(misread: str) -> str:
-    if importlib.util.find_spec("ai_edge_litert") is not None:
+    if _has_litert():
         return "litert"
-    text = f"the model has {misread} than TensorFlow"
-    hint = "pip install ai-edge-litert: LiteRT then says what is right"
-    progress.warn(Diagnostic(text, hints=(hint,), severity="warning"))
+    hints = ("pip install ai-edge-litert: LiteRT then says what is right",)
+    progress.warn(Diagnostic(f"the model has {misread} than TensorFlow", hints=hints, severity="warning"))
     return "tflm"
 
 
