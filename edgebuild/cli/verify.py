@@ -14,7 +14,8 @@ from edgebuild.cli.common import add_model_arguments, model_request_of
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
-    parser.add_argument("--inputs", type=Path, metavar="F.npy", help="[vectors, ...] in the type of the C interface")
+    given = "[vectors, ...] in the type of the C interface: a .npy file, or a .npz with an array for each input"
+    parser.add_argument("--inputs", type=Path, metavar="F", help=given)
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
     moments = "of the DMA model on host: eager, lazy (default) or random:SEED"
     parser.add_argument("--dma", type=_dma_mode, metavar="MODE", help=moments)
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         args.wrong_usage("--flash-of needs --cycles")
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
-    from edgebuild.model.verify import read_inputs, verify
+    from edgebuild.model.verify import verify
+    from edgebuild.model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     request = model_request_of(args, "model")
@@ -78,8 +80,8 @@ def _tell(args: argparse.Namespace, result: dict[str, Any], verdict: Callable[[d
 
 def _cluster(args: argparse.Namespace) -> int:
     from edgebuild.model.cluster.products import ClusterRequest
-    from edgebuild.model.verify import read_inputs
     from edgebuild.model.verify.cluster import verify_cluster
+    from edgebuild.model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     request = ClusterRequest(args.model, Path(args.cluster), "model", args.devices)

@@ -17,7 +17,8 @@ from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, Part, build_cluster
 from edgebuild.model.verify import cluster as together
 from edgebuild.model.verify.harness import SANITIZERS, Builder, run_tool
-from edgebuild.model.verify.oracles import Array, random_inputs
+from edgebuild.model.verify.oracles import Array
+from edgebuild.model.verify.vectors import random_inputs
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 FAKES = Path(__file__).parent / "links"

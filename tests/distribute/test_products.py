@@ -20,8 +20,8 @@ from edgebuild.model.cluster import products
 from edgebuild.model.cluster.products import BuiltCluster, ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import cluster as together
-from edgebuild.model.verify.oracles import random_inputs
 from edgebuild.model.verify.relay import unharmed
+from edgebuild.model.verify.vectors import random_inputs
 from tests.fuzz.networks import WRITERS, recipes
 from tests.zoo.others import svdf_spotter
 

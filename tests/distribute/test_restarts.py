@@ -12,8 +12,9 @@ import pytest
 
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.verify import cluster as together
-from edgebuild.model.verify.oracles import Array, random_inputs
+from edgebuild.model.verify.oracles import Array
 from edgebuild.model.verify.relay import Delivery, Frame, Relay
+from edgebuild.model.verify.vectors import random_inputs
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 WALL_S = 120.0

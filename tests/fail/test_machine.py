@@ -174,9 +174,9 @@ def test_files_of_options(options: list[str], model: str, capsys: Capture) -> No
     [
         (lambda f: None, "cannot read the inputs: No such file"),
         (lambda f: f.mkdir(), "cannot read the inputs: Is a directory"),
-        (lambda f: f.write_bytes(b""), "not a .npy file"),
-        (lambda f: f.write_text("1, 2, 3"), "not a .npy file"),
-        (lambda f: np.save(f, np.array([{"a": 1}], object)), "not a .npy file"),
+        (lambda f: f.write_bytes(b""), "not a .npy or .npz file"),
+        (lambda f: f.write_text("1, 2, 3"), "not a .npy or .npz file"),
+        (lambda f: np.save(f, np.array([{"a": 1}], object)), "not a .npy or .npz file"),
         (lambda f: np.save(f, np.array(["text"])), "it holds values of type"),
         (lambda f: np.save(f, np.zeros((2, 3), np.int8)), "the inputs have 6 elements"),
         (lambda f: np.save(f, np.zeros((1, 1000), np.int8)), "the inputs have 1000 elements"),

@@ -20,8 +20,9 @@ from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _standing, verify
 from edgebuild.model.verify.nudge import near_file
-from edgebuild.model.verify.oracles import fit, random_inputs, reference
+from edgebuild.model.verify.oracles import fit, reference
 from edgebuild.model.verify.rounding import MOST, RELATIVE, limit
+from edgebuild.model.verify.vectors import random_inputs
 from tests.fuzz.recipe import choice
 from tests.graphs.tflite_models import Draft, File
 
@@ -166,12 +167,12 @@ def test_random_inputs_are_seeded_cover_int8_and_stay_inside_of_tables(tmp_path:
     onnx_file(
         tmp_path / "t.onnx", [gather], [1, 40], [1, 40, 2], {"table": np.zeros((6, 2), np.float32)}, TensorProto.INT32
     )
-    report = {"model": {"format": "onnx"}, "inputs": [{"dtype": "int32", "shape": [1, 40]}]}
+    report = {"model": {"format": "onnx"}, "inputs": [{"name": "x", "dtype": "int32", "shape": [1, 40]}]}
     drawn = np.stack([row[0] for row in random_inputs(tmp_path / "t.onnx", report, 5)])
     assert drawn.dtype == np.int32 and set(np.unique(drawn)) == set(range(6))
 
     tflite_relus(tmp_path / "m.tflite")
-    report = {"model": {"format": "tflite"}, "inputs": [{"dtype": "int8", "shape": [1, 4000]}]}
+    report = {"model": {"format": "tflite"}, "inputs": [{"name": "x", "dtype": "int8", "shape": [1, 4000]}]}
     first, second = (random_inputs(tmp_path / "m.tflite", report, 2) for _ in range(2))
     assert first[0][0].min() == -128 and first[0][0].max() == 127
     assert np.array_equal(first[1][0], second[1][0]) and not np.array_equal(first[0][0], first[1][0])

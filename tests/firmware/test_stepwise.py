@@ -20,8 +20,9 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.emit import program
 from edgebuild.model.ir import Array, Graph, Tensor, origin_of
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.oracles import Reference, random_inputs, reference
+from edgebuild.model.verify.oracles import Reference, reference
 from edgebuild.model.verify.stepwise import stepwise, value_of
+from edgebuild.model.verify.vectors import random_inputs
 from tests.exporters import made
 from tests.importers.test_quantised import Quantised
 from tests.zoo.builders import ZOO, quantized

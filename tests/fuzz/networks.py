@@ -20,8 +20,9 @@ from edgebuild.base.request import Value
 from edgebuild.base.target import Target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Array
-from edgebuild.model.verify.oracles import Reference, fit, random_inputs, reference
+from edgebuild.model.verify.oracles import Reference, fit, reference
 from edgebuild.model.verify.stepwise import stepwise
+from edgebuild.model.verify.vectors import random_inputs
 
 from . import onnx_writer, tflite_writer
 from .machine import Failure, Machine, check_explained, compiled, digest, largest_difference, report_of

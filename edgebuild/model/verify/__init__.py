@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base.artifacts import Artifact
-from ...base.errors import fail, from_os
+from ...base.errors import fail
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..importers import Shapes
@@ -23,11 +23,12 @@ from .elf import ElfSizes, read_sizes
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .layers import layers
 from .nudge import near_file
-from .oracles import Array, Port, Reference, fit, random_inputs, reference, split_vectors
+from .oracles import Array, Port, Reference, fit, reference
 from .rounding import Rng, distance, limit, moves
 from .run import Outcome, run_harness
 from .stepwise import stepwise
 from .traced import cycles
+from .vectors import Given, random_inputs, split_vectors
 
 VECTORS = 5
 
@@ -36,7 +37,7 @@ def verify(
     model_path: Path,
     target: Target,
     artifacts: Sequence[Artifact],
-    inputs: Array | None = None,
+    inputs: Given | None = None,
     keep: Path | None = None,
     by_layer: bool = False,
     by_cycles: bool = False,
@@ -47,8 +48,8 @@ def verify(
 ) -> dict[str, Any]:
     """Does the firmware compute what the oracle computes, and what does it cost?
 
-    `artifacts` are those of `compile_model` under the name "model" for this target. `inputs`: [vectors, ...] in the
-    dtype of the C interface, every row the elements of all inputs one after another; by default seeded random ones.
+    `artifacts` are those of `compile_model` under the name "model" for this target. `inputs`: what `read_inputs`
+    tells; by default seeded random ones.
     `keep`: a folder for the test program instead of a temporary one. `by_layer`: count for every step, too.
     `dma`: when the model of a DMA unit moves bytes: eager, lazy or random:SEED.
     `by_cycles`: model the cycles of the first invoke (see cycles.py).
@@ -276,22 +277,6 @@ def _fitted(value: Array, port: Port) -> Array:
     if fitted is None:
         raise fail(f"output '{port['name']}' has shape {port['shape']}, the oracle's is {list(value.shape)}")
     return fitted
-
-
-def read_inputs(file: Path) -> Array:
-    """The array of a .npy file. Raises EdgebuildError for what is none, or not one of numbers."""
-    try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise from_os(error, "cannot read the inputs", str(file)) from None
-    except (ValueError, EOFError):
-        raise fail("not a .npy file of numbers", file=str(file), hints=["write it with numpy.save"]) from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
-        kind = "several arrays" if not isinstance(array, np.ndarray) else f"values of type {array.dtype}"
-        raise fail(
-            f"it holds {kind}", file=str(file), hints=["one array of numbers is expected, as numpy.save writes it"]
-        )
-    return np.asarray(array)
 
 
 def _report(artifacts: Sequence[Artifact]) -> dict[str, Any]:

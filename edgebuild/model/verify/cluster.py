@@ -27,11 +27,12 @@ from ..compile import compile_model
 from .elf import read_sizes
 from .faults import Faults, Key
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
-from .oracles import Array, random_inputs, split_vectors
+from .oracles import Array
 from .relay import Fault, Relay, unharmed
 from .rounding import distance, limit, moves
 from .run import run_harness
 from .times import simulated_times, unsent_times
+from .vectors import Given, random_inputs, split_vectors
 
 VECTORS = 3
 WALL_S, EACH_S = 900.0, 0.2  # for all vectors, and more for each: devices that never end are ended then
@@ -55,7 +56,7 @@ class Result:
 def verify_cluster(
     request: ClusterRequest,
     simulate: str = HOST,
-    inputs: Array | None = None,
+    inputs: Given | None = None,
     disturbed: tuple[int, int] = (0, 0),
     keep: Path | None = None,
 ) -> dict[str, Any]:

@@ -2,25 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+LOOKUPS = ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND")  # in the first operand by the second
+MOVES = ("Cast", "Concat", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def table_rows(model: Path, form: str) -> int | None:
-    """Rows of the smallest constant table that a computed index looks into; None where there is none."""
-    rows = _onnx_tables(model) if form == "onnx" else _tflite_tables(model)
-    return min(rows, default=None)
+def bounds(model: Path, form: str) -> tuple[int | None, dict[str, int]]:
+    """Rows of the smallest constant table that a computed index looks into, and by input the smallest size it indexes.
 
-
-def _onnx_tables(model: Path) -> list[int]:
+    None and no entry where there is no such thing.
+    """
+    if form != "onnx":
+        return min(_tflite_tables(model), default=None), {}
     import onnx
 
-    graph = onnx.load(str(model), load_external_data=False).graph
-    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
-    return [
-        tables[node.input[0]][0]
-        for node in graph.node
-        if node.op_type == "Gather" and node.input[0] in tables and node.input[1] not in tables
-    ]
+    file = onnx.load(str(model), load_external_data=False)
+    tables = {tensor.name: tensor.dims for tensor in file.graph.initializer}
+    sizes: dict[str, int] = {}
+    rows = []
+    for node, extents in _lookups(file):
+        if node.op_type == "Gather" and node.input[0] in tables:
+            rows.append(tables[node.input[0]][0])
+        for name in _sources(file.graph, node.input[1]):
+            sizes[name] = min([*extents, sizes.get(name, extents[0])])
+    return min(rows, default=None), sizes
+
+
+def _lookups(file: Any) -> Iterator[tuple[Any, list[int]]]:
+    """Nodes with a computed index, and the sizes of the dimensions which it counts."""
+    import onnx
+
+    shapes = {tensor.name: list(tensor.dims) for tensor in file.graph.initializer}
+    constants = set(shapes)
+    inferred = onnx.shape_inference.infer_shapes(file).graph
+    for value in (*inferred.input, *inferred.value_info, *inferred.output):
+        shapes.setdefault(value.name, [d.dim_value for d in value.type.tensor_type.shape.dim])
+    for node in file.graph.node:
+        if node.op_type not in LOOKUPS or node.input[1] in constants:
+            continue
+        shape, own = shapes.get(node.input[0], []), {a.name: a.i for a in node.attribute}
+        extents = shape[own.get("axis", 0) :][:1]
+        if node.op_type.endswith("ND"):
+            first = own.get("batch_dims", 0)
+            extents = shape[first : first + (shapes.get(node.input[1]) or [0])[-1]]
+        if extents and min(extents) > 0:
+            yield node, extents
+
+
+def _sources(graph: Any, name: str) -> set[str]:
+    """Inputs of the graph whose values reach this tensor as they are."""
+    made = {result: node for node in graph.node for result in node.output}
+    surface, found, seen, open_names = {value.name for value in graph.input}, set(), set[str](), [name]
+    while open_names:
+        name = open_names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in surface:
+            found.add(name)
+        elif name in made and made[name].op_type in MOVES:
+            node = made[name]
+            open_names += node.input if node.op_type == "Concat" else node.input[:1]
+    return found
 
 
 def _tflite_tables(model: Path) -> list[int]:

@@ -13,9 +13,9 @@ from ...base.errors import fail
 from ...base.target import Flash, hal_dir
 from .flash import waited_up_to
 from .harness import MODEL_SOURCES, Builder, write_sources
-from .oracles import random_inputs
 from .run import run_program
 from .traced import cycles_by_step
+from .vectors import random_inputs
 
 EMPTY = 64  # in layers.c
 

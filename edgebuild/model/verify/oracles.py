@@ -24,7 +24,6 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..ops.fixedpoint import limits
 from . import ort
 from .harness import run_tool
-from .indices import table_rows
 
 Array = NDArray[Any]
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
@@ -56,45 +55,6 @@ def reference(
     if report["model"]["format"] == "onnx":
         return _onnx(model, inputs, report, outputs)
     return _tflite(model, inputs, report)
-
-
-def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:
-    """`count` seeded vectors: integers over their full range, floats N(0, 1), indices of tables inside of the table."""
-    rng = np.random.default_rng(seed)
-    rows = table_rows(model, report["model"]["format"])
-    return [[_draw(rng, port, rows) for port in report["inputs"]] for _ in range(count)]
-
-
-def _draw(rng: np.random.Generator, port: Port, rows: int | None) -> Array:
-    dtype, shape = np.dtype(port["dtype"]), tuple(port["shape"])
-    if dtype.itemsize >= 4 and (rows is not None or dtype.kind == "i"):
-        return np.asarray(rng.integers(0, rows or 10, shape)).astype(dtype)
-    if dtype.kind == "f":
-        return np.asarray(rng.standard_normal(shape)).astype(dtype)
-    if dtype.kind == "b":
-        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
-    return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
-
-
-def split_vectors(inputs: Array, report: dict[str, Any]) -> list[list[Array]]:
-    """Rows of the user's array, cut into the model's inputs."""
-    ports = report["inputs"]
-    total = sum(int(np.prod(port["shape"])) for port in ports)
-    if inputs.size == 0 or inputs.size % total:
-        raise fail(f"the inputs have {inputs.size} elements", hints=[f"the model takes {total} for each vector"])
-    vectors = []
-    for row in inputs.reshape(-1, total):
-        arrays, at = [], 0
-        for port in ports:
-            count = int(np.prod(port["shape"]))
-            if inputs.dtype != np.dtype(port["dtype"]):
-                raise fail(f"the inputs are {inputs.dtype}, input '{port['name']}' is {port['dtype']}",
-                           hints=[f"quantised: round(x / {port['scale']}) + {port['zero_point']}"]
-                           if port.get("scale") else [])  # fmt: skip
-            arrays.append(np.ascontiguousarray(row[at : at + count]).reshape(port["shape"]))
-            at += count
-        vectors.append(arrays)
-    return vectors
 
 
 def fit(value: Array, shape: Sequence[int]) -> Array | None:

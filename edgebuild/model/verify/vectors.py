@@ -1,0 +1,112 @@
+"""The vectors that `verify` runs a model on: those of the user's file, or random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ...base.errors import fail, from_os
+from .indices import bounds
+from .oracles import Array, Port
+
+Given = Array | Mapping[str, Array]  # of all inputs one after another, or by name of an input
+
+
+def read_inputs(file: Path) -> Given:
+    """The array of a .npy file, or those of a .npz by name; each [vectors, ...] in the dtype of the C interface.
+
+    In a .npy file every row has the elements of all inputs one after another.
+    Raises EdgebuildError for what is neither, or holds anything but numbers.
+    """
+    try:
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        arrays = found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+    except OSError as error:
+        raise from_os(error, "cannot read the inputs", str(file)) from None
+    except (ValueError, EOFError, BadZipFile):
+        hints = ["write it with numpy.save or numpy.savez"]
+        raise fail("not a .npy or .npz file of numbers", file=str(file), hints=hints) from None
+    for name, array in {"": arrays}.items() if isinstance(arrays, np.ndarray) else arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "iufb":
+            holds = f"'{name}'" if name else "it"
+            kind = f"values of type {array.dtype}" if isinstance(array, np.ndarray) else "no array"
+            raise fail(f"{holds} holds {kind}", file=str(file), hints=["numbers are expected"])
+    return np.asarray(arrays) if isinstance(arrays, np.ndarray) else arrays
+
+
+def split_vectors(inputs: Given, report: dict[str, Any]) -> list[list[Array]]:
+    """Per vector, one array for each of the model's inputs."""
+    if isinstance(inputs, Mapping):
+        return _by_name(inputs, report["inputs"])
+    ports = report["inputs"]
+    total = sum(int(np.prod(port["shape"])) for port in ports)
+    if inputs.size == 0 or inputs.size % total:
+        raise fail(f"the inputs have {inputs.size} elements", hints=[f"the model takes {total} for each vector"])
+    for port in ports:
+        _check_type(inputs.dtype, port, "the inputs are", several=len({port["dtype"] for port in ports}) > 1)
+    vectors = []
+    for row in inputs.reshape(-1, total):
+        arrays, at = [], 0
+        for port in ports:
+            count = int(np.prod(port["shape"]))
+            arrays.append(np.ascontiguousarray(row[at : at + count]).reshape(port["shape"]))
+            at += count
+        vectors.append(arrays)
+    return vectors
+
+
+def _by_name(inputs: Mapping[str, Array], ports: list[Port]) -> list[list[Array]]:
+    names = [port["name"] for port in ports]
+    wanted = f"the model's inputs: {', '.join(names)}"
+    if missing := [name for name in names if name not in inputs]:
+        raise fail(f"the inputs have no array '{missing[0]}'", hints=[wanted])
+    if unknown := [name for name in inputs if name not in names]:
+        raise fail(f"the model has no input '{unknown[0]}'", hints=[wanted])
+    columns = [_rows(inputs[port["name"]], port) for port in ports]
+    if len(lengths := {len(column) for column in columns}) > 1:
+        counts = ", ".join(f"{len(column)} of '{name}'" for name, column in zip(names, columns, strict=True))
+        raise fail(f"the inputs have {len(lengths)} numbers of vectors", hints=[counts])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _rows(array: Array, port: Port) -> Array:
+    """The vectors of one input. A vector has its shape, or is flat; dimensions of 1 do not count."""
+    name, shape = port["name"], tuple(port["shape"])
+    _check_type(array.dtype, port, f"'{name}' is", several=False)
+    one, flat = [n for n in shape if n > 1], int(np.prod(shape))
+    given = [n for n in array.shape[1:] if n > 1]
+    if not array.ndim or not len(array) or (given != one and given != [flat]):
+        takes = ", ".join(map(str, ("vectors", *shape)))
+        raise fail(f"'{name}' has shape {list(array.shape)}", hints=[f"the model takes [{takes}]"])
+    return np.ascontiguousarray(array).reshape(-1, *shape)
+
+
+def _check_type(dtype: np.dtype[Any], port: Port, what: str, several: bool) -> None:
+    if dtype == np.dtype(port["dtype"]):
+        return
+    hints = [f"quantised: round(x / {port['scale']}) + {port['zero_point']}"] if port.get("scale") else []
+    hints += ["inputs of several types: a .npz file has an array for each"] if several else []
+    end = f", input '{port['name']}' is {port['dtype']}" if what == "the inputs are" else f", not {port['dtype']}"
+    raise fail(f"{what} {dtype}{end}", hints=hints)
+
+
+def random_inputs(model: Path, report: dict[str, Any], count: int, seed: int = 1) -> list[list[Array]]:
+    """`count` seeded vectors: integers over their full range, floats N(0, 1), indices inside of what they look into."""
+    rng = np.random.default_rng(seed)
+    rows, sizes = bounds(model, report["model"]["format"])
+    return [[_draw(rng, port, sizes.get(port["name"], rows)) for port in report["inputs"]] for _ in range(count)]
+
+
+def _draw(rng: np.random.Generator, port: Port, rows: int | None) -> Array:
+    dtype, shape = np.dtype(port["dtype"]), tuple(port["shape"])
+    if dtype.itemsize >= 4 and (rows is not None or dtype.kind == "i"):
+        return np.asarray(rng.integers(0, rows or 10, shape)).astype(dtype)
+    if dtype.kind == "f":
+        return np.asarray(rng.standard_normal(shape)).astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+    return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
