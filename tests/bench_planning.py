@@ -114,7 +114,10 @@ def main() -> int:
                 model.write_bytes(kind(ops))
                 found.append({"network": kind.__name__, "ops": ops, **measured(model, Path(name))})
             row = found[-1]
-            print(f"{kind.__name__:10} {ops:4} ops {row['seconds']:6} s {row['mb']:5} MB arena {row['arena']:7} B", flush=True)
+            print(
+                f"{kind.__name__:10} {ops:4} ops {row['seconds']:6} s {row['mb']:5} MB arena {row['arena']:7} B",
+                flush=True,
+            )
     out = ROOT / "build" / "bench" / "planning.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(found, indent=1) + "\n")

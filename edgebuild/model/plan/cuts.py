@@ -327,9 +327,10 @@ class Cutter:
                 if start >= looked_at:
                     continue
                 looked_at, bound = start, self.least(start, stop, rings)
-                ways = [max(i.live, least[i.stop]) for i in known.get(start, ()) if i.stop in least]
-                least[start] = min(ways, default=2**62)
-                if bound > self.enough or (streamed is None and least[start] <= bound):
+                ways = [i for i in known.get(start, ()) if i.stop in least]
+                least[start] = min((max(i.live, least[i.stop]) for i in ways), default=2**62)
+                enough = max(bound, self.floor, *(self._settled(i) for i in ways if i.live >= least[i.stop]), 0)
+                if bound > self.enough or (streamed is None and least[start] <= enough):
                     useless += 1
                     if useless >= FAR:
                         break
@@ -342,6 +343,16 @@ class Cutter:
                     yield from found
             if starts and starts[-1] > before:
                 break  # what stands there cannot be rolled
+
+    def _settled(self, run: Interval) -> int:
+        """Bytes that a longer run takes, too: those of one whose result takes none beside its operand."""
+        free = run.section.rolled is not None and self.around(run.section, run.start) <= self.resident[run.start]
+        return run.live if free else 0
+
+    @property
+    def floor(self) -> int:
+        """Bytes that every cut takes: for inputs, and for outputs."""
+        return max(self.resident[0], self.resident[len(self.order)])
 
     @cached_property
     def enough(self) -> int:
