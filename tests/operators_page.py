@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.model.ops import SPECS, streams
+from edgebuild.model.ops import SPECS, TFLITE_OTHERS
 from edgebuild.model.supported import READ_AS_OTHERS
 
 PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
@@ -26,7 +26,7 @@ def page() -> str:
             names = (", ".join(sorted(readers)) for readers in (spec.tflite, spec.onnx))
             lines.append(f"| {kind} | {' | '.join(names)} | {limits} |")
     for domain, names in READ_AS_OTHERS.items():
-        tflite, own = (", ".join(sorted(streams.TFLITE)), "") if domain == "ONNX" else ("", f" of {domain}")
+        tflite, own = (", ".join(sorted(TFLITE_OTHERS)), "") if domain == "ONNX" else ("", f" of {domain}")
         lines.append(f"| read as others | {tflite} | {', '.join(names)}{own} | |")
     return "\n".join(lines) + "\n"
 

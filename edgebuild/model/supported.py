@@ -9,7 +9,7 @@ import onnx
 from .importers import onnx_control, onnx_forms, onnx_ml
 from .importers.onnx import IN_PARTS, SPECIAL
 from .importers.onnx_fused import FUSED
-from .ops import SPECS, composed, streams
+from .ops import SPECS, TFLITE_OTHERS, composed
 from .ops.base import Spec
 
 # ONNX operators that importing turns into others, by domain. Some of onnxruntime's names are the standard's, too.
@@ -39,7 +39,7 @@ def _lines(name: str) -> list[str]:
             lines.append(f"  {', '.join(names)}")
             lines += [f"    - {' '.join((limit.__doc__ or '').split())}" for limit in spec.limits]
     if is_tflite:
-        lines.append(f"  {', '.join(sorted(streams.TFLITE))}")
+        lines.append(f"  {', '.join(sorted(TFLITE_OTHERS))}")
     else:
         lines.append(f"  {', '.join(STANDARD)}")
         lines += [f"{domain}:\n  {', '.join(names)}" for domain, names in READ_AS_OTHERS.items() if names != STANDARD]

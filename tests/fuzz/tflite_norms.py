@@ -114,6 +114,26 @@ def embedding(w: Parts, x: Value, *_: Value) -> Value:
     return w.emit("EMBEDDING_LOOKUP", [flat, table], (prod(index.shape), table.shape[1]), table.quant)
 
 
+def hot(w: Parts, x: Value, *_: Value) -> Value:
+    """A real row for each place of a largest value: 1.5 there, -0.5 elsewhere; for TFLM by comparisons."""
+    index, count = place(w, "ARG_MAX", x)
+    depth, axis = w.s.between(1, count + 1), w.s.between(1, len(index.shape))
+    shape, on, off = list(index.shape), np.float32(1.5), np.float32(-0.5)
+    shape.insert(axis, depth)
+    options = schema.OneHotOptionsT()
+    options.axis = -1 if axis == len(index.shape) and w.s.pick(True, False) else axis
+    if not w.twin:
+        operands = [index, w.constant(np.int32(depth)), w.constant(on), w.constant(off)]
+        return w.as_activation(w.emit("ONE_HOT", operands, shape, None, options, "float32", exact=True))
+    places = w.list_of(np.arange(depth).reshape([depth if d == axis else 1 for d in range(len(shape))]))
+    wide = [*index.shape[:axis], 1, *index.shape[axis:]]
+    index = w.emit("RESHAPE", [index, w.list_of(wide)], wide, None, None, "int32", exact=True)
+    here = w.emit("EQUAL", [index, places], shape, None, options_of("EQUAL"), "bool", exact=True)
+    values = [w.constant(np.full([1] * len(shape), v)) for v in (on, off)]
+    chosen = w.emit("SELECT_V2", [here, *values], shape, None, options_of("SELECT_V2"), "float32", exact=True)
+    return w.as_activation(chosen)
+
+
 def detected(w: Parts, x: Value, *_: Value) -> Value:
     """Boxes around random anchors. TFLM leaves places behind the last unwritten if classes are not apart."""
     if len(x.shape) < 3:
@@ -145,5 +165,6 @@ NORMS = {
     "CUMSUM": Row(running_sum, BOTH),
     "LOCAL_RESPONSE_NORMALIZATION": Row(local_response, (FLOAT,)),
     "TOPK_V2": Row(best, BOTH),
+    "ONE_HOT": Row(hot, BOTH),
     DETECTION: Row(detected, BOTH),
 }

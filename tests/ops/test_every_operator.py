@@ -33,7 +33,7 @@ from tests.ops.test_tflm import interpreted
 
 # Operators that the converter writes and TFLM has not; what they are made of is compared in other tests.
 UNKNOWN_TO_TFLM = {"GELU", "POW", "REDUCE_ANY", "REDUCE_PROD", "RELU_N1_TO_1", "SELECT", "SIGN", "TILE"}
-UNKNOWN_TO_TFLM |= {"LOCAL_RESPONSE_NORMALIZATION", "TOPK_V2", "RELU_0_TO_1"}
+UNKNOWN_TO_TFLM |= {"LOCAL_RESPONSE_NORMALIZATION", "ONE_HOT", "TOPK_V2", "RELU_0_TO_1"}
 NETWORKS = 120
 SURFACE = {np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int32, np.int64, np.bool_)}
 
@@ -88,6 +88,28 @@ def test_int16_values_are_compared_as_real_numbers(name: str) -> None:
     found = ops.run(graph, a.astype(np.int16), b.astype(np.int16))[graph.outputs[0]]
     np.testing.assert_array_equal(found, want)
     assert want.any() and not want.all()
+
+
+@pytest.mark.parametrize(("kind", "q"), [("float32", None), ("int8", Quant((0.05,), (3,))), ("bool", None)])
+@pytest.mark.parametrize("axis", [-1, 0, 1, 2])
+def test_one_hot(kind: str, q: Quant | None, axis: int, tmp_path: Path) -> None:
+    """Against TFLM's EQUAL of indices and places. Indices below 0 and beyond the depth are nowhere."""
+    f, shape, (on, off) = Draft(choice(0)), [2, 3], (1, 0) if kind == "bool" else (5, -2)
+    shape.insert(2 if axis < 0 else axis, 4)
+    numbers = {"depth": np.array(4, np.int32), "on": np.array(on, kind), "off": np.array(off, kind)}
+    operands = [f.tensor(n, (), str(v.dtype), None if n == "depth" else q, v) for n, v in numbers.items()]
+    options = schema.OneHotOptionsT()
+    options.axis = axis
+    graph = read_tflite(f.done("ONE_HOT", [f.input((2, 3), None, "int32"), *operands], shape, q, options, kind), "f")
+    index = np.array([[0, 3, -1], [4, 1, 1]], np.int32)
+    wide = np.expand_dims(index, axis)
+    same, places = Draft(choice(0)), np.arange(4).reshape([4 if n == 1 else 1 for n in wide.shape])
+    compared = [same.input(wide.shape, None, "int32"), same.list_of(places)]
+    data = same.done("EQUAL", compared, shape, None, schema.EqualOptionsT(), "bool")
+    (want,) = interpreted([data], [[[wide]]], tmp_path)
+    found = ops.run(graph, index)[graph.outputs[0]]
+    assert found.dtype == kind
+    np.testing.assert_array_equal(found, np.where(want[0][0], on, off))
 
 
 # Nodes that random networks do not have: attributes, shapes of the operands, constants behind them.

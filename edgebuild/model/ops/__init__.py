@@ -110,7 +110,8 @@ SPECS: dict[str, Spec] = {
         unit_rows.SPEC,
     )
 }
-TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()} | streams.TFLITE
+TFLITE_OTHERS = streams.TFLITE | composed.TFLITE  # read as other operators
+TFLITE_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.tflite.items()} | TFLITE_OTHERS
 ONNX_READERS = {name: reader for spec in SPECS.values() for name, reader in spec.onnx.items()} | composed.ONNX
 
 

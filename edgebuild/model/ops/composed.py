@@ -1,4 +1,4 @@
-"""ONNX operators that are read as others: masks, places as vectors, windows."""
+"""Operators that are read as others: masks, places as vectors, windows."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def one_hot(node: Any) -> None:
     index = node.inner("pointwise", [below, wrapped, index], **{**pointwise.attributes("where"), "to": x.dtype})
     here = node.inner("pointwise", [index, _places(node, axis, rank, depth, x.dtype)], **pointwise.attributes("equal"))
     _chosen(node, here, node.array(np.array(on)), node.array(np.array(off)), str(on.dtype))
+
+
+def tflite_one_hot(node: Any) -> None:
+    """`on` where the place along the new axis is the index, else `off`; indices do not count from the end."""
+    x, rank, (_, _, on, off) = node.tensor(0), len(node.tensor(0).shape) + 1, node.inputs
+    axis = axis_of(node, node.options("OneHotOptions").Axis(), rank)
+    depth = int(np.ravel(node.constant(1, "depth").data)[0])
+    if depth < 1:
+        raise node.error(f"depth {depth}", "at least 1")
+    for position, what in ((2, "on"), (3, "off")):
+        value = node.tensor(position)
+        if value.elements != 1 or value.dtype != node.output_dtype() or value.quant != node.output_quant():
+            raise node.error(f"{what} is {value.dtype} of shape {value.shape}", "one number like those of the result")
+    index = node.reshaped(node.inputs[0], (*x.shape[:axis], 1, *x.shape[axis:]))
+    here = node.inner("pointwise", [index, _places(node, axis, rank, depth, x.dtype)], **pointwise.attributes("equal"))
+    _chosen(node, here, on, off, node.output_dtype())
 
 
 def hard_max(node: Any) -> None:
@@ -111,6 +127,7 @@ def reversed_sequences(node: Any) -> None:
     taken_along(node, 0, index, x.shape, node.reshaped(node.inputs[0], (rows.size, *x.shape[2:])))
 
 
+TFLITE = {"ONE_HOT": tflite_one_hot}
 ONNX = {
     "GlobalLpPool": global_length_pool,
     "Hardmax": hard_max,
