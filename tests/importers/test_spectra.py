@@ -44,6 +44,12 @@ CASES = {
     "longer": model("DFT", (2, 6, 2), [long(9)]),
     "inverse": model("DFT", (2, 6, 2), [], inverse=1),
     "axis of opset 17": model("DFT", (2, 4, 5, 1), [], opset=17, axis=2),
+    "inverse of half": model("DFT", (2, 8, 2), [long(15)], inverse=1, onesided=1),
+    "inverse of half, even": model("DFT", (1, 3, 6, 2), [None, long(-2)], inverse=1, onesided=1),
+    "inverse of half, first axis": model("DFT", (4, 3, 2), [long(7), long(0)], inverse=1, onesided=1),
+    "inverse of half, power of two": model("DFT", (3, 9, 2), [], inverse=1, onesided=1, opset=17),
+    "inverse of one": model("DFT", (2, 1, 2), [long(1)], inverse=1, onesided=1),
+    "inverse of two": model("DFT", (2, 2, 2), [long(2)], inverse=1, onesided=1),
     "stft": model("STFT", (1, 40, 1), [long(8), WINDOW]),
     "stft of powers of two": model("STFT", (2, 50, 1), [long(6), None, long(16)]),
     "stft of both sides": model("STFT", (1, 30), [long(5), WINDOW], onesided=0),
@@ -66,7 +72,9 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (model("DFT", (1, 9, 2), [], onesided=1, inverse=1), "onesided is for real ones"),
+        (model("DFT", (1, 9, 2), [], onesided=1), "one-sided DFT requires real input"),
+        (model("DFT", (1, 9, 1), [], onesided=1, inverse=1), "inverse one-sided DFT requires complex input"),
+        (model("DFT", (1, 9, 2), [long(15)], onesided=1, inverse=1), "9 frequencies for a length of 15"),
         (model("DFT", (1, 5000, 1), []), "a length of 5000"),
         (model("STFT", (1, 9, 1), [long(4), WINDOW]), "frames of 12 in a signal of 9"),
     ],

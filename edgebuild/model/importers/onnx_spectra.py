@@ -28,13 +28,17 @@ def dft(node: OnnxNode) -> None:
     axis = node.attr("axis", 1) if node.opset < 20 else _number(node, 2, "axis")
     rank, back, half = len(x.shape), bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
     axis = rank - 2 if axis is None else axis % rank
-    if axis == rank - 1 or x.shape[-1] not in (1, 2) or (half and (back or x.shape[-1] == 2)):
+    if axis == rank - 1 or x.shape[-1] not in (1, 2) or (half and back == (x.shape[-1] == 1)):
         raise node.error(f"axis {axis} of {x.shape}, inverse {back}, onesided {half}",
-                         "values end in 1 or 2 parts; onesided is for real ones and not for the inverse")  # fmt: skip
+                         "values end in 1 or 2 parts; onesided: real ones, inverse: complex ones")  # fmt: skip
+    size = x.shape[axis]
+    length = length or (2 * (size - 1) if half and back else size)
+    if half and back and size != length // 2 + 1:
+        raise node.error(f"{size} frequencies for a length of {length}", f"{length // 2 + 1} are expected")
     order = (*(d for d in range(rank - 1) if d != axis), axis, rank - 1)
     lines = node.turned(x.name, order)
     lead = tuple(x.shape[d] for d in order[:-2])
-    found = _transformed(node, lines, (*lead, x.shape[axis], x.shape[-1]), length or x.shape[axis], back, half)
+    found = _transformed(node, lines, (*lead, size, x.shape[-1]), length, back, half)
     shape = node.builder.tensors[found].shape
     turned = tuple(order.index(d) for d in range(rank))
     if turned == tuple(range(rank)):
@@ -70,20 +74,22 @@ def stft(node: OnnxNode) -> None:
 
 
 def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, back: bool, half: bool) -> str:
-    """... x lines x parts as ... x frequencies x 2."""
+    """... x lines x parts as ... x frequencies x 2; the inverse of half of them as ... x length x 1."""
     *lead, size, parts = shape
     if node.builder.tensors[x].dtype != "float32":
         raise node.error(f"values of {node.builder.tensors[x].dtype}", "supported: float32")
     if half and 4 <= length <= 1 << 14 and not length & (length - 1) and size <= length:
-        found = node.inner("rfft", [node.reshaped(x, (*lead, size))], length=length)
-        return node.reshaped(found, (*lead, length // 2 + 1, 2))
+        found = node.inner("irfft" if back else "rfft", [node.reshaped(x, (*lead, size * parts))], length=length)
+        return node.reshaped(found, (*lead, length, 1) if back else (*lead, length // 2 + 1, 2))
     if length > LONGEST or length < 1:
         hint = f"at most {LONGEST}, but for real lines of a power of two onesided"
         raise node.error(f"a length of {length}", hint)
-    matrix = _matrix(size, parts, length, back, length // 2 + 1 if half else length)
+    results = 1 if half and back else 2
+    count = length // 2 + 1 if half else length
+    matrix = _real_matrix(length) if results == 1 else _matrix(size, parts, length, back, count)
     flat = node.reshaped(x, (int(np.prod(lead)), size * parts))
     found = node.inner("dense", [flat, node.array(np.ascontiguousarray(matrix.T))], clamp=OPEN)
-    return node.reshaped(found, (*lead, matrix.shape[1] // 2, 2))
+    return node.reshaped(found, (*lead, matrix.shape[1] // results, results))
 
 
 def _matrix(size: int, parts: int, length: int, back: bool, count: int) -> Array:
@@ -92,6 +98,13 @@ def _matrix(size: int, parts: int, length: int, back: bool, count: int) -> Array
     cosine, sine = (f(turns) * (np.arange(size) < length)[:, None] / (length if back else 1) for f in (np.cos, np.sin))
     rows: list[Any] = [np.stack([cosine, sine], axis=-1), np.stack([-sine, cosine], axis=-1)][:parts]
     return np.stack(rows, axis=1).reshape(size * parts, count * 2).astype(np.float32)
+
+
+def _real_matrix(length: int) -> Array:
+    """(length // 2 + 1) * 2 x length: frequencies count twice but those that are their own conjugates, 0 and half."""
+    matrix = _matrix(length, 2, length, True, length)[: (length // 2 + 1) * 2, ::2].reshape(-1, 2, length).copy()
+    matrix[1 : (length + 1) // 2] *= 2
+    return matrix.reshape(-1, length)
 
 
 READERS = {"DFT": dft, "STFT": stft}
