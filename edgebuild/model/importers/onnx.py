@@ -27,6 +27,7 @@ from .builder import GraphBuilder, Node, checked_size, needed
 from .onnx_cells import CELLS
 from .onnx_forms import as_checked, usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
+from .onnx_places import PLACES
 from .onnx_spreads import SPREADS
 from .onnx_types import OWN_DOMAINS, check_types
 from .onnx_windows import PARTS
@@ -339,7 +340,7 @@ SPECIAL = {
     "BatchNormalization": _read_batch_norm,
     **onnx_spectra.READERS,
 }
-IN_PARTS = {**PARTS, **SPREADS, **CELLS}
+IN_PARTS = {**PARTS, **SPREADS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
 PER_CHANNEL = "an activation is quantised per channel", "quantise activations per tensor"
