@@ -62,7 +62,7 @@ def test_ways_that_are_told_fit(tmp_path: Path) -> None:
     told = 0
     for seed in range(SEEDS):
         model = tmp_path / f"{seed}.tflite"
-        model.write_bytes(WRITERS["tflite"].write(drawn("tflite", 700 + seed)))
+        model.write_bytes(WRITERS["tflite"].write(drawn("tflite", 723 + seed)))
         for ram in (500, 1000, 2000):
             try:
                 compile_model(model_request(model, "n", "microbit", {"tile": "off", "ram": ram}))

@@ -69,7 +69,7 @@ def _gathered(parts: Parts, x: str, place: int, axis: int, length: int) -> str:
 
 
 def _sums(node: OnnxNode, name: str, depth: int) -> Sums:
-    """What a tensor of whole numbers is, element by element, as far as sums and moves of elements tell."""
+    """A tensor of whole numbers, element by element, as far as sums and moves of elements tell."""
     t = node.builder.tensors[name]
     if t.data is not None:
         return np.full(t.shape, "", object), t.data.astype(np.int64)

@@ -41,7 +41,7 @@ from .section import (
     whole_form,
     with_kernels,
 )
-from .ways import Interval, Ways, little_more
+from .ways import Interval, Ways
 
 FAR = 64  # sections one after the other that are of no use before longer ones are not looked at
 FIRST = 16  # ops that are rolled at once in the search of sections; twice as many where these are too few
@@ -318,6 +318,7 @@ class Cutter:
         """
         streamed, before, count = self.rolling.streamed, stop, FIRST
         least, rings, useless, looked_at = {stop: 0}, 0, 0, stop
+        floor = max(self.resident[0], self.resident[len(self.order)])  # every cut has the inputs, and the outputs
         while before > 0 and useless < FAR and rings <= self.enough:
             before, count = max(0, stop - count), 2 * count
             run = self.order[before:stop]
@@ -329,10 +330,9 @@ class Cutter:
                 looked_at, bound = start, self.least(start, stop, rings)
                 ways = [i for i in known.get(start, ()) if i.stop in least]
                 least[start] = min((max(i.live, least[i.stop]) for i in ways), default=2**62)
-                enough = max(bound, self.floor, *(self._settled(i) for i in ways if i.live >= least[i.stop]), 0)
+                enough = max(bound, floor, *(self._settled(i) for i in ways if i.live >= least[i.stop]), 0)
                 if bound > self.enough or (streamed is None and least[start] <= enough):
-                    useless += 1
-                    if useless >= FAR:
+                    if (useless := useless + 1) >= FAR:
                         break
                     continue
                 trace = trace or simulate(self.rolling, self.order[starts[-1] : stop])
@@ -346,13 +346,8 @@ class Cutter:
 
     def _settled(self, run: Interval) -> int:
         """Bytes that a longer run takes, too: those of one whose result takes none beside its operand."""
-        free = run.section.rolled is not None and self.around(run.section, run.start) <= self.resident[run.start]
-        return run.live if free else 0
-
-    @property
-    def floor(self) -> int:
-        """Bytes that every cut takes: for inputs, and for outputs."""
-        return max(self.resident[0], self.resident[len(self.order)])
+        within = self.around(run.section, run.start) <= self.resident[run.start]
+        return run.live if within and run.section.rolled is not None else 0
 
     @cached_property
     def enough(self) -> int:
@@ -402,10 +397,3 @@ class Cutter:
 def untiled(cutter: Cutter) -> tuple[Section, ...]:
     """Every op whole, with its fastest kernel."""
     return tuple(cutter.whole(at) for at in range(len(cutter.order)))
-
-
-def frugal(cutter: Cutter) -> tuple[Section, ...]:
-    """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
-    least = [with_kernels(s, [cutter.choices(s.ops[0])[-1]]) for s in untiled(cutter)]
-    bound = little_more(max(cutter.profile(least), default=0))
-    return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))

@@ -18,7 +18,7 @@ from ..energy.step_clocks import ClockSchedule
 from ..ir import Graph
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
-from .cuts import Cutter, frugal, untiled
+from .cuts import Cutter, untiled
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
@@ -30,11 +30,12 @@ from .moved.staging import Staged
 from .pareto import Point, front, point_of
 from .refusal import does_not_fit
 from .rolling import RollingGraph, rows_of
-from .section import COUPLED, Decoupled, Section, cost
+from .section import COUPLED, Decoupled, Section, cost, with_kernels
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
 from .strips import in_strips
 from .tiling.critical import Rectangle
 from .tiling.explore import Evaluated, Limits, TilingOutcome, explore
+from .ways import little_more
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
 FREE = 1.002  # the same of a plan that nobody asked to be small: less memory for next to nothing
@@ -365,7 +366,14 @@ def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple
 
 def _parts(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
     """Every op whole; with slower kernels if those save memory, unless `--ram` says how much there is."""
-    return frugal(cutter) if request.ram is None else untiled(cutter)
+    return _frugal(cutter) if request.ram is None else untiled(cutter)
+
+
+def _frugal(cutter: Cutter) -> tuple[Section, ...]:
+    """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
+    least = [with_kernels(s, [cutter.choices(s.ops[0])[-1]]) for s in untiled(cutter)]
+    bound = little_more(max(cutter.profile(least), default=0))
+    return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))
 
 
 def _place(
