@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import log2
 from pathlib import Path
 
@@ -54,8 +55,20 @@ VARIANTS = (
 NEEDS = ("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 
 
+@cache
+def drawn_ops(kind: str, count: int) -> tuple[Graph, ...]:
+    return tuple(examples(single_ops(kind), count))
+
+
+@cache
+def drawn_networks(count: int) -> tuple[Graph, ...]:
+    return tuple(examples(small_graphs(), count))
+
+
 def integer(kind: str, count: int) -> list[Graph]:
-    return [g for g in examples(single_ops(kind), 3 * count) if g.result(g.ops[0]).dtype == "int8"][:count]
+    """Copies, for a graph keeps the kernels that were chosen for it."""
+    found = [g for g in drawn_ops(kind, 3 * count) if g.result(g.ops[0]).dtype == "int8"]
+    return [replace(g) for g in found[:count]]
 
 
 def halves(graph: Graph) -> Graph:
@@ -141,9 +154,11 @@ def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, mon
     """Also those that other variants better on these shapes; whole, and row by row as far as that saves memory."""
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
     form = form_of(load_target(target))
-    alone = [g for kind in ("conv2d", "depthwise_conv2d") for g in integer(kind, 250)]
     for count in (250, 1000):  # some variants suit few networks
-        graphs = alone if tile == "off" else examples(small_graphs(), count)
+        if tile == "off":
+            graphs = [g for kind in ("conv2d", "depthwise_conv2d") for g in integer(kind, 250)]
+        else:
+            graphs = [replace(g) for g in drawn_networks(count)]
         graphs = [
             g for g in graphs if "float32" not in {t.dtype for t in g.tensors.values()} and suits(g, form, variant)
         ]
