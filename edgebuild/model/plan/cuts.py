@@ -318,7 +318,6 @@ class Cutter:
         """
         streamed, before, count = self.rolling.streamed, stop, FIRST
         least, rings, useless, looked_at = {stop: 0}, 0, 0, stop
-        floor = max(self.resident[0], self.resident[len(self.order)])  # every cut has the inputs, and the outputs
         while before > 0 and useless < FAR and rings <= self.enough:
             before, count = max(0, stop - count), 2 * count
             run = self.order[before:stop]
@@ -330,8 +329,7 @@ class Cutter:
                 looked_at, bound = start, self.least(start, stop, rings)
                 ways = [i for i in known.get(start, ()) if i.stop in least]
                 least[start] = min((max(i.live, least[i.stop]) for i in ways), default=2**62)
-                enough = max(bound, floor, *(self._settled(i) for i in ways if i.live >= least[i.stop]), 0)
-                if bound > self.enough or (streamed is None and least[start] <= enough):
+                if bound > self.enough or (streamed is None and least[start] <= bound):
                     if (useless := useless + 1) >= FAR:
                         break
                     continue
@@ -343,11 +341,6 @@ class Cutter:
                     yield from found
             if starts and starts[-1] > before:
                 break  # what stands there cannot be rolled
-
-    def _settled(self, run: Interval) -> int:
-        """Bytes that a longer run takes, too: those of one whose result takes none beside its operand."""
-        within = self.around(run.section, run.start) <= self.resident[run.start]
-        return run.live if within and run.section.rolled is not None else 0
 
     @cached_property
     def enough(self) -> int:
