@@ -90,14 +90,19 @@ def test_a_loop_is_unrolled(tmp_path: Path) -> None:
     assert verify(file, load_target("host"), artifacts)["equal"]
 
 
-@pytest.mark.parametrize("judge", ["ai_edge_litert", None])
-def test_the_judge_of_a_loop_of_real_numbers(
-    judge: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def only(judge: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT is installed, or seems not to be."""
     if judge is not None:
         pytest.importorskip(judge)
     found, hidden = importlib.util.find_spec, {"ai_edge_litert"} - {judge}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name in hidden else found(name, *at))
+
+
+@pytest.mark.parametrize("judge", ["ai_edge_litert", None])
+def test_the_judge_of_a_loop_of_real_numbers(
+    judge: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only(judge, monkeypatch)
     file = tmp_path / "loop.tflite"
     file.write_bytes(loop())
     artifacts = compile_model(model_request(file, "model", "host", {}))
@@ -109,10 +114,7 @@ def test_the_judge_of_a_loop_of_real_numbers(
 def test_the_judge_of_what_tflm_cannot_run(
     judge: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if judge is not None:
-        pytest.importorskip(judge)
-    found, hidden = importlib.util.find_spec, {"ai_edge_litert"} - {judge}
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name in hidden else found(name, *at))
+    only(judge, monkeypatch)
     model = File()
     x, y = (model.tensor(name, (1, 12), "float32") for name in ("x", "y"))
     model.operator("GELU", [x], [y], schema.GeluOptionsT())

@@ -327,10 +327,11 @@ class Cutter:
                 if start >= looked_at:
                     continue
                 looked_at, bound = start, self.least(start, stop, rings)
-                ways = [i for i in known.get(start, ()) if i.stop in least]
-                least[start] = min((max(i.live, least[i.stop]) for i in ways), default=2**62)
+                ways = [max(i.live, least[i.stop]) for i in known.get(start, ()) if i.stop in least]
+                least[start] = min(ways, default=2**62)
                 if bound > self.enough or (streamed is None and least[start] <= bound):
-                    if (useless := useless + 1) >= FAR:
+                    useless += 1
+                    if useless >= FAR:
                         break
                     continue
                 trace = trace or simulate(self.rolling, self.order[starts[-1] : stop])

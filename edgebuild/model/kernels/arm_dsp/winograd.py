@@ -53,11 +53,11 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     across, tiles = -(-ow // 2), -(-ow // 2) * -(-oh // 2)
     groups = min(-(-tiles // TILES), max(1, min(4, ROOM // c)) if SLOW_FLASH in form.core else 1)
     at_once, padded = TILES * groups, s.padded_rows or s.padded_columns
-    inputs, sums, list_ = 2 * PLACES * c * at_once, 4 * PLACES * 2 * at_once, 4 * at_once  # bytes of the scratch
+    inputs, sums, pointers = 2 * PLACES * c * at_once, 4 * PLACES * 2 * at_once, 4 * at_once  # bytes
     shape = shape_of(s, form) | {
         **factors(s).shape, "across": across, "tiles": tiles, "at_once": at_once, "groups": groups,
-        "group": 2 * c, "place": 2 * c * groups, "sums_at": inputs // 4, "list_at": (inputs + sums) // 4,
-        "patch_at": inputs + sums + list_, "unroll": 4 if c % 8 == 0 else 2, "dual": DUAL_ISSUE in form.core,
+        "group": 2 * c, "place": 2 * c * groups, "sums_at": inputs // 4, "pointers_at": (inputs + sums) // 4,
+        "patch_at": inputs + sums + pointers, "unroll": 4 if c % 8 == 0 else 2, "dual": DUAL_ISSUE in form.core,
         "bounds": s.finish.endswith("_clamped"),
         "padded": padded, "padded_rows": s.padded_rows, "padded_columns": s.padded_columns,
     }  # fmt: skip
@@ -66,7 +66,7 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     constant = Constant("w", stream(s).ravel(), "transformed weights, start values and factors by pairs of channels")
     return Kernel(
         "arm_dsp/winograd.c.j2", s.stem, shape, (constant,), scalars,
-        scratch=inputs + sums + list_ + (PLACES * c if padded else 0), variant="dsp winograd",
+        scratch=inputs + sums + pointers + (PLACES * c if padded else 0), variant="dsp winograd",
         estimate=_instructions(s, tiles, groups), pace=_pace(form, groups),
         traffic=Traffic(passes=-(-tiles // at_once)),
     )  # fmt: skip
