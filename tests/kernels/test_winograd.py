@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.arm_dsp import winograd
 from edgebuild.model.kernels.arm_dsp.factors import two_words
 from edgebuild.model.kernels.arm_dsp.winograd import transformed
+from edgebuild.model.ops import SPECS
 from edgebuild.model.plan.thrift import flash
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import SAME, VALID, output_size
@@ -120,6 +122,16 @@ def test_only_where_flash_is_free(tmp_path: Path) -> None:
         assert variant(model, optimize="speed", ram=4800, tile=tile)[0] == "dsp two pixels"
     with pytest.raises(EdgebuildError, match="flash"):
         variant(model, optimize="speed", flash=1000)
+
+
+def test_four_times_a_sum_fits_int32(tmp_path: Path) -> None:
+    request = model_request(layer(tmp_path), "model", "mps2-an386", {"optimize": "speed"})
+    plan = plan_model(request, load_target("mps2-an386"))
+    (op,), (form,) = plan.steps[0].ops, plan.steps[0].forms
+    s = SPECS[op.kind].sums(op, plan.graph)
+    assert s is not None and winograd.winograd(s, form) is not None
+    large = replace(s, start=s.start + 2**29)
+    assert large.fits and winograd.winograd(large, form) is None
 
 
 @pytest.mark.needs(*NEEDS)
