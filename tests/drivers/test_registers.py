@@ -251,6 +251,19 @@ def test_registers_that_count_from_1_are_an_array(tmp_path: Path) -> None:
     assert [(r.offset, r.stride, r.dims) for r in driver.layout.groups["G"].registers] == [(0, 4, (3,))]
 
 
+@pytest.mark.parametrize("name", ["TI{}R", "F{}R1", "CH{}_CFG2"])
+def test_numbers_inside_of_names_are_an_array(name: str, tmp_path: Path) -> None:
+    """TI0R to TI2R of a file without <dim> are TIR[0] to TIR[2], as mailboxes of a CAN controller have them."""
+    file = tmp_path / "c.svd"
+    file.write_text(svd("".join(f"{name.format(i)}@{16 * i + 8}: EN:0:1\n" for i in range(3))))
+    word = name.format("")
+    text = f"bfGroup R {{ bit EN; }}; bfGroup G {{ bfGroup R {word}[3]; }}; make_device(G, g, 0x40000000);\n"
+    (tmp_path / "t.c").write_text(text + f"void t(int i) {{ g->{word}[i].EN = 1; }}\n")
+    _, driver = compile_driver(DriverRequest((tmp_path / "t.c",), "n", "pulpino", f"fixed:{file}"))
+    (sub,) = driver.layout.groups["G"].subs
+    assert (sub.offset, sub.stride, sub.dims) == (8, 16, (3,))
+
+
 PATHS = """<device><name>X</name><peripherals>
 <peripheral><name>A</name><baseAddress>0x40000000</baseAddress><registers>
   <register><dim>4</dim><dimIncrement>4</dimIncrement><dimIndex>a-d</dimIndex><name>CH%s</name><addressOffset>0</addressOffset>

@@ -125,6 +125,28 @@ def test_a_register_of_40_bits_takes_two_accesses(tmp_path: Path) -> None:
     assert accesses(bench) == [("w", 8, 4, 1), ("w", 12, 4, 128)]
 
 
+@pytest.mark.parametrize(
+    "fields", ["RESERVED:1:31 A:0:1 B:31:1", "A:0:1 _reserved_0:0:2 B:31:1", "A:0:1 RSVD:1:31 B:31:1"]
+)
+def test_reserved_bits_that_lie_on_fields_are_none(fields: str, tmp_path: Path) -> None:
+    """As in the PCON of LPC17xx: the register could not be used. Reserved bits are stored as after reset."""
+    parts = (f.split(":") for f in fields.split())
+    text = chip(register("R", 0, "".join(field(n, int(lsb), int(width)) for n, lsb, width in parts)))
+    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
+    bench.call("f")
+    assert accesses(bench) == [("w", 0, 4, 1 | 1 << 31)]
+
+
+def test_words_of_vendors_for_access_and_for_bits_that_do_not_count(tmp_path: Path) -> None:
+    rows = (
+        "<enumeratedValues><enumeratedValue><name>ANY</name><value>0bx01</value></enumeratedValue></enumeratedValues>"
+    )
+    fields = field("A", 0, 1, "<access>write</access>") + field("B", 1, 1, f"<access>read</access>{rows}")
+    bench = made(tmp_path, chip(register("R", 0, fields)), PAIR + "void f(void) { s->R.A = 1; }")
+    bench.call("f")
+    assert accesses(bench) == [("w", 0, 4, 1)]
+
+
 WRONG = {
     "size": (("<size>128</size>", 0, 1), "register 'R' has 128 bits; 1 to 64 can be accessed"),
     "nothing": (("<size>0</size>", 0, 1), "register 'R' has 0 bits"),

@@ -26,6 +26,8 @@ PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
 POSITION = ("bitOffset", "bitWidth", "lsb", "msb", "bitRange")
 DEEP, MANY = 20, 1 << 16  # elements that one is derived from in turn; elements of an array, registers of a part
+RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of bits that are none
+WILD = re.compile("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]")  # a number with bits that do not count
 SIZES = (8, 16, 32, 64)  # bits of an access, or of two
 INHERITED = ("size", "access", "resetValue", "resetMask")
 
@@ -161,16 +163,20 @@ class _Reader:
                 if new.lsb + width > bits:
                     text = f"field '{name}' ends at bit {new.lsb + width - 1}, and register '{register}' has {bits}"
                     self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
-                for other, _ in taken:
-                    if (
-                        new.lsb < other.lsb + other.width
-                        and other.lsb < new.lsb + width
-                        and set(word) & set(other.access)
-                    ):
-                        text = f"field '{name}' of register '{register}' overlaps field '{other.name}'"
-                        self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
                 taken.append((new, element))
-                yield new
+        yield from self.apart(taken, register)
+
+    def apart(self, fields: list[tuple[FieldInfo, Element]], register: str) -> Iterator[FieldInfo]:
+        """The fields but those named RESERVED, or the like, that lie on others; any other overlap is a mistake."""
+        found = [
+            (f, e) for f, e in fields if not (RESERVED.fullmatch(f.name) and any(_overlap(f, g) for g, _ in fields))
+        ]
+        for i, (field, element) in enumerate(found):
+            for other, _ in found[:i]:
+                if _overlap(field, other):
+                    text = f"field '{field.name}' of register '{register}' overlaps field '{other.name}'"
+                    self.mistakes.append((f"{self.block}.{register}", self.wrong(element, text)))
+            yield field
 
     def values(self, element: Element, around: tuple[str, ...], width: int) -> tuple[tuple[str, int], ...]:
         """The enumeration of a field; values with bits that do not count, or that do not fit, are left out.
@@ -182,7 +188,11 @@ class _Reader:
             origin = holder.attributes.get("derivedFrom", "")
             for e in (self.enumeration(origin, around) or holder).all("enumeratedValue"):
                 name, text = e.value("name") or "", e.value("value") or ""
-                if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not re.search("[xX](?![0-9a-fA-F])|#.*x", text):
+                if (
+                    re.fullmatch(r"[A-Za-z_]\w*", name)
+                    and text
+                    and not re.search("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]", text)
+                ):
                     found.setdefault(name, self.as_number(e, "value", text))
         return tuple((n, v) for n, v in found.items() if not v >> width)
 
@@ -307,7 +317,7 @@ class _Reader:
         return {**above, **{k: v for k in INHERITED if (v := element.value(k)) is not None}}
 
     def access(self, element: Element, word: str) -> str:
-        known = {w.lower(): access for w, access in ACCESS.items()}  # vendors write `read-writeonce`, too
+        known = {w.lower(): access for w, access in ACCESS.items()} | {"read": "r", "write": "w"}  # as vendors write
         if word.lower() not in known:
             raise self.wrong(element, f"access '{word}' is not known{did_you_mean(word, ACCESS)}")
         return known[word.lower()]
@@ -334,21 +344,32 @@ class _Reader:
         return wrong(self.file, self.lines, element.line, element.column, text)
 
 
+def _overlap(a: FieldInfo, b: FieldInfo) -> bool:
+    """Whether two fields lie on common bits that are read, or written, as both."""
+    common = a.lsb < b.lsb + b.width and b.lsb < a.lsb + a.width
+    return a is not b and common and bool(set(a.access) & set(b.access))
+
+
 def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
-    """Mark `CCR1`, `CCR2`... as the array that they are: alike, at equal distances, and counted from 1."""
+    """Mark `CCR1`, `CCR2`... as the array that they are: alike, at equal distances, and counted from 1.
+
+    Numbers inside of names count from 0, too: `TI0R`, `TI1R`. `TIR0`, `TIR1` need no mark.
+    """
     series: dict[tuple[tuple[str, ...], str, str], dict[int, int]] = {}  # numbers and places of registers
     for place, r in enumerate(registers):
-        parts = re.fullmatch(r"(\D+)(\d+)(\D*)", r.name)
+        parts = re.fullmatch(r"(\D+)(\d+)(\D.*)?", r.name)
         if parts and not any("#" in m for m in r.marks):
-            series.setdefault((r.scope, parts[1], parts[3]), {}).setdefault(int(parts[2]), place)
+            series.setdefault((r.scope, parts[1], parts[3] or ""), {}).setdefault(int(parts[2]), place)
     out = list(registers)
     for (_, before, behind), found in series.items():
         mine = [registers[found[n]] for n in sorted(found)]
         steps = {b.offset - a.offset for a, b in pairwise(mine)}
         alike = len({(r.bits, tuple((f.lsb, f.width) for f in r.fields)) for r in mine}) == 1
-        if sorted(found) == list(range(1, len(found) + 1)) and len(steps) == 1 and alike:
+        first = min(found)
+        counted = sorted(found) == list(range(first, first + len(found))) and (first == 1 or (first == 0 and behind))
+        if counted and len(steps) == 1 and alike:
             for number, place in found.items():
-                marks = (*registers[place].marks[:-1], f"{before}#{number - 1}{behind}")
+                marks = (*registers[place].marks[:-1], f"{before}#{number - first}{behind}")
                 out[place] = replace(registers[place], marks=marks)
     return out
 
