@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import onnx
 
-from .importers import onnx_control, onnx_forms, onnx_ml
+from .importers import onnx_control, onnx_forms, onnx_ml, onnx_opsets
 from .importers.onnx import IN_PARTS, SPECIAL
 from .importers.onnx_fused import FUSED
 from .ops import SPECS, TFLITE_OTHERS, composed
@@ -14,6 +14,7 @@ from .ops.base import Spec
 
 # ONNX operators that importing turns into others, by domain. Some of onnxruntime's names are the standard's, too.
 OTHERS = {*SPECIAL, *IN_PARTS, *onnx_control.CONTROL, *composed.ONNX, *onnx_forms.QUANTISED, *onnx_forms.INTEGER}
+OTHERS |= {*onnx_opsets.CONVERTED}
 STANDARD = sorted(name for name in OTHERS if onnx.defs.has(name))
 MICROSOFT = sorted(
     {name for name in OTHERS if not onnx.defs.has(name)} | {"QLinearConcat", *FUSED, *onnx_forms.FLOAT_PRODUCTS}

@@ -93,18 +93,20 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _with_bodies(model: onnx.ModelProto) -> list[tuple[str, str]]:
-    foreign = {node.op_type for node in model.graph.node if not node.domain} - {*ONNX_READERS, *SPECIAL, *UNROLLED}
+    nodes = [node for part in onnx_control.graphs(model.graph) for node in part.node]
+    foreign = {node.op_type for node in nodes if not node.domain} - {*ONNX_READERS, *SPECIAL, *UNROLLED}
     return [("", name) for name in sorted(foreign) if onnx.defs.has(name) and _has_body(name, NEWEST)]
 
 
 def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) -> onnx.ModelProto:
     _told_defaults(model)
-    typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}
-    for constant in model.graph.initializer:  # the inliner wants to know all types
-        if constant.name not in typed:
-            value = onnx.helper.make_tensor_value_info(constant.name, constant.data_type, constant.dims)
-            model.graph.value_info.append(value)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    known = {value.name for value in (*model.graph.input, *model.graph.value_info)}
+    for part in onnx_control.graphs(model.graph):  # the inliner wants to find all types in the graph around bodies
+        values = [onnx.helper.make_tensor_value_info(c.name, c.data_type, c.dims) for c in part.initializer]
+        values += [*part.input, *part.value_info]
+        model.graph.value_info.extend(value for value in values if value.name not in known)
+        known |= {value.name for value in values}
     model.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))  # left out
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
 
@@ -112,7 +114,7 @@ def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) 
 def _told_defaults(model: onnx.ModelProto) -> None:
     """Give nodes that have a body the attributes that they leave out: the onnx package leaves theirs open in it."""
     opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
-    for node in model.graph.node:
+    for node in (node for part in onnx_control.graphs(model.graph) for node in part.node):
         if node.domain or not (onnx.defs.has(node.op_type, opset) and _has_body(node.op_type, opset)):
             continue
         given = {a.name for a in node.attribute}

@@ -50,6 +50,14 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     yield from (a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
 
 
+def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph and, at any depth, the bodies of its nodes."""
+    yield graph
+    for node in graph.node:
+        for body in bodies(node):
+            yield from graphs(body)
+
+
 def reads(node: onnx.NodeProto) -> list[str]:
     """All names that a node reads, in its bodies, too."""
     inner = [name for body in bodies(node) for part in body.node for name in reads(part)]

@@ -20,10 +20,11 @@ from ...base.errors import did_you_mean, fail
 from .onnx_cells import DYNAMIC
 from .onnx_control import reads
 from .onnx_fused import FUSED, Fused
+from .onnx_opsets import OLDEST, newer
 from .onnx_types import MICROSOFT, OWN_DOMAINS
 from .onnx_zeros import LIKE, tell_zero_points
 
-OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
+UNLISTED = 4  # format of files whose constants are not among the inputs
 NORMALISES = 17  # opset that first has LayerNormalization
 # Operators that onnxruntime knows in the standard's domain; opset from which the standard does.
 UNKNOWN_BEFORE = {"LayerNormalization": NORMALISES, "SimplifiedLayerNormalization": 1 << 31}
@@ -68,7 +69,9 @@ def as_checked(model: onnx.ModelProto) -> None:
     """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
 
     Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
+    Constants of old files need not be inputs, too.
     """
+    model.ir_version = UNLISTED if model.ir_version == UNLISTED - 1 else model.ir_version
     opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
     strange = [n for n in model.graph.node if n.domain in OWN_DOMAINS and opset < UNKNOWN_BEFORE.get(n.op_type, 0)]
     for node in strange:
@@ -160,21 +163,6 @@ def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[
         dims = value.type.tensor_type.shape.dim
         if name not in shapes and len(dims) > 1 and not dims[0].HasField("dim_value"):
             dims[0].dim_value = 1
-
-
-def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
-    """The model in an opset that is read, converted by the onnx package if it is older."""
-    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
-    if opset >= OLDEST or opset < LOWEST:
-        return model
-    from onnx import version_converter
-
-    try:
-        return version_converter.convert_version(model, OLDEST)
-    except Exception as problem:  # the converter is C++ and has exceptions of its own
-        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        text = f"opset {opset} cannot be converted to {OLDEST}: {first}"
-        raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
 
 
 def _constants_first(graph: onnx.GraphProto) -> None:

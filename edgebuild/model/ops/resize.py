@@ -148,6 +148,7 @@ NEAREST: dict[str, Callable[[float], int]] = {
     "floor": floor,
     "ceil": ceil,
 }
+SIMPLE = "simple"  # of files before opset 11, as in onnxruntime: floor where the dimension grows, else ceil
 
 
 # Files ---------------------------------------------------------------------------------------
@@ -164,10 +165,7 @@ def _sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
     """Of every dimension the new size and the scale."""
     rank = len(x.shape)
     axes = [axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
-    old = node.origin == "Upsample" or node.opset < 11
-    scales = _given(node, 1 if old else 2, "scales")
-    scales = np.array(node.attr("scales", [])) if scales is None and node.attr("scales", None) else scales
-    sizes = None if old else _given(node, 3, "sizes")
+    scales, sizes = _given(node, 2, "scales"), _given(node, 3, "sizes")
     if (scales is None) == (sizes is None) or len(axes) != len(sizes if scales is None else scales):  # type: ignore[arg-type]
         raise node.error("neither scales nor sizes fit", "give either of them for each dimension, as constants")
     new, factor = list(x.shape), [1.0] * rank
@@ -189,8 +187,7 @@ def _sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
 def from_onnx(node: Any) -> None:
     x, mode = node.tensor(0), node.attr("mode", "nearest")
     new, factor = _sizes(node, x)
-    given = node.attr("coordinate_transformation_mode", "half_pixel")
-    transformation = "asymmetric" if node.origin == "Upsample" or node.opset < 11 else given
+    transformation = node.attr("coordinate_transformation_mode", "half_pixel")
     rank = len(x.shape)
     roi = [(0.0, 1.0)] * rank
     if transformation == "tf_crop_and_resize" and (region := _given(node, 1, "roi")) is not None:
@@ -206,7 +203,7 @@ def from_onnx(node: Any) -> None:
         lines.append(None if same else place(np.arange(m, dtype=np.float32)).tolist())
     outside = float(node.attr("extrapolation_value", 0.0)) if transformation == "tf_crop_and_resize" else None
     if mode == "nearest":
-        return _nearest(node, x, lines, outside)
+        return _nearest(node, x, lines, factor, outside)
     if x.quant is not None:
         return _through_reals(node, x)
     weights = {"linear": _linear, "cubic": _cubic(node.attr("cubic_coeff_a", -0.75))}.get(mode)
@@ -256,16 +253,16 @@ def _blend(node: Any, passes: list[tuple[int, list[list[int]], list[list[float]]
     node.emit("reshape", [name], shape=node.tensor(0).shape)
 
 
-def _nearest(node: Any, x: Tensor, lines: list[list[float] | None], outside: float | None) -> None:
-    old = node.origin == "Upsample" or node.opset < 11
-    choose = NEAREST.get("floor" if old else node.attr("nearest_mode", "round_prefer_floor"))
-    if choose is None:
-        raise node.error(f"nearest_mode {node.attr('nearest_mode', '')}", ", ".join(NEAREST))
+def _nearest(node: Any, x: Tensor, lines: list[list[float] | None], factor: list[float], outside: float | None) -> None:
+    mode = node.attr("nearest_mode", "round_prefer_floor")
+    if mode not in (*NEAREST, SIMPLE):
+        raise node.error(f"nearest_mode {mode}", ", ".join(NEAREST))
     index = []
-    for n, line in zip(x.shape, lines, strict=True):
+    for n, line, scale in zip(x.shape, lines, factor, strict=True):
         if line is None:
             index.append(list(range(n)))
             continue
+        choose = NEAREST[mode if mode != SIMPLE else "ceil" if scale < 1 else "floor"]
         beyond = [outside is not None and not 0 <= at <= n - 1 for at in line]
         chosen = [max(0, min(n - 1, choose(at))) for at in line]
         index.append([OUTSIDE if out else at for out, at in zip(beyond, chosen, strict=True)])
@@ -302,7 +299,7 @@ SPEC = Spec(
     reference=reference,
     kernel=kernel,
     tflite={"RESIZE_BILINEAR": from_tflite, "LOCAL_RESPONSE_NORMALIZATION": local_response.from_tflite},
-    onnx={"Resize": from_onnx, "Upsample": from_onnx, "LRN": local_response.from_onnx},
+    onnx={"Resize": from_onnx, "LRN": local_response.from_onnx},
     float_only=True,
     limits=(real,),
 )
