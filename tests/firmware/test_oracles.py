@@ -434,3 +434,14 @@ def test_tflite_weights_of_float16(tmp_path: Path) -> None:
     (tmp_path / "net.tflite").write_bytes(draft.pack([x], [y]))
     artifacts = compile_model(ModelRequest(tmp_path / "net.tflite", "model", "host"))
     assert verify(tmp_path / "net.tflite", load_target("host"), artifacts)["equal"]
+
+
+@pytest.mark.needs("gcc")
+def test_a_network_without_inputs_is_run_too(tmp_path: Path) -> None:
+    node = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.array([1, -2], np.float32)))
+    outputs = [helper.make_tensor_value_info("k", TensorProto.FLOAT, [2])]
+    model = helper.make_model(helper.make_graph([node], "g", [], outputs), ir_version=8)
+    onnx.save(model, tmp_path / "constant.onnx")
+    artifacts = compile_model(ModelRequest(tmp_path / "constant.onnx", "model", "host"))
+    result = verify(tmp_path / "constant.onnx", load_target("host"), artifacts)
+    assert result["equal"] and result["output"] == [1, -2]

@@ -295,7 +295,8 @@ def _ran(proto: Any, feeds: list[list[Array]], model: Path) -> list[dict[str, Ar
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "all.onnx").write_bytes(proto.SerializeToString())
-        np.savez(folder / "in.npz", **{f"v{v}_i{i}": x for v, row in enumerate(feeds) for i, x in enumerate(row)})  # type: ignore[arg-type]
+        arrays = {f"v{v}_i{i}": x for v, row in enumerate(feeds) for i, x in enumerate(row)}
+        np.savez(folder / "in.npz", vectors=np.array(len(feeds)), **arrays)  # type: ignore[arg-type]
         command = [sys.executable, "-P", ort.__file__, "all.onnx", "in.npz", "out.npz"]
         done = programs.run(command, folder)
         if done.returncode:

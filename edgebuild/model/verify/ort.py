@@ -1,7 +1,8 @@
 """onnxruntime in a process of its own: MODEL INPUTS.npz OUTPUTS.npz. Run as a script.
 
-Some models make it end the whole process. INPUTS.npz has `v<vector>_i<input>`; OUTPUTS.npz gets `v<vector>_o<output>`
-for every output that is a tensor of numbers. Ends with BAD_MODEL or BAD_INPUTS and onnxruntime's own words.
+Some models make it end the whole process. INPUTS.npz has `vectors`, their number, and `v<vector>_i<input>`. OUTPUTS.npz
+gets `v<vector>_o<output>` for every output that is a tensor of numbers. Ends with BAD_MODEL or BAD_INPUTS and
+onnxruntime's own words.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main(model: str, inputs: str, outputs: str) -> int:
         return ended(BAD_MODEL, problem)
     names = [(value.name, f"i{i}") for i, value in enumerate(session.get_inputs())]
     vectors, results = np.load(inputs), dict[str, Any]()
-    for v in sorted({name.split("_")[0] for name in vectors.files}):
+    for v in (f"v{n}" for n in range(vectors["vectors"])):
         try:
             values = session.run(None, {name: vectors[f"{v}_{key}"] for name, key in names})
         except Exception as problem:
