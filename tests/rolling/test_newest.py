@@ -12,7 +12,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph
-from edgebuild.model.plan import cuts, events, rolling, section
+from edgebuild.model.plan import cuts, events, kernel_choices, rolling
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.events import Event
@@ -88,8 +88,7 @@ def never(found: tuple[Event, ...], first: int) -> list[Event]:
 
 def together(patch: Patch) -> None:
     """Kernels look for the newest row in the ring."""
-    for room in (cuts, section):
-        patch.setattr(room, "apart_of", lambda *a: ())
+    patch.setattr(kernel_choices, "apart_of", lambda *a: ())
 
 
 def other_row(patch: Patch) -> None:

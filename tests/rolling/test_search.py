@@ -8,12 +8,14 @@ import pytest
 
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
+from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.cuts import Cutter, untiled
-from edgebuild.model.plan.rolling import possible_starts, simulate
+from edgebuild.model.plan.rolling import Trace, possible_starts, simulate
 from edgebuild.model.plan.search import Planner
-from edgebuild.model.plan.section import instructions
-from edgebuild.model.plan.ways import Ways
+from edgebuild.model.plan.section import cost, instructions
+from edgebuild.model.plan.ways import Interval, Ways, little_more
+from tests.bench_planning import chain
 from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net, pools, residuals
 from tests.rolling.test_rolling import running_example
@@ -55,3 +57,23 @@ def test_the_bounded_search_finds_what_the_whole_one_finds(number: int) -> None:
             assert instructions(cutter.cut(bound)) <= instructions(exhaustive.within(bound)) * 1.001
         most = 1.1 * instructions(untiled(cutter))
         assert max(cutter.profile(cutter.knee(most))) <= max(cutter.profile(exhaustive.knee(most))) * 1.02
+
+
+def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What takes no more than every cut takes anyway, and costs more than shorter runs, is left out unplanned."""
+    model, planned, by_rows = tmp_path / "chain.tflite", list[tuple[int, int]](), Cutter.by_rows
+    model.write_bytes(chain(32))
+    graph = prepare(model)
+
+    def counted(cutter: Cutter, trace: Trace, start: int, stop: int) -> list[Interval]:
+        planned.append((start, stop))
+        return by_rows(cutter, trace, start, stop)
+
+    monkeypatch.setattr(Cutter, "by_rows", counted)
+    cutter = Planner(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386")).cutter
+    found, count = cutter.ways, len(planned)
+    exhaustive = all_sections(cutter)
+    assert count * 5 < len(planned) - count
+    assert found.least == exhaustive.least
+    for bound in (cutter.least_peak, little_more(cutter.least_peak), cutter.enough):
+        assert cost(found.within(bound)) == pytest.approx(cost(exhaustive.within(bound)))

@@ -12,7 +12,7 @@ from functools import cache
 from ...base.templates import environment
 from ..ir import Graph, Op
 from ..ops import SPECS
-from ..ops.base import Form, Kernel
+from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, offload
 from .row import KernelLayer, Row
 
@@ -54,8 +54,7 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     if form.engine is not None:
         return offload.kernel(op, graph, form)
-    spec = SPECS[op.kind]
-    sums = spec.sums(op, graph) if not form.rolled or spec.rows(op, graph) == "each" else None
+    sums = _sums(op, graph) if not form.rolled or SPECS[op.kind].rows(op, graph) == "each" else None
     kernel = _best(KernelLayer(op, graph, form, sums))
     if form.variant:
         return next(k for k in (kernel, *kernel.others) if k.variant == form.variant)
@@ -63,6 +62,18 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
         return kernel
     wanted = layer_name(kernel, op, graph)
     return next((k for k in kernel.others if (wanted, k.variant) in form.choice), kernel)
+
+
+def _sums(op: Op, graph: Graph) -> Sums | None:
+    """The op as sums of products; the graph keeps those of its own ops, with the weights as kernels want them."""
+    make = SPECS[op.kind].sums
+    if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
+        return make(op, graph)
+    key = op.outputs[0], Sums
+    if key not in graph.kernels:
+        graph.kernels[key] = make(op, graph)
+    found: Sums | None = graph.kernels[key]
+    return found
 
 
 def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
@@ -128,12 +139,15 @@ class Helper:
         return f"{self.head};"
 
 
-@cache
 def helpers(arithmetic: str) -> tuple[Helper, ...]:
     """The shared C for a model of this arithmetic, in order."""
-    texts = (environment().get_template(file).render(arithmetic=arithmetic) for file in HELPERS)
-    found = []
-    for piece in (piece for text in texts for piece in f"\n{text}".split("\n%% ")[1:]):
+    return tuple(helper for file in HELPERS for helper in _helpers_in(file, arithmetic))
+
+
+@cache
+def _helpers_in(file: str, arithmetic: str) -> tuple[Helper, ...]:
+    text, found = environment().get_template(file).render(arithmetic=arithmetic), []
+    for piece in f"\n{text}".split("\n%% ")[1:]:
         title, _, body = piece.partition("\n")
         names, _, uses = title.partition(":")
         before, mark, rest = body.strip("\n").partition("%= ")
@@ -144,12 +158,19 @@ def helpers(arithmetic: str) -> tuple[Helper, ...]:
 
 
 def used_helpers(names: Iterable[str], arithmetic: str) -> tuple[Helper, ...]:
-    """The shared C that defines these names, and what that uses in turn, in order."""
-    known = {name: helper for helper in helpers(arithmetic) for name in helper.names}
-    waiting, needed = list(names), set[str]()
+    """The shared C that defines these names, and what that uses in turn, in order.
+
+    Files are read until all names are known: those with assembly for other cores take a quarter of a second.
+    """
+    known, needed = dict[str, Helper](), set[str]()
+    waiting = [name for name in names if name != "memcpy"]
+    for file in HELPERS:
+        if known.keys() >= set(waiting):
+            break
+        known |= {name: helper for helper in _helpers_in(file, arithmetic) for name in helper.names}
     while waiting:
         name = waiting.pop()
         if name in known and name not in needed:
             needed.update(known[name].names)
             waiting += known[name].uses
-    return tuple(helper for helper in helpers(arithmetic) if needed.issuperset(helper.names))
+    return tuple(helper for helper in dict.fromkeys(known.values()) if needed.issuperset(helper.names))

@@ -212,7 +212,12 @@ class Sums:
         """Output pixel p needs input pixel p and no other."""
         return self.window == (1, 1) and self.stride == (1, 1) and self.size[:2] == self.out[:2]
 
-    @property
+    @cached_property
+    def following(self) -> dict[Any, Any]:
+        """Results of functions of these numbers alone, by function and other arguments: see `kept`."""
+        return {}
+
+    @cached_property
     def row(self) -> Sums:
         """One row of what is pointwise, as an image of its own."""
         return replace(self, size=(1, *self.size[1:]), out=(1, *self.out[1:]))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
 import numpy as np
 
 from ..ir import Array, Graph, Op
 from . import spatial
 from .base import SAME, Form, Sums, zero_of
+
+More = ParamSpec("More")
+Made = TypeVar("Made")
 
 
 def of(op: Op, graph: Graph, stem: str, weights: Array, size: tuple[int, ...], out: tuple[int, ...]) -> Sums:
@@ -37,6 +44,20 @@ def of(op: Op, graph: Graph, stem: str, weights: Array, size: tuple[int, ...], o
         high,
         graph.arithmetic,
     )
+
+
+def kept(make: Callable[Concatenate[Sums, More], Made]) -> Callable[Concatenate[Sums, More], Made]:
+    """A function of sums, such as a stream of weights, that is computed once however many forms of kernels ask."""
+
+    @wraps(make)
+    def asked(s: Sums, /, *more: More.args, **named: More.kwargs) -> Made:
+        key = (make, more, tuple(named.items()))
+        if key not in s.following:
+            s.following[key] = make(s, *more, **named)
+        found: Made = s.following[key]
+        return found
+
+    return asked
 
 
 def shape_of(s: Sums, form: Form) -> dict[str, int | str | bool | tuple[int, ...]]:

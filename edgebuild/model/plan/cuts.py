@@ -12,21 +12,20 @@ an op may have the fastest kernel whose scratch fits beside that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
-from math import prod
 
 from ...base.errors import fail
-from .. import ops
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
-from ..kernels.unstated import PER_CALL, PER_ROW_CALL, PER_TURN
 from ..ops.base import SAME, Form
+from .kernel_choices import Choices
+from .known import Known, Shorter
 from .over import Eaten, shift, with_guests
 from .parted import least_rings, parted, unable_in
-from .rolling import Rolled, RollingGraph, Trace, calls, possible_starts, simulate
+from .rolling import Rolled, RollingGraph, Trace, possible_starts, simulate
 from .section import (
     ALIGN,
     Choice,
@@ -34,11 +33,7 @@ from .section import (
     Overlap,
     Section,
     aligned,
-    apart_of,
     distance,
-    rings_of,
-    row_form,
-    whole_form,
     with_kernels,
 )
 from .ways import Interval, Ways
@@ -88,12 +83,17 @@ class Cutter:
         keep = {*self.rolling.outputs, *(n for n in found if n not in used)}
         return {name: (first, end if name in keep else last) for name, (first, last) in found.items()}
 
+    @cached_property
+    def untiled(self) -> tuple[Section, ...]:
+        """Every op whole, with its fastest kernel."""
+        return tuple(self.whole(at) for at in range(len(self.order)))
+
     def whole(self, at: int) -> Section:
         """The op at this position as it is, with its fastest kernel."""
         op = self.order[at]
         roots = (root for root in self.rolling.overwritten(op) if self._dies(root, at))
         overlaps = tuple(Overlap(root, op.outputs[0], 0) for root in roots)
-        return with_kernels(self._one(at, overlaps), [self.choices(op)[0]])
+        return with_kernels(self._one(at, overlaps), [self.choices.whole(op)[0]])
 
     def over(self, at: int) -> Section | None:
         """The op at this position whole, its result over an operand that it reads for the last time.
@@ -104,7 +104,7 @@ class Cutter:
         read = [n for n in op.inputs if n in storage]
         if len(read) != 1 or read[0] != op.inputs[0] or not self._dies(storage[read[0]], at):
             return None
-        found = self.choices(op, over=True)
+        found = self.choices.whole(op, over=True)
         root, how = storage[read[0]], kernel_of(op, self.graph, found[0].form).in_place if found else ""
         apart = distance(op, self.graph, how) if how else None
         if apart is None or (how == SAME and self.graph.tensors[root].bytes != self.graph.result(op).bytes):
@@ -120,7 +120,7 @@ class Cutter:
         """A step of a cut with no result over an operand, and the fastest kernels within a bound of the live bytes."""
         start = sum(len(s.ops) for s in steps[: steps.index(section)])
         if section.over:
-            section = with_kernels(self.whole(start), [self.choices(section.ops[0])[-1]])
+            section = with_kernels(self.whole(start), [self.choices.whole(section.ops[0])[-1]])
         section = replace(section, overlaps=(), guests={})
         return self.fastest(section, start, bound) or section
 
@@ -153,44 +153,17 @@ class Cutter:
 
     def _frugal(self, section: Section) -> Section:
         """The section with the kernels that ask for the least scratch."""
-        return with_kernels(section, [self.choices(op, section.rolled)[-1] for op in section.ops])
-
-    def choices(self, op: Op, rolled: Rolled | None = None, over: bool = False) -> tuple[Choice, ...]:
-        """The kernels for an op, fastest first; each later one asks for less scratch.
-
-        `over`: those that work in place, all in the same way; there may be none.
-        """
-        apart = apart_of(self.rolling, rolled, op) if rolled is not None and rolled.apart else ()
-        rings = rings_of(self.rolling, rolled, op) if rolled is not None else None
-        key = (op.outputs[0], rings, apart, over)
-        if rolled is not None and apart and key not in self.known:  # the same kernels, which find rows elsewhere
-            together = self.choices(op, rolled.together)
-            self.known[key] = tuple(replace(c, form=replace(c.form, rings=rings, apart=apart)) for c in together)
-        if key not in self.known:
-            whole = replace(whole_form(op, self.form, self.decoupled), over=over)
-            form = row_form(self.rolling, rolled, op, self.form) if rolled is not None else whole
-            found: list[Choice] = []
-            stated = float(PER_TURN * prod(ops.nest(op, self.graph).extents.values()))
-            stated, call = (
-                (stated / calls(self.rolling, op), PER_ROW_CALL) if rolled is not None else (stated, PER_CALL)
-            )
-            kernel, limit = kernel_of(op, self.graph, form), None
-            how = kernel.in_place if over else ""
-            gathers = whole.granularity > 0 and kernel_of(op, self.graph, replace(whole, over=False)).traffic.rounds > 0
-            while (not found or aligned(kernel.scratch) < found[-1].scratch) and (not over or how == kernel.in_place):
-                if (over and not how) or (gathers and rolled is None and not kernel.traffic.rounds):
-                    break
-                form = replace(form, scratch_limit=limit)
-                count = kernel.estimate or stated
-                found.append(Choice(form, aligned(kernel.scratch), count + call, count * kernel.pace + call))
-                limit = aligned(kernel.scratch) - 1
-                kernel = kernel_of(op, self.graph, replace(form, scratch_limit=limit)) if kernel.scratch else kernel
-            self.known[key] = tuple(found)
-        return self.known[key]
+        return with_kernels(section, [each[-1] for each in self._choices(section)])
 
     @cached_property
-    def known(self) -> dict[tuple[str, tuple[int, ...] | None, tuple[bool, ...], bool], tuple[Choice, ...]]:
-        return {}
+    def choices(self) -> Choices:
+        return Choices(self.rolling, self.form, self.decoupled)
+
+    def _choices(self, section: Section) -> list[tuple[Choice, ...]]:
+        """For each op the kernels that it may have, fastest first; each later one asks for less scratch."""
+        if section.rolled is None:
+            return [self.choices.whole(section.ops[0], section.over)]
+        return [self.choices.in_run(op, section.rolled) for op in section.ops]
 
     def fastest(self, section: Section, start: int, bound: int) -> Section | None:
         """The section with the fastest kernels whose scratch is within a bound of the live bytes; None: it is not."""
@@ -199,7 +172,7 @@ class Cutter:
 
     def interval(self, section: Section, start: int) -> Interval:
         """A section that begins at this position, with what its ops may have."""
-        choices = tuple(self.choices(op, section.rolled, over=section.over) for op in section.ops)
+        choices = tuple(self._choices(section))
         return Interval(start, start + len(section.ops), self.around(section, start), section, choices)
 
     def _overlaps(self, trace: Trace, found: Rolled, stop: int) -> tuple[Overlap, ...]:
@@ -224,16 +197,22 @@ class Cutter:
             changes[max(last, first) + 1] -= self.sizes[name]
         return list(accumulate(changes))
 
+    @cached_property
+    def _living(self) -> list[list[tuple[int, int, int]]]:
+        """First write, last read and bytes of what was there before each position and is still wanted."""
+        found: list[list[tuple[int, int, int]]] = [[] for _ in range(len(self.order) + 1)]
+        for name, (first, last) in self.life.items():
+            for at in range(first + 1, last + 1):
+                found[at].append((first, last, self.sizes[name]))
+        return found
+
     def least(self, start: int, stop: int, rings: int = 0) -> int:
         """A bound of what any section of this interval takes: what is there before and after, best overlap and all.
 
         `rings`: bytes that rings take at least. They may lie over an operand as far as no result does.
         """
-        storage = self.rolling.storage
-        results = [self.sizes[op.outputs[0]] for op in self.order[start:stop] if self.life[op.outputs[0]][1] >= stop]
-        read = {storage[n] for op in self.order[start:stop] for n in op.inputs if n in storage}
-        lives = {n: self.life[n] for n in read if n in self.life}
-        dying = [self.sizes[n] for n, (first, last) in lives.items() if first < start and last < stop]
+        results = [size for first, _, size in self._living[stop] if first >= start]
+        dying = [size for _, last, size in self._living[start] if last < stop]
         result, operand = max(results, default=0), max(dying, default=0)
         beside = max(0, rings - max(0, operand - result))
         return self.resident[start] + sum(results) - min(result, operand) + beside
@@ -281,7 +260,7 @@ class Cutter:
         for at in range(len(self.order)):
             for section in (self.whole(at), self.over(at)):
                 if section is not None and self.rolling.streamed not in section.reads:
-                    least = with_kernels(section, [self.choices(section.ops[0], over=section.over)[-1]])
+                    least = with_kernels(section, [self.choices.whole(section.ops[0], section.over)[-1]])
                     found.append(self.interval(least, at))
         return found
 
@@ -301,43 +280,51 @@ class Cutter:
     @cached_property
     def intervals(self) -> list[Interval]:
         """All sections that may be of use, with the least scratch."""
-        found, ends = list(self.wholes), dict[int, list[Interval]]()
-        for i in found:
-            ends.setdefault(i.start, []).append(i)
+        known, found = Known(self.wholes), list(self.wholes)
         for stop in range(1, len(self.order) + 1):
-            for i in self._rolled_until(stop, ends):
+            for i in self._rolled_until(stop, known):
                 found.append(i)
-                ends.setdefault(i.start, []).append(i)
+                known.add(i)
         return sorted(found, key=lambda i: (i.start, i.stop))
 
-    def _rolled_until(self, stop: int, known: Mapping[int, Sequence[Interval]]) -> Iterator[Interval]:
+    def _rolled_until(self, stop: int, known: Known) -> Iterator[Interval]:
         """Rolled sections that end at a position, the shortest first. `known`: sections that end before, and whole ops.
 
         One is of no use that takes no less than shorter ones in a row: these make the same rows, from operands that
-        are there whole. The rings of a run are those of a shorter one and more, so some are not looked at.
+        are there whole. The rings of a run are those of a shorter one and more, so some are not looked at. Nor is one
+        that costs more than shorter ones in a row within what every cut takes that goes through its start.
         """
+        shorter, floor = Shorter(known, stop), max(self.resident[0], self.resident[len(self.order)])
         streamed, before, count = self.rolling.streamed, stop, FIRST
-        least, rings, useless, looked_at = {stop: 0}, 0, 0, stop
+        least, rings, measured, useless, looked_at = {stop: 0}, 0, 0, 0, stop
         while before > 0 and useless < FAR and rings <= self.enough:
             before, count = max(0, stop - count), 2 * count
             run = self.order[before:stop]
             starts = sorted((before + s for s in possible_starts(self.rolling, run)), reverse=True)
-            trace: Trace | None = None
+            trace, costs = None, list[float]()
             for start in starts:
                 if start >= looked_at:
                     continue
                 looked_at, bound = start, self.least(start, stop, rings)
-                ways = [max(i.live, least[i.stop]) for i in known.get(start, ()) if i.stop in least]
+                ways = [max(i.live, least[i.stop]) for i in known.starting[start] if i.stop in least]
                 least[start] = min(ways, default=2**62)
                 if bound > self.enough or (streamed is None and least[start] <= bound):
                     useless += 1
                     if useless >= FAR:
                         break
                     continue
-                trace = trace or simulate(self.rolling, self.order[starts[-1] : stop])
+                if trace is None:
+                    trace = simulate(self.rolling, self.order[starts[-1] : stop])
+                    costs = self.choices.least(trace)
+                useless, taken, most = 0, max(floor, known.reached(start)), costs[start - starts[-1]]
+                if (costly := shorter.cost(start, taken) < most) and stop - start < measured + FIRST:
+                    continue
+                rings = max(rings, least_rings(trace.tail(start - starts[-1]), self.rolling.row_bytes))
+                measured = stop - start
+                if costly or shorter.cost(start, max(taken, self.least(start, stop, rings))) < most:
+                    continue
                 found = self.by_rows(trace, start, stop)
-                rings = max(rings, least_rings(found[-1].section, self.rolling.row_bytes))
-                least[start], useless = min(least[start], *(i.live for i in found)), 0
+                least[start] = min(least[start], *(i.live for i in found))
                 if streamed not in found[0].section.reads:
                     yield from found
             if starts and starts[-1] > before:
@@ -390,4 +377,4 @@ class Cutter:
 
 def untiled(cutter: Cutter) -> tuple[Section, ...]:
     """Every op whole, with its fastest kernel."""
-    return tuple(cutter.whole(at) for at in range(len(cutter.order)))
+    return cutter.untiled

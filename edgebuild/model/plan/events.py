@@ -8,13 +8,12 @@ any more, the new one is copied over it: it is kept. So the ring itself has a ro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One call: op number `op` of the run makes row `row` (or takes it up, if it reduces over rows).
 
     `writes` is None while a reduction is not complete; then it writes all rows at once. The number

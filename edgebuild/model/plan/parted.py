@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from itertools import accumulate
 
 from ..ir import Graph, Op
 from ..kernels import kernel_of
@@ -42,13 +43,15 @@ def _read(section: Section, op: Op) -> list[str]:
     return [root for root, _ in section.rolled.rolling.operands[op.outputs[0]]]
 
 
-def least_rings(section: Section, row_bytes: Mapping[str, int]) -> int:
-    """Most bytes of rings that are in use at once, with all newest rows apart."""
-    rolled = section.rolled
-    if rolled is None:
-        return 0
-    inner = {n: aligned((rows - (n in rolled.newest)) * row_bytes[n]) for n, rows in rolled.together.rings.items()}
-    return max(replace(section, inner=inner, guests={}).in_use)
+def least_rings(rolled: Rolled, row_bytes: Mapping[str, int]) -> int:
+    """Most bytes of rings that are in use at once, with all newest rows apart; no row may be apart yet."""
+    changes = [0] * (max((last for _, last in rolled.spans.values()), default=0) + 2)
+    for name, rows in rolled.rings.items():
+        size = aligned((rows - (name in rolled.newest)) * row_bytes[name])
+        first, last = rolled.spans[name]
+        changes[first] += size
+        changes[last + 1] -= size
+    return max(accumulate(changes))
 
 
 def _worth(section: Section, rolled: Rolled, row_bytes: Mapping[str, int], unable: Container[str]) -> tuple[str, ...]:

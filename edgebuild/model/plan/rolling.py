@@ -10,7 +10,7 @@ All follows from the ops' index relations: which rows of an operand an output ro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from .. import ops
 from ..axes import Same, Spread, Window, input_range
 from ..ir import Graph, Op
 from .events import Event as Event
-from .events import waiting, with_keeping
+from .events import Reads, waiting, with_keeping
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,12 @@ class RollingGraph:
         return {op.outputs[0]: self._needs(op) for op in self.graph.ops}
 
     @cached_property
+    def reads(self) -> dict[str, list[Reads]]:
+        """For each op, for each row of its result the rows that it needs."""
+        rows = {y: range(rows_of(self.graph, y)) for y in self.needs}
+        return {y: [tuple((n, *of[at]) for _, n, of in needs) for at in rows[y]] for y, needs in self.needs.items()}
+
+    @cached_property
     def taken_up(self) -> dict[str, list[str]]:
         """For each op the operands of its rows' size that it alone reads, and element by element."""
         found: dict[str, list[str]] = {}
@@ -191,7 +197,7 @@ class Trace:
         roots = (root for op in self.run[start:] for root, _ in self.rolling.operands[op.outputs[0]])
         operands = tuple(dict.fromkeys(r for r in roots if r not in rings and r not in here))
         results = tuple(name for name in self.results if name in here)
-        counts = tuple(self._counts[start : end + 1])
+        counts = tuple(self.counts[start : end + 1])
         waits = {name: self._newest[name] for name in kept if name in self._newest and name not in inside.values()}
         newest = {name: (max(low - start, 0), high - start) for name, (low, high) in waits.items()}
         return Rolled(self.rolling, self.run[start:], kept, inside, results, operands, spans, counts, newest=newest)
@@ -224,7 +230,8 @@ class Trace:
         return found
 
     @cached_property
-    def _counts(self) -> list[int]:
+    def counts(self) -> list[int]:
+        """Calls of each op, and behind them of the application."""
         counted = Counter(event.op for event in self.events)
         return [counted[number] for number in range(len(self.run) + 1)]
 
@@ -327,60 +334,60 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
     Rows of storages that are `fed` are brought from outside when they are first wanted: numbers behind those of the
     ops stand for that. Not given: those of the streamed input, if all its readers are here.
     """
-    graph = rolling.graph
     index = {op.outputs[0]: i for i, op in enumerate(run)}
-    members = set(index)
-    results = tuple(
-        op.outputs[0]
-        for op in run
-        if op.outputs[0] in rolling.outputs
-        or any(r.outputs[0] not in members for r in rolling.readers.get(op.outputs[0], []))
-    )
+
+    def wanted(y: str) -> bool:
+        return y in rolling.outputs or any(r.outputs[0] not in index for r in rolling.readers.get(y, []))
+
+    results = tuple(filter(wanted, index))
     if fed is None:
-        here = rolling.streamed is not None and all(r.outputs[0] in members for r in rolling.readers[rolling.streamed])
+        here = rolling.streamed is not None and all(r.outputs[0] in index for r in rolling.readers[rolling.streamed])
         fed = (rolling.streamed,) if here and rolling.streamed is not None else ()
-    made = [0] * (len(run) + len(fed))
-    rings = {op.outputs[0]: 1 for op in run if op.outputs[0] not in results}  # a row takes its place even if unread
-    for name in fed:
-        rings[name], index[name] = 1, len(index)
-    kept = dict.fromkeys(results, 1)
+    index |= {name: len(run) + i for i, name in enumerate(fed)}
+    reads = [_reads(rolling, op, set(index).difference(results)) for op in run]
+    sources = [[index.get(root) for _, root, _ in rolling.needs[op.outputs[0]]] for op in run]
+    made, held = [0] * len(index), [1] * len(index)  # a row takes its place even if unread
     events: list[Event] = []
 
-    def take(name: str, rows: int) -> None:
-        number = index[name]
-        while made[number] < rows:
-            made[number] += 1
-            events.append(Event(number, made[number] - 1, (), (name, made[number] - 1, made[number])))
+    def take(number: int, rows: int) -> None:
+        for row in range(made[number], rows):
+            events.append(Event(number, row, (), (fed[number - len(run)], row, row + 1)))
+        made[number] = max(made[number], rows)
 
     def pull(number: int, rows: int) -> None:
-        y = run[number].outputs[0]
-        reduces = rolling.modes[y] == "reduce"
-        while made[number] < rows:
-            row, reads = made[number], list[tuple[str, int, int]]()
-            for _, root, ranges in rolling.needs[y]:
-                first, past = (
-                    ranges[row] if not reduces else (row, row + 1) if root in rings else (0, rows_of(graph, root))
-                )
-                if root in index:
-                    pull(index[root], past) if root in members else take(root, past)
-                reads.append((root, first, past))
-            for root, first, _ in reads:  # now: what one operand took may have made more rows of another
-                if root in rings:
-                    rings[root] = max(rings[root], made[index[root]] - first)
-                elif root in kept:
-                    kept[root] = max(kept[root], made[index[root]] - first)
+        y, mine, each = run[number].outputs[0], sources[number], reads[number]
+        while (row := made[number]) < rows:
+            for (_, _, past), source in zip(each[row], mine, strict=True):
+                if source is not None and made[source] < past:
+                    (pull if source < len(run) else take)(source, past)
+            for (_, first, _), source in zip(each[row], mine, strict=True):
+                # now: what one operand took may have made more rows of another
+                if source is not None and made[source] - first > held[source]:
+                    held[source] = made[source] - first
             made[number] = row + 1
             writes: tuple[str, int, int] | None = (y, row, row + 1)
-            if reduces:
-                complete = row + 1 == calls(rolling, run[number])
-                writes = (y, 0, rows_of(graph, y)) if complete else None
-            events.append(Event(number, row, tuple(reads), writes))
+            if rolling.modes[y] == "reduce":
+                writes = (y, 0, rows_of(rolling.graph, y)) if row + 1 == len(each) else None
+            events.append(Event(number, row, each[row], writes))
 
     for name in sorted(results, key=lambda name: -index[name]):
         pull(index[name], calls(rolling, run[index[name]]))
-    if rolling.streamed in rings:
-        take(str(rolling.streamed), rows_of(graph, str(rolling.streamed)))
+    if rolling.streamed in index:
+        take(index[rolling.streamed], rows_of(rolling.graph, rolling.streamed))
+    rings, kept = ({n: held[i] for n, i in index.items() if (n in results) == end} for end in (False, True))
     return Trace(rolling, tuple(run), tuple(events), rings, results, kept)
+
+
+def _reads(rolling: RollingGraph, op: Op, rings: Container[str]) -> Sequence[Reads]:
+    """For each call of an op the rows that it reads. One that reduces takes rings up row by row."""
+    y = op.outputs[0]
+    if rolling.modes[y] != "reduce":
+        return rolling.reads[y]
+    roots = [(root, root in rings, rows_of(rolling.graph, root)) for _, root, _ in rolling.needs[y]]
+    return [
+        tuple((root, row, row + 1) if ring else (root, 0, rows) for root, ring, rows in roots)
+        for row in range(calls(rolling, op))
+    ]
 
 
 def calls(rolling: RollingGraph, op: Op) -> int:

@@ -45,6 +45,8 @@ THOROUGH = 2_000_000  # ops of paths that are looked at, where nothing less is a
 EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 
+Placement = tuple[tuple[Section, ...], Layout, dict[str, Place]]  # steps, loosened, and where their buffers lie
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -150,7 +152,7 @@ class Planner:
         """The arena of every op by itself: of `alone`, if that fits."""
         steps = self._alone
         try:
-            return _place(self.cutter, steps, self.memories, self.request)[1].height
+            return self._place(self.cutter, steps)[1].height
         except DoesNotFit:
             return _place(self.cutter, steps, (BufferMemory("arena"),), self.request)[1].height
 
@@ -222,13 +224,12 @@ class Planner:
         self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
     ) -> Plan:
         try:
-            steps, placed, places = _place(cutter, steps, self.memories, self.request)
+            steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
             rows = "--stream-input rows --tile auto" if self.request.tile == "off" else "--stream-input rows"
             taken = 0 if self.request.ram is not None else self._taken(reason.memory)
             raise does_not_fit(reason, cutter, steps, self.cutter, rows, taken) from None
-        profile = cutter.profile(steps)
-        peak = max(profile, default=0)
+        peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
         replay(cutter.rolling, steps, places)
@@ -250,6 +251,16 @@ class Planner:
             fused=fused,
         )
 
+    def _place(self, cutter: Cutter, steps: tuple[Section, ...]) -> Placement:
+        """Steps laid out in the target's memories, once: every op by itself is what each plan is compared with."""
+        if id(steps) not in self._placed:
+            self._placed[id(steps)] = steps, _place(cutter, steps, self.memories, self.request)
+        return self._placed[id(steps)][1]
+
+    @cached_property
+    def _placed(self) -> dict[int, tuple[tuple[Section, ...], Placement]]:
+        return {}
+
     def _taken(self, memory: str) -> int:
         """Bytes of a memory that stack and states take."""
         size = next((m.size for m in self.target.memories if m.name == memory), 0)
@@ -269,9 +280,7 @@ class Planner:
 
     def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> TilingOutcome:
         """The graph with runs of ops cut into parts, as `--ram` asks; an arena `below` that."""
-
-        constants = sum(t.bytes for t in self.graph.tensors.values() if t.constant)
-        code = max(LEAST_CODE, round(constants * CODE_SHARE))
+        code = max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
         limits = Limits(budget, code, self.request.ram, below, self._deadline, work)
         return explore(self.graph, self._evaluated, methods, limits)
 
@@ -371,14 +380,14 @@ def _parts(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
 
 def _frugal(cutter: Cutter) -> tuple[Section, ...]:
     """Every op whole, with its fastest kernel within little more than the least peak that there is so."""
-    least = [with_kernels(s, [cutter.choices(s.ops[0])[-1]]) for s in untiled(cutter)]
+    least = [with_kernels(s, [cutter.choices.whole(s.ops[0])[-1]]) for s in untiled(cutter)]
     bound = little_more(max(cutter.profile(least), default=0))
     return tuple(cutter.fastest(s, at, bound) or s for at, s in enumerate(least))
 
 
 def _place(
     cutter: Cutter, steps: tuple[Section, ...], memories: Sequence[BufferMemory], request: ModelRequest
-) -> tuple[tuple[Section, ...], Layout, dict[str, Place]]:
+) -> Placement:
     steps = loosened(cutter, steps)
     problem, inside = layout_problem(cutter, steps, memories)
     found = layout(problem, effort=EFFORT_OF_LAYOUT, time_limit=request.time_limit)

@@ -106,12 +106,6 @@ def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
     return replace(form, granularity=granularity, lfo=lfo)
 
 
-def row_form(rolling: RollingGraph, rolled: Rolled, op: Op, form: Form) -> Form:
-    """The form of the kernel that an op of a rolled run needs."""
-    rings, rows = rings_of(rolling, rolled, op), rolling.operands[op.outputs[0]][0][1]
-    return replace(form, rings=rings, apart=apart_of(rolling, rolled, op), rows=rows)
-
-
 def apart_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[bool, ...]:
     """Whether the newest row of each operand stands apart; empty if none does."""
     found = tuple(root in rolled.apart for root, _ in rolling.operands[op.outputs[0]])

@@ -9,7 +9,7 @@ import numpy as np
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, FourBytes, Kernel, Sums, Traffic
-from ...ops.sums import shape_of, words
+from ...ops.sums import kept, shape_of, words
 from .factors import factors
 
 
@@ -18,12 +18,18 @@ def _whole_words(n: int) -> int:
     return -(-n // 4) * 4
 
 
-def paired(s: Sums, rows: int, ends: Array | None = None) -> Array | None:
+@kept
+def paired(s: Sums, rows: int) -> Array | None:
     """The stream that eb_dot reads: for each four channels start values, weights and the words of `factors`.
 
-    The taps of each of `rows` rows of the window are padded to a multiple of four. `ends`: other words. None: a channel
-    breaks the condition of a shared word.
+    The taps of each of `rows` rows of the window are padded to a multiple of four. None: a channel breaks the
+    condition of a shared word.
     """
+    return paired_with(s, rows, factors(s).words)
+
+
+def paired_with(s: Sums, rows: int, ends: Array) -> Array | None:
+    """The same with other words for the ends of channels."""
     k, blocks = s.out[2], _whole_words(s.out[2]) // 4
     taps: Array = s.weights.reshape(k, rows, -1).astype(np.int64)
     taps = np.pad(taps, ((0, 4 * blocks - k), (0, 0), (0, -taps.shape[2] % 4))).reshape(blocks, 2, 2, -1)
@@ -37,7 +43,6 @@ def paired(s: Sums, rows: int, ends: Array | None = None) -> Array | None:
     pairs = (fours[:, :, :, 0] & 0xFFFF) | fours[:, :, :, 1] << 16
     stream = [np.stack([start[:, :, 0], 256 * start[:, :, 1] + start[:, :, 0]], axis=2).reshape(blocks, 4)]
     stream.append(pairs.transpose(0, 2, 3, 1).reshape(blocks, -1))
-    ends = factors(s).words if ends is None else ends
     stream.append(np.pad(ends, ((0, 4 * blocks - k), (0, 0))).reshape(blocks, -1))
     return words(np.concatenate(stream, axis=1))
 

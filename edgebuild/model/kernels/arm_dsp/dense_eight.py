@@ -7,11 +7,12 @@ import numpy as np
 from ....base.target import DUAL_ISSUE
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import words
+from ...ops.sums import kept, words
 from .convolution import bounds, per_output
 from .factors import factors
 
 
+@kept
 def stream(s: Sums) -> Array | None:
     """The words that eb_dot8 reads: for each eight channels start values, words of two taps of two, factors.
 

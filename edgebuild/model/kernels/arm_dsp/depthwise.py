@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import in_place, shape_of, words
+from ...ops.sums import in_place, kept, shape_of, words
 from .convolution import bounds
 from .factors import Factors, factors, two_words
 
@@ -48,7 +46,8 @@ def multiplies(taps: int, stride: int) -> tuple[list[Pair], list[list[tuple[str,
     return held, outputs
 
 
-def stream(s: Sums, held: list[Pair]) -> Array:
+@kept
+def stream(s: Sums, held: tuple[Pair, ...]) -> Array:
     """For each channel start value, words of weights (two in the even and odd bytes of one), factors."""
     k, (fh, _) = s.out[2], s.window
     w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))  # tap -1 is 0
@@ -76,7 +75,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     held, pairs = multiplies(fw, s.stride[1])
     if c != k or s.dilation[1] != 1 or fh * len(held) > 24 or not s.fits:
         return None
-    packed = stream(s, held)
+    packed = stream(s, tuple(held))
     loads = [1 + max(word for _, _, word in outputs) for outputs in (pairs[0], pairs[0] + pairs[1])]
     columns = max(
         s.pad[1] + w, ow // 2 * 2 * s.stride[1] - 2 * s.stride[1] + 2 * loads[1], (ow - 1) * s.stride[1] + 2 * loads[0]
@@ -120,13 +119,17 @@ def lines(s: Sums, form: Form) -> Kernel | None:
     return min((_lines(s, form, upright) for upright in (False, True)), key=lambda k: k.estimate)
 
 
-def three_rows(s: Sums) -> tuple[Array, Factors]:
+@kept
+def three_rows(s: Sums, upright: bool) -> tuple[Array, Factors]:
     """For each channel, without gaps, nine weights, a bias of two bytes and a factor of four; these factors.
+
+    `upright`: weights by columns.
 
     The start value is the bias less the input's zero point times the weights. Where a bias needs more, or factors are
     two words: the start value, three words of three weights and a byte, of which the first is 32 - right, a factor.
     """
-    w, found = s.weights[..., 0].astype(np.int64), factors(s)
+    weights = s.weights.swapaxes(1, 2) if upright else s.weights
+    w, found = weights[..., 0].astype(np.int64), factors(s)
     bias = s.start + s.x_zero * w.sum(axis=(1, 2))
     if found.unit and bias.min() >= -(2**15) and bias.max() < 2**15:
         parts = [w.reshape(-1, 9).astype("<i1"), bias[:, None].astype("<i2"), words(found.words).astype("<i4")]
@@ -148,7 +151,7 @@ def _lines(s: Sums, form: Form, upright: bool) -> Kernel:
     columns = max(left + run_x, run // 2 * 2 + 2, run + 3)
     columns += columns % 2
     rows = max(before + lines_x, made + 2)
-    packed, ends = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
+    packed, ends = three_rows(s, upright)
     shape = {
         "C": c, "upright": upright, "stride": columns, "plane": rows * columns, "first": before * columns + left,
         "step": step, "line_x": line_x, "lines_x": lines_x, "eights": run_x // 8, "rest": run_x % 8, "step_y": step_y,
@@ -171,6 +174,7 @@ WAITING = 1.12  # pace of `taps` on a core that issues one instruction at a time
 TAPS = (9, 25)  # windows for which there is an unrolled kernel
 
 
+@kept
 def fours(s: Sums) -> Array:
     """For each four channels start values, a word of two taps' weights for each, the last odd tap, factors."""
     blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]

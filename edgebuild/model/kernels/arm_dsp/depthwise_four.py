@@ -6,7 +6,7 @@ because a load behind a load takes one cycle (Cortex-M4 TRM, 3.3.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ....base.target import DUAL_ISSUE
 from ...ops import spatial
@@ -111,7 +111,7 @@ def _fours(s: Sums, form: Form, upright: bool) -> Kernel | None:
     far = 6 * columns > REACH or 3 * run.step_y > REACH
     if (upright and by_rows) or bare or far or min(lines.used, run.used) < 1:
         return None
-    packed, ends = three_rows(replace(s, weights=s.weights.swapaxes(1, 2)) if upright else s)
+    packed, ends = three_rows(s, upright)
     turns, turn, behind = _cuts(run.used)
     few = sums(rest, run.stride, 2 * columns, 0) if rest else ()
     shape: dict[str, int | str | bool | tuple[int, ...]] = {

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...ir import Array
 from ...ops.base import Sums
+from ...ops.sums import kept
 
 TURNS = 32  # numbers that the lowest five bits can hold
 MOST = 2**30  # of a sum: products with a factor of 33 bits fit int64
@@ -41,12 +42,18 @@ class Factors:
         return {"unit": self.unit} if self.unit else {}
 
 
-def factors(s: Sums, most: Array | None = None) -> Factors:
-    """In one word for each channel if there is one for every channel. `most`: of sums, if not those of `s` alone."""
+@kept
+def factors(s: Sums) -> Factors:
+    """In one word for each channel if there is one for every channel."""
+    return factors_within(s, s.bound)
+
+
+def factors_within(s: Sums, most: Array) -> Factors:
+    """The same where sums are at most so large, by channel."""
     if s.finish == "sums":
         return Factors(np.zeros((s.out[2], 0), np.int64), s.finish)
     bounds = (s.low - s.y_zero, s.high - s.y_zero)
-    arrays = (np.asarray(a, np.int64).tobytes() for a in (s.mantissa, s.right, s.bound if most is None else most))
+    arrays = (np.asarray(a, np.int64).tobytes() for a in (s.mantissa, s.right, most))
     found = _one_word(s.finish.partition("_")[0], bounds, *arrays)
     return Factors(found[0], s.finish, found[1]) if found is not None else two_words(s)
 

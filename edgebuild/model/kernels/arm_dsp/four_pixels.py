@@ -7,11 +7,12 @@ import numpy as np
 from ....base.target import DUAL_ISSUE
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import shape_of, words
+from ...ops.sums import kept, shape_of, words
 from .convolution import bounds, per_output
 from .factors import factors
 
 
+@kept
 def stream(s: Sums) -> Array | None:
     """The words that eb_dot4 reads: for each two channels start values, words of two taps of both, factors.
 

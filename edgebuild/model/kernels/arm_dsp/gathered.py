@@ -16,8 +16,8 @@ from ...ops.base import C_TYPES, Constant, Kernel, Sums, Traffic, is_float, zero
 from .. import phases
 from ..row import KernelLayer
 from . import wide
-from .convolution import bounds, paired, per_output
-from .factors import Factors, factors
+from .convolution import bounds, paired_with, per_output
+from .factors import Factors, factors_within
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]]) -> list[PhaseSum
         return []
     made = [sums.of(op, graph, "", a[:, :, None], x.shape[1:], y.shape[1:]) for a in weights]
     most = np.max([s.bound for s in made], axis=0)
-    found = [_phase(op, s, factors(s, most), phases.run(op, some)) for s, some in zip(made, taps, strict=True)]
+    found = [_phase(op, s, factors_within(s, most), phases.run(op, some)) for s, some in zip(made, taps, strict=True)]
     return [phase for phase in found if phase is not None]
 
 
@@ -93,11 +93,11 @@ def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
     k = len(s.weights)
     full, rest = k // 4 * 4, k % 4
     if rest not in (1, 2):
-        stream = paired(s, rows, ends)
+        stream = paired_with(s, rows, ends)
         return None if stream is None else (stream.ravel(), full // 4 * stream.shape[1])
     last = phases.group(s, slice(full, k))
     words = wide.stream(last.weights.reshape(rest, rows, -1), last.start, ends[full:], rest, range(4)).ravel()
-    blocks = paired(phases.group(s, slice(full)), rows, ends[:full]) if full else np.empty(0, words.dtype)
+    blocks = paired_with(phases.group(s, slice(full)), rows, ends[:full]) if full else np.empty(0, words.dtype)
     if blocks is None or not s.fits:
         return None
     return np.concatenate([blocks.ravel(), words]), blocks.size

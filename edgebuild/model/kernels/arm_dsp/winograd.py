@@ -12,7 +12,7 @@ import numpy as np
 from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops.base import Constant, Form, Kernel, Sums, Traffic
-from ...ops.sums import shape_of, words
+from ...ops.sums import kept, shape_of, words
 from .factors import factors
 
 TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
@@ -26,6 +26,7 @@ def transformed(weights: Array) -> Array:
     return np.einsum("ia,kabc,jb->kijc", TWICE_G, weights.astype(np.int64), TWICE_G)
 
 
+@kept
 def stream(s: Sums) -> Array:
     """For each two channels: by place the words of two taps of both, then start value and factors of each."""
     k = s.out[2]

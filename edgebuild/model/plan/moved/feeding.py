@@ -304,7 +304,7 @@ class Feeder:
         rolling, graph = self.cutter.rolling, self.cutter.graph
         key = (op.outputs[0], rings_of(rolling, seen, op), together, shares)
         if key not in self._known:
-            choices = self.cutter.choices(op, seen)
+            choices = self.cutter.choices.in_run(op, seen)
             most = self.room // SCRATCH_SHARE // (together * shares)
             choice = next((c for c in choices if c.scratch <= most), choices[-1])
             form, work, parts = choice.form, choice.instructions - PER_ROW_CALL, None
