@@ -11,6 +11,9 @@ from typing import Any
 
 import jinja2
 
+from .cache import folder
+from .compiled_templates import CompiledTemplates
+
 PACKAGE = Path(__file__).resolve().parents[1]
 COLUMNS = 120  # of a line of C
 FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "clock/families")
@@ -173,6 +176,7 @@ def _broken(line: str) -> str:
 @cache
 def environment() -> jinja2.Environment:
     made = jinja2.Environment(
+        bytecode_cache=CompiledTemplates(where / "templates", Path(__file__)) if (where := folder()) else None,
         loader=jinja2.FileSystemLoader([PACKAGE / folder for folder in FOLDERS]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -60,7 +60,7 @@ def test_the_bounded_search_finds_what_the_whole_one_finds(number: int) -> None:
 
 
 def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What takes no more than every cut takes anyway, and costs more than shorter runs, is left out unplanned."""
+    """Runs are left out that take no more than every cut takes anyway, and cost more than shorter ones."""
     model, planned, by_rows = tmp_path / "chain.tflite", list[tuple[int, int]](), Cutter.by_rows
     model.write_bytes(chain(32))
     graph = prepare(model)

@@ -1,0 +1,75 @@
+"""Templates as bytecode: they are used where they are what would be compiled, and nothing depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+
+from edgebuild.base import templates
+from edgebuild.base.compiled_templates import CompiledTemplates
+
+TEXT = "{{ remark('x', 'y') }} {{ a | times(2) }}"
+
+
+@pytest.fixture
+def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, bool]]:
+    """Prints a template in an environment of its own: the text, and whether the template was compiled for it."""
+
+    def rendered(text: str = TEXT, module: str = "", folder: str = "kept") -> tuple[str, bool]:
+        (tmp_path / "t.j2").write_text(text)
+        (tmp_path / "module.py").write_text(module)
+        kept = CompiledTemplates(tmp_path / folder, tmp_path / "module.py")
+        made = jinja2.Environment(loader=jinja2.FileSystemLoader(tmp_path), bytecode_cache=kept)
+        made.filters["times"], made.globals["remark"] = templates.times, templates.remark
+        compiled, right = list[str](), made.compile
+
+        def noted(source: str, *more: Any) -> Any:
+            compiled.append(source)
+            return right(source, *more)
+
+        monkeypatch.setattr(made, "compile", noted)
+        return made.get_template("t.j2").render(a="b"), bool(compiled)
+
+    return rendered
+
+
+def test_a_template_is_compiled_once(render: Callable[..., tuple[str, bool]]) -> None:
+    assert render() == ("x/* y */ b * 2", True)
+    assert render() == ("x/* y */ b * 2", False)
+
+
+def test_another_text_or_environment_is_compiled(render: Callable[..., tuple[str, bool]]) -> None:
+    render()
+    assert render("other") == ("other", True)
+    assert render("other", module="another environment") == ("other", True)
+
+
+def test_a_file_with_a_changed_byte_is_not_read(render: Callable[..., tuple[str, bool]], tmp_path: Path) -> None:
+    right = render()[0]
+    (file,) = (tmp_path / "kept").iterdir()
+    data = file.read_bytes()
+    for broken in (b"", data[:40], data[:-1], data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], b"\0" + data[1:]):
+        file.write_bytes(broken)
+        assert render() == (right, True)
+        assert file.read_bytes() != broken
+
+
+def test_a_folder_that_cannot_be_written(render: Callable[..., tuple[str, bool]], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for _ in range(2):
+        assert render(folder="file/templates") == ("x/* y */ b * 2", True)
+
+
+@pytest.mark.parametrize("named", ["", "kept"])
+def test_they_lie_beside_compiled_models(named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EDGEBUILD_CACHE", named and str(tmp_path / named))
+    templates.environment.cache_clear()
+    try:
+        templates.environment().get_template("frame.c.j2")
+    finally:
+        templates.environment.cache_clear()
+    assert [len(list(folder.iterdir())) for folder in tmp_path.glob("kept/templates")] == ([1] if named else [])
