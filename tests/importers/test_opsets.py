@@ -1,4 +1,4 @@
-"""What the onnx package's converter passes over in files of older opsets, against onnxruntime on the file as it is."""
+"""Nodes of older opsets that the converter of the onnx package passes over, against onnxruntime on the file as it is."""
 
 from __future__ import annotations
 
