@@ -1,4 +1,4 @@
-"""Nodes of older opsets that the converter of the onnx package passes over, against onnxruntime on the file as it is."""
+"""Nodes of older opsets that the onnx package's converter passes over, against onnxruntime on the file as it is."""
 
 from __future__ import annotations
 
