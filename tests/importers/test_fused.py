@@ -77,6 +77,14 @@ CASES: dict[str, Case] = {
         {"K": 32, "N": 6, "bits": 8, "block_size": 16},
     ),
     "dense": ("FusedGemm", (2, 4), [numbers(3, 4), numbers(3)], {"transB": 1, "activation": "Sigmoid"}),
+    "dense, scaled": (
+        "FusedGemm", (2, 4), [numbers(4, 3), numbers(3)],
+        {"activation": "Selu", "activation_alpha": 1.5, "activation_gamma": 1.2},
+    ),
+    "dense, exponential": (
+        "FusedGemm", (2, 4), [numbers(4, 3), numbers(3)], {"activation": "Elu", "activation_alpha": 0.7}
+    ),
+    "dense, soft": ("FusedGemm", (2, 4), [numbers(4, 3), numbers(3)], {"activation": "Softplus"}),
 }  # fmt: skip
 
 
@@ -157,7 +165,7 @@ def test_nodes_in_any_order(tmp_path: Path) -> None:
     ("name", "changes", "said"),
     [
         ("product", {"transBatchA": 1}, "transBatchA"),
-        ("convolution", {"activation": "Softplus"}, "activation Softplus"),
+        ("convolution", {"activation": "Gelu"}, "activation Gelu"),
         ("product", {"beta": 1.0}, "attribute 'beta'"),
         ("attention", {"qkv_hidden_sizes": [8, 8, 4]}, "qkv_hidden_sizes"),
         ("attention", {"do_rotary": 1}, "do_rotary"),

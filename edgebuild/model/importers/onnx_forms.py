@@ -19,9 +19,9 @@ from onnx import helper, numpy_helper
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import DYNAMIC
 from .onnx_control import reads
-from .onnx_fused import FUSED, Fused
+from .onnx_fused import FUSED, Fused, channels_first
 from .onnx_opsets import OLDEST, newer
-from .onnx_types import MICROSOFT, OWN_DOMAINS
+from .onnx_types import MICROSOFT, OWN_DOMAINS, TABLE
 from .onnx_zeros import LIKE, tell_zero_points
 
 UNLISTED = 4  # format of files whose constants are not among the inputs
@@ -224,7 +224,8 @@ def real_form(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterat
 
 
 def _domains(operator: str) -> tuple[str, ...]:
-    return OWN_DOMAINS if onnx.defs.has(operator) else (MICROSOFT,)
+    own = OWN_DOMAINS if onnx.defs.has(operator) else ()
+    return (*own, MICROSOFT) if operator in TABLE else own
 
 
 def _at(node: onnx.NodeProto, position: int) -> str:
@@ -250,9 +251,9 @@ def _three(node: onnx.NodeProto, at: int) -> list[str]:
 
 
 def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    for a in node.attribute:
-        if a.name == "channels_last" and a.i:
-            raise fail("channels_last", file=file, node=_name(node), kind=node.op_type, hints=["use NCHW"])
+    if any(a.name == "channels_last" and a.i for a in node.attribute):
+        yield from _channels_last(node, form, graph, file)
+        return
     attributes, operands = _attributes(node, form.drop) | dict(form.fixed), []
     axes = {"Conv": 0, "MatMul": 1, "Gemm": 0 if attributes.get("transB") else 1}
     for number, at in enumerate(form.operands):
@@ -269,6 +270,22 @@ def _quantised(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, fi
     like = {} if zero else {LIKE: node.input[form.operands[0]]}
     inputs = [real, _at(node, form.result), *([zero] if zero else [])]
     yield helper.make_node("QuantizeLinear", inputs, list(node.output), _name(node), **like)
+
+
+def _channels_last(
+    node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str
+) -> Iterator[onnx.NodeProto]:
+    """The operator on N x C x H x W between two transposes. Weights are in this order; a global pool has four sizes."""
+    kernel = next((t.dims for t in graph.initializer if form.bias and t.name == _at(node, form.operands[1])), ())
+    window = _attributes(node, ()).get("kernel_shape", (0, 0))
+    first, last = channels_first(len(kernel) or 2 + len(window))
+    x, y, copy = f"{node.output[0]}@first", f"{node.output[0]}@last", onnx.NodeProto()
+    yield helper.make_node("Transpose", node.input[:1], [x], _name(node), perm=first)
+    copy.CopyFrom(node)
+    copy.input[0], copy.output[0] = x, y
+    next(a for a in copy.attribute if a.name == "channels_last").i = 0
+    yield from _quantised(copy, form, graph, file)
+    yield helper.make_node("Transpose", [y], list(node.output), _name(node), perm=last)
 
 
 def _bias(node: onnx.NodeProto, form: Quantised, graph: onnx.GraphProto, file: str) -> onnx.NodeProto:

@@ -14,6 +14,7 @@ from ...base.errors import fail
 # Activations of fused products, and their attributes in the order in which the node tells their numbers.
 ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": (),
+    "Elu": ("alpha",), "Selu": ("alpha", "gamma"), "Softplus": (), "Softsign": (), "ThresholdedRelu": ("alpha",),
 }  # fmt: skip
 OWN = ("activation", "activation_params", "activation_alpha", "activation_beta", "activation_gamma")
 
@@ -180,7 +181,9 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
         if kind and kind not in ACTIVATIONS:
             hint = f"supported: {', '.join(ACTIVATIONS)}"
             raise fail(f"activation {kind}", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
-        numbers = list(own.get("activation_params", [])) or [own[n] for n in OWN[2:4] if n in own]
+        numbers, names = list(own.get("activation_params", [])), ACTIVATIONS.get(kind, ())
+        told = dict(zip(names, numbers, strict=False))
+        told |= {name: own[f"activation_{name}"] for name in names if f"activation_{name}" in own}
         product, added = f.between("product"), f.at(3)
         inputs = [*f.node.input][:3] if f.at(2) else [*f.node.input][:2]
         yield f.made(operator, inputs, product, **{n: v for n, v in own.items() if n not in OWN})
@@ -190,9 +193,30 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
         if kind == "Clip":
             yield f.made("Clip", [last, *(f.constant(f"bound{i}", v) for i, v in enumerate(numbers[:2]))])
         else:
-            yield f.made(kind or "Identity", [last], **dict(zip(ACTIVATIONS.get(kind, ()), numbers, strict=False)))
+            yield f.made(kind or "Identity", [last], **told)
 
     return parts
+
+
+def pool_of_last(f: Fused) -> Iterator[onnx.NodeProto]:
+    """NhwcMaxPool: of images whose channels stand last."""
+    first, last = channels_first(2 + len(f.attributes["kernel_shape"]))
+    yield f.made("Transpose", [f.at(0)], f.between("first"), perm=first)
+    yield f.made("MaxPool", [f.between("first")], f.between("pooled"), **f.attributes)
+    yield f.made("Transpose", [f.between("pooled")], perm=last)
+
+
+def channels_first(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order of N ... C as N C ..., and the one back."""
+    return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+
+
+def choice_of_steps(f: Fused) -> Iterator[onnx.NodeProto]:
+    """QLinearWhere: two quantised operands, each with its scale and zero point, then those of the result."""
+    for at, name in ((1, "one"), (4, "other")):
+        yield f.made("DequantizeLinear", [f.at(i) for i in range(at, at + 3)], f.between(name))
+    yield f.made("Where", [f.at(0), f.between("one"), f.between("other")], f.between("chosen"))
+    yield f.made("QuantizeLinear", [f.between("chosen"), f.at(7), f.at(8)])
 
 
 def part(f: Fused, name: str, which: int, axis: int) -> Iterator[onnx.NodeProto]:
@@ -294,6 +318,8 @@ FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     "FastGelu": gelu("tanh"),
     "QuickGelu": quick_gelu,
     "FusedMatMul": product,
+    "NhwcMaxPool": pool_of_last,
+    "QLinearWhere": choice_of_steps,
     "FusedConv": activated("Conv"),
     "FusedGemm": activated("Gemm"),
     "SkipLayerNormalization": normalised_sum,

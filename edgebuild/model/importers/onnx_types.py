@@ -49,6 +49,7 @@ HALVES = FLOAT | {TensorProto.FLOAT16}
 STEPS = BYTES | {TensorProto.INT16, TensorProto.UINT16, TensorProto.INT4, TensorProto.UINT4}
 KINDS = {"f": FLOAT, "b": BYTES, "h": HALVES, "s": STEPS, "i": frozenset({TensorProto.INT32}), "e": FLOAT | BYTES}
 KINDS["y"] = frozenset({TensorProto.UINT8})
+KINDS["o"] = frozenset({TensorProto.BOOL})
 KINDS["t"] = STEPS | KINDS["i"]
 KINDS["d"] = HALVES | {TensorProto.DOUBLE}
 KINDS["g"] = KINDS["d"] | {TensorProto.BFLOAT16}
@@ -76,6 +77,9 @@ TABLE = {
     "QLinearLeakyRelu": ("bT fS bT? fS bT?", "bT", "alpha:f"),
     "QLinearSoftmax": ("bT fS bT? fS bT", "bT", "opset:i! axis:i"),
     "QLinearReduceMean": ("bT fS bT? fS bT?", "bT", "axes:I! keepdims:i!"),
+    "QLinearConv": ("bA fS bA bB fS bB fS bY iC?", "bY", f"{CONV} channels_last:i"),
+    "QLinearWhere": ("oC bT fS bT bT fS bT fS bT", "bT", ""),
+    "NhwcMaxPool": ("bT", "bT", "kernel_shape:I! auto_pad:s pads:I strides:I dilations:I ceil_mode:i"),
     "QLinearConcat": ("fS bT bT* fS bT", "bT", "axis:i!"),
     "MatMulIntegerToFloat": ("bA bB hF hF bA? bB? hF?", "hF", ""),
     "DynamicQuantizeMatMul": ("fF bB fF bB? fF?", "fF", ""),
