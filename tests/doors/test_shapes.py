@@ -10,10 +10,12 @@ import pytest
 
 from edgebuild.base.installation import hal_dir
 from edgebuild.doors import cmake_dir
-from tests.conftest import run
+from tests.conftest import ROOT, run
+from tests.docs.pages import blocks
 from tests.doors.projects import DIGITS
 from tests.doors.test_linker_scripts import HERE as SCRIPTS
 from tests.doors.test_linker_scripts import NAMES, SYMBOLS, status
+from tests.doors.test_scons_shapes import other_weights
 from tests.graphs import tiny_tflite
 
 pytestmark = pytest.mark.needs("cmake", "ninja", "make", "gcc")
@@ -233,3 +235,22 @@ def test_a_board_of_the_whole_project_in_a_subdirectory(tmp_path: Path) -> None:
 def test_a_project_without_c_is_told(tmp_path: Path) -> None:
     text = HEAD.replace("LANGUAGES C", "LANGUAGES CXX") + "add_model(net MODEL digits.onnx)\n"
     assert "enable_language(C)" in configure(write(tmp_path, CMakeLists=text), status=1)
+
+
+def test_external_project_of_the_page_links_what_has_changed(tmp_path: Path) -> None:
+    """As docs/integrate.md has it: one build after a change of the model is enough, and one more links nothing."""
+    for block in blocks(ROOT / "docs" / "integrate.md"):
+        if block.file in ("app/main.c", "app/CMakeLists.txt", "super/CMakeLists.txt"):
+            (tmp_path / block.file).parent.mkdir(exist_ok=True)
+            (tmp_path / block.file).write_text(block.text)
+    model, folder = tmp_path / "app" / "digits.onnx", tmp_path / "super"
+    shutil.copy(DIGITS / "digits.onnx", model)
+    configure(folder)
+    build(folder)
+    program = folder / "build" / "super"
+    run(program)
+    first = program.read_bytes()
+    assert "Linking" not in build(folder)
+    model.write_bytes(other_weights(model.read_bytes()))
+    build(folder)
+    assert program.read_bytes() != first
