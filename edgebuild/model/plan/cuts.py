@@ -39,6 +39,7 @@ from .section import (
 from .ways import Interval, Ways
 
 FAR = 64  # sections one after the other that are of no use before longer ones are not looked at
+EQUAL = 1 - 1e-9  # sums in another order may differ by so much
 FIRST = 16  # ops that are rolled at once in the search of sections; twice as many where these are too few
 
 
@@ -316,7 +317,7 @@ class Cutter:
                 if trace is None:
                     trace = simulate(self.rolling, self.order[starts[-1] : stop])
                     costs = self.choices.least(trace)
-                useless, taken, most = 0, max(floor, known.reached(start)), costs[start - starts[-1]]
+                useless, taken, most = 0, max(floor, known.reached(start)), costs[start - starts[-1]] * EQUAL
                 if (costly := shorter.cost(start, taken) < most) and stop - start < measured + FIRST:
                     continue
                 rings = max(rings, least_rings(trace.tail(start - starts[-1]), self.rolling.row_bytes))
