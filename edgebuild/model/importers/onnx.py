@@ -9,6 +9,7 @@ uint8 values become int8 by subtracting 128 from value and zero point alike.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -208,9 +209,27 @@ def _read_node(node: Node) -> None:
     elif (parts := IN_PARTS[node.origin](node) if node.origin in IN_PARTS else None) is not None:
         node.builder.read([OnnxNode(node.builder, part, node.opset) for part in parts], _known, _read_node)
     elif node.origin in ONNX_READERS:
+        if node.origin in ORDERED:
+            _scale_constants(node)
         ONNX_READERS[node.origin](node)
     else:
         raise node.error(f"operator {node.origin} is not supported", REMEDIES.get(node.origin, UNKNOWN))
+
+
+def _scale_constants(node: OnnxNode) -> None:
+    """Constants without a scale beside a quantised activation are numbers as it stores them: of its scale."""
+    tensors = node.builder.tensors
+    read = [tensors[name] for name in node.inputs if name]
+    scaled = next((t for t in read if t.quant is not None and not t.constant), None)
+    for at, name in enumerate(node.inputs):
+        if scaled is None or not name or (t := tensors[name]).data is None or t.quant is not None:
+            continue
+        dtype, less = SIGNED.get(t.dtype, ("", 0))
+        if dtype == scaled.dtype:
+            made = replace(t, name=f"{name}@{node.outputs[0]}", dtype=dtype, quant=scaled.quant,
+                           data=(t.data.astype(np.int64) - less).astype(dtype))  # fmt: skip
+            tensors[made.name] = made
+            node.inputs = [*node.inputs[:at], made.name, *node.inputs[at + 1 :]]
 
 
 def _read_body(node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], prefix: str) -> list[str]:
@@ -302,6 +321,8 @@ def _read_dequantize(node: OnnxNode) -> None:
             raise node.error(f"'{x.name}' is dequantised with another scale than it was quantised with")
         if less and any(x.name in op.outputs for op in node.builder.ops):
             raise node.error(f"'{x.name}' is {x.dtype} that no QuantizeLinear made", "dequantise the input itself")
+        if less and any(x.name in op.inputs for op in node.builder.ops):
+            raise node.error(f"'{x.name}' is read as plain {x.dtype}, too", "cast what DequantizeLinear computes")
         node.builder.tensors[x.name] = Tensor(x.name, x.shape, dtype, quant)  # an integer input of the graph
     node._add("dequantize", [x.name], Tensor(node.outputs[0], x.shape, "float32"), {})
 
@@ -334,6 +355,7 @@ def _read_batch_norm(node: OnnxNode) -> None:
     )
 
 
+ORDERED = ("Clip", "Concat")  # compare or move numbers of one scale, so that these may be taken as they are stored
 OF_REALS = ("Reduce", "Global", "TopK", "CumSum")  # beginnings of operators that have no use for stored numbers
 HALVES = ("int4", "uint4")  # types of constants, which are kept as int8
 SPECIAL = {

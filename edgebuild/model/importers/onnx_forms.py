@@ -22,7 +22,7 @@ from .onnx_control import reads
 from .onnx_fused import FUSED, Fused, channels_first
 from .onnx_opsets import OLDEST, newer
 from .onnx_types import MICROSOFT, OWN_DOMAINS, TABLE
-from .onnx_zeros import LIKE, tell_zero_points
+from .onnx_zeros import LIKE, tell_stored, tell_zero_points
 
 UNLISTED = 4  # format of files whose constants are not among the inputs
 NORMALISES = 17  # opset that first has LayerNormalization
@@ -110,6 +110,7 @@ def usual(
     if any(node.op_type == "LayerNormalization" for node in nodes):
         _at_least(model, NORMALISES)
     tell_zero_points(model.graph)
+    tell_stored(model.graph)
     _dequantised_first(model.graph)
     return model
 

@@ -42,7 +42,10 @@ def from_onnx_clip(node: Any) -> None:
             value = np.ravel(node.real(node.constant(position, name)))[0]
         return None if value is None else float(value)
 
-    low, high, x = bound(1, "min"), bound(2, "max"), node.tensor(0)
+    x = node.tensor(0)
+    if x.quant is not None:
+        return _between_stored(node)
+    low, high = bound(1, "min"), bound(2, "max")
     if is_float(x):
         low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
         if low <= high and low < np.inf and high > -np.inf:
@@ -54,6 +57,16 @@ def from_onnx_clip(node: Any) -> None:
         if value is not None:
             name = node.inner("pointwise", [name, node.array(value, like=x)], **pointwise.attributes(function))
     node.emit("reshape", [name], shape=x.shape)
+
+
+def _between_stored(node: Any) -> None:
+    """Bounds of a quantised tensor are of its scale, so that what is stored is compared."""
+    name, shape = node.inputs[0], node.tensor(0).shape
+    for function, position, what in (("maximum", 1, "min"), ("minimum", 2, "max")):
+        if len(node.inputs) > position and node.inputs[position]:
+            limit = node.array(np.ravel(node.constant(position, what).data)[:1], like=node.tensor(0))
+            name = node.inner("pointwise", [name, limit], **pointwise.attributes(function))
+    node.emit("reshape", [name], shape=shape)
 
 
 def reference(op: Op, graph: Graph, x: Array) -> Array:
