@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
+from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.cuts import Cutter, untiled
+from edgebuild.model.plan.refusal import OtherWays
 from edgebuild.model.plan.rolling import Trace, possible_starts, simulate
 from edgebuild.model.plan.search import Planner
 from edgebuild.model.plan.section import cost, instructions
@@ -77,3 +80,14 @@ def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, t
     assert found.least == exhaustive.least
     for bound in (cutter.least_peak, little_more(cutter.least_peak), cutter.enough):
         assert cost(found.within(bound)) == pytest.approx(cost(exhaustive.within(bound)))
+
+
+def test_what_would_help_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that fits in no way is refused each time with the same ways that are no better."""
+    looked, right = list[OtherWays](), OtherWays._streamed
+    monkeypatch.setattr(OtherWays, "_streamed", lambda ways: looked.append(ways) or right(ways))  # type: ignore[func-returns-value]
+    request = ModelRequest(Path("x"), "x", "mps2-an386", tile="auto", ram=64)
+    with pytest.raises(EdgebuildError, match="does not fit") as refused:
+        plan(long(2), load_target("mps2-an386"), request)
+    assert len(looked) == 1
+    assert any("do not fit either" in hint for found in refused.value.diagnostics for hint in found.hints)

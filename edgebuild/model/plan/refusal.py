@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from ...base.errors import EdgebuildError, fail
 from .cuts import Cutter
@@ -13,29 +15,39 @@ from .section import Section
 from .storage import storages
 
 
-def _streamed_peak(cutter: Cutter) -> int | None:
-    """Bytes that would be live if the application pushed rows; None where it cannot."""
-    if len(cutter.graph.inputs) != 1:
-        return None
-    graph = with_rows(cutter.graph)
-    if rows_of(graph, graph.inputs[0]) < 2:
-        return None
-    same = {op.outputs[0]: op for op in graph.ops}
-    order = tuple(same[op.outputs[0]] for op in cutter.order)
-    streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, cutter.form)
-    try:
-        return max(streamed.profile(streamed.cut()), default=None)
-    except EdgebuildError:
-        return None
+@dataclass(frozen=True)
+class OtherWays:
+    """Ways that might fit where others do not, looked at once. `beside`: options that rows of the input ask for."""
+
+    cutter: Cutter
+    beside: str
+
+    @cached_property
+    def peaks(self) -> dict[str, int | None]:
+        """By option, the bytes that would be live; None where there is no such way."""
+        rolled = max(self.cutter.profile(self.cutter.cut()), default=sum(self.cutter.sizes.values()))
+        return {"--tile auto": rolled, f"--stream-input rows{self.beside}": self._streamed()}
+
+    def _streamed(self) -> int | None:
+        """If the application pushed rows."""
+        graph = self.cutter.graph
+        if len(graph.inputs) != 1 or rows_of(graph := with_rows(graph), graph.inputs[0]) < 2:
+            return None
+        same = {op.outputs[0]: op for op in graph.ops}
+        order = tuple(same[op.outputs[0]] for op in self.cutter.order)
+        streamed = Cutter(RollingGraph(graph, storages(graph), graph.inputs[0]), order, self.cutter.form)
+        try:
+            return max(streamed.profile(streamed.cut()), default=None)
+        except EdgebuildError:
+            return None
 
 
 def does_not_fit(
-    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: Cutter, rows: str, taken: int
+    reason: DoesNotFit, cutter: Cutter, steps: Sequence[Section], others: OtherWays, taken: int
 ) -> EdgebuildError:
-    """Which memory, by how much, at which node, what lives there, and what would help: `others` knows other ways.
+    """Which memory, by how much, at which node, what lives there, and what would help.
 
-    `rows`: the options that bring the input in rows, beside those of this request. `taken`: bytes of the memory that
-    stack and states take.
+    `taken`: bytes of the memory that stack and states take.
     """
     graph, profile = cutter.graph, cutter.profile(steps)
     highest = max(range(len(steps)), key=lambda i: profile[i], default=None)
@@ -46,11 +58,7 @@ def does_not_fit(
     live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
     shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
     hints = [f"live at this step: {shown}"] if shown else []
-    ways = {
-        "--tile auto": max(others.profile(others.cut()), default=reason.needed),
-        rows: _streamed_peak(others),
-    }
-    known = {f"{way} ({size} B)": size for way, size in ways.items() if size is not None}
+    known = {f"{way} ({size} B)": size for way, size in others.peaks.items() if size is not None}
     fitting = [text for text, size in known.items() if size <= reason.capacity]
     if fitting:
         hints.append(f"try: {', or '.join(fitting)}")

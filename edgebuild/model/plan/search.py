@@ -28,7 +28,7 @@ from .moved.copies import MovedLayer
 from .moved.feeding import Ahead, FedRun
 from .moved.staging import Staged
 from .pareto import Point, front, point_of
-from .refusal import does_not_fit
+from .refusal import OtherWays, does_not_fit
 from .rolling import RollingGraph, rows_of
 from .section import COUPLED, Decoupled, Section, cost, with_kernels
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
@@ -129,6 +129,7 @@ class Planner:
     target: Target
     request: ModelRequest
     decoupled: Decoupled = field(default_factory=dict)
+    _placed: dict[int, tuple[tuple[Section, ...], Placement]] = field(default_factory=dict, init=False)
 
     @cached_property
     def scheduled(self) -> tuple[Cutter, Schedule]:
@@ -226,9 +227,8 @@ class Planner:
         try:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
-            rows = "--stream-input rows --tile auto" if self.request.tile == "off" else "--stream-input rows"
             taken = 0 if self.request.ram is not None else self._taken(reason.memory)
-            raise does_not_fit(reason, cutter, steps, self.cutter, rows, taken) from None
+            raise does_not_fit(reason, cutter, steps, self._others, taken) from None
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
@@ -258,8 +258,8 @@ class Planner:
         return self._placed[id(steps)][1]
 
     @cached_property
-    def _placed(self) -> dict[int, tuple[tuple[Section, ...], Placement]]:
-        return {}
+    def _others(self) -> OtherWays:
+        return OtherWays(self.cutter, " --tile auto" if self.request.tile == "off" else "")
 
     def _taken(self, memory: str) -> int:
         """Bytes of a memory that stack and states take."""
