@@ -5,7 +5,8 @@ then nothing but this file runs: it compares what `NAME.stamp` recorded with wha
 `hashlib`, `os`, `sys` and `time` for that. Everything else goes to `edgebuild.cli`.
 
 A stamp is text: one line `sha256 mtime_ns size path` for each file that the outputs were made from (the request first)
-and for each output, between a header and the line `end`. `edgebuild.build.run` writes it.
+and for each output, between a header and the line `end`. A file that would have been read has `-` in place of the hash.
+`edgebuild.build.run` writes it.
 """
 
 from __future__ import annotations
@@ -98,8 +99,15 @@ def never(path: str) -> str:
     return f"0 0 0 {path}"
 
 
+def absent(path: str) -> str:
+    """The stamp line of a file that would have been read."""
+    return f"- 0 0 {path}"
+
+
 def _matches(line: str) -> bool:
     digest, date, size, path = line.split(" ", 3)
+    if digest == "-":
+        return not os.path.exists(path)
     if digest == "0":
         return False
     status = os.stat(path)

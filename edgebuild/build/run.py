@@ -94,12 +94,13 @@ def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) ->
     request = with_flags(request, flags)
     sources = [os.path.abspath(p) for p in (path, *request.sources, *([flags] if flags.exists() else []))]
     before, lines = states(sources), _fingerprints(sources, began)
-    artifacts, files, text = generate(request)
+    artifacts, made, text = generate(request)
     lines = _settled(sources, before, lines)
-    inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*files, *code_files()))]))
+    inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*made.files, *code_files()))]))
     headers = [p for p in inputs if p not in sources]
     rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)
     lines += [entry.never(header) if state and state[0] >= began else line for header, state, line in rows]
+    lines += [entry.absent(os.path.abspath(p)) for p in made.absent]
     _finish(path, began, output, artifacts, inputs, lines)
     print(text)
     return 0

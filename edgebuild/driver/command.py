@@ -97,10 +97,10 @@ def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool) -> bool:
     return all(v.what != "refuted" for v in found)
 
 
-def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:
-    """(products, files that were read, what a build says); warnings go to stderr."""
+def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver, str]:
+    """(products, the driver with the files that were read, what a build says); warnings go to stderr."""
     artifacts, made = _compiled(request)
-    return artifacts, list(made.files), summary(request.name, made)
+    return artifacts, made, summary(request.name, made)
 
 
 def _compiled(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver]:

@@ -94,7 +94,7 @@ def analyse(request: DriverRequest) -> Driver:
     dialect = source.dialect
     cdfg = read_functions(source.unit, dialect)
     shapes = simplify(dialect, cdfg)
-    files = [*source.files, *target.files]
+    files, absent = [*source.files, *target.files], tuple[str, ...]()
     uses: Mapping[str, Uses] = {}
     way, _, file = request.layout.partition(":")
     if way == "fixed" and file:
@@ -103,6 +103,7 @@ def analyse(request: DriverRequest) -> Driver:
         found = fixed.fix(Path(file), source.unit.text, dialect, shapes, bus)
         dialect, layout = found.dialect, found.layout
         files += found.files
+        absent = found.absent
         conflicts = find_conflicts(dialect, cdfg, shapes)
         _check_names(source, cdfg, found.interrupts, Path(file).name)
     elif way == "extend" and file:
@@ -142,4 +143,5 @@ def analyse(request: DriverRequest) -> Driver:
         merged,
         warnings,
         tuple(files),
+        absent,
     )

@@ -33,3 +33,4 @@ class Driver:
     merged: Merged
     warnings: tuple[Diagnostic, ...]
     files: tuple[str, ...]  # all that was read
+    absent: tuple[str, ...]  # and what would have been, but does not exist

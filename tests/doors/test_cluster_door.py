@@ -95,8 +95,9 @@ env.Default(env.StaticLibrary("all", [a["left"], a["right"], b["left"], b["right
 cmake_minimum_required(VERSION 3.24)
 project(two LANGUAGES C ASM)
 find_package(EdgeBuild REQUIRED)
+edgebuild_add_model(b_left MODEL digits.onnx CLUSTER b.yaml DEVICE left TARGET host)
+edgebuild_add_model(b_right MODEL digits.onnx CLUSTER b.yaml DEVICE right TARGET host)
 edgebuild_add_cluster(digits MODEL digits.onnx CLUSTER cluster.yaml DEVICES left right TARGET host)
-edgebuild_add_cluster(b MODEL digits.onnx CLUSTER b.yaml DEVICES left right TARGET host)
 edgebuild_add_model(digits MODEL digits.onnx TARGET host)
 """,
 }

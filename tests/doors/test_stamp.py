@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -193,10 +194,10 @@ def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch:
     members = {"schema": 1, "kind": "driver", "name": "d", "source": ["d.bf.c"], "target": "host", "output": "."}
     file.write_text(json.dumps({**members, "options": {}}))
 
-    def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], list[str], str]:
+    def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], SimpleNamespace, str]:
         data = header.read_bytes()
         header.write_text("two")
-        return (Artifact("d.c", data),), [str(header)], ""
+        return (Artifact("d.c", data),), SimpleNamespace(files=(str(header),), absent=()), ""
 
     monkeypatch.setattr("edgebuild.driver.command.generate", generate)
     run(file)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.request import DriverRequest
 from edgebuild.base.target import hal_dir
+from edgebuild.driver.pipeline import compile_driver
 from tests.conftest import ROOT, run
 from tests.drivers.scenarios import DRIVERS, GPIO, SPI
 
@@ -43,3 +45,12 @@ def test_names_of_the_header_are_the_users_too(compiler: str, tmp_path: Path) ->
 def test_beside_systemc(systemc: str, first: bool, tmp_path: Path) -> None:
     (tmp_path / "x.cpp").write_text("".join([systemc, *HEADERS] if first else [*HEADERS, systemc]) + MAIN)
     run("g++", "-std=c++17", *FLAGS, tmp_path / "x.cpp")
+
+
+def test_byte_order_marks_of_windows(tmp_path: Path) -> None:
+    """Editors of Windows put one in front of a file, and compilers take it."""
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "led.h").write_bytes(mark + b"bfGroup Led { bit on; };\r\nmake_device(Led, led, 0x40000000);\r\n")
+    (tmp_path / "blink.c").write_bytes(mark + b'#include "led.h"\r\nvoid f(void) { led->on = 1; }\r\n')
+    artifacts, driver = compile_driver(DriverRequest((tmp_path / "blink.c",), "blink", "host"))
+    assert list(driver.cdfg.functions) == ["f"] and not any(mark in a.data for a in artifacts)

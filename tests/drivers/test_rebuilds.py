@@ -24,9 +24,17 @@ make_device(Led, led, BOARD_LED);
 class Blink { public: void set(int level) { led->on = 1; led->level = level + LEVEL; } };
 extern "C" void blink(void) { Blink b; b.set(2); }
 """,
+    "port.bf.c": """bfGroup Ctrl { bit EN; uint4 MODE; };
+bfGroup Port { bfGroup Ctrl CTRL; };
+make_device(Port, port, 0x1A105000);
+void port_open(void) { port->CTRL.EN = 1; }
+""",
+    "chip.rdl": '`include "ctrl.rdl"\naddrmap chip { addrmap { ctrl CTRL @ 0; } PORT @ 0x1A105000; };\n',
+    "ctrl.rdl": "reg ctrl { field { sw = rw; hw = r; } EN[0:0] = 0; field { sw = rw; hw = r; } MODE[4:1] = 0; };\n",
     "vendor/board.h": "#define BOARD_LED 0x1A103000\n",
     "calls.yaml": "functions: {off: 5}\n",
-    "main.c": "void on(void); void off(void); void blink(void);\nint main(void) { on(); off(); blink(); return 0; }\n",
+    "main.c": "void on(void); void off(void); void blink(void); void port_open(void);\n"
+    "int main(void) { on(); off(); blink(); port_open(); return 0; }\n",
     "SConstruct": """import os
 tools = "../package/edgebuild/build/scons/site_tools"
 env = Environment(tools=["default", "edgebuild"], ENV=os.environ, toolpath=[tools])
@@ -38,19 +46,22 @@ SConscript("SConscript", "env", variant_dir="build", duplicate=False)
 other = env.BfDriver("other", "other.bf.c", PROFILE="calls.yaml")
 blink = env.Clone()
 blink.Append(CPPPATH="vendor", CPPDEFINES={"LEVEL": 3})
-env.Program("app", ["main.c", blink.BfDriver("blink", "blink.bf.cpp"), env.BfDriver("pads", "pads.bf.c"), other])
+port = env.BfDriver("port", "port.bf.c", LAYOUT="fixed:chip.rdl")
+env.Program("app", ["main.c", port, blink.BfDriver("blink", "blink.bf.cpp"), env.BfDriver("pads", "pads.bf.c"), other])
 """,
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.20)
 project(app LANGUAGES C CXX)
 add_compile_options(-g)
+add_compile_definitions($<$<COMPILE_LANGUAGE:C>:IN_C> $<$<COMPILE_LANGUAGE:CXX>:IN_CPP>)
 find_package(EdgeBuild REQUIRED)
 add_bf_driver(pads SOURCES pads.bf.c)
 add_bf_driver(other SOURCES other.bf.c PROFILE calls.yaml)
 add_bf_driver(blink SOURCES blink.bf.cpp FOR app)
+add_bf_driver(port SOURCES port.bf.c LAYOUT fixed:chip.rdl)
 add_executable(app main.c)
 target_include_directories(app PRIVATE vendor)
 target_compile_definitions(app PRIVATE LEVEL=3)
-target_link_libraries(app PRIVATE pads other blink)
+target_link_libraries(app PRIVATE pads other blink port)
 edgebuild_firmware(app)
 """,
 }
@@ -117,7 +128,8 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         (made.folder / name).write_text(text)
     built = made.build()
     assert (
-        built.drivers == {"pads", "other", "blink"} and {"pads.c", "other.c", "blink.cpp", "main.c"} <= built.compiled
+        built.drivers == {"pads", "other", "blink", "port"}
+        and {"pads.c", "other.c", "blink.cpp", "port.c", "main.c"} <= built.compiled
     ), built.output
     return made
 
@@ -159,6 +171,24 @@ def test_profile_is_read_again(project: Project) -> None:
     assert nothing(project)
 
 
+def test_overlay_that_comes_later_counts(project: Project) -> None:
+    """A build says what an overlay could tell. One written then was not looked at until the source changed."""
+    overlay = project.folder / "chip.overlay.yaml"
+    overlay.write_text("fields: {PORT.CTRL.MODE: {plain: true}}\n")
+    assert project.build().drivers == {"port"}
+    assert nothing(project)
+    overlay.unlink()
+    assert project.build().drivers == {"port"}
+    assert nothing(project)
+
+
+def test_what_a_register_description_includes_is_read_again(project: Project) -> None:
+    project.edit("ctrl.rdl", "[4:1]", "[5:2]")
+    assert project.build().drivers == {"port"}
+    assert "PORT_CTRL_MODE_SHIFT 2u" in (project.folder / "build/edgebuild/port/port_regs.h").read_text()
+    assert nothing(project)
+
+
 @pytest.mark.needs("gdb-multiarch")
 def test_debuggers_find_the_source(project: Project) -> None:
     """From another folder, without a word of where the source is."""
@@ -175,6 +205,8 @@ def test_definitions_of_the_target_reach_the_driver(project: Project) -> None:
         and "0x1A103000" in (project.folder / "build" / "edgebuild" / "blink" / "blink_regs.h").read_text()
     )
     flags = (project.folder / "build" / "edgebuild" / "blink" / "blink.flags").read_text()
+    if project.tool != "scons":  # those of its own language
+        assert "-DIN_CPP" in flags.splitlines() and "-DIN_C" not in flags.splitlines()
     assert "-DLEVEL=3" in flags.splitlines() and re.search("^-I.*vendor$", flags, re.M)
     project.edit("vendor/board.h", "0x1A103000", "0x1A104000")
     built = project.build()

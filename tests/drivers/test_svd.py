@@ -147,6 +147,45 @@ def test_words_of_vendors_for_access_and_for_bits_that_do_not_count(tmp_path: Pa
     assert accesses(bench) == [("w", 0, 4, 1)]
 
 
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("utf-8", "utf-8-sig"),
+        ("utf-8", "latin-1"),
+        ("ISO-8859-1", "latin-1"),
+        ("GB2312", "gb2312"),
+        ("utf-16", "utf-16"),
+    ],
+)
+def test_encodings(said: str, written: str, tmp_path: Path) -> None:
+    """Descriptions may hold any bytes: vendors write one encoding and name another."""
+    described = f"<description>{'±' if written == 'gb2312' else '°'}</description>"
+    text = chip(register("R", 4, field("A", 0, 1), described))
+    (tmp_path / "chip.svd").write_bytes(f'<?xml version="1.0" encoding="{said}"?>\r\n{text}'.encode(written))
+    (found,) = read_map(tmp_path / "chip.svd").blocks[0].registers
+    assert (found.name, found.offset, found.fields[0].name) == ("R", 4, "A")
+    (tmp_path / "chip.svd").write_bytes(f'<?xml version="1.0" encoding="utf-9"?>\n{text}'.encode())
+    with pytest.raises(EdgebuildError, match=r"chip\.svd:1: error: encoding 'utf-9' is not known"):
+        read_map(tmp_path / "chip.svd")
+
+
+@pytest.mark.parametrize(("a", "b"), [("EN", "MODE"), ("EN", "EN")])
+def test_registers_of_one_name_in_clusters_of_a_cluster(a: str, b: str, tmp_path: Path) -> None:
+    """CH[i].A.CTRL and CH[i].B.CTRL are two registers: the second one's field was looked for in the first one."""
+    ctrl = register("CTRL", 0, field("EN", 0, 1) + field("MODE", 4, 1))
+    places = {"A": 0, "B": 16}
+    inner = "".join(
+        f"<cluster><name>{n}</name><addressOffset>{at}</addressOffset>{ctrl}</cluster>" for n, at in places.items()
+    )
+    outer = f"<dim>3</dim><dimIncrement>32</dimIncrement><name>CH[%s]</name><addressOffset>0</addressOffset>{inner}"
+    source = f"bfGroup P {{ bit A_CTRL_{a}; bit B_CTRL_{b}; }}; bfGroup S {{ bfGroup P CH[3]; }};"
+    source += f"make_device(S, s, 0x40000000); void f(int i) {{ s->CH[i].A_CTRL_{a} = 1; s->CH[i].B_CTRL_{b} = 1; }}"
+    bench = made(tmp_path, chip(f"<cluster>{outer}</cluster>"), source)
+    bench.call("f", 2)
+    bits = {"EN": 1, "MODE": 16}
+    assert [w for w in accesses(bench) if w[0] == "w"] == [("w", 64, 4, bits[a]), ("w", 80, 4, bits[b])]
+
+
 WRONG = {
     "size": (("<size>128</size>", 0, 1), "register 'R' has 128 bits; 1 to 64 can be accessed"),
     "nothing": (("<size>0</size>", 0, 1), "register 'R' has 0 bits"),

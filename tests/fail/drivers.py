@@ -31,6 +31,16 @@ def driver_syntax_error(folder: Path) -> tuple[str, str]:
 
 
 @case
+def driver_macro_of_another_source(folder: Path) -> tuple[str, str]:
+    """The second source would take the first one's value, and not its own."""
+    asked = "#ifndef LIMIT\n#define LIMIT {}\n#endif\n"
+    (folder / "first.c").write_text(f"bfGroup G {{ bit a; uint8 n; }};\n{DEVICE}{asked.format(9)}")
+    (folder / "dev.c").write_text(f"/*\n*/\n{asked.format(5)}void f(void) {{ g->n = LIMIT; }}\n")
+    words = "'LIMIT' is a macro of first.c, which stands in front of this source in the same unit"
+    return DRIVER.replace("dev.c", "first.c dev.c"), caret(folder / "dev.c", "3:9", words)
+
+
+@case
 def driver_unknown_read_target(folder: Path) -> tuple[str, str]:
     text = f"bfGroup G {{\n    bit rse(self, staet) a;\n    bit state;\n}};\n{DEVICE}"
     return driver(folder, text, "2:19", r"rse target 'staet' is not a field of group 'G'; did you mean 'state'\?")

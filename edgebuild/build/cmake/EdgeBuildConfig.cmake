@@ -112,7 +112,7 @@ function(edgebuild_add_clock_config target)
   get_property(outputs GLOBAL PROPERTY EDGEBUILD_CLOCK_OUTPUTS)
   list(TRANSFORM outputs PREPEND "${folder}/")
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${folder}/clock_config.h")
-  _edgebuild_add_command("${target}" "${folder}/${arg_NAME}" "" ${outputs})
+  _edgebuild_add_command("${target}" "${folder}/${arg_NAME}" "" "" ${outputs})
 endfunction()
 
 function(edgebuild_firmware executable)
@@ -311,7 +311,7 @@ function(_edgebuild_add_model_rule target name model)
   _edgebuild_write_request("${folder}" model "${name}" "${model}")
   get_property(products GLOBAL PROPERTY EDGEBUILD_MODEL_SUFFIXES)
   list(TRANSFORM products PREPEND "${base}")
-  _edgebuild_add_command("${target}" "${base}" "${model}" ${products})
+  _edgebuild_add_command("${target}" "${base}" "${model}" "" ${products})
 
   # Not preprocessed: a project's `-include config.h` for C would bring declarations.
   _edgebuild_compile_as_assembler("${base}_weights.S" assembler)
@@ -333,8 +333,9 @@ function(_edgebuild_add_model_rule target name model)
   endif()
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}.h")
   if(arg_CLUSTER)
-    target_sources("${target}" PRIVATE "${EDGEBUILD_HAL}/src/cluster.c")
-    target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${EDGEBUILD_HAL}/include>")
+    _edgebuild_describe_target(host) # for the C that ships
+    target_sources("${target}" PRIVATE "${EDGEBUILD_INCLUDE}/../src/cluster.c")
+    target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${EDGEBUILD_INCLUDE}>")
   endif()
   if(arg_MAP AND NOT "${arg_MAP}" STREQUAL "off")
     _edgebuild_describe_target(host) # for eb_dma.h
@@ -407,18 +408,31 @@ function(_edgebuild_add_driver_rule target name)
   set(base "${folder}/${name}")
   _edgebuild_write_request("${folder}" driver "${name}" ${sources})
   get_property(products GLOBAL PROPERTY EDGEBUILD_DRIVER_SUFFIXES)
+  set(language C)
   if(sources MATCHES "\\.(cpp|cc|cxx)(;|$)")
     get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
     if(NOT "CXX" IN_LIST languages)
       message(FATAL_ERROR "${target}: a driver in C++; write project(... LANGUAGES C CXX) or enable_language(CXX)")
     endif()
+    set(language CXX)
     list(TRANSFORM products REPLACE "^\\.c$" ".cpp")
     set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE CXX)
     target_compile_features("${target}" PRIVATE cxx_std_17)
   endif()
   list(TRANSFORM products PREPEND "${base}")
-  set(flags_file "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.flags")
-  _edgebuild_add_command("${target}" "${base}" "${sources}" ${products})
+  set(flags "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.flags")
+  set(read "${sources}")
+  if("${arg_LAYOUT}" MATCHES "^fixed:(.+)$") # the overlay of a register description, which may come and go
+    set(overlay "${CMAKE_MATCH_1}")
+    cmake_path(ABSOLUTE_PATH overlay BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    cmake_path(REPLACE_EXTENSION overlay LAST_ONLY ".overlay.yaml")
+    string(REGEX REPLACE "([][*?])" "[\\1]" overlay "${overlay}")
+    file(GLOB overlay CONFIGURE_DEPENDS "${overlay}")
+    set(beside "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.beside") # is new whenever it does
+    file(GENERATE OUTPUT "${beside}" CONTENT "${overlay}\n")
+    list(APPEND read ${overlay} "${beside}")
+  endif()
+  _edgebuild_add_command("${target}" "${base}" "${read}" "${flags}.${language}" ${products})
   set_property(TARGET "${target}" APPEND PROPERTY PUBLIC_HEADER "${base}_regs.h" "${base}_hal.h")
   target_include_directories("${target}" PRIVATE ${folders})
   if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang") # #line has bare names; with these, debuggers find the sources
@@ -441,18 +455,23 @@ function(_edgebuild_add_driver_rule target name)
     list(GET CMAKE_CONFIGURATION_TYPES 0 first)
     set(first CONDITION "$<CONFIG:${first}>")
   endif()
-  file(GENERATE OUTPUT "${flags_file}" CONTENT
+  # One for each language of the project: $<COMPILE_LANGUAGE:...> may stand in definitions and folders.
+  file(GENERATE OUTPUT "${flags}.$<COMPILE_LANGUAGE>" CONTENT
     "$<$<BOOL:${includes}>:-I$<JOIN:${includes},\n-I>\n>$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},\n-D>\n>"
     ${first} TARGET "${target}")
 endfunction()
 
 # The command that runs the request ${base}.req.json, which reads `sources` and what the depfile lists. Its products,
-# ARGN, become sources of the library `target`.
-function(_edgebuild_add_command target base sources)
+# ARGN, become sources of the library `target`. `flags`: a file with folders and definitions, or nothing.
+function(_edgebuild_add_command target base sources flags)
   cmake_path(GET base PARENT_PATH folder)
   cmake_path(GET base FILENAME name)
   # Only CMake writes these, in a folder of its own: the rule brings them back when somebody has removed `folder`.
-  set(kept "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.req.json" ${flags_file})
+  set(request "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/edgebuild/${name}.req.json")
+  set(copy_flags "")
+  if(flags)
+    set(copy_flags COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${flags}" "${base}.flags")
+  endif()
   set(codegen "")
   if(POLICY CMP0171)
     set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
@@ -462,9 +481,10 @@ function(_edgebuild_add_command target base sources)
     OUTPUT "${base}.stamp"
     BYPRODUCTS ${ARGN}
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
-    COMMAND "${CMAKE_COMMAND}" -E copy_if_different ${kept} "${folder}"
+    COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${request}" "${folder}"
+    ${copy_flags}
     COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
-    DEPENDS ${sources} ${option_files} ${kept}
+    DEPENDS ${sources} ${option_files} "${request}" ${flags}
     DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}

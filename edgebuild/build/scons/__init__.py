@@ -42,6 +42,7 @@ from edgebuild.base.options import Option, options_of
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.build.entry import is_current
+from edgebuild.driver.registers.beside import files_beside
 
 Environment = Any  # SCons has no types
 Node = Any
@@ -141,9 +142,8 @@ def bf_driver(env: Environment, name: str, sources: Any, TARGET: str | None = No
     flags = env.Command(folder.File(f"{name}.flags"), env.Value(_flags(env, folder)), Action(_write, None))
     env.Depends(products, flags)
     _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
-    overlay = Path(env.File(file).srcnode().rfile().abspath).with_suffix(".overlay.yaml") if colon else None
-    if overlay and overlay.exists():
-        env.Depends(products, env.File(str(overlay)))
+    more = files_beside(Path(env.File(file).srcnode().rfile().abspath)) if colon else []
+    env.Depends(products, [env.File(f) for f in more])
     beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # where headers that stay includes are found
     _tell_editors(env, folder, sources, beside)
     flags = [*env.Flatten(env.get("CCFLAGS", [])), *_source_names(env, sources)]

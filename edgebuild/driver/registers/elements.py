@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -36,11 +38,28 @@ def wrong(file: str, lines: list[str], number: int, column: int, text: str) -> E
     return fail(text, file=file, line=number, column=column, hints=caret(line, column))
 
 
-def parse(data: bytes, file: str, lines: list[str]) -> Element:
-    """The root of the file; `lines` are those of `data`. Raises EdgebuildError with line and column."""
+ENCODING = re.compile(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""")
+
+
+def decoded(data: bytes, file: str) -> str:
+    """The text in the encoding that the file names; bytes that it has no sign for stand in descriptions only."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    match = ENCODING.match(data)
+    name = match[1].decode() if match else "utf-8"
+    try:
+        return data.decode(name, "replace")
+    except LookupError:
+        raise fail(f"encoding '{name}' is not known; save it as UTF-8", file=file, line=1) from None
+
+
+def parse(text: str, file: str) -> Element:
+    """The root of the file. Raises EdgebuildError with line and column."""
     import xml.parsers.expat  # late: a driver's own description is only written
 
-    parser = xml.parsers.expat.ParserCreate()
+    lines = text.split("\n")
+    parser = xml.parsers.expat.ParserCreate("utf-8")  # whatever the text says: it is decoded
     stack: list[Element] = [Element("", {}, 0, 0)]
 
     def start(tag: str, attributes: dict[str, str]) -> None:
@@ -51,12 +70,12 @@ def parse(data: bytes, file: str, lines: list[str]) -> Element:
     def end(tag: str) -> None:
         stack.pop()
 
-    def text(data: str) -> None:
+    def characters(data: str) -> None:
         stack[-1].text += data
 
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, text
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
     try:
-        parser.Parse(data, True)
+        parser.Parse(text.encode("utf-8", "replace"), True)
     except xml.parsers.expat.ExpatError as error:
         message = xml.parsers.expat.ErrorString(error.code)
         raise wrong(file, lines, error.lineno, error.offset + 1, f"not XML: {message}") from None

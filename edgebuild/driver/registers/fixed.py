@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise, product, takewhile
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
+from edgebuild.driver.registers.beside import overlay_of
 from edgebuild.driver.registers.blocks import block_of
 from edgebuild.driver.registers.overlay import (
     Overlay,
@@ -41,6 +42,7 @@ class Fixed:
     dialect: Dialect
     layout: Layout
     files: tuple[str, ...]
+    absent: tuple[str, ...]  # files that would have been read
     interrupts: frozenset[str]
     open: Mapping[str, tuple[FieldId, FieldInfo]]  # BLOCK.REGISTER.FIELD of which nobody says whether it is plain
 
@@ -65,7 +67,7 @@ def read_map(path: Path) -> RegisterMap:
 def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
     """`text` is that of the source. Raises EdgebuildError if a field is not in the file `path`, has another width
     there, or lies irregularly."""
-    overlay_file = path.with_suffix(".overlay.yaml")
+    overlay_file = overlay_of(path)
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
     map_ = with_aliases(read_map(path), overlay, overlay_file)
     check_devices(overlay, overlay_file, map_, dialect.devices)
@@ -80,10 +82,11 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
         g.name: replace(g, members=tuple(fields.get(m.id, m) if isinstance(m, Field) else m for m in g.members))
         for g in dialect.groups.values()
     }
-    files = [str(path), *([str(overlay_file)] if overlay_file.is_file() else [])]
+    files = [str(path), *map_.files, *([str(overlay_file)] if overlay_file.is_file() else [])]
+    absent = () if overlay_file.is_file() else (str(overlay_file),)
     layout = Layout(groups, replace(bus, bytes=overlay.bytes), "fixed", True, 0, 0, size)
     known = Dialect(new, dialect.devices, dialect.cursors, fixer.places)
-    return Fixed(known, layout, tuple(files), map_.interrupts, fixer.open)
+    return Fixed(known, layout, tuple(files), absent, map_.interrupts, fixer.open)
 
 
 class _Fixer:
@@ -188,14 +191,17 @@ class _Fixer:
         base = min([s[0].offset for _, s in spots] + inner, default=0) if words else 0
         self.bases[(device.name, words)] = base
         registers: dict[str, Register] = {}
+        scopes = [s[0].found.register.scope for _, s in spots] if words else []
+        around = sum(1 for _ in takewhile(lambda clusters: len(set(clusters)) == 1, zip(*scopes, strict=False)))
         for leaf, places in spots:
-            self._add(registers, shape.group, leaf, places, base, device, inner=bool(words))
+            self._add(registers, shape.group, leaf, places, base, device, around)
         return sorted(registers.values(), key=lambda r: (r.offset, r.name))
 
     def _add(
         self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Spot], base: int, device: Device,
-        inner: bool,
+        around: int,
     ) -> None:  # fmt: skip
+        """`around`: clusters around all registers of the group, which go unnamed."""
         info = spots[0].found.register
         steps = {b.offset - a.offset for a, b in pairwise(spots)}
         shifts = {b.found.field.lsb - a.found.field.lsb for a, b in pairwise(spots)}
@@ -203,7 +209,7 @@ class _Fixer:
             raise self._wrong_field(leaf, f"the elements of '{leaf.name}' are not at equal distances")
         packed = shifts.pop() if shifts else 0
         stride = steps.pop() if steps else 0
-        name = info.name if inner else info.full_name
+        name = "_".join((*info.scope[around:], info.name))
         name = name if not leaf.dims or packed else f"{name}_array"
         if name not in registers:
             slots = [self._slot(f, info, spots[0].block) for f in info.fields or (whole_field(info),)]

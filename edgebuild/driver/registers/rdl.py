@@ -52,7 +52,7 @@ def read_rdl(path: Path) -> RegisterMap:
 
     compiler = RDLCompiler(message_printer=Printer())
     try:
-        compiler.compile_file(str(path))
+        files = compiler.compile_file(str(path)).included_files
         top = compiler.elaborate().top
     except RDLCompileError as error:
         raise EdgebuildError(*found or [Diagnostic(str(error), str(path))]) from error
@@ -66,7 +66,7 @@ def read_rdl(path: Path) -> RegisterMap:
         )
         for b in (inner or [top])
     ]
-    return RegisterMap(top.inst_name, tuple(blocks))
+    return RegisterMap(top.inst_name, tuple(blocks), files=tuple(files))
 
 
 def _registers(

@@ -100,6 +100,7 @@ class RegisterMap:
     blocks: tuple[Block, ...]
     interrupts: frozenset[str] = field(default=frozenset(), compare=False)  # names, where the file has them
     mistakes: tuple[tuple[str, EdgebuildError], ...] = field(default=(), compare=False)
+    files: tuple[str, ...] = field(default=(), compare=False)  # that the description includes
 
 
 def by_cluster(

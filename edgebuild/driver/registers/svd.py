@@ -15,7 +15,7 @@ from pathlib import Path
 
 from edgebuild.base.errors import EdgebuildError, did_you_mean
 from edgebuild.base.inputs import read_bytes
-from edgebuild.driver.registers.elements import Element, parse, wrong
+from edgebuild.driver.registers.elements import Element, decoded, parse, wrong
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
 from edgebuild.driver.source.dialect import NEUTRAL
 
@@ -40,9 +40,9 @@ def read_svd(path: Path) -> RegisterMap:
 class _Reader:
     def __init__(self, path: Path) -> None:
         self.file = str(path)
-        data = read_bytes(path)
-        self.lines = data.decode("utf-8", "replace").split("\n")
-        self.root = parse(data, self.file, self.lines)
+        text = decoded(read_bytes(path), self.file)
+        self.lines = text.split("\n")
+        self.root = parse(text, self.file)
         self.peripherals: dict[str, Element] = {}
         self.mistakes: list[tuple[str, EdgebuildError]] = []
         self.block, self.registers_read = "", 0  # the peripheral that is being read

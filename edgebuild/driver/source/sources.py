@@ -18,6 +18,7 @@ from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.driver.source import clang, macros
 from edgebuild.driver.source.dialect import Dialect, read_dialect
 from edgebuild.driver.source.hidden import no_hidden_uses
+from edgebuild.driver.source.shared import check_macros
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
@@ -94,6 +95,8 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     Raises EdgebuildError if a file cannot be read or is not valid C.
     """
     cpp = _is_cpp(sources)
+    given = {re.split(r"[=(]", o[2:])[0] for o in options if o.startswith("-D")}
+    check_macros([(p, _load(p)) for p in sources] if len(sources) > 1 else [], given)
     reader = _Reader([Path(b) for a, b in pairwise(options) if a == "-I"])
     text = Lined(tuple(piece for path in sources for piece in reader.read(path)))
     folders = list(dict.fromkeys(str(p.parent) for p in sources))
@@ -205,7 +208,7 @@ def _has_groups(header: Path, seen: set[Path]) -> bool:
 
 def _load(path: Path) -> str:
     try:
-        return read_bytes(path).decode("utf-8").replace("\r\n", "\n")
+        return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise fail("is not UTF-8 text", file=str(path)) from error
 

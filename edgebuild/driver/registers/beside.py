@@ -1,0 +1,27 @@
+"""Files that belong to a register description, found without reading it: build systems ask for them in every build."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+INCLUDE = re.compile(r'`include\s+"([^"]+)"')  # SystemRDL
+
+
+def overlay_of(description: Path) -> Path:
+    """The overlay beside a register description, which need not be there."""
+    return description.with_suffix(".overlay.yaml")
+
+
+def files_beside(description: Path) -> list[str]:
+    """The overlay, if there is one, and what a description in SystemRDL includes."""
+    found, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
+    while todo:
+        file = todo.pop()
+        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        inner = [Path(os.path.normpath(file.parent / name)) for name in INCLUDE.findall(text)]
+        todo += [f for f in inner if str(f) not in found]
+        found |= dict.fromkeys(map(str, inner))
+    overlay = overlay_of(description)
+    return [*found, *([str(overlay)] if overlay.exists() else [])]
