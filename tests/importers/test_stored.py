@@ -80,3 +80,16 @@ def test_an_input_that_is_read_in_both_ways_is_refused(tmp_path: Path) -> None:
     onnx.save(model("as real numbers", "uint8", plain=True), file)
     with pytest.raises(EdgebuildError, match="'x' is read as plain uint8, too"):
         compile_model(model_request(file, "model", "host", {}))
+
+
+def test_qonnx_is_refused_with_the_form_that_is_read(tmp_path: Path) -> None:
+    """Brevitas writes Quant with scale, zero point and width as operands, in a domain of its own."""
+    node = helper.make_node("Quant", ["x", "s", "z", "bits"], ["y"], domain="qonnx.custom_op.general")
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, SHAPE) for n in "xy"]
+    stored = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in {"s": 0.1, "z": 0, "bits": 4}.items()]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("qonnx.custom_op.general", 1)]
+    graph = helper.make_graph([node], "one", values[:1], values[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), tmp_path / "model.onnx")
+    with pytest.raises(EdgebuildError, match="Quant is not supported") as caught:
+        compile_model(model_request(tmp_path / "model.onnx", "model", "host", {}))
+    assert "export QCDQ" in str(caught.value)

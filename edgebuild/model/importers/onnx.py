@@ -185,7 +185,9 @@ def _known(node: Node) -> None:
     if node.proto.domain == onnx_ml.DOMAIN and node.origin in onnx_ml.ML_READERS:
         return
     if node.proto.domain not in OWN_DOMAINS:
-        raise node.error(f"operator {node.proto.domain}.{node.origin} is not supported", UNKNOWN)
+        raise node.error(
+            f"operator {node.proto.domain}.{node.origin} is not supported", REMEDIES.get(node.origin, UNKNOWN)
+        )
 
 
 def _read_node(node: Node) -> None:
@@ -367,6 +369,7 @@ SPECIAL = {
 IN_PARTS = {**PARTS, **SPREADS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
+REMEDIES |= dict.fromkeys(("Quant", "BipolarQuant"), "export QCDQ in place of QONNX: Brevitas' export_onnx_qcdq")
 PER_CHANNEL = "an activation is quantised per channel", "quantise activations per tensor"
 MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"
 UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"
