@@ -124,8 +124,11 @@ def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
     assert result["state_bytes"] == 6
 
 
-def real_memory() -> bytes:
-    """An int8 network around a variable of real numbers, as the converter quantises one: old is read in other steps."""
+def real_memory(apart: bool) -> bytes:
+    """An int8 network around a variable of real numbers, as the converter quantises one: old is read in other steps.
+
+    `apart`: nothing else reads the sum that is dequantised into the variable.
+    """
     f, shape = File(), (1, 6)
     options = schema.VarHandleOptionsT()
     options.container, options.sharedName = b"", b"memory"
@@ -137,15 +140,19 @@ def real_memory() -> bytes:
     f.operator("READ_VARIABLE", [handle], [old], schema.ReadVariableOptionsT())
     f.operator("QUANTIZE", [old], [was])
     f.operator("ADD", [x, was], [y], schema.AddOptionsT())
-    f.operator("DEQUANTIZE", [y], [new])
+    total = f.tensor("total", shape, "int8", Quant((0.07,), (9,))) if apart else y
+    if apart:
+        f.operator("ADD", [x, was], [total], schema.AddOptionsT())
+    f.operator("DEQUANTIZE", [total], [new])
     f.operator("ASSIGN_VARIABLE", [handle, new], [], schema.AssignVariableOptionsT())
     return f.pack([x], [y])
 
 
 @pytest.mark.needs("gcc")
-def test_a_variable_of_real_numbers_stays_real(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_variable_of_real_numbers_stays_real(apart: bool, tmp_path: Path) -> None:
     """It was read as int8 and written as float32, or in the steps of what writes it."""
-    (tmp_path / "m.tflite").write_bytes(real_memory())
+    (tmp_path / "m.tflite").write_bytes(real_memory(apart))
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 24
