@@ -13,10 +13,10 @@ from ...base.templates import environment
 from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
-from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, offload
+from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload
 from .row import KernelLayer, Row
 
-ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS)
+ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS, *floats.ROWS)
 # By word of a core: what its compiler defines. Kernels for the core do without nothing of it.
 CONDITIONS = {
     "dsp": "!defined(__ARM_FEATURE_DSP)",

@@ -1,4 +1,4 @@
-"""Depthwise 3x3 for Armv7E-M with DSP and a slow flash: lines of a channel's plane, four outputs at a time.
+"""Depthwise 3x3 for Armv7E-M with DSP and one instruction at a time: four outputs of a line of a channel's plane.
 
 The assembly is printed for each layer, so that its loads and additions hold the distances. Words are loaded one by one,
 because a load behind a load takes one cycle (Cortex-M4 TRM, 3.3.2).
@@ -18,7 +18,7 @@ WORDS = ("r11", "r12", "lr")  # word n of a line of the plane is in the register
 SUMS = ("r7", "r8", "r9", "r10")
 WEIGHTS = (("r1", "r2"), ("r3", "r4"), ("r5", "r6"))  # of each line of the window: taps 0 and 1, taps 1 and 2
 TURN = 14  # elements that a turn of a copying loop takes
-PACE = 0.85  # of what compiled code takes where flash is slow (`bench-cycles`)
+PACE = 0.85  # of what compiled code takes (`bench-cycles`), whose loads stand one by one
 REACH = 4095  # of the offset of a load or store
 
 

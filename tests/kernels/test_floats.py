@@ -1,0 +1,78 @@
+"""Sums of real numbers in blocks of channels: equal to the plain kernels' to the last bit, and right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgebuild.base.target import load_target
+from edgebuild.model.ir import Graph, Quant
+from edgebuild.model.kernels import floats, kernel_of
+from edgebuild.model.kernels.floats import KINDS, block_of, starts
+from edgebuild.model.plan.search import form_of
+from tests.graphs import examples, random_inputs, small_graphs, thrown
+from tests.kernels.processor import run_on
+from tests.kernels.test_processors import NEEDS
+from tests.ops.test_host import compare
+
+VARIANT = "channels in registers"
+
+
+def of_floats(graph: Graph, target: str) -> bool:
+    form = form_of(load_target(target))
+    return any(op.kind in KINDS and kernel_of(op, graph, form).variant == VARIANT for op in graph.ops)
+
+
+def with_int8_weights(graph: Graph) -> Graph:
+    """The same with weights of a byte, as TFLite has them in hybrid layers."""
+    name = graph.ops[0].inputs[1]
+    w = graph.tensors[name]
+    if graph.ops[0].kind == "batch_matmul":
+        return graph
+    data = np.clip(np.round(w.data * 40), -127, 127).astype(np.int8)
+    small = replace(w, dtype="int8", quant=Quant((0.025,), (0,)), data=data)
+    return replace(graph, tensors={**graph.tensors, name: small})
+
+
+def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off") -> None:
+    inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(graphs)]
+    found = []
+    for optimize in ("balanced", "size"):
+        (own := folder / optimize).mkdir()
+        fresh = [replace(graph) for graph in graphs]  # a graph keeps the kernels that were chosen for it
+        found.append(run_on(load_target(target), fresh, inputs, own, tile=tile, optimize=optimize))
+    for graph, vectors, rows, others in zip(graphs, inputs, *found, strict=True):
+        for vector, row, other in zip(vectors, rows, others, strict=True):
+            compare(graph, vector, row)
+            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, other, strict=True))
+
+
+@pytest.mark.needs(*NEEDS)
+@pytest.mark.parametrize("target, most", [("mps2-an386", 8), ("mps2-an386", 3), ("mps3-an547", 3)])
+def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of numbers of channels that blocks do not divide, of int8 weights, and of products of two operands."""
+    monkeypatch.setattr(floats, "MOST", most)
+    graphs = [g for kind in KINDS for g in [g for g in thrown(kind, 200) if of_floats(g, target)][:12]]
+    graphs = [with_int8_weights(g) if at % 3 == 2 else g for at, g in enumerate(graphs)]
+    kernels = [kernel_of(g.ops[0], g, form_of(load_target(target))) for g in graphs]
+    assert {g.ops[0].kind for g in graphs} == set(KINDS)
+    assert {k.shape["scaled"] for k in kernels} == {False, True}
+    assert {k.shape["overlap"] for k in kernels} == {False, most < 8}
+    check(target, graphs, tmp_path)
+
+
+@pytest.mark.needs(*NEEDS)
+def test_rows(tmp_path: Path) -> None:
+    """Fed from rings."""
+    graphs = [g for g in examples(small_graphs(), 400) if of_floats(g, "mps2-an386")][:20]
+    assert len(graphs) >= 10
+    check("mps2-an386", graphs, tmp_path, tile="rolling")
+
+
+def test_blocks_hold_all_channels() -> None:
+    for channels in range(1, 70):
+        made = {at + c for at in starts(channels) for c in range(block_of(channels))}
+        assert made == set(range(channels)) and len(starts(channels)) == -(-channels // 8)
