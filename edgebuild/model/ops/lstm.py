@@ -191,7 +191,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             scalars |= {f"{name}_mul": m.mantissa, f"{name}_shift": m.shift}
         scalars |= dict(zip(("tanh_mul", "tanh_shift"), _tanh_scaling(cell), strict=True))
         scalars |= dict(zip(("low", "high"), fixedpoint.limits(hidden.dtype), strict=True))
-    cost = 6.0 * x.shape[0] * (own.data.size + back.data.size)
+    cost = x.shape[0] * (3.0 * (own.data.size + back.data.size) + 800 * hidden.shape[1])
     return Kernel("lstm.c.j2", f"lstm_{x.shape[0]}x{x.shape[1]}x{hidden.shape[1]}", shape, tuple(constants), scalars,
                   estimate=cost)  # fmt: skip
 
