@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -24,9 +25,18 @@ setattr(providers, "_get_local_constants", lambda: providers._local_constants)  
 LIMIT_S = 600  # of a program that `run` runs: what takes this long hangs
 
 
+@pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`@pytest.mark.needs("cmake", "ninja")`: skip, with a reason, where a program is missing."""
+    """`@pytest.mark.needs("cmake", "ninja")`: skip, with a reason, where a program is missing.
+
+    `@pytest.mark.one_in(3)`: of a test's cases each third; the others are slow.
+    """
+    cases = Counter[str]()
     for item in items:
+        test = item.nodeid.partition("[")[0]
+        if any(cases[test] % mark.args[0] for mark in item.iter_markers("one_in")):
+            item.add_marker(pytest.mark.slow)
+        cases[test] += 1
         programs = [p for mark in item.iter_markers("needs") for p in mark.args]
         missing = [p for p in programs if shutil.which(p) is None]
         if missing:

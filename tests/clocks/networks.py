@@ -28,9 +28,10 @@ class Net:
         shape = (channels, kernel, kernel, self.tensors[x].shape[3])
         return self._sum("conv2d", x, shape, channels, kernel, stride, prod(shape[1:]), relu)
 
-    def depthwise(self, x: str, stride: int = 1) -> str:
+    def depthwise(self, x: str, stride: int = 1, kernel: int = 3) -> str:
         channels = self.tensors[x].shape[3]
-        return self._sum("depthwise_conv2d", x, (1, 3, 3, channels), channels, 3, stride, 9, True)
+        shape = (1, kernel, kernel, channels)
+        return self._sum("depthwise_conv2d", x, shape, channels, kernel, stride, kernel**2, True)
 
     def add(self, x: str, y: str) -> str:
         return self._op("add", [x, y], self.tensors[x].shape, SIGNED, clamp=(None, None))

@@ -131,6 +131,7 @@ def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[BuiltC
     return made, commands
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("harm", [0, 25])
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_products_compile_without_a_warning(tmp_path: Path, method: str) -> None
         subprocess.run([compiler, *flags, "-c", *files], cwd=tmp_path, check=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     ("method", "n", "medium"),

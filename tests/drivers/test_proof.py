@@ -174,6 +174,7 @@ def callers(made: Made, function: str) -> frozenset[str]:
 MANY_FAULTS = ("RP2040 I2C", "RP2040 USBCTRL", "nRF52 TWI", "FE310 I2C", "STM32 ADC", "STM32 TIM", "SAM SERCOM")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "part",
     [

@@ -84,6 +84,7 @@ def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp
     assert "refuted" in {v.what for v in verdicts((driver, wrong))}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("silicon", [False, True], ids=["own", "silicon"])
 @pytest.mark.parametrize(

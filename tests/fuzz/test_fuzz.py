@@ -52,6 +52,7 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
     assert any(way in what.split() for what in tally.programs for way in ("layer", "auto", "dory")), tally.programs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", ["tflite", "qdq"])
 def test_a_network_of_many_layers(form: str, host: Machine, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_factors_that_no_word_holds() -> None:
     assert factors.factors(s, np.full(4, 2**30)).unit == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, variant", [
     ("mps2-an386", "dsp two pixels"), ("mps2-an386", "dsp one pixel"), ("mps2-an386", "dsp two narrow pixels"),

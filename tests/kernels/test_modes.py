@@ -74,6 +74,7 @@ def check(graphs: list[Graph], results: list[list[list[object]]], inputs: list[l
             compare(graph, vector, row)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("mode", MODES)
 def test_on_the_build_machine(mode: str, tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ def test_on_the_build_machine(mode: str, tmp_path: Path) -> None:
     check(graphs, run_on_host(graphs, inputs, tmp_path, **MODES[mode]), inputs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("mode", ["size", "portable"])
 @pytest.mark.parametrize("target", ["mps2-an385", "mps2-an386", "mps3-an547", "riscv-virt"])

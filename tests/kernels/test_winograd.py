@@ -62,6 +62,7 @@ class Convolutions(Layers):
         self.sum("CONV_2D", (1, *size, c), draws.astype(np.int8), shape, options)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("words", [1, 2])
 @pytest.mark.parametrize("target", TARGETS)

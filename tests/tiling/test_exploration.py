@@ -171,6 +171,7 @@ def test_firmware_computes_the_same(name: str, tile: str) -> None:
     check(MODELS / f"{name}.tflite", "host", {"tile": tile})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif(not MODELS.exists(), reason="the public models are not at hand")
 @pytest.mark.parametrize(
     "target",
