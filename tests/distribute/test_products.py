@@ -85,6 +85,7 @@ def test_together_they_are_one_device(tmp_path: Path, method: str, n: int, mediu
     assert result["equal"] and result["as_planned"] and result["messages"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("form", "seed"), [("tflite", 11), ("qdq", 12), ("float", 13)])
 def test_random_networks(tmp_path: Path, form: str, seed: int) -> None:

@@ -22,6 +22,7 @@ def test_quantised_on_a_cortex_m4(name: str) -> None:
     assert outcome(name, "qdq", "mps2-an386") == "equal"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", ["qdq int16", "qdq uint16"])
 @pytest.mark.parametrize("name", ["torch efficientnet", "torch ssd", "torch unet"])

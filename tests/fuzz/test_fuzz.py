@@ -27,7 +27,7 @@ from tests.graphs.tflite_models import schema
 
 MOST_NETWORKS = 2000  # that are drawn until every operator was among them
 BUILTIN = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
-FIRST, HOST = 21, 3
+FIRST, HOST = 21, 2
 TARGETS = (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4), ("pulp-cluster", 5))
 
 

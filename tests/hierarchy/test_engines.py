@@ -118,6 +118,7 @@ def network(seed: int, factor: float = 1.0) -> Graph:
     return graph
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     ("requantise", "factor", "arithmetic"),

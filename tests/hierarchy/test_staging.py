@@ -177,6 +177,7 @@ def test_no_copy_skips_the_second_level() -> None:
         assert all(a.stage == "RAM" for a in p.ahead)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("way", ["layer", "dory", "auto"])
 def test_copies_of_the_running_program_are_those_of_the_report(way: str, tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def candidates() -> list[Graph]:
     return [graph for graph in examples(layers(), 90) if decoupled(graph, "n", 2).decoupled]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("g", GRANULARITIES[1:])
 def test_results_do_not_change(g: int, tmp_path: Path) -> None:

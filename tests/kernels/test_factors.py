@@ -58,6 +58,7 @@ def scaled(s: Sums, found: factors.Factors, x: Array) -> Array:
     return np.clip(y.astype(np.int64), s.low, s.high)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("arithmetic, rectified", WAYS)
 def test_one_word_gives_what_two_give(arithmetic: str, rectified: bool) -> None:
     """At sums where results begin, around them, at the ends, and at random ones."""

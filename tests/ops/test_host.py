@@ -13,7 +13,7 @@ from edgebuild.model.ops.base import check_limits
 from tests.graphs import KINDS, described, examples, random_inputs, single_ops, thrown
 from tests.ops.host import run_on_host
 
-GRAPHS_PER_KIND = 12  # of either way to draw
+GRAPHS_PER_KIND = 8  # of either way to draw
 VECTORS = 4
 
 

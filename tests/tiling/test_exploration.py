@@ -162,6 +162,7 @@ def test_savings_reach_the_published_ones(name: str, ffmt: float, fdt: float) ->
         assert found.extra_macs <= 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.needs("gcc")
 @pytest.mark.skipif(not MODELS.exists(), reason="the public models are not at hand")
 @pytest.mark.parametrize("tile", ["fdt", "ffmt"])
