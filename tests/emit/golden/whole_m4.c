@@ -15,12 +15,6 @@
 #error "tiny.c is for mps2-an386; compile it with -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16, or generate it for this core"
 #endif
 
-#if defined(__GNUC__) && !defined(__clang__) /* gcc's scheduler keeps more values alive than there are registers */
-#define EB_NO_SCHEDULE __attribute__((optimize("no-schedule-insns", "no-schedule-insns2")))
-#else
-#define EB_NO_SCHEDULE
-#endif
-
 #define EB_REG __attribute__((unused)) /* a parameter that assembly takes from its register */
 
 #ifdef __GCC_HAVE_DWARF2_CFI_ASM /* the compiler writes call frames that debuggers read, and so may we */
@@ -34,35 +28,35 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1340 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1296 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[432];
+extern int8_t tiny_arena[500];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
-/* Where each tensor lies in the arena. The peak is at step 0. */
+/* Where each tensor lies in the arena. The peak is at step 1. */
 enum {
     TINY_IN = 256, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
-    TINY_DEPTHWISE_CONV2D_1 = 256, /* 4x4x4, steps 1 to 2: depthwise */
+    TINY_DEPTHWISE_CONV2D_1 = 436, /* 4x4x4, steps 1 to 2: depthwise */
     TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
     TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
     TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
     TINY_CONV2D_0_SCRATCH = 384, /* scratch of step 0: conv */
-    TINY_DEPTHWISE_CONV2D_1_SCRATCH = 320, /* scratch of step 1: depthwise */
+    TINY_DEPTHWISE_CONV2D_1_SCRATCH = 256, /* scratch of step 1: depthwise */
 };
 
 /* Where constants lie in the weights. */
 enum {
     TINY_CONV2D_0_W = 16, /* 32 int32: start values, weights and factors by groups of four channels */
-    TINY_DEPTHWISE_CONV2D_1_W = 144, /* 26 int32: by groups of four channels */
-    TINY_DENSE_3_W = 248, /* 24 int32: start values, weights and factors by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_DEPTHWISE_CONV2D_1_W = 144, /* 60 int8: by channel */
+    TINY_DENSE_3_W = 204, /* 24 int32: start values, weights and factors by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 300, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t unit, int32_t low4, int32_t high4, int8_t *scratch);
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int32_t x_zero, int32_t y_zero,
+                                int32_t unit, int32_t low, int32_t high, int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
@@ -84,12 +78,11 @@ void tiny_invoke(void)
         /* high4 */ (int32_t)0x7f7f7f7fu,
         AT(int8_t, TINY_CONV2D_0_SCRATCH));
     EB_STEP();
-    /* 1  depthwise_conv2d depthwise; 324 B live */
+    /* 1  depthwise_conv2d depthwise; 500 B live */
     depthwise_3x3_s2_c4(
         AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
-        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_W),
-        /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low4 */ (int32_t)0xfdfdfdfdu,
-        /* high4 */ (int32_t)0x7f7f7f7fu,
+        WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_W),
+        /* x_zero */ -3, /* y_zero */ -3, /* unit */ 1, /* low */ -3, /* high */ 127,
         AT(int8_t, TINY_DEPTHWISE_CONV2D_1_SCRATCH));
     EB_STEP();
     /* 2  max_pool2d pool; 80 B live */
@@ -132,9 +125,6 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b);
 static void eb_dot2n_relu_clamped(
     EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
     EB_REG const int32_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
-static void eb_taps9_relu_clamped(
-    EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
-    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_dot1_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
     EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit);
@@ -183,48 +173,221 @@ static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, in
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-EB_NO_SCHEDULE
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
-                                int32_t unit, int32_t low4, int32_t high4, int8_t *scratch)
+/* All channels through a plane of int16 with its padding, whose lines have 10 numbers, four outputs of a line at a time.
+ * x: the image; the plane has its padding.
+ * w: for each channel nine weights, a bias of two bytes and a factor. Loads of w may be unaligned.
+ * zeros: minus the zero point of x twice.
+ * r0 the plane, r1 to r6 weights, r7 to r10 the sums. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void depthwise_3x3_s2_c4_channels(
+    EB_REG const int8_t *x, EB_REG const int8_t *w, EB_REG int8_t *y, EB_REG int16_t *plane, EB_REG int32_t zero,
+        EB_REG int32_t unit, EB_REG int32_t zeros, EB_REG int32_t low, EB_REG int32_t high)
+{
+    __asm__(
+        "push   {r4-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 36\n\t"
+               ".cfi_rel_offset r4, 0\n\t"
+               ".cfi_rel_offset r5, 4\n\t"
+               ".cfi_rel_offset r6, 8\n\t"
+               ".cfi_rel_offset r7, 12\n\t"
+               ".cfi_rel_offset r8, 16\n\t"
+               ".cfi_rel_offset r9, 20\n\t"
+               ".cfi_rel_offset r10, 24\n\t"
+               ".cfi_rel_offset r11, 28\n\t"
+               ".cfi_rel_offset lr, 32\n\t")
+        "sub    sp, sp, #44\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 44\n\t")
+        /* sp: 0 two constants, 8 start, 12 the output, 16 end of the fours, 20 lines, 24 x, 28 w, 32 y, 36 plane, 40 channels,
+         * 80 zero, unit, zeros, bounds */
+        "strd   r0, r1, [sp, #24]\n\t"
+        "strd   r2, r3, [sp, #32]\n\t"
+        "mov    r10, #4\n\t"
+        "str    r10, [sp, #40]\n\t"
+        "1:\n\t" /* a channel's plane */
+        "ldr    r0, [sp, #24]\n\t"
+        "ldr    r1, [sp, #36]\n\t"
+        "add    r10, r0, #1\n\t"
+        "str    r10, [sp, #24]\n\t"
+        "mov    lr, #8\n\t"
+        "2:\n\t"
+        "ldrsb  r2, [r0, #0]\n\t"
+        "ldrsb  r3, [r0, #4]\n\t"
+        "ldrsb  r4, [r0, #8]\n\t"
+        "ldrsb  r5, [r0, #12]\n\t"
+        "ldrsb  r6, [r0, #16]\n\t"
+        "ldrsb  r7, [r0, #20]\n\t"
+        "ldrsb  r8, [r0, #24]\n\t"
+        "strh   r2, [r1, #0]\n\t"
+        "strh   r3, [r1, #2]\n\t"
+        "strh   r4, [r1, #4]\n\t"
+        "strh   r5, [r1, #6]\n\t"
+        "strh   r6, [r1, #8]\n\t"
+        "strh   r7, [r1, #10]\n\t"
+        "strh   r8, [r1, #12]\n\t"
+        "add    r0, r0, #28\n\t"
+        "ldrsb  r2, [r0, #0]\n\t"
+        "strh   r2, [r1, #14]\n\t"
+        "add    r0, r0, #4\n\t"
+        "add    r1, r1, #16\n\t"
+        "add    r1, r1, #4\n\t"
+        "subs   lr, lr, #1\n\t"
+        "bne    2b\n\t"
+        "ldr    r12, [sp, #28]\n\t" /* its weights */
+        "ldr    r8, [r12]\n\t"
+        "ldr    r9, [r12, #3]\n\t"
+        "ldr    r10, [r12, #6]\n\t"
+        "ldrsh  r7, [r12, #9]\n\t"
+        "ldr    r11, [r12, #11]\n\t"
+        "add    r12, r12, #15\n\t"
+        "str    r12, [sp, #28]\n\t"
+        "ldr    lr, [sp, #84]\n\t"
+        "ror    r12, lr, r11\n\t" /* 2^(32 - right) */
+        "str    r11, [sp]\n\t"
+        "str    r12, [sp, #4]\n\t"
+        "sxtb16 r2, r8, ror #8\n\t"
+        "sxtb16 r8, r8\n\t"
+        "pkhbt  r1, r8, r2, lsl #16\n\t"
+        "pkhbt  r2, r2, r8\n\t"
+        "sxtb16 r4, r9, ror #8\n\t"
+        "sxtb16 r9, r9\n\t"
+        "pkhbt  r3, r9, r4, lsl #16\n\t"
+        "pkhbt  r4, r4, r9\n\t"
+        "sxtb16 r6, r10, ror #8\n\t"
+        "sxtb16 r10, r10\n\t"
+        "pkhbt  r5, r10, r6, lsl #16\n\t"
+        "pkhbt  r6, r6, r10\n\t"
+        "ldr    r12, [sp, #88]\n\t"
+        "smlad  r7, r1, r12, r7\n\t"
+        "smlatb r7, r2, r12, r7\n\t"
+        "smlad  r7, r3, r12, r7\n\t"
+        "smlatb r7, r4, r12, r7\n\t"
+        "smlad  r7, r5, r12, r7\n\t"
+        "smlatb r7, r6, r12, r7\n\t"
+        "str    r7, [sp, #8]\n\t"
+        "ldr    r11, [sp, #32]\n\t" /* its results */
+        "ldr    r0, [sp, #36]\n\t"
+        "str    r11, [sp, #12]\n\t"
+        "add    r11, r11, #1\n\t"
+        "str    r11, [sp, #32]\n\t"
+        "add    r12, r0, #16\n\t"
+        "str    r12, [sp, #16]\n\t"
+        "mov    r12, #4\n\t"
+        "str    r12, [sp, #20]\n\t"
+        "3:\n\t"
+        "4:\n\t"
+        "ldr    r10, [sp, #8]\n\t"
+        "ldr    r11, [r0], #16\n\t"
+        "ldr    r12, [r0, #-12]\n\t"
+        "ldr    lr, [r0, #-8]\n\t"
+        "smlad  r7, r1, r11, r10\n\t"
+        "smlatb r7, r2, r12, r7\n\t"
+        "smlad  r8, r1, r12, r10\n\t"
+        "smlatb r8, r2, lr, r8\n\t"
+        "smlad  r9, r1, lr, r10\n\t"
+        "ldr    r11, [r0, #-4]\n\t"
+        "ldr    r12, [r0, #0]\n\t"
+        "smlatb r9, r2, r11, r9\n\t"
+        "smlad  r10, r1, r11, r10\n\t"
+        "smlatb r10, r2, r12, r10\n\t"
+        "ldr    r11, [r0, #4]\n\t"
+        "ldr    r12, [r0, #8]\n\t"
+        "ldr    lr, [r0, #12]\n\t"
+        "smlad  r7, r3, r11, r7\n\t"
+        "smlatb r7, r4, r12, r7\n\t"
+        "smlad  r8, r3, r12, r8\n\t"
+        "smlatb r8, r4, lr, r8\n\t"
+        "smlad  r9, r3, lr, r9\n\t"
+        "ldr    r11, [r0, #16]\n\t"
+        "ldr    r12, [r0, #20]\n\t"
+        "smlatb r9, r4, r11, r9\n\t"
+        "smlad  r10, r3, r11, r10\n\t"
+        "smlatb r10, r4, r12, r10\n\t"
+        "ldr    r11, [r0, #24]\n\t"
+        "ldr    r12, [r0, #28]\n\t"
+        "ldr    lr, [r0, #32]\n\t"
+        "smlad  r7, r5, r11, r7\n\t"
+        "smlatb r7, r6, r12, r7\n\t"
+        "smlad  r8, r5, r12, r8\n\t"
+        "smlatb r8, r6, lr, r8\n\t"
+        "smlad  r9, r5, lr, r9\n\t"
+        "ldr    r11, [r0, #36]\n\t"
+        "ldr    r12, [r0, #40]\n\t"
+        "smlatb r9, r6, r11, r9\n\t"
+        "smlad  r10, r5, r11, r10\n\t"
+        "smlatb r10, r6, r12, r10\n\t"
+        "ldr    r11, [sp]\n\t"
+        "ldr    r12, [sp, #4]\n\t"
+        "ldr    lr, [sp, #80]\n\t"
+        "smmlar r7, r7, r11, r7\n\t"
+        "smmlar r7, r7, r12, lr\n\t"
+        "smmlar r8, r8, r11, r8\n\t"
+        "smmlar r8, r8, r12, lr\n\t"
+        "smmlar r9, r9, r11, r9\n\t"
+        "smmlar r9, r9, r12, lr\n\t"
+        "smmlar r10, r10, r11, r10\n\t"
+        "smmlar r10, r10, r12, lr\n\t"
+        "ldr    r11, [sp, #92]\n\t"
+        "ldr    r12, [sp, #96]\n\t"
+        "cmp    r7, r11\n\t"
+        "it     lt\n\t"
+        "movlt  r7, r11\n\t"
+        "cmp    r7, r12\n\t"
+        "it     gt\n\t"
+        "movgt  r7, r12\n\t"
+        "cmp    r8, r11\n\t"
+        "it     lt\n\t"
+        "movlt  r8, r11\n\t"
+        "cmp    r8, r12\n\t"
+        "it     gt\n\t"
+        "movgt  r8, r12\n\t"
+        "cmp    r9, r11\n\t"
+        "it     lt\n\t"
+        "movlt  r9, r11\n\t"
+        "cmp    r9, r12\n\t"
+        "it     gt\n\t"
+        "movgt  r9, r12\n\t"
+        "cmp    r10, r11\n\t"
+        "it     lt\n\t"
+        "movlt  r10, r11\n\t"
+        "cmp    r10, r12\n\t"
+        "it     gt\n\t"
+        "movgt  r10, r12\n\t"
+        "ldr    r11, [sp, #12]\n\t"
+        "ldr    lr, [sp, #16]\n\t"
+        "strb   r7, [r11]\n\t"
+        "strb   r8, [r11, #4]\n\t"
+        "strb   r9, [r11, #8]\n\t"
+        "strb   r10, [r11, #12]\n\t"
+        "add    r11, r11, #16\n\t"
+        "str    r11, [sp, #12]\n\t"
+        "cmp    r0, lr\n\t"
+        "bne    4b\n\t"
+        "ldr    r11, [sp, #20]\n\t"
+        "ldr    lr, [sp, #16]\n\t"
+        "add    lr, lr, #40\n\t"
+        "str    lr, [sp, #16]\n\t"
+        "add    r0, r0, #24\n\t"
+        "subs   r11, r11, #1\n\t"
+        "str    r11, [sp, #20]\n\t"
+        "bne    3b\n\t"
+        "ldr    r11, [sp, #40]\n\t"
+        "subs   r11, r11, #1\n\t"
+        "str    r11, [sp, #40]\n\t"
+        "bne    1b\n\t"
+        "add    sp, sp, #44\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -44\n\t")
+        "pop    {r4-r11, pc}\n\t");
+}
+static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, int32_t x_zero, int32_t y_zero,
+                                int32_t unit, int32_t low, int32_t high, int8_t *scratch)
 {
     EB_STEP();
-    /* Pixel by pixel, straight from int8: a list says where the pixel under each tap of the window lies. */
-    const int8_t *taps[9];
-    for (int32_t i = 0; i < 4; ++i) { /* a pixel of padding */
-        scratch[i] = (int8_t)x_zero;
+    int32_t *const twos = (int32_t *)(void *)scratch; /* numbers of the plane, two in a word */
+    int16_t *const plane = (int16_t *)(void *)scratch;
+    for (int32_t i = 0; i < 45; ++i) {
+        twos[i] = (int32_t)((uint32_t)x_zero << 16 | ((uint32_t)x_zero & 0xFFFFu));
     }
-    for (int32_t row = 0; row < 4; ++row) {
-        const int8_t *line[3];
-        int32_t missing = 0; /* rows of padding */
-        for (int32_t fy = 0; fy < 3; ++fy) {
-            const int32_t iy = row * 2 + fy;
-            const int32_t there = iy >= 0 && iy < 8;
-            line[fy] = there ? x + iy * 32 : (const int8_t *)0;
-            missing += !there;
-        }
-        for (int32_t ox = 0; ox < 4; ++ox, y += 4) {
-            const int32_t left = ox * 2;
-            if (missing || left < 0 || left > 5) {
-                for (int32_t i = 0; i < 9; ++i) {
-                    const int32_t ix = left + i % 3;
-                    const int32_t there = line[i / 3] && ix >= 0 && ix < 8;
-                    taps[i] = there ? line[i / 3] + ix * 4 : scratch;
-                }
-            } else {
-                const int32_t at = left * 4;
-                taps[0] = line[0] + at;
-                taps[1] = line[0] + at + 4;
-                taps[2] = line[0] + at + 8;
-                taps[3] = line[1] + at;
-                taps[4] = line[1] + at + 4;
-                taps[5] = line[1] + at + 8;
-                taps[6] = line[2] + at;
-                taps[7] = line[2] + at + 4;
-                taps[8] = line[2] + at + 8;
-            }
-            eb_taps9_relu_clamped(taps, w, 0, y, 4, y_zero, unit, low4, high4);
-        }
-    }
+    depthwise_3x3_s2_c4_channels(x, w, y, plane, y_zero, unit, (int32_t)(((uint32_t)-x_zero & 0xFFFFU) * 0x10001U),
+        low, high);
 }
 
 /* pool: 4x4x4 -> 2x2x4, step 2, result lives to step 3 */
@@ -572,130 +735,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-/* Channels c to c_end, four at a time, of a pixel whose window has 9 taps, each channel by itself.
- * taps: where the pixel under each tap lies. w: for each four channels the start values, words of two taps' weights for
- * each channel, the last tap for channels 0, 2 and 1, 3, and a factor a channel.
- * r4 to r7 the sums. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_taps9_relu_clamped(
-    EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
-    EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
-{
-    __asm__(
-        "push   {r3-r11, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 40\n\t"
-               ".cfi_rel_offset r4, 4\n\t"
-               ".cfi_rel_offset r5, 8\n\t"
-               ".cfi_rel_offset r6, 12\n\t"
-               ".cfi_rel_offset r7, 16\n\t"
-               ".cfi_rel_offset r8, 20\n\t"
-               ".cfi_rel_offset r9, 24\n\t"
-               ".cfi_rel_offset r10, 28\n\t"
-               ".cfi_rel_offset r11, 32\n\t"
-               ".cfi_rel_offset lr, 36\n\t")
-        /* sp: 0 y, 40 c_end, 44 zero, then unit, low4, high4 */
-        "1:\n\t"
-        "ldm    r1!, {r4-r7}\n\t"
-        "ldrd   r8, r9, [r0, #0]\n\t"
-        "ldr    r8, [r8, r2]\n\t"
-        "ldr    r9, [r9, r2]\n\t"
-        "pkhbt  r10, r8, r9, lsl #16\n\t"
-        "pkhtb  r11, r9, r8, asr #16\n\t"
-        "ldm    r1!, {r8, r9, r12, lr}\n\t"
-        "sxtb16 r3, r10\n\t"
-        "smlad  r4, r3, r8, r4\n\t"
-        "sxtb16 r10, r10, ror #8\n\t"
-        "smlad  r5, r10, r9, r5\n\t"
-        "sxtb16 r3, r11\n\t"
-        "smlad  r6, r3, r12, r6\n\t"
-        "sxtb16 r11, r11, ror #8\n\t"
-        "smlad  r7, r11, lr, r7\n\t"
-        "ldrd   r8, r9, [r0, #8]\n\t"
-        "ldr    r8, [r8, r2]\n\t"
-        "ldr    r9, [r9, r2]\n\t"
-        "pkhbt  r10, r8, r9, lsl #16\n\t"
-        "pkhtb  r11, r9, r8, asr #16\n\t"
-        "ldm    r1!, {r8, r9, r12, lr}\n\t"
-        "sxtb16 r3, r10\n\t"
-        "smlad  r4, r3, r8, r4\n\t"
-        "sxtb16 r10, r10, ror #8\n\t"
-        "smlad  r5, r10, r9, r5\n\t"
-        "sxtb16 r3, r11\n\t"
-        "smlad  r6, r3, r12, r6\n\t"
-        "sxtb16 r11, r11, ror #8\n\t"
-        "smlad  r7, r11, lr, r7\n\t"
-        "ldrd   r8, r9, [r0, #16]\n\t"
-        "ldr    r8, [r8, r2]\n\t"
-        "ldr    r9, [r9, r2]\n\t"
-        "pkhbt  r10, r8, r9, lsl #16\n\t"
-        "pkhtb  r11, r9, r8, asr #16\n\t"
-        "ldm    r1!, {r8, r9, r12, lr}\n\t"
-        "sxtb16 r3, r10\n\t"
-        "smlad  r4, r3, r8, r4\n\t"
-        "sxtb16 r10, r10, ror #8\n\t"
-        "smlad  r5, r10, r9, r5\n\t"
-        "sxtb16 r3, r11\n\t"
-        "smlad  r6, r3, r12, r6\n\t"
-        "sxtb16 r11, r11, ror #8\n\t"
-        "smlad  r7, r11, lr, r7\n\t"
-        "ldrd   r8, r9, [r0, #24]\n\t"
-        "ldr    r8, [r8, r2]\n\t"
-        "ldr    r9, [r9, r2]\n\t"
-        "pkhbt  r10, r8, r9, lsl #16\n\t"
-        "pkhtb  r11, r9, r8, asr #16\n\t"
-        "ldm    r1!, {r8, r9, r12, lr}\n\t"
-        "sxtb16 r3, r10\n\t"
-        "smlad  r4, r3, r8, r4\n\t"
-        "sxtb16 r10, r10, ror #8\n\t"
-        "smlad  r5, r10, r9, r5\n\t"
-        "sxtb16 r3, r11\n\t"
-        "smlad  r6, r3, r12, r6\n\t"
-        "sxtb16 r11, r11, ror #8\n\t"
-        "smlad  r7, r11, lr, r7\n\t"
-        "ldr    r8, [r0, #32]\n\t"
-        "ldr    r8, [r8, r2]\n\t"
-        "ldm    r1!, {r12, lr}\n\t"
-        "sxtb16 r10, r8\n\t"
-        "sxtb16 r11, r8, ror #8\n\t"
-        "smlabb r4, r10, r12, r4\n\t"
-        "smlatt r6, r10, r12, r6\n\t"
-        "smlabb r5, r11, lr, r5\n\t"
-        "smlatt r7, r11, lr, r7\n\t"
-        "ldr    r10, [sp]\n\t"
-        "ldrd   r3, r11, [sp, #44]\n\t"
-        "add    r10, r10, r2\n\t"
-        "ldm    r1!, {r8, r9, r12, lr}\n\t"
-        "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r9, r5\n\t"
-        "ror    r8, r11, r8\n\t"
-        "ror    r9, r11, r9\n\t"
-        "smmlar r4, r4, r8, r3\n\t"
-        "smmlar r5, r5, r9, r3\n\t"
-        "ssat   r4, #8, r4\n\t"
-        "ssat   r5, #8, r5\n\t"
-        "smmlar r6, r6, r12, r6\n\t"
-        "smmlar r7, r7, lr, r7\n\t"
-        "ror    r12, r11, r12\n\t"
-        "ror    lr, r11, lr\n\t"
-        "smmlar r6, r6, r12, r3\n\t"
-        "smmlar r7, r7, lr, r3\n\t"
-        "ssat   r6, #8, r6\n\t"
-        "ssat   r7, #8, r7\n\t"
-        "ldrd   r8, r9, [sp, #52]\n\t"
-        "bfi    r4, r5, #8, #8\n\t"
-        "bfi    r4, r6, #16, #8\n\t"
-        "bfi    r4, r7, #24, #8\n\t"
-        "ssub8  r12, r4, r8\n\t"
-        "sel    r4, r4, r8\n\t"
-        "ssub8  r12, r9, r4\n\t"
-        "sel    r4, r4, r9\n\t"
-        "str    r4, [r10]\n\t"
-        "ldr    r8, [sp, #40]\n\t"
-        "adds   r2, r2, #4\n\t"
-        "cmp    r2, r8\n\t"
-        "bne    1b\n\t"
-        "pop    {r3-r11, pc}\n\t");
-}
-
 /* One pixel of int8 in x, by `blocks`
  * groups of four channels. Loads of int8 may be unaligned.
  * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
@@ -837,11 +876,11 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-_Static_assert(TINY_IN + 128 <= 432, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 432, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 432, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 432, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 432, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 432, "TINY_SOFTMAX_4 leaves the arena");
-_Static_assert(TINY_CONV2D_0_SCRATCH + 48 <= 432, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 4 <= 432, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+_Static_assert(TINY_IN + 128 <= 500, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 500, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 500, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 500, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 500, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 500, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 48 <= 500, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 180 <= 500, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
