@@ -179,6 +179,32 @@ def test_scores_under_their_labels_stay_a_row(words: bool, tmp_path: Path) -> No
     assert result["equal"] and "under" in result["compared"]
 
 
+@pytest.mark.parametrize("classes", [[0], [0, 1]], ids=["one score", "two scores"])
+@pytest.mark.parametrize("bound", [0.0, 0.5])
+def test_a_score_on_the_bound_of_two_classes(classes: list[int], bound: float, tmp_path: Path) -> None:
+    """A stump whose left leaf gives the bound itself: the label is that of the first class."""
+    attributes = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_values": [0.0] * 3, "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0], "class_treeids": [0, 0] * len(classes), "class_ids": [*classes, *classes],
+        "class_nodeids": [1] * len(classes) + [2] * len(classes), "classlabels_int64s": [0, 1],
+        "class_weights": [bound] * len(classes) + [bound + 0.25 if bound else -0.25] * len(classes),
+    }  # fmt: skip
+    names = ["label", "scores"]
+    node = helper.make_node("TreeEnsembleClassifier", ["x"], names, domain="ai.onnx.ml", **attributes)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 1])
+    outputs = [helper.make_tensor_value_info("label", TensorProto.INT64, [2])]
+    outputs.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, [2, 2]))
+    graph = helper.make_graph([node], "stump", [x], outputs)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+    onnx.save(made, tmp_path / "m.onnx")
+    numbers = np.array([[-1], [1]], np.float32)
+    values, read = onnxruntime_outputs(made, [numbers]), read_model(tmp_path / "m.onnx")
+    found = ops.run(read, numbers)
+    for output, want in zip(read.outputs, values, strict=True):
+        np.testing.assert_allclose(found[output], want, atol=1e-6)
+
+
 def test_labels_of_two_classes_that_onnxruntime_does_not_tell(tmp_path: Path) -> None:
     made = model("TreeEnsembleClassifier", classes=2)
     next(a for a in made.graph.node[0].attribute if a.name == "classlabels_int64s").ints[:] = [3, 8]
