@@ -93,7 +93,7 @@ def test_factors_that_no_word_holds() -> None:
         assert found.unit == 0 and found.words.shape == (4, 2) and found.finish.startswith("relu2")
     s = drawn(rng, "tflite", True, np.full(4, 8))
     assert factors.factors(s).unit != 0
-    assert factors.factors(s, np.full(4, 2**30)).unit == 0
+    assert factors.factors_within(s, np.full(4, 2**30)).unit == 0
 
 
 @pytest.mark.one_in(2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.ir import Graph, Quant
 from edgebuild.model.kernels import floats, kernel_of
@@ -40,6 +41,8 @@ def with_int8_weights(graph: Graph) -> Graph:
 def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off") -> None:
     inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(graphs)]
     found = []
+    small = form_of(load_target(target), ModelRequest(Path("x"), "small", target, optimize="size"))
+    assert VARIANT not in {kernel_of(op, replace(g), small).variant for g in graphs for op in g.ops if op.kind in KINDS}
     for optimize in ("balanced", "size"):
         (own := folder / optimize).mkdir()
         fresh = [replace(graph) for graph in graphs]  # a graph keeps the kernels that were chosen for it
