@@ -188,11 +188,7 @@ class _Reader:
             origin = holder.attributes.get("derivedFrom", "")
             for e in (self.enumeration(origin, around) or holder).all("enumeratedValue"):
                 name, text = e.value("name") or "", e.value("value") or ""
-                if (
-                    re.fullmatch(r"[A-Za-z_]\w*", name)
-                    and text
-                    and not re.search("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]", text)
-                ):
+                if re.fullmatch(r"[A-Za-z_]\w*", name) and text and not WILD.search(text):
                     found.setdefault(name, self.as_number(e, "value", text))
         return tuple((n, v) for n, v in found.items() if not v >> width)
 
