@@ -3,7 +3,7 @@
  * makes messages of them. hal/src/link_relay.c is a port for simulation.
  *
  * A link carries bytes. Those from one device to another arrive in the order in which they are sent, or not at all; a
- * port need not notice that some are lost, repeated or damaged.
+ * port need not notice that some are lost, repeated or damaged. One that notices says so at that place.
  */
 #ifndef EB_LINK_H
 #define EB_LINK_H
@@ -28,7 +28,7 @@ enum {
 int eb_link_send(uint8_t to, const void *from, uint32_t bytes);
 
 /* Receives so many bytes that a device sent. EB_LINK_TIMEOUT if they did not come within the time; it is not known then
- * how many of them came. */
+ * how many of them came. EB_LINK_CRC if others were lost before or among them: the next call goes on behind the loss. */
 int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us);
 
 /* A clock that goes on at a steady rate and may wrap. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT-0 */
 #include "eb_cluster.h"
 
-enum { HEAD = 24, PIECE = 48, TRIES = 4, KNOWN = 0x8000, COUNT = 0x7FFF };
+enum { HEAD = 24, TAIL = 4, PIECE = 48, TRIES = 4, KNOWN = 0x8000, COUNT = 0x7FFF };
 enum { DATA = 0, START = 1, READY = 2, GO = 3 };
 
-static const uint8_t magic[4] = {'E', 'B', 'D', '1'};
+static const uint8_t magic[4] = {'E', 'B', 'D', '2'};
 
 typedef struct {
     uint32_t plan, inference, length;
+    uint32_t crc; /* with which that of the data goes on */
     uint16_t message;
     uint8_t kind;
 } head;
@@ -49,7 +50,8 @@ static uint32_t left(uint32_t begin, uint32_t limit)
     return gone < limit ? limit - gone : 0u;
 }
 
-static int send_head(const eb_cluster *c, uint8_t to, uint8_t kind, uint16_t message, uint32_t length)
+/* Sends a head. Returns the status; `crc` gets the checksum with which that of the data goes on. */
+static int send_head(const eb_cluster *c, uint8_t to, uint8_t kind, uint16_t message, uint32_t length, uint32_t *crc)
 {
     uint8_t h[HEAD];
     for (int i = 0; i < 4; ++i) {
@@ -61,8 +63,16 @@ static int send_head(const eb_cluster *c, uint8_t to, uint8_t kind, uint16_t mes
     h[14] = c->self;
     h[15] = kind;
     put(h + 16, length, 4);
-    put(h + 20, ~crc_of(~0u, h, 20), 4);
+    *crc = crc_of(~0u, h, 20);
+    put(h + 20, ~*crc, 4);
     return eb_link_send(to, h, HEAD);
+}
+
+/* Sends a frame without data. */
+static int send_word(const eb_cluster *c, uint8_t to, uint8_t kind, uint16_t message)
+{
+    uint32_t crc;
+    return send_head(c, to, kind, message, 0, &crc);
 }
 
 static int is_head(const uint8_t *h)
@@ -85,28 +95,55 @@ static uint32_t next_start(const uint8_t *h)
     return HEAD;
 }
 
-/* The next head of a frame from a device; what lies before it and is none is dropped, and `damaged` set. */
-static int receive_head(uint8_t from, head *found, uint32_t begin, uint32_t limit, int *damaged)
+/* Drops the data of a frame. Behind bytes that the port knows to be lost, nothing of the frame is left. */
+static void skip(uint8_t from, const head *h, uint32_t begin, uint32_t limit, int *damaged)
+{
+    uint8_t piece[PIECE];
+    for (uint32_t rest = h->kind == DATA ? h->length + TAIL : 0u; rest != 0u;) {
+        const uint32_t n = rest < PIECE ? rest : PIECE;
+        const int status = eb_link_receive(from, piece, n, left(begin, limit));
+        if (status != EB_OK) {
+            *damaged |= status == EB_LINK_CRC;
+            return;
+        }
+        rest -= n;
+    }
+}
+
+static void read_head(const uint8_t *h, head *to)
+{
+    to->plan = get(h + 4, 4);
+    to->inference = get(h + 8, 4);
+    to->message = (uint16_t)get(h + 12, 2);
+    to->kind = h[15];
+    to->length = get(h + 16, 4);
+    to->crc = ~get(h + 20, 4);
+}
+
+/* The next head of a frame that a device sent. What lies before it and is none is dropped, and so are frames of another
+ * sender; `damaged` is set then. */
+static int receive_head(uint8_t from, head *next, uint32_t begin, uint32_t limit, int *damaged)
 {
     uint8_t h[HEAD];
     uint32_t have = 0;
     for (;;) {
-        if (eb_link_receive(from, h + have, HEAD - have, left(begin, limit)) != EB_OK) {
+        const int status = eb_link_receive(from, h + have, HEAD - have, left(begin, limit));
+        uint32_t start = HEAD; /* of the bytes to keep */
+        if (status == EB_OK && is_head(h)) {
+            read_head(h, next);
+            if (h[14] == from) {
+                return EB_OK;
+            }
+            skip(from, next, begin, limit, damaged);
+        } else if (status == EB_OK) {
+            start = next_start(h);
+        } else if (status != EB_LINK_CRC) { /* else what we have is not the beginning of what comes */
             return *damaged ? EB_LINK_CRC : EB_LINK_TIMEOUT;
-        }
-        if (is_head(h)) {
-            found->plan = get(h + 4, 4);
-            found->inference = get(h + 8, 4);
-            found->message = (uint16_t)get(h + 12, 2);
-            found->kind = h[15];
-            found->length = get(h + 16, 4);
-            return EB_OK;
         }
         *damaged = 1;
         if (left(begin, limit) == 0u) { /* a link that never falls silent must not hold us */
             return EB_LINK_CRC;
         }
-        const uint32_t start = next_start(h);
         have = HEAD - start;
         for (uint32_t i = 0; i < have; ++i) {
             h[i] = h[start + i];
@@ -114,23 +151,10 @@ static int receive_head(uint8_t from, head *found, uint32_t begin, uint32_t limi
     }
 }
 
-/* Drops the data of a frame. */
-static void skip(uint8_t from, const head *h, uint32_t begin, uint32_t limit)
-{
-    uint8_t piece[PIECE];
-    for (uint32_t rest = h->length != 0u ? h->length + 4u : 0u; rest != 0u;) {
-        const uint32_t n = rest < PIECE ? rest : PIECE;
-        if (eb_link_receive(from, piece, n, left(begin, limit)) != EB_OK) {
-            return;
-        }
-        rest -= n;
-    }
-}
-
 /* Tells the source that this device is ready, and of which inference it has had data: KNOWN and its number's end. */
 static int send_ready(const eb_cluster *c)
 {
-    return send_head(c, c->source, READY, (uint16_t)(c->fed != 0u ? KNOWN | (c->fed & COUNT) : 0u), 0);
+    return send_word(c, c->source, READY, (uint16_t)(c->fed != 0u ? KNOWN | (c->fed & COUNT) : 0u));
 }
 
 /* Whether a device has had data of the present inference, or of one to come: then this source has started anew. It goes
@@ -156,13 +180,13 @@ static int await_ready(eb_cluster *c, uint8_t device)
         int status = receive_head(device, &h, begin, limit, &damaged);
         if (status == EB_OK) {
             if (h.plan != c->plan) {
-                skip(device, &h, begin, limit);
+                skip(device, &h, begin, limit, &damaged);
                 return EB_LINK_PLAN;
             }
             if (h.kind == READY && h.inference == c->inference) {
                 return is_used(c, &h) ? EB_LINK_ORDER : EB_OK;
             }
-            skip(device, &h, begin, limit);
+            skip(device, &h, begin, limit, &damaged);
             if (left(begin, limit) != 0u) {
                 continue;
             }
@@ -171,7 +195,7 @@ static int await_ready(eb_cluster *c, uint8_t device)
         if (tries++ == TRIES) {
             return status;
         }
-        status = send_head(c, device, START, 0, 0);
+        status = send_word(c, device, START, 0);
         if (status != EB_OK) {
             return status;
         }
@@ -183,7 +207,7 @@ static int tell_all(const eb_cluster *c, uint8_t kind)
 {
     for (uint8_t device = 0; device < 16u; ++device) {
         if (device != c->self && (c->peers >> device & 1u)) {
-            const int status = send_head(c, device, kind, 0, 0);
+            const int status = send_word(c, device, kind, 0);
             if (status != EB_OK) {
                 return status;
             }
@@ -192,9 +216,35 @@ static int tell_all(const eb_cluster *c, uint8_t kind)
     return EB_OK;
 }
 
+/* Drops what other devices sent in an inference that ended with a code. They send nothing in the next one before the
+ * source has heard that this device is ready. */
+static void drop_rest(eb_cluster *c)
+{
+    uint8_t piece[PIECE];
+    const uint32_t begin = eb_link_time_us();
+    for (uint8_t device = 0; device < 16u && c->broken != 0u; ++device) {
+        int status = EB_OK;
+        if (device == c->self || device == c->source || (c->peers >> device & 1u) == 0u) {
+            continue;
+        }
+        do {
+            status = eb_link_receive(device, piece, PIECE, 0);
+        } while (status != EB_LINK_TIMEOUT && left(begin, c->timeout_us) != 0u);
+    }
+    c->broken = 0;
+}
+
+/* Takes down that an inference ended with a code. */
+static int ended(eb_cluster *c, int status)
+{
+    c->broken |= status != EB_OK;
+    return status;
+}
+
 static int begin_all(eb_cluster *c)
 {
-    ++c->inference;
+    drop_rest(c);
+    c->inference += c->inference != UINT32_MAX ? 1u : 2u; /* 0 is none */
     const int status = tell_all(c, START);
     if (status != EB_OK) {
         return status;
@@ -211,11 +261,8 @@ static int begin_all(eb_cluster *c)
     return tell_all(c, GO);
 }
 
-int eb_cluster_begin(eb_cluster *c)
+static int begin_this(eb_cluster *c)
 {
-    if (c->self == c->source) {
-        return begin_all(c);
-    }
     int damaged = 0;
     for (const uint32_t begin = eb_link_time_us(); c->pending == 0u;) {
         head h;
@@ -223,28 +270,38 @@ int eb_cluster_begin(eb_cluster *c)
         if (status != EB_OK) {
             return status;
         }
-        skip(c->source, &h, begin, c->timeout_us);
+        skip(c->source, &h, begin, c->timeout_us, &damaged);
         if (h.plan != c->plan) {
-            (void)send_head(c, c->source, READY, 0, 0); /* so that the source learns of it */
+            (void)send_word(c, c->source, READY, 0); /* so that the source learns of it */
             return EB_LINK_PLAN;
         }
-        if (h.kind == START) {
+        if (h.kind == START && h.inference == c->fed) { /* it comes once more, or from a source that has started anew */
+            c->inference = h.inference;
+            (void)send_ready(c);
+        } else if (h.kind == START) {
             c->pending = h.inference;
-        } else if (left(begin, c->timeout_us) == 0u) {
+        }
+        if (c->pending == 0u && left(begin, c->timeout_us) == 0u) {
             return EB_LINK_TIMEOUT;
         }
     }
     c->inference = c->pending;
     c->pending = 0;
+    drop_rest(c);
     return send_ready(c);
+}
+
+int eb_cluster_begin(eb_cluster *c)
+{
+    return ended(c, c->self == c->source ? begin_all(c) : begin_this(c));
 }
 
 int eb_cluster_send(eb_cluster *c, uint16_t message, uint8_t to, const void *x, uint32_t count, uint32_t item,
                     uint32_t wire)
 {
     const uint8_t *from = x;
-    int status = send_head(c, to, DATA, message, count * wire);
-    uint32_t crc = ~0u;
+    uint32_t crc;
+    int status = send_head(c, to, DATA, message, count * wire, &crc);
     if (wire == item) {
         crc = crc_of(crc, from, count * item);
         status = status != EB_OK ? status : eb_link_send(to, from, count * item);
@@ -261,17 +318,16 @@ int eb_cluster_send(eb_cluster *c, uint16_t message, uint8_t to, const void *x, 
             status = eb_link_send(to, piece, n);
         }
     }
-    uint8_t end[4];
-    put(end, ~crc, 4);
-    return status != EB_OK ? status : eb_link_send(to, end, 4);
+    uint8_t end[TAIL];
+    put(end, ~crc, TAIL);
+    return ended(c, status != EB_OK ? status : eb_link_send(to, end, TAIL));
 }
 
-/* The data of a frame, and whether its CRC is right. */
-static int receive_data(const eb_cluster *c, uint8_t from, void *y, uint32_t count, uint32_t item, uint32_t wire,
-                        uint32_t begin)
+/* The data of a frame, and whether the CRC of its head and the data is right. */
+static int receive_data(const eb_cluster *c, uint8_t from, uint32_t crc, void *y, uint32_t count, uint32_t item,
+                        uint32_t wire, uint32_t begin)
 {
-    uint8_t *to = y, end[4];
-    uint32_t crc = ~0u;
+    uint8_t *to = y, end[TAIL];
     int status = EB_OK;
     if (wire == item) {
         status = eb_link_receive(from, to, count * item, left(begin, c->timeout_us));
@@ -291,12 +347,12 @@ static int receive_data(const eb_cluster *c, uint8_t from, void *y, uint32_t cou
         }
     }
     if (status == EB_OK) {
-        status = eb_link_receive(from, end, 4, left(begin, c->timeout_us));
+        status = eb_link_receive(from, end, TAIL, left(begin, c->timeout_us));
     }
     if (status != EB_OK) {
         return status;
     }
-    return get(end, 4) == (uint32_t)~crc ? EB_OK : EB_LINK_CRC;
+    return get(end, TAIL) == (uint32_t)~crc ? EB_OK : EB_LINK_CRC;
 }
 
 /* How long a device waits for a GO: the source may wait for another one that is busy with an inference before. */
@@ -312,10 +368,13 @@ static int started(eb_cluster *c, const head *h)
         c->pending = h->inference;
         return EB_LINK_ORDER;
     }
-    if (h->inference == c->inference && send_ready(c) != EB_OK) { /* the first one was lost */
+    if (h->inference != c->inference) {
+        return EB_OK;
+    }
+    if (send_ready(c) != EB_OK) { /* the first one was lost */
         return EB_LINK_TIMEOUT;
     }
-    return EB_OK;
+    return c->fed == c->inference ? EB_LINK_ORDER : EB_OK; /* behind data of this inference, it is of a new source */
 }
 
 /* Waits for the GO of the present inference, before anything that others than the source send. */
@@ -329,7 +388,7 @@ static int await_go(eb_cluster *c)
         if (status != EB_OK) {
             return status;
         }
-        skip(c->source, &h, begin, limit);
+        skip(c->source, &h, begin, limit, &damaged);
         if (h.plan != c->plan) {
             return EB_LINK_PLAN;
         }
@@ -351,8 +410,7 @@ static int await_go(eb_cluster *c)
     return EB_OK;
 }
 
-int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, uint32_t count, uint32_t item,
-                       uint32_t wire)
+static int receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, uint32_t count, uint32_t item, uint32_t wire)
 {
     if (from != c->source) {
         const int told = await_go(c);
@@ -371,9 +429,9 @@ int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, u
         const int mine = h.plan == c->plan && h.inference == c->inference;
         if (mine && h.kind == DATA && h.message == message && h.length == count * wire) {
             c->fed = c->gone = c->inference;
-            return receive_data(c, from, y, count, item, wire, begin);
+            return receive_data(c, from, h.crc, y, count, item, wire, begin);
         }
-        skip(from, &h, begin, limit);
+        skip(from, &h, begin, limit, &damaged);
         if (h.plan != c->plan) {
             return EB_LINK_PLAN;
         }
@@ -393,4 +451,10 @@ int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, u
             return damaged ? EB_LINK_CRC : EB_LINK_TIMEOUT;
         }
     }
+}
+
+int eb_cluster_receive(eb_cluster *c, uint16_t message, uint8_t from, void *y, uint32_t count, uint32_t item,
+                       uint32_t wire)
+{
+    return ended(c, receive(c, message, from, y, count, item, wire));
 }

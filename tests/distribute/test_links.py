@@ -96,7 +96,8 @@ def test_ports_of_boards_compile_without_a_warning(tmp_path: Path, port: str, ta
     subprocess.run([tools.compiler, *flags, "-c", "-o", "x.o", str(source)], cwd=tmp_path, check=True)
 
 
-FLOODS = {"noise": (2, 2, 2), "START": (1, 0, 1), "READY": (1, 1, 1), "DATA": (1, 1, 1), "foreign": (3, 3, 3)}
+FLOODS = {"noise": (2, 2, 2), "START": (1, 0, 1), "READY": (1, 1, 1), "DATA": (1, 1, 1), "foreign": (3, 3, 3),
+          "stranger": (2, 2, 2)}  # fmt: skip
 
 
 @pytest.mark.needs("gcc")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 
-from .relay import HEAD, Delivery, Frame
+from .relay import HEAD, TAIL, Delivery, Frame
 
 KINDS = (
-    *("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "noise", "dead"),
+    *("lost", "repeated", "damaged", "truncated", "late", "swapped", "foreign", "stale", "spliced", "noise", "dead"),
     *("restarted", "returned"),  # the program of a device ends, and starts anew at once or in the next inference
 )
 Key = tuple[int, int, str, int]
@@ -70,6 +71,8 @@ class Faults:
                 return Delivery(foreign(data)), good
             case "stale":
                 return Delivery(before), good
+            case "spliced":  # the head of this one and the data of the one before
+                return (Delivery(data[:HEAD] + before[HEAD:]),)
             case "noise":
                 return Delivery(rng.randbytes(rng.randint(1, 2 * HEAD))), good
             case _:
@@ -78,9 +81,11 @@ class Faults:
 
 def foreign(data: bytes) -> bytes:
     """The same frame as firmware of another plan sends it."""
-    import zlib
-
-    head = bytearray(data[:HEAD])
+    head, payload = bytearray(data[: HEAD - TAIL]), data[HEAD:-TAIL]
     head[4] ^= 0xFF
-    head[20:24] = zlib.crc32(bytes(head[:20])).to_bytes(4, "little")
-    return bytes(head) + data[HEAD:]
+    made = bytes(head) + _crc(head)
+    return made + payload + _crc(head + payload) if data[HEAD:] else made
+
+
+def _crc(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(TAIL, "little")

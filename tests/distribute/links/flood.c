@@ -1,6 +1,6 @@
 /* A link on which something always comes at once: noise, or the same frame again and again. No call may wait for ever.
  * Arguments: role (0 source, 1 device, 2 device in the middle of inference 5), what comes (noise, START of inference 5,
- * READY or DATA of inference 4, DATA of a foreign plan). The exit status is the code.
+ * READY or DATA of inference 4, DATA of a foreign plan, stranger: what is waited for, by another device). The exit status is the code.
  */
 #include "eb_cluster.h"
 #include "eb_link.h"
@@ -47,9 +47,9 @@ uint32_t eb_link_time_us(void)
 }
 
 /* Takes down the frame that a device sends. */
-static void record(const char *what)
+static void record(const char *what, uint8_t self)
 {
-    eb_cluster other = {.plan = 7, .self = 1, .source = 0, .peers = 3, .timeout_us = 1000, .inference = 5};
+    eb_cluster other = {.plan = 7, .self = self, .source = (uint8_t)!self, .peers = 3, .timeout_us = 1000, .inference = 5};
     uint8_t x[4] = {1, 2, 3, 4};
     recording = 1;
     if (strcmp(what, "DATA") == 0) {
@@ -60,13 +60,14 @@ static void record(const char *what)
         other.pending = 4;
         (void)eb_cluster_begin(&other);
     } else if (strcmp(what, "START") == 0) {
-        other.self = 0;
-        other.source = 0;
-        other.peers = 2;
+        other.source = self;
         other.inference = 4;
         other.timeout_us = 0; /* it gives up at once */
         (void)eb_cluster_begin(&other); /* number 5 */
         frame_bytes = 24; /* it tries more than once */
+    } else if (strcmp(what, "stranger") == 0) {
+        other.self = 2;
+        (void)eb_cluster_send(&other, 3, 0, x, 4, 1, 1);
     } else if (strcmp(what, "foreign") == 0) {
         other.plan = 8;
         (void)eb_cluster_send(&other, 3, 0, x, 4, 1, 1);
@@ -79,7 +80,7 @@ static void record(const char *what)
 int main(int argc, char **argv)
 {
     const int role = argc > 2 ? atoi(argv[1]) : 0;
-    record(argc > 2 ? argv[2] : "noise");
+    record(argc > 2 ? argv[2] : "noise", role == 0);
     eb_cluster c = {.plan = 7, .self = role != 0, .source = 0, .peers = 3, .timeout_us = 1000, .inference = 5};
     uint8_t y[4];
     return role == 2 ? eb_cluster_receive(&c, 3, 0, y, 4, 1, 1) : eb_cluster_begin(&c);
