@@ -4,7 +4,8 @@
  *
  * The identifier says who sends and who shall receive: EB_CAN_BASE + 32 * receiver + sender. The first byte of a frame
  * counts the frames to this receiver, the second says how many bytes follow, and whether this is the first frame since
- * the sender started; the rest fills the frame up to a length that CAN has. What comes twice or too late is dropped.
+ * the sender started; the rest fills the frame up to a length that CAN has. What comes twice or too late is dropped. A
+ * gap in the counts, or a queue that is full while nobody reads it, ends the inference with EB_LINK_CRC.
  */
 #include "eb_can.h"
 #include "eb_link.h"
@@ -21,15 +22,15 @@
 #error "EB_LINK_DEVICE is the number of this device"
 #endif
 
-enum { DEVICES = 16, ALL = 31, LONGEST = 64, HEAD = 2, FIRST = 0x80, MOST = 64 };
+enum { DEVICES = 16, ALL = 31, LONGEST = 64, HEAD = 2, FIRST = 0x80, MOST = 64, NOBODY = 255 };
 
 typedef struct {
-    uint8_t next[2]; /* the count that the next frame has, to this device and to all */
-    uint8_t known[2];
+    eb_counts counts[2]; /* of frames to this device and to all */
     eb_ring in;
 } peer;
 
 static peer peers[DEVICES];
+static uint8_t reading = NOBODY; /* the device for whose bytes this one waits */
 static uint8_t sent[ALL + 1], begun[ALL + 1]; /* frames to each receiver, modulo 256; and whether there were any */
 
 /* The least length of a frame that holds so many bytes (ISO 11898-1, DLC). */
@@ -43,8 +44,9 @@ static uint8_t length_of(uint32_t bytes)
     return bytes <= 8u ? (uint8_t)bytes : lengths[i];
 }
 
-/* Brings frames that have come to their queues; leaves them where they are while a queue is full. There may be so many
- * for others that they never end. */
+/* Brings frames that have come to their queues. One that finds its queue full waits for the reader. If that waits for
+ * another device, what is in the queue was left by an inference that has ended, and would hold up all others' frames for
+ * ever. There may be so many frames for others that they never end. */
 static void poll_frames(void)
 {
     static uint8_t frame[LONGEST];
@@ -55,14 +57,19 @@ static void poll_frames(void)
         const uint32_t count = length >= HEAD ? frame[1] & 63u : 0u;
         if (from < DEVICES && (all || to == EB_LINK_DEVICE) && count + HEAD <= length) {
             peer *const p = &peers[from];
-            const int8_t ahead = (int8_t)(uint8_t)(frame[0] - p->next[all]);
-            if (!p->known[all] || ahead >= 0 || (frame[1] & FIRST) != 0) {
-                if (eb_ring_room(&p->in) < count) {
-                    return;
+            const int is_full = eb_ring_room(&p->in) < count;
+            if (is_full && (reading == from || reading == NOBODY)) {
+                return;
+            }
+            const int is = eb_packet(&p->counts[all], frame[0], 0xFF, (frame[1] & FIRST) != 0);
+            if (is == EB_PACKET_BEHIND_GAP) {
+                eb_ring_lose(&p->in);
+            }
+            if (is != EB_PACKET_OLD) {
+                if (is_full) {
+                    eb_ring_forget(&p->in);
                 }
                 (void)eb_ring_put(&p->in, frame + HEAD, count);
-                p->next[all] = (uint8_t)(frame[0] + 1u);
-                p->known[all] = 1;
             }
         }
         length = 0;
@@ -101,7 +108,13 @@ int eb_link_send(uint8_t to, const void *from, uint32_t bytes)
 
 int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
 {
-    return from < DEVICES ? eb_ring_receive(&peers[from].in, to, bytes, timeout_us, poll_frames) : EB_LINK_TIMEOUT;
+    if (from >= DEVICES) {
+        return EB_LINK_TIMEOUT;
+    }
+    reading = from;
+    const int status = eb_ring_receive(&peers[from].in, to, bytes, timeout_us, poll_frames);
+    reading = NOBODY;
+    return status;
 }
 
 uint32_t eb_link_time_us(void)

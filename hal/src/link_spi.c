@@ -4,7 +4,7 @@
  *
  * Both sides exchange blocks of fixed size: a mark, how many bytes are in it, how many the other side may send in its
  * next block, then the bytes. A device prepares its block and raises its line; the controller starts the transfer. A
- * block without a mark is dropped; what was in it is lost, which the checksums of messages show.
+ * block without a mark is dropped; that what was in it is lost ends the inference with EB_LINK_CRC.
  */
 #include "eb_link.h"
 #include "eb_ring.h"
@@ -23,6 +23,8 @@
 #ifndef EB_SPI_SEND_US
 #define EB_SPI_SEND_US 1000000u /* the longest wait for a block to leave */
 #endif
+
+_Static_assert(EB_SPI_BLOCK > 3u && EB_SPI_BLOCK <= 258u, "the head of a block counts up to 255 bytes behind it");
 
 enum { DEVICES = 16, MARK = 0xE5, HEAD = 3, PAYLOAD = EB_SPI_BLOCK - HEAD };
 
@@ -51,8 +53,12 @@ static void prepare(peer *p)
 static void take(peer *p)
 {
     if (block_in[0] == MARK && block_in[1] <= PAYLOAD && block_in[2] <= PAYLOAD) {
-        (void)eb_ring_put(&p->in, block_in + HEAD, block_in[1]);
+        if (eb_ring_put(&p->in, block_in + HEAD, block_in[1]) != block_in[1]) {
+            eb_ring_lose(&p->in);
+        }
         p->room = block_in[2];
+    } else {
+        eb_ring_lose(&p->in);
     }
 }
 
@@ -125,7 +131,10 @@ int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
     const uint32_t start = eb_spi_time_us();
     while (is_linked(from) && bytes != 0u) {
         poll_peer(from);
-        const uint32_t n = eb_ring_take(&peers[from].in, data, bytes);
+        uint32_t n;
+        if (eb_ring_next(&peers[from].in, data, bytes, &n) != EB_OK) {
+            return EB_LINK_CRC;
+        }
         data += n;
         bytes -= n;
         if (n == 0u && eb_spi_time_us() - start >= timeout_us) {

@@ -28,11 +28,14 @@
 #ifndef EB_LINK_UART_INTERRUPTS
 #define EB_LINK_UART_INTERRUPTS 0
 #endif
+#ifndef EB_LINK_UART_READ /* takes the byte that a UART holds */
+#define EB_LINK_UART_READ(port) ((port)->data)
+#endif
 #ifndef EB_LINK_SEND_US
 #define EB_LINK_SEND_US 1000000u /* the longest wait for one byte to leave */
 #endif
 
-enum { FULL_OUT = 1, FULL_IN = 2 }; /* in state */
+enum { FULL_OUT = 1, FULL_IN = 2, OVERRUN_IN = 8 }; /* in state; the last one goes away when it is written */
 enum { SEND_ON = 1, RECEIVE_ON = 2, RECEIVE_INTERRUPT = EB_LINK_UART_INTERRUPTS ? 8 : 0 }; /* in control */
 
 typedef struct {
@@ -46,7 +49,7 @@ typedef struct {
 } peer;
 
 #define UART(address) ((uart *)(uintptr_t)(address))
-#define X(device, address) {device, UART(address), {0, 0, {0}}},
+#define X(number, address) {.device = (number), .port = UART(address)},
 static peer peers[] = {EB_LINK_UARTS};
 #undef X
 enum { PEERS = sizeof peers / sizeof peers[0] };
@@ -60,11 +63,15 @@ void eb_link_uart_received(void)
         uart *const port = peers[i].port;
         port->interrupt = RECEIVE_ON;
         while ((port->state & FULL_IN) != 0u) {
+            if ((port->state & OVERRUN_IN) != 0u) {
+                port->state = OVERRUN_IN;
+                eb_ring_lose(&peers[i].in);
+            }
             if (eb_ring_room(&peers[i].in) == 0u) {
                 port->control = SEND_ON | RECEIVE_ON; /* no interrupt until there is room */
                 break;
             }
-            const uint8_t byte = (uint8_t)port->data;
+            const uint8_t byte = (uint8_t)EB_LINK_UART_READ(port);
             (void)eb_ring_put(&peers[i].in, &byte, 1);
         }
     }
@@ -151,7 +158,10 @@ int eb_link_receive(uint8_t from, void *to, uint32_t bytes, uint32_t timeout_us)
     const uint32_t start = eb_link_time_us();
     while (p != 0 && bytes != 0u) {
         look();
-        const uint32_t n = eb_ring_take(&p->in, data, bytes);
+        uint32_t n;
+        if (eb_ring_next(&p->in, data, bytes, &n) != EB_OK) {
+            return EB_LINK_CRC;
+        }
         data += n;
         bytes -= n;
         if (n != 0u) {

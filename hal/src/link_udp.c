@@ -5,7 +5,8 @@
  * and initialises lwIP and its interface before.
  *
  * A datagram has a mark, the number of its sender, a count, then bytes; the first one since its start has a mark of its
- * own. What comes twice or too late is dropped; what is lost shows in the checksums of messages.
+ * own. What comes twice or too late is dropped, and so is what comes from another address or port than that of the
+ * device whose number it has. A gap in the counts, or a queue that is full, ends the inference with EB_LINK_CRC.
  */
 #include "eb_link.h"
 #include "eb_ring.h"
@@ -28,8 +29,7 @@ void eb_udp_address(uint8_t device, ip_addr_t *address);
 void eb_udp_poll(void);
 
 typedef struct {
-    uint16_t next;
-    uint8_t known;
+    eb_counts counts;
     eb_ring in;
 } peer;
 
@@ -38,30 +38,39 @@ static uint16_t sent[DEVICES];
 static uint8_t begun[DEVICES];
 static struct udp_pcb *socket_;
 
+static int is_of(uint8_t device, const ip_addr_t *address, u16_t port)
+{
+    ip_addr_t its;
+    eb_udp_address(device, &its);
+    return port == EB_UDP_PORT && ip_addr_cmp(&its, address);
+}
+
 static void received(void *argument, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *address, u16_t port)
 {
     (void)argument;
     (void)pcb;
-    (void)address;
-    (void)port;
     uint8_t head[HEAD];
     if (p == NULL) {
         return;
     }
-    if (pbuf_copy_partial(p, head, HEAD, 0) == HEAD && (head[0] == MARK || head[0] == FIRST) && head[1] < DEVICES) {
+    if (pbuf_copy_partial(p, head, HEAD, 0) == HEAD && (head[0] == MARK || head[0] == FIRST) && head[1] < DEVICES &&
+        is_of(head[1], address, port)) {
         peer *const from = &peers[head[1]];
-        const uint16_t count = (uint16_t)(head[2] | head[3] << 8);
-        const int16_t ahead = (int16_t)(uint16_t)(count - from->next);
-        const uint32_t bytes = (uint32_t)p->tot_len - HEAD;
-        if ((!from->known || ahead >= 0 || head[0] == FIRST) && bytes <= LONGEST && bytes <= eb_ring_room(&from->in)) {
+        const uint32_t bytes = (uint32_t)p->tot_len - HEAD, number = head[2] | (uint32_t)head[3] << 8;
+        const int is = bytes <= LONGEST ? eb_packet(&from->counts, number, 0xFFFF, head[0] == FIRST) : EB_PACKET_OLD;
+        if (is != EB_PACKET_OLD) {
             uint8_t piece[64];
+            if (is == EB_PACKET_BEHIND_GAP) {
+                eb_ring_lose(&from->in);
+            }
+            if (bytes > eb_ring_room(&from->in)) {
+                eb_ring_forget(&from->in);
+            }
             for (uint32_t at = 0; at < bytes; at += sizeof piece) {
                 const uint32_t rest = bytes - at, n = rest < sizeof piece ? rest : (uint32_t)sizeof piece;
                 (void)pbuf_copy_partial(p, piece, (u16_t)n, (u16_t)(HEAD + at));
                 (void)eb_ring_put(&from->in, piece, n);
             }
-            from->next = (uint16_t)(count + 1u);
-            from->known = 1;
         }
     }
     (void)pbuf_free(p);

@@ -1,4 +1,5 @@
-/* As much of lwIP's raw API as the port uses, over datagrams between processes. */
+/* As much of lwIP's raw API as the port uses, over datagrams between processes. The first byte of one is the address
+ * of its sender. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,9 @@ err_t udp_sendto(struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *address, 
 {
     (void)pcb;
     (void)port;
-    (void)wire_send((int)address->addr, p->payload, p->tot_len, 0); /* nobody learns that it got lost */
+    uint8_t frame[2048] = {EB_LINK_DEVICE};
+    memcpy(frame + 1, p->payload, p->tot_len);
+    (void)wire_send((int)address->addr, frame, p->tot_len + 1u, 0); /* nobody learns that it got lost */
     return ERR_OK;
 }
 
@@ -99,9 +102,10 @@ void eb_udp_poll(void)
 {
     uint8_t frame[2048];
     const int n = wire_receive(frame, sizeof frame);
-    if (n > 0) {
-        struct pbuf *p = pbuf_alloc(PBUF_RAW, (u16_t)n, PBUF_POOL);
-        (void)pbuf_take(p, frame, (u16_t)n);
-        only.receive(NULL, &only, p, &ip_addr_any, only.port);
+    if (n > 1) {
+        const ip_addr_t sender = {frame[0]};
+        struct pbuf *p = pbuf_alloc(PBUF_RAW, (u16_t)(n - 1), PBUF_POOL);
+        (void)pbuf_take(p, frame + 1, (u16_t)(n - 1));
+        only.receive(NULL, &only, p, &sender, only.port);
     }
 }

@@ -6,6 +6,7 @@ typedef struct {
 } ip_addr_t;
 extern const ip_addr_t ip_addr_any;
 #define IP_ADDR_ANY (&ip_addr_any)
+#define ip_addr_cmp(a, b) ((a)->addr == (b)->addr)
 struct udp_pcb;
 typedef void (*udp_recv_fn)(void *argument, struct udp_pcb *pcb, struct pbuf *p, const ip_addr_t *address, u16_t port);
 struct udp_pcb *udp_new(void);
