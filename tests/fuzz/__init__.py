@@ -6,4 +6,5 @@ onnx_writer.py    a recipe as a float ONNX file, or one that onnxruntime's quant
 machine.py        one compilation: plan, compiler, program, results
 networks.py       a seed's network in all modes of tiling against TFLM or onnxruntime; failures made small
 others.py         random drivers, damaged files, plans of least energy
+wire.py           frames of clusters that a medium harms
 """

@@ -60,6 +60,7 @@ class Journal:
             "cases": [failure["command"] for result in done for failure in result.failures],
             "runs": sum(result.runs for result in done),
             "networks": sum(result.networks for result in done),
+            "streams": sum(result.streams for result in done),
             "equal_plans": sum(result.equal_plans for result in done),
             "units": len(done),
             "programs": dict(sorted(programs.items())),

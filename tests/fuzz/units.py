@@ -12,6 +12,7 @@ from .machine import machine
 from .networks import Found, Tally, drawn, keep, smaller, sweep
 from .others import damaged_file, driver_programs, plan_of_energy
 from .recipe import FORMS
+from .wire import PORTS, STREAMS, harmed_streams
 
 LEVELS = ("mps2-an521", "pulp-cluster")  # between whose memories a DMA unit moves tiles
 TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500", "mps3-an547", "riscv-virt", *LEVELS)
@@ -42,6 +43,7 @@ class Result:
     unit: str
     runs: int = 0
     networks: int = 0
+    streams: int = 0
     equal_plans: int = 0
     programs: dict[str, int] = field(default_factory=dict)  # built and run, by target and mode
     planned: dict[str, int] = field(default_factory=dict)  # run on values alone
@@ -59,8 +61,13 @@ def networks(
 
 
 def others(part: str, seed: int, count: int) -> Iterator[Unit]:
-    """`count` programs, plans, or damaged files of each form."""
-    each, forms = {"drivers": (PROGRAMS, [""]), "damaged": (DAMAGED, list(FORMS)), "energy": (1, ["tflite"])}[part]
+    """`count` programs, plans, damaged files of each form, or times `STREAMS` streams over all ports."""
+    each, forms = {
+        "drivers": (PROGRAMS, [""]),
+        "damaged": (DAMAGED, list(FORMS)),
+        "energy": (1, ["tflite"]),
+        "wire": (len(PORTS), list(PORTS)),
+    }[part]
     for number in range(seed, seed - (-count // each)):
         yield from (Unit(part, number, form) for form in forms)
 
@@ -76,6 +83,7 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset(), most: in
     if unit.part != "networks":
         for trouble in OTHERS[unit.part](unit, place / unit.part):
             result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
+        result.streams = STREAMS if unit.part == "wire" else 0
         return result
     tally = Tally()
     sweep(drawn(unit.form, unit.seed, unit.blocks), [machine(t, place) for t in unit.targets], place, tally, most)
@@ -98,4 +106,5 @@ OTHERS: dict[str, Callable[[Unit, Path], Iterator[Any]]] = {
     "drivers": lambda unit, place: driver_programs(unit.seed, PROGRAMS, place),
     "damaged": lambda unit, place: damaged_file(unit.form, unit.seed, DAMAGED, place),
     "energy": lambda unit, place: plan_of_energy(unit.seed, place),
+    "wire": lambda unit, place: harmed_streams(unit.form, unit.seed, place),
 }
