@@ -1,27 +1,94 @@
-"""Files of the user, before they are read."""
+"""Files of the user: the one way in which they are read.
+
+Only regular files are read, and only up to a size that no honest file of their kind has. A pipe would block, a device
+as /dev/zero would never end.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from edgebuild.base.errors import fail, from_os
+from edgebuild.base.errors import EdgebuildError, fail, from_os
+
+MODEL = 512 << 20  # bytes of a model, and of all tensors beside it
+TEXT = 64 << 20  # of a source, a header, a register description, a table
+FACTS = 4 << 20  # of YAML and JSON, whose values take some hundred times the bytes of their text
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
-def read_bytes(path: Path, text: str = "cannot read it") -> bytes:
-    """The bytes of a file. Raises EdgebuildError that begins with `text`."""
+def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> bytes:
+    """The bytes of a file, at most so many. Raises EdgebuildError that begins with `text`."""
     try:
-        check_file(path, text)
-        return path.read_bytes()
+        check_file(path, text, most)
+        with open(path, "rb", opener=_opened) as file:
+            _check_kind(os.fstat(file.fileno()), path, text, most)  # what is there now may be another file
+            data = file.read(most + 1)
     except OSError as error:
         raise from_os(error, text, str(path)) from None
+    if len(data) > most:
+        raise _too_large(path, text, most)
+    return data
 
 
-def check_file(path: str | Path, text: str = "cannot read it") -> None:
-    """Refuse a pipe, which is empty at the second reading, and a device: /dev/zero never ends. Raises EdgebuildError
-    that begins with `text`, and OSError if there is nothing.
+def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> str:
+    r"""The text of a file in UTF-8, with `\n` at the end of lines. Raises EdgebuildError."""
+    try:
+        return read_bytes(path, text, most).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise fail("is not UTF-8 text", file=str(path)) from None
+
+
+def read_json(path: str | Path, wrong: str, text: str = "cannot read it") -> Any:
+    """The value of a JSON file. Raises EdgebuildError, which begins with `wrong` where it is no JSON."""
+    data = read_bytes(path, text, FACTS)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise fail(f"{wrong}: {error}", file=str(path)) from None
+
+
+def check_file(path: str | Path, text: str = "cannot read it", most: int | None = None) -> None:
+    """Refuse what is no regular file, or has more bytes than `most`.
+
+    Raises EdgebuildError that begins with `text`, and OSError if there is nothing.
     """
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    _check_kind(os.stat(path), path, text, most)
+
+
+def check_replaced(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Refuse outputs that are one of the inputs, by whatever name or link. Raises EdgebuildError."""
+    read = {(s.st_dev, s.st_ino): str(path) for path in inputs if (s := _status(path)) is not None}
+    for path in outputs:
+        status = _status(path)
+        source = read.get((status.st_dev, status.st_ino)) if status is not None else None
+        if source is not None:
+            same = "" if source == str(path) else f", as {source}"
+            hints = ["give another name, or another folder with -o"]
+            raise fail(f"it is read{same}, and edgebuild does not write over it", file=str(path), hints=hints)
+
+
+def _status(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, _FLAGS)
+
+
+def _check_kind(status: os.stat_result, path: str | Path, text: str, most: int | None) -> None:
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise fail(f"{text}: it is a pipe or a device, and no file", file=str(path))
+    if most is not None and stat.S_ISREG(status.st_mode) and status.st_size > most:
+        raise _too_large(path, text, most)
+
+
+def _too_large(path: str | Path, text: str, most: int) -> EdgebuildError:
+    return fail(f"{text}: it is larger than {most >> 20} MiB", file=str(path))

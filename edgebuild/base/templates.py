@@ -11,7 +11,6 @@ from typing import Any
 
 import jinja2
 
-from .cache import folder
 from .compiled_templates import CompiledTemplates
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -176,7 +175,7 @@ def _broken(line: str) -> str:
 @cache
 def environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        bytecode_cache=CompiledTemplates(where / "templates", Path(__file__)) if (where := folder()) else None,
+        bytecode_cache=CompiledTemplates(Path(__file__)),
         loader=jinja2.FileSystemLoader([PACKAGE / folder for folder in FOLDERS]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

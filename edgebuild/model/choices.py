@@ -9,14 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from edgebuild.base.artifacts import write_atomic
-from edgebuild.base.cache import folder
+from edgebuild.base import private
+from edgebuild.base.cache import folder, used
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
+
+FOLDER, FILE = "tuned", re.compile(r"[0-9a-f]{16}\.json")
+MOST = 1 << 20  # bytes of a file
 
 
 def with_choices(request: ModelRequest) -> ModelRequest:
@@ -25,41 +29,60 @@ def with_choices(request: ModelRequest) -> ModelRequest:
 
 
 def files(request: ModelRequest) -> list[str]:
-    """The file with choices for the request's target, if there is one."""
-    place = _file(request)
-    return [str(place)] if place is not None and os.path.exists(place) else []
+    """The file with choices for the request's target, if there is one that may be read."""
+    where = folder()
+    return [str(where / FOLDER / _name(request))] if where is not None and _kept(_name(request)) is not None else []
 
 
 def read(request: ModelRequest) -> dict[str, str]:
     """Layer to variant; empty if nothing was measured."""
-    place = _file(request)
     try:
-        found = json.loads(place.read_text(encoding="utf-8")) if place is not None else {}
-    except (OSError, ValueError):
+        found = json.loads(_kept(_name(request)) or b"{}")
+    except (RecursionError, ValueError):
         return {}
     return {str(layer): str(variant) for layer, variant in found.items()} if isinstance(found, dict) else {}
 
 
 def store(request: ModelRequest, found: Mapping[str, str]) -> Path | None:
     """Add choices to those that are known; the file, or None if there is no cache."""
-    place = _file(request)
-    if place is not None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({**read(request), **found}, indent=1, sort_keys=True) + "\n"
-        write_atomic(place, text.encode())
-    return place
+    where, name = folder(), _name(request)
+    text = json.dumps({**read(request), **found}, indent=1, sort_keys=True) + "\n"
+    with used(make=True) as top:
+        if top is None or where is None:
+            return None
+        with private.inside(top, FOLDER, make=True) as tuned:
+            private.replace(tuned, name, text.encode())
+    return where / FOLDER / name
 
 
 def clear() -> int:
     """Forget all choices; how many files there were. They stay, empty: builds that have read them look for them."""
-    where = folder()
-    found = list((where / "tuned").glob("*.json")) if where is not None else []
-    for file in found:
-        write_atomic(file, b"{}\n")
-    return len(found)
+    try:
+        with used() as top:
+            if top is None:
+                return 0
+            with private.inside(top, FOLDER) as tuned:
+                found = list(filter(FILE.fullmatch, os.listdir(tuned)))
+                for name in found:
+                    private.replace(tuned, name, b"{}\n")
+                return len(found)
+    except FileNotFoundError:
+        return 0
 
 
-def _file(request: ModelRequest) -> Path | None:
-    where, known = folder(), load_target(request.target).words
+def _kept(name: str) -> bytes | None:
+    """The bytes of a file with choices; None if there is none that may be read."""
+    try:
+        with used() as top:
+            if top is None:
+                return None
+            with private.inside(top, FOLDER) as tuned:
+                return private.read(tuned, name, MOST)
+    except OSError:
+        return None
+
+
+def _name(request: ModelRequest) -> str:
+    known = load_target(request.target).words
     words = [*sorted(known), request.optimize, *(["portable"] if request.portable else [])]
-    return where / "tuned" / f"{hashlib.sha256(' '.join(words).encode()).hexdigest()[:16]}.json" if where else None
+    return f"{hashlib.sha256(' '.join(words).encode()).hexdigest()[:16]}.json"

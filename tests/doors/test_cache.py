@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import chdir
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +19,7 @@ from edgebuild.base import cache
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.installation import code_files
 from edgebuild.base.request import ModelRequest, model_outputs, model_request
+from edgebuild.cli import main
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
@@ -54,6 +57,12 @@ def compiled(made: list[ModelRequest], source: Path, **options: Any) -> tuple[Ar
     return cache.compiled(request, [str(f) for f in request.files], compile_model)
 
 
+def entries() -> list[Path]:
+    found, where = cache.content(), cache.folder()
+    assert found is not None and where is not None
+    return [where / key[:2] / key[2:] for key in found.entries]
+
+
 def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) -> None:
     first = compiled(made, DIGITS)
     elsewhere = tmp_path / "elsewhere" / DIGITS.name
@@ -63,7 +72,7 @@ def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) 
     assert compiled(made, DIGITS, tile="rolling") != first and len(made) == 2
     elsewhere.write_bytes(DIGITS.read_bytes() + b"\0")
     assert compiled(made, elsewhere) != first and len(made) == 3
-    assert len(list(cache.entries())) == 3
+    assert len(entries()) == 3
 
 
 def test_what_a_calibration_says_counts_and_where_it_is_does_not(made: list[ModelRequest], tmp_path: Path) -> None:
@@ -79,30 +88,38 @@ def test_what_a_calibration_says_counts_and_where_it_is_does_not(made: list[Mode
 
 def test_half_an_entry_is_none(made: list[ModelRequest]) -> None:
     compiled(made, DIGITS)
-    (entry,) = cache.entries()
+    (entry,) = entries()
     (entry / "digits.c").unlink()
     compiled(made, DIGITS)
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("link", [False, True])
-def test_what_stands_in_the_place_of_an_entry_goes(link: bool, made: list[ModelRequest], tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["file", "link", "folder", "pipe"])
+def test_what_stands_in_the_place_of_an_entry_stays(form: str, made: list[ModelRequest], tmp_path: Path) -> None:
     compiled(made, DIGITS)
-    (entry,) = cache.entries()
+    (entry,) = entries()
     other = entry.rename(tmp_path / "other")
-    if link:
-        (other / "digits.c").write_text("changed")
-        entry.symlink_to(other)
-    else:
+    if form == "file":
         entry.write_text("a file")
-    wanted = compiled(made, DIGITS)
-    assert len(made) == 2 and compiled(made, DIGITS) == wanted and len(made) == 2
+    elif form == "link":
+        entry.symlink_to(other)
+    elif form == "folder":
+        entry.mkdir()
+        (entry / "digits.txt").write_text("a file")
+    else:
+        os.mkfifo(entry)
+    compiled(made, DIGITS)
+    compiled(made, DIGITS)
+    assert len(made) == 3
+    assert cache.clear() == cache.Content(others=(entry.parent.name,))
+    assert os.path.lexists(entry) and len(list(other.iterdir())) == len(model_outputs("digits")) + 1
+    assert form != "folder" or (entry / "digits.txt").read_text() == "a file"
 
 
 def test_what_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of a time limit depend on the machine; with the cache off nothing is written."""
     compiled(made, DIGITS, time_limit=5)
-    assert not list(cache.entries())
+    assert not entries()
     monkeypatch.setenv("EDGEBUILD_CACHE", "")
     compiled(made, DIGITS)
     compiled(made, DIGITS)
@@ -121,16 +138,133 @@ def test_a_user_without_a_home_and_one_with_the_home_of_another(tmp_path: Path) 
         assert done.stdout.startswith("[]"), done.stderr
 
 
-def test_clear(made: list[ModelRequest]) -> None:
+def snapshot(folder: Path) -> dict[str, bytes | str | None]:
+    """What lies below a folder: the bytes of files, the aims of links, None for others."""
+    return {
+        str(p.relative_to(folder)): os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
+
+
+def test_clear_leaves_what_is_no_entry(
+    made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of the user's, named as the cache by mistake: with names like ours, links, and what was half written."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (tmp_path / "afar.c").write_text("behind a link")
+    for name in ("thesis.tex", "ab/notes", f"ab/{'c' * 62}/digits.c", f"ab/{'d' * 62}/digests", "tuned/x.json"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text("of the user")
+    (mine / "ab" / ("e" * 62)).symlink_to(tmp_path)
+    (mine / "ff").symlink_to(tmp_path)
+    (mine / "ab" / f".{'f' * 62}.12.0").mkdir()
+    os.mkfifo(mine / "ab" / ("1" * 62))
+    foreign = snapshot(tmp_path)
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(mine))
     compiled(made, DIGITS)
-    assert cache.clear() == 1 and cache.clear() == 0
+    (entry,) = entries()
+    shutil.copytree(entry, entry.parent / f".{entry.name}.12.0")
+    (entry.parent / f".{entry.name}.12.0" / "digits.h").unlink()
+    size = sum(file.stat().st_size for file in entry.iterdir())
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out.startswith(f"{mine}: 1 entries, ")
+    (entry / "mine.txt").write_text("of the user")
+    assert main(["cache", "clear"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("removed 1 entries, ") and int(first.split(", ")[1][:-2].replace(",", "")) > size
+    assert second.startswith(f"what is no entry stays in {mine}: ") and "thesis.tex" in second
+    left = snapshot(tmp_path)
+    assert left.pop(str((entry / "mine.txt").relative_to(tmp_path))) == b"of the user"
+    assert foreign.items() <= left.items() and {*left} - {*foreign} <= {
+        str(p.relative_to(tmp_path)) for p in (entry, entry.parent)
+    }
+    (entry / "mine.txt").unlink()
+
+
+def test_a_list_that_names_other_files_removes_none(made: list[ModelRequest], tmp_path: Path) -> None:
+    victim = tmp_path / "victim.c"
+    victim.write_text("of the user")
+    compiled(made, DIGITS)
+    (entry,) = entries()
+    key = entry.parent.name + entry.name
+    for name in ("../../../victim.c", str(victim), "..", "", "digests"):
+        (entry / cache.LIST).write_text(f"{key}\n{'0' * 64} {name}\n")
+        cleared = cache.clear()
+        assert cleared is not None and not cleared.entries
+        assert victim.read_text() == "of the user" and (entry / "digits.c").exists()
+
+
+def test_clear(made: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(made, DIGITS)
+    assert main(["cache", "clear"]) == 0 and capsys.readouterr().out.startswith("removed 1 entries, ")
+    assert main(["cache", "clear"]) == 0 and capsys.readouterr().out == "removed 0 entries, 0 B\n"
+
+
+@pytest.mark.parametrize("how", ["group", "others", "owner", "file", "room", "entry"])
+def test_a_folder_that_others_may_write_is_not_used(
+    how: str, made: list[ModelRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The build goes on without, and says why where the user can do something."""
+    cache._warn.cache_clear()
+    right = compiled(made, DIGITS)
+    (entry,) = entries()
+    where = entry.parents[1]
+    if how == "owner":
+        if os.getuid():
+            pytest.skip("only root may give a folder away")
+        os.chown(where, 12345, -1)
+    elif how == "file":
+        where.rename(tmp_path / "moved")
+        where.write_text("a file")
+    else:
+        place = {"room": entry.parent, "entry": entry / "digits.c"}.get(how, where)
+        place.chmod(place.stat().st_mode | (0o020 if how == "group" else 0o002))
+    again = compiled(made, DIGITS)
+    said = capsys.readouterr().err
+    assert len(made) == 2 and again != right
+    if how in ("room", "entry"):
+        assert not said
+        return
+    compiled(made, DIGITS)
+    assert said.startswith(f"{where}: warning: the cache is not used: ") and not capsys.readouterr().err
+    before = snapshot(where) if how != "file" else {}
+    assert main(["cache", "clear"]) == 1 and main(["cache"]) == 1
+    assert before == (snapshot(where) if how != "file" else {})
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "device", "socket"])
+def test_what_is_no_file_in_an_entry_neither_blocks_nor_is_followed(
+    kind: str, made: list[ModelRequest], tmp_path: Path
+) -> None:
+    right = compiled(made, DIGITS)
+    (entry,) = entries()
+    for file in (entry / "digits.c", entry / cache.LIST):
+        data = file.read_bytes()
+        file.unlink()
+        if kind == "pipe":
+            os.mkfifo(file)
+        elif kind == "link":
+            (tmp_path / file.name).write_bytes(data)
+            file.symlink_to(tmp_path / file.name)
+        elif kind == "device":
+            file.symlink_to("/dev/zero")
+        else:
+            with socket.socket(socket.AF_UNIX) as bound, chdir(entry):
+                bound.bind(file.name)
+        seen: list[ModelRequest] = []
+        compiled(seen, DIGITS)
+        assert seen
+        shutil.rmtree(entry)
+        compiled([], DIGITS)
+    assert right
 
 
 def test_a_corrupted_entry_is_never_taken(made: list[ModelRequest], tmp_path: Path) -> None:
     """150 entries, each damaged in one place: cut, changed, exchanged, of another key, or without a file."""
     random = Random(0)
     right = compiled(made, DIGITS)
-    (entry,) = cache.entries()
+    (entry,) = entries()
     whole = tmp_path / "whole"
     shutil.copytree(entry, whole)
     right_by_name = {a.name: a.data for a in right}
@@ -191,4 +325,4 @@ def test_a_model_that_changes_meanwhile_is_not_kept(made: list[ModelRequest], tm
         return tuple(Artifact(name, b"two") for name in model_outputs("m"))
 
     cache.compiled(request, [str(model)], compile_model)
-    assert not list(cache.entries())
+    assert not entries()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import marshal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,13 @@ TEXT = "{{ remark('x', 'y') }} {{ a | times(2) }}"
 def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, bool]]:
     """Prints a template in an environment of its own: the text, and whether the template was compiled for it."""
 
-    def rendered(text: str = TEXT, module: str = "", folder: str = "kept") -> tuple[str, bool]:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+
+    def rendered(text: str = TEXT, module: str = "") -> tuple[str, bool]:
         (tmp_path / "t.j2").write_text(text)
         (tmp_path / "module.py").write_text(module)
-        kept = CompiledTemplates(tmp_path / folder, tmp_path / "module.py")
+        kept = CompiledTemplates(tmp_path / "module.py")
         made = jinja2.Environment(loader=jinja2.FileSystemLoader(tmp_path), bytecode_cache=kept)
         made.filters["times"], made.globals["remark"] = templates.times, templates.remark
         compiled, right = list[str](), made.compile
@@ -50,7 +56,7 @@ def test_another_text_or_environment_is_compiled(render: Callable[..., tuple[str
 
 def test_a_file_with_a_changed_byte_is_not_read(render: Callable[..., tuple[str, bool]], tmp_path: Path) -> None:
     right = render()[0]
-    (file,) = (tmp_path / "kept").iterdir()
+    (file,) = (tmp_path / "__pycache__").iterdir()
     data = file.read_bytes()
     for broken in (b"", data[:40], data[:-1], data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], b"\0" + data[1:]):
         file.write_bytes(broken)
@@ -59,17 +65,37 @@ def test_a_file_with_a_changed_byte_is_not_read(render: Callable[..., tuple[str,
 
 
 def test_a_folder_that_cannot_be_written(render: Callable[..., tuple[str, bool]], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "__pycache__").write_text("no folder")
     for _ in range(2):
-        assert render(folder="file/templates") == ("x/* y */ b * 2", True)
+        assert render() == ("x/* y */ b * 2", True)
 
 
-@pytest.mark.parametrize("named", ["", "kept"])
-def test_they_lie_beside_compiled_models(named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("EDGEBUILD_CACHE", named and str(tmp_path / named))
+def test_the_switches_of_python_hold(
+    render: Callable[..., tuple[str, bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert render()[1] and render()[1]
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "prefix"))
+    assert render()[1] and not render()[1]
+    assert not (tmp_path / "__pycache__").exists()
+
+
+def test_the_cache_of_compiled_models_holds_no_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever plants bytecode there, under any name that a template has, runs none of it."""
+    poison = marshal.dumps(compile("raise SystemExit('code of the cache ran')", "t", "exec"))
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path))
     templates.environment.cache_clear()
     try:
+        kept = templates.environment().bytecode_cache
+        assert isinstance(kept, CompiledTemplates)
+        assert kept.folder == Path(templates.__file__).parent / "__pycache__" or sys.pycache_prefix
+        (tmp_path / "templates").mkdir()
+        for name in templates.environment().list_templates(extensions=["j2"]):
+            key = kept.get_cache_key(name, None)
+            (tmp_path / "templates" / key).write_bytes(hashlib.sha256(poison).digest() + poison)
+        before = sorted(tmp_path.rglob("*"))
         templates.environment().get_template("frame.c.j2")
     finally:
         templates.environment.cache_clear()
-    assert [len(list(folder.iterdir())) for folder in tmp_path.glob("kept/templates")] == ([1] if named else [])
+    assert sorted(tmp_path.rglob("*")) == before
