@@ -120,9 +120,18 @@ def fail(
     return EdgebuildError(Diagnostic(text, file, line, column, node, kind, tuple(hints)))
 
 
+LONGEST = 240  # characters of a line that are shown
+
+
 def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
-    """A line of a source, and below it a mark under `length` characters from `column`, which counts from 1."""
+    """A line of a source, and below it a mark under `length` characters from `column`, which counts from 1.
+
+    Of a line that is too long to be read, only what is around the mark.
+    """
     line = line.rstrip("\r\n")
+    if len(line) > LONGEST:
+        first = max(0, min(column - 1 - LONGEST // 2, len(line) - LONGEST))
+        line, column = line[first : first + LONGEST], column - first
     pad = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
     return "  " + line, "  " + pad + "^" + "~" * (min(length, len(line) - len(pad)) - 1)
 

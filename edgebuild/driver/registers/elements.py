@@ -38,6 +38,7 @@ def wrong(file: str, lines: list[str], number: int, column: int, text: str) -> E
     return fail(text, file=file, line=number, column=column, hints=caret(line, column))
 
 
+DEEPEST = 100  # elements in one another; SVD has about ten levels, and more where clusters are in clusters
 ENCODING = re.compile(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""")
 
 
@@ -61,19 +62,29 @@ def parse(text: str, file: str) -> Element:
     lines = text.split("\n")
     parser = xml.parsers.expat.ParserCreate("utf-8")  # whatever the text says: it is decoded
     stack: list[Element] = [Element("", {}, 0, 0)]
+    texts: list[list[str]] = [[]]  # of the open elements, in pieces: to join them one by one takes quadratic time
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         element = Element(tag, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1)
+        if len(stack) > DEEPEST:
+            text = f"elements are nested deeper than {DEEPEST}; a register description has far fewer levels"
+            raise wrong(file, lines, element.line, element.column, text)
         stack[-1].children.append(element)
         stack.append(element)
+        texts.append([])
 
     def end(tag: str) -> None:
-        stack.pop()
+        stack.pop().text = "".join(texts.pop())
 
     def characters(data: str) -> None:
-        stack[-1].text += data
+        texts[-1].append(data)
+
+    def entity(*declaration: object) -> None:
+        text = "an entity is declared, which edgebuild does not expand; write the text in its place"
+        raise wrong(file, lines, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1, text)
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
+    parser.EntityDeclHandler = entity
     try:
         parser.Parse(text.encode("utf-8", "replace"), True)
     except xml.parsers.expat.ExpatError as error:

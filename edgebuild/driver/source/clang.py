@@ -207,13 +207,19 @@ def parse(
     read = dict.fromkeys(str(i.include) for i in tu.get_includes())
     unit = Unit(text, tu, tuple(f for f in read if f), cpp)
     if unit.errors and not wrong:
-        raise EdgebuildError(*(_diagnostic(d, text) for d in unit.errors))
+        raise EdgebuildError(*(_diagnostic(d, text, _is_in(d, name)) for d in unit.errors))
     return unit
 
 
-def _diagnostic(d: Any, text: bytes) -> Diagnostic:
+def _is_in(d: Any, name: str) -> bool:
+    """Whether a diagnostic is about the unit's own text, and not about a header that stays one."""
+    return d.location.file is not None and bool(d.location.file.name == name)
+
+
+def _diagnostic(d: Any, text: bytes, own: bool) -> Diagnostic:
     here = place(d.location)
-    return Diagnostic(d.spelling, here.file, here.line, here.column, hints=caret(here, text))
+    hints = caret(here, text) if own else ()
+    return Diagnostic(d.spelling, here.file, here.line, here.column, hints=hints)
 
 
 def place(location: SourceLocation) -> Place:

@@ -5,25 +5,28 @@ One text has one set of positions, so that everything after this works on byte o
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
 from edgebuild.base.errors import fail
-from edgebuild.base.inputs import read_bytes
+from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.driver.source import clang, macros
 from edgebuild.driver.source.dialect import Dialect, read_dialect
 from edgebuild.driver.source.hidden import no_hidden_uses
+from edgebuild.driver.source.reach import check_headers
 from edgebuild.driver.source.shared import check_macros
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
 Parse = Callable[[str, bytes], clang.Unit]
 ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.M)
+DEEPEST, MOST = 200, 10_000  # headers in one another, as compilers have it, and in all
 MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_write\b", re.M)
 
 
@@ -96,12 +99,13 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
     """
     cpp = _is_cpp(sources)
     given = {re.split(r"[=(]", o[2:])[0] for o in options if o.startswith("-D")}
-    check_macros([(p, _load(p)) for p in sources] if len(sources) > 1 else [], given)
-    reader = _Reader([Path(b) for a, b in pairwise(options) if a == "-I"])
+    check_macros([(p, read_text(p)) for p in sources] if len(sources) > 1 else [], given)
+    places = [Path(b) for a, b in pairwise(options) if a == "-I"]
+    name, flags = str(sources[0]), _flags(sources, options)
+    front = [Path(b) for a, b in pairwise(options) if a == "-include"]
+    check_headers([*sources, *front], places, partial(_preprocess, sources, triple, flags, cpp))
+    reader = _Reader(places)
     text = Lined(tuple(piece for path in sources for piece in reader.read(path)))
-    folders = list(dict.fromkeys(str(p.parent) for p in sources))
-    flags = (*(word for f in folders for word in ("-I", f)), *options)
-    name = str(sources[0])
     unit = clang.parse(name, text.data, triple, flags, cpp)
     dialect = read_dialect(unit)
     if MACROS.search(text.data):
@@ -115,6 +119,18 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
         no_hidden_uses(unit, dialect, partial(clang.parse, name, triple=triple, flags=again, cpp=True, wrong=True))
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
     return Source(unit, dialect, tuple(files), text.lines)
+
+
+def _flags(sources: Sequence[Path], options: tuple[str, ...]) -> tuple[str, ...]:
+    folders = dict.fromkeys(str(p.parent) for p in sources)
+    return (*(word for f in folders for word in ("-I", f)), *options)
+
+
+def _preprocess(sources: Sequence[Path], triple: str, flags: tuple[str, ...], cpp: bool) -> None:
+    """Read the sources as they are, whatever is wrong in them."""
+    for path in sources:
+        text = f'#include "{os.path.abspath(path)}"\n'.encode()
+        clang.parse("edgebuild_reach.c", text, triple, (*flags, "-ferror-limit=0"), cpp, wrong=True)
 
 
 def _is_cpp(sources: Sequence[Path]) -> bool:
@@ -133,18 +149,24 @@ class _Reader:
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
         self.files: list[Path] = []
-        self.once: set[Path] = set()
+        self.once: set[str] = set()
+        self.open: list[str] = []  # the file that is being read, and those that include it
+        self.bytes = self.headers = 0
 
-    def read(self, path: Path) -> Iterable[bytes | LineMark]:
+    def read(self, path: Path) -> Iterator[bytes | LineMark]:
         """The file's text with `#line` in front; headers that have to do with groups are in it."""
-        text = _load(path)
+        real, text = os.path.realpath(path), read_text(path)
         if path not in self.files:
             self.files.append(path)
         if ONCE.search(text):
-            if path in self.once:
+            if real in self.once:
                 return
-            self.once.add(path)
+            self.once.add(real)
             text = ONCE.sub("", text)
+        self.bytes, self.headers = self.bytes + len(text), self.headers + 1
+        if self.bytes > TEXT or self.headers > MOST:
+            raise fail(f"more than {TEXT >> 20} MiB or {MOST} headers are included", file=str(path))
+        self.open.append(real)
         text = _long_words(text)
         yield LineMark(1, str(path))
         yield b"\n"
@@ -157,17 +179,31 @@ class _Reader:
             at = match.end()
             if Path(match[1]).name == clang.SUPPORT:
                 continue  # stands in front of everything already
-            yield from self.read(header)
+            line = text.count("\n", 0, match.start()) + 1
+            yield from self._included(header, path, line)
             yield b"\n"
-            yield LineMark(text.count("\n", 0, match.start()) + 1, str(path))
+            yield LineMark(line, str(path))
             yield b"\n"
         yield text[at:].encode() + (b"\n" if not text.endswith("\n") else b"")
+        self.open.pop()
+
+    def _included(self, header: Path, path: Path, line: int) -> Iterator[bytes | LineMark]:
+        """The text of a header in place of line `line` of `path`.
+
+        A header that is being read already has guards, which Clang evaluates: it gets a line that includes the file.
+        """
+        if os.path.realpath(header) in self.open:
+            yield f'#include "{os.path.abspath(header)}"'.encode()
+        elif len(self.open) >= DEEPEST:
+            raise fail(f"headers include one another more than {DEEPEST} deep", file=str(path), line=line)
+        else:
+            yield from self.read(header)
 
     def _header(self, path: Path, match: re.Match[str]) -> Path | None:
         """The file that an `#include` names, if it takes the place of the line."""
         places = [path.parent, *self.folders] if '"' in match[0] else self.folders
         header = next((p / match[1] for p in places if (p / match[1]).is_file()), path.parent / match[1])
-        return header if Path(match[1]).name == clang.SUPPORT or _has_groups(header, set()) else None
+        return header if Path(match[1]).name == clang.SUPPORT or _has_groups(header) else None
 
 
 GROUP = re.compile(r"\bbfGroup(?:\s+\w+)?\s*\{")  # one without a name is refused later
@@ -195,22 +231,19 @@ def _closed(text: str, group: re.Match[str]) -> int:
     return group.end()
 
 
-def _has_groups(header: Path, seen: set[Path]) -> bool:
+def _has_groups(header: Path) -> bool:
     """Whether a header speaks the dialect, or includes one that does."""
-    if header in seen or not header.is_file():
-        return False
-    seen.add(header)
-    text = _load(header)
-    return bool(DIALECT.search(text)) or any(
-        _has_groups(header.parent / m[1], seen) for m in INCLUDE.finditer(text) if Path(m[1]).name != clang.SUPPORT
-    )
-
-
-def _load(path: Path) -> str:
-    try:
-        return read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise fail("is not UTF-8 text", file=str(path)) from error
+    seen, todo = set[str](), [header]
+    while todo:
+        path = todo.pop()
+        if (real := os.path.realpath(path)) in seen or not path.is_file():
+            continue
+        seen.add(real)
+        text = read_bytes(path).decode("utf-8", "replace")  # one that stays a header may be in any encoding
+        if DIALECT.search(text):
+            return True
+        todo += [path.parent / m[1] for m in INCLUDE.finditer(text) if Path(m[1]).name != clang.SUPPORT]
+    return False
 
 
 def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, parse: Parse) -> Lined:
