@@ -11,6 +11,7 @@ are such types, `one_of` makes others. `Annotated[tuple[T, ...], NAMED]` is a ma
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 import types
 import typing
@@ -18,8 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from edgebuild.base.errors import EdgebuildError, did_you_mean, fail, from_os
-from edgebuild.base.inputs import check_file
+from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
+from edgebuild.base.inputs import YAML, read_bytes
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -49,21 +50,25 @@ def read_node(kind: type[T], node: Node, **given: Any) -> T:
     return typing.cast(T, _read_dataclass(kind, node, given))
 
 
+class _Named(io.StringIO):
+    name = ""
+
+
 def compose(file: Path) -> Node | None:
     """The YAML nodes of a file with their line marks; None for an empty file. Raises EdgebuildError."""
     import yaml  # late: most commands never read facts
 
     try:
-        check_file(file)
-        with file.open(encoding="utf-8") as stream:
-            found: Node | None = yaml.compose(stream, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-            return found
-    except OSError as error:
-        raise from_os(error, "cannot read it", str(file)) from None
+        stream = _Named(read_bytes(file, most=YAML).decode("utf-8"))
+        stream.name = str(file)  # as marks have it
+        found: Node | None = yaml.compose(stream, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return found
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         raise fail(f"not YAML: {error.problem}", file=str(file), line=line, column=column) from None
+    except RecursionError:
+        raise fail("not YAML: its lists and maps are nested too deeply", file=str(file)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise fail(f"not YAML: {' '.join(str(error).split())}", file=str(file)) from None
 
@@ -170,7 +175,7 @@ def _scalar(kind: Any, node: Node, text: str) -> Any:
         return text
     if kind is bool and node.tag == "tag:yaml.org,2002:bool":
         return text.lower() in ("true", "yes", "on")
-    if kind is int or kind is float:
+    if (kind is int or kind is float) and len(text) <= MOST_DIGITS:
         if re.fullmatch(HEX, text):
             return _bounded(node, int(text, 16))
         match = re.fullmatch(rf"(-?(?:{DIGITS})?\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(|kHz|MHz)", text)

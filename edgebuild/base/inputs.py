@@ -17,7 +17,7 @@ from edgebuild.base.errors import EdgebuildError, fail, from_os
 
 MODEL = 512 << 20  # bytes of a model, and of all tensors beside it
 TEXT = 64 << 20  # of a source, a header, a register description, a table
-FACTS = 4 << 20  # of YAML and JSON, whose values take some hundred times the bytes of their text
+YAML, JSON = 1 << 20, 16 << 20  # whose values take a hundred or twenty times the bytes of their text
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -35,6 +35,21 @@ def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT)
     return data
 
 
+def read_part(path: str | Path, text: str, offset: int, length: int) -> bytes:
+    """So many bytes of a file from a place on. Raises EdgebuildError that begins with `text`."""
+    try:
+        check_file(path, text)
+        with open(path, "rb", opener=_opened) as file:
+            _check_kind(os.fstat(file.fileno()), path, text, None)
+            file.seek(offset)
+            data = file.read(length)
+    except OSError as error:
+        raise from_os(error, text, str(path)) from None
+    if len(data) < length:
+        raise fail(f"{text}: it ends before", file=str(path))
+    return data
+
+
 def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> str:
     r"""The text of a file in UTF-8, with `\n` at the end of lines. Raises EdgebuildError."""
     try:
@@ -45,7 +60,7 @@ def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) 
 
 def read_json(path: str | Path, wrong: str, text: str = "cannot read it") -> Any:
     """The value of a JSON file. Raises EdgebuildError, which begins with `wrong` where it is no JSON."""
-    data = read_bytes(path, text, FACTS)
+    data = read_bytes(path, text, JSON)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

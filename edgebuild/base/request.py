@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from edgebuild.base.errors import did_you_mean, fail, visible
+from edgebuild.base.inputs import read_json
 from edgebuild.base.options import (
     FILE,
     FILES,
@@ -259,12 +260,7 @@ class RequestFile:
 
 def read_request(path: Path) -> RequestFile:
     """Read and check a request file. Raises EdgebuildError that names the file."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise fail(f"cannot read the request: {error.strerror}", file=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        raise fail(f"not a request: {error}", file=str(path)) from error
+    data = read_json(path, "not a request", "cannot read the request")
     _check_shape(data, str(path))
     folder = os.path.dirname(os.path.abspath(path))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from edgebuild.base.artifacts import Artifact, is_written, publish, write_atomic
 from edgebuild.base.cache import compiled, states
 from edgebuild.base.errors import from_os
-from edgebuild.base.inputs import check_file
+from edgebuild.base.inputs import check_file, read_text
 from edgebuild.base.installation import code_files
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
@@ -108,10 +108,9 @@ def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) ->
 
 def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
     """The request with what `NAME.flags` adds, which build systems write: -I and -D of the target, one on a line."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    if not file.exists():
         return request
+    lines = read_text(file).splitlines()
     words = {kind: [line[2:] for line in lines if line.startswith(kind)] for kind in ("-I", "-D")}
     folders = (Path(os.path.normpath(file.parent / p)) for p in words["-I"])
     return replace(

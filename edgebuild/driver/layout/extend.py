@@ -5,7 +5,6 @@ FILE is the `N_report.json` of the driver whose hardware exists. Fields that the
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebuild.base.errors import EdgebuildError, fail
+from edgebuild.base.inputs import read_json
 from edgebuild.driver.analysis.simplify import Leaf, Shape, Shapes
 from edgebuild.driver.layout.optimize import Writers, optimize
 from edgebuild.driver.layout.problem import Uses, slot
@@ -52,19 +52,20 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
     return Layout(groups, bus, "extend", False, new.cost, new.bound, size)
 
 
+NO_REPORT = "is not the report of a driver (NAME_report.json)"
+
+
 def _read(path: Path) -> dict[str, Old]:
     try:
-        layout = json.loads(path.read_text())["layout"]
+        layout = read_json(path, NO_REPORT)["layout"]
         return {
             g["name"]: Old(
                 g["bytes"], tuple(r for r in layout["registers"] if r["group"] == g["name"]), tuple(g["members"])
             )
             for g in layout["groups"]
         }
-    except OSError as error:
-        raise fail(f"cannot read it: {error.strerror}", file=str(path)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise fail("is not the report of a driver (NAME_report.json)", file=str(path)) from error
+        raise fail(NO_REPORT, file=str(path)) from error
 
 
 def _fresh(path: Path, shape: Shape, known: set[str]) -> Shape:

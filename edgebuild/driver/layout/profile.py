@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgebuild.base.errors import did_you_mean, fail
 from edgebuild.base.facts import read_facts
+from edgebuild.base.inputs import read_text
 from edgebuild.driver.analysis.cdfg import Cdfg
 
 MOST = 10**9
@@ -30,12 +31,10 @@ class Profile:
 
 def read_profile(path: Path, cdfg: Cdfg) -> Mapping[str, int]:
     """Raises EdgebuildError if the file is not right, or names a function that the driver does not have."""
-    if not path.is_file():
-        raise fail("cannot read it: no such file", file=str(path))
     functions = read_facts(Profile, path).functions
     for name in functions:
         if name not in cdfg.functions:
-            lines = path.read_text().splitlines()
+            lines = read_text(path).splitlines()
             line = next((i for i, text in enumerate(lines, 1) if name in text), 0)
             raise fail(
                 f"the driver has no function '{name}'{did_you_mean(name, cdfg.functions)}", file=str(path), line=line

@@ -6,7 +6,10 @@ import os
 import re
 from pathlib import Path
 
-INCLUDE = re.compile(r'`include\s+"([^"]+)"')  # SystemRDL
+from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.inputs import read_bytes
+
+INCLUDE = re.compile(r'`include\s+["<]([^">\r\n]+)[">]')  # SystemRDL
 
 
 def overlay_of(description: Path) -> Path:
@@ -19,7 +22,10 @@ def files_beside(description: Path) -> list[str]:
     found, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
     while todo:
         file = todo.pop()
-        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        try:
+            text = read_bytes(file).decode("utf-8", "replace")
+        except EdgebuildError:  # of which the reader of the description will say more
+            text = ""
         inner = [Path(os.path.normpath(file.parent / name)) for name in INCLUDE.findall(text)]
         todo += [f for f in inner if str(f) not in found]
         found |= dict.fromkeys(map(str, inner))

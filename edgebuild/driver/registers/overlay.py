@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from edgebuild.base.errors import did_you_mean, fail
+from edgebuild.base.inputs import read_text
 from edgebuild.driver.registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap
 from edgebuild.driver.source.dialect import NEUTRAL
 
@@ -138,6 +139,6 @@ def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path)
         elif words.volatile and (words.plain or words.memory):
             text = f"'{pattern}': what only writes change (plain, memory) does not change by itself (volatile)"
         if text:
-            lines = file.read_text().splitlines()
+            lines = read_text(file).splitlines()
             line = next((i for i, said in enumerate(lines, 1) if pattern in said), 0)
             raise fail(text, file=str(file), line=line)

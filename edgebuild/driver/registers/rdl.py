@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
+from edgebuild.base.inputs import read_text
+from edgebuild.driver.registers.beside import files_beside, overlay_of
 from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
+
+T = TypeVar("T")
+MANY = 1 << 16
 
 ONWRITE = {
     "woclr": "oneToClear",
@@ -21,6 +28,8 @@ ONWRITE = {
     "wset": "set",
     "wuser": "modify",
 }
+TAGS = re.compile(r"/\*.*?\*/|//[^\n]*|<%", re.S)  # comments, and where Perl begins
+PERL = ["expand it with another tool, and name the description that comes out"]
 ONREAD = {"rclr": "clear", "rset": "set", "ruser": "modify"}
 
 
@@ -38,8 +47,7 @@ def read_rdl(path: Path) -> RegisterMap:
                 hints=("pip install systemrdl-compiler",),
             )
         ) from error
-    if not path.is_file():
-        raise fail("cannot read it: no such file", file=str(path))
+    _check_files(path)
     found: list[Diagnostic] = []
 
     class Printer(MessagePrinter):
@@ -50,23 +58,57 @@ def read_rdl(path: Path) -> RegisterMap:
                 hints = caret(src_ref.line_text, column) if src_ref is not None else ()
                 found.append(Diagnostic(text, str(path), line, column, hints=hints))
 
-    compiler = RDLCompiler(message_printer=Printer())
+    compiler = RDLCompiler(message_printer=Printer(), perl_safe_opcodes=[])
     try:
         files = compiler.compile_file(str(path)).included_files
         top = compiler.elaborate().top
+        _check_arrays(top, path)
+        maps = (c for c in top.children(unroll=True) if isinstance(c, AddrmapNode))
+        inner = _counted(maps, "address maps", path)
+        blocks = [
+            Block(
+                b.inst_name if b is not top else top.inst_name,
+                b.absolute_address,
+                _counted(_registers(b, b, (), (), str(path)), f"registers in {b.inst_name}", path),
+                b.type_name or "",
+            )
+            for b in (inner or [top])
+        ]
     except RDLCompileError as error:
         raise EdgebuildError(*found or [Diagnostic(str(error), str(path))]) from error
-    inner = [c for c in top.children(unroll=True) if isinstance(c, AddrmapNode)]
-    blocks = [
-        Block(
-            b.inst_name if b is not top else top.inst_name,
-            b.absolute_address,
-            tuple(_registers(b, b, (), (), str(path))),
-            b.type_name or "",
-        )
-        for b in (inner or [top])
-    ]
+    except RecursionError:
+        raise fail("its parts are nested too deeply", file=str(path)) from None
     return RegisterMap(top.inst_name, tuple(blocks), files=tuple(files))
+
+
+def _check_arrays(node: Any, path: Path) -> None:
+    """Raise EdgebuildError for an array of more elements than any chip has; its elements need not be made for that."""
+    for child in node.children(unroll=False):
+        dimensions = getattr(child.inst, "array_dimensions", None) or ()
+        if prod(dimensions) > MANY:
+            line = getattr(child.inst.inst_src_ref, "line", 0)
+            raise fail(f"'{child.inst_name}' has more than {MANY} elements", file=str(path), line=line)
+        _check_arrays(child, path)
+
+
+def _counted(parts: Iterator[T], what: str, path: Path) -> tuple[T, ...]:
+    """All parts. Raises EdgebuildError where there are more than any chip has: an array may name any number."""
+    found = tuple(islice(parts, MANY + 1))
+    if len(found) > MANY:
+        raise fail(f"there are more than {MANY} {what}", file=str(path))
+    return found
+
+
+def _check_files(path: Path) -> None:
+    """Refuse what is no file, is too large, or holds Perl, which the compiler would run. Raises EdgebuildError."""
+    for file in (path, *map(Path, files_beside(path))):
+        if file == overlay_of(path):
+            continue
+        text = read_text(file)
+        for tag in TAGS.finditer(text):
+            if tag[0].startswith("<%"):
+                line = text.count("\n", 0, tag.start()) + 1
+                raise fail("it holds Perl, which edgebuild does not run", file=str(file), line=line, hints=PERL)
 
 
 def _registers(

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebuild.base.errors import did_you_mean, fail
+from edgebuild.base.inputs import JSON, read_text
 
 COLUMNS = ("what", "config", "step", "phase", "value")
 KINDS = ("cycles", "us", "run_ma", "sleep_ma", "lfo_ma", "stop_ma")
@@ -46,10 +47,7 @@ class Measurement:
 
 def read_measurements(file: Path) -> tuple[Measurement, ...]:
     """All rows of the file. Raises EdgebuildError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise fail(f"cannot read the measurements: {getattr(error, 'strerror', error)}", file=str(file)) from None
+    text = read_text(file, "cannot read the measurements", JSON)
     rows = _json(text, file) if file.suffix == ".json" else _csv(text, file)
     found = tuple(_measurement(row, line, str(file)) for line, row in rows)
     if not found:
@@ -64,10 +62,11 @@ def read_supply_log(file: Path, configs: Sequence[str]) -> list[Measurement]:
     other columns are passed over. The pin is high once for each configuration, in their order. The first and the last
     sample of each time are of two states and left out. Raises EdgebuildError where there are not so many times.
     """
+    text = read_text(file, "cannot read the log")
     try:
-        rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise fail(f"cannot read the log: {getattr(error, 'strerror', error)}", file=str(file)) from None
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as error:
+        raise fail(str(error), file=str(file)) from None
     if not rows or not {"ma", "pin"} <= rows[0].keys():
         raise fail("the first line does not name the columns ma and pin", file=str(file), line=1)
     times: list[list[tuple[int, float]]] = []
@@ -113,7 +112,7 @@ def _csv(text: str, file: Path) -> Iterator[tuple[int, dict[str, str]]]:
 def _json(text: str, file: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
         raise fail(f"not JSON: {getattr(error, 'msg', error)}", file=str(file), line=line) from None
     if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):

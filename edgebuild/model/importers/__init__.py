@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...base.errors import fail, visible
-from ...base.inputs import read_bytes
+from ...base.inputs import MODEL, read_bytes
 from ..ir import Graph, origin_of
 from .foreign import foreign, foreign_folder
 
@@ -20,7 +20,7 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -
     file's own.
     """
     known = foreign_folder(path)
-    data = b"" if known else read_bytes(path, "cannot read the model")
+    data = b"" if known else read_bytes(path, "cannot read the model", MODEL)
     if data[4:8] != b"TFL3":
         known = known or foreign(path, data)
     if known:
@@ -34,6 +34,7 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -
     if path.suffix == ".onnx":
         from .onnx import read_onnx
 
+        del data  # as large as the model
         return printable(read_onnx(path, dict(shapes), outputs))
     raise fail("not a model that edgebuild reads", file=str(path), hints=["use a .tflite or .onnx file"])
 

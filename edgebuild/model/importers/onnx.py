@@ -21,10 +21,12 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from ...base.errors import EdgebuildError, fail, visible
+from ...base.inputs import MODEL, read_bytes
 from ..ir import Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
 from . import onnx_constants, onnx_control, onnx_ml, onnx_spectra
 from .builder import GraphBuilder, Node, checked_size, needed
+from .external import load_external
 from .onnx_cells import CELLS
 from .onnx_forms import as_checked, usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
@@ -44,7 +46,10 @@ def read_onnx(
     """An ONNX model up to its outputs or these, as a graph in "onnx" arithmetic. `shapes`: of inputs, by name."""
     file = visible(path.name)
     try:
-        model = onnx.load(path)
+        data = read_bytes(path, "cannot read the model", MODEL)
+        model = onnx.load_model_from_string(data)
+        if b"location" in data:
+            load_external(model, path, file)
         as_checked(model)
         _told_defaults(model)
         _check(model)

@@ -5,37 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
-from ...base.errors import fail, from_os
+from ...base.errors import EdgebuildError, fail, from_os
+from ...base.inputs import check_file
 from .indices import bounds
 from .oracles import Array, Port
+from .packed import Packed, check_numbers, packed
 
-Given = Array | Mapping[str, Array]  # of all inputs one after another, or by name of an input
+Given = Array | Mapping[str, Array | Packed]  # of all inputs one after another, or by name of an input
+HINTS = ["write it with numpy.save or numpy.savez"]
 
 
 def read_inputs(file: Path) -> Given:
     """The array of a .npy file, or those of a .npz by name; each [vectors, ...] in the dtype of the C interface.
 
-    In a .npy file every row has the elements of all inputs one after another.
+    In a .npy file every row has the elements of all inputs one after another. The arrays of a .npz are unpacked when
+    their names, types and shapes are known to be right.
     Raises EdgebuildError for what is neither, or holds anything but numbers.
     """
     try:
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
-        arrays = found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+        check_file(file, "cannot read the inputs")
+        with file.open("rb") as stream:
+            archive = stream.read(2) == b"PK"
+        if archive:
+            return packed(file)
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except EdgebuildError:
+        raise
     except OSError as error:
         raise from_os(error, "cannot read the inputs", str(file)) from None
-    except (ValueError, EOFError, BadZipFile):
-        hints = ["write it with numpy.save or numpy.savez"]
-        raise fail("not a .npy or .npz file of numbers", file=str(file), hints=hints) from None
-    for name, array in {"": arrays}.items() if isinstance(arrays, np.ndarray) else arrays.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "iufb":
-            holds = f"'{name}'" if name else "it"
-            kind = f"values of type {array.dtype}" if isinstance(array, np.ndarray) else "no array"
-            raise fail(f"{holds} holds {kind}", file=str(file), hints=["numbers are expected"])
-    return np.asarray(arrays) if isinstance(arrays, np.ndarray) else arrays
+    except Exception:  # numpy's reader of headers is that of Python's literals: it raises what that does
+        raise fail("not a .npy or .npz file of numbers", file=str(file), hints=HINTS) from None
+    check_numbers(array.dtype, "it", file)
+    return array
 
 
 def split_vectors(inputs: Given, report: dict[str, Any]) -> list[list[Array]]:
@@ -73,16 +77,16 @@ def _by_name(inputs: Mapping[str, Array], ports: list[Port]) -> list[list[Array]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _rows(array: Array, port: Port) -> Array:
+def _rows(array: Array | Packed, port: Port) -> Array:
     """The vectors of one input. A vector has its shape, or is flat; dimensions of 1 do not count."""
     name, shape = port["name"], tuple(port["shape"])
     _check_type(array.dtype, port, f"'{name}' is", several=False)
     one, flat = [n for n in shape if n > 1], int(np.prod(shape))
     given = [n for n in array.shape[1:] if n > 1]
-    if not array.ndim or not len(array) or (given != one and given != [flat]):
+    if not array.shape or not array.shape[0] or (given != one and given != [flat]):
         takes = ", ".join(map(str, ("vectors", *shape)))
         raise fail(f"'{name}' has shape {list(array.shape)}", hints=[f"the model takes [{takes}]"])
-    return np.ascontiguousarray(array).reshape(-1, *shape)
+    return np.ascontiguousarray(array.unpacked() if isinstance(array, Packed) else array).reshape(-1, *shape)
 
 
 def _check_type(dtype: np.dtype[Any], port: Port, what: str, several: bool) -> None:

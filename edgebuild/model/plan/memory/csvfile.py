@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgebuild.base.artifacts import write_atomic
 from edgebuild.base.errors import fail
+from edgebuild.base.inputs import read_text
 from edgebuild.model.plan.memory.check import check_layout
 from edgebuild.model.plan.memory.layout import layout
 from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, MemoryProblem
@@ -19,7 +20,7 @@ _COLUMNS = ("id", "lower", "upper", "size")
 def read(path: Path) -> MemoryProblem:
     """The problem in a CSV file; further columns are ignored. Raises EdgebuildError."""
     try:
-        rows = csv.reader(path.read_text(encoding="utf-8").splitlines(), strict=True)
+        rows = csv.reader(read_text(path, "cannot be read").splitlines(), strict=True)
         header = [name.strip() for name in next(rows, [])]
         if missing := [name for name in _COLUMNS if name not in header]:
             raise fail(f"no column {missing[0]!r}", file=str(path), line=1, hints=[f"expected: {','.join(_COLUMNS)}"])
@@ -30,10 +31,6 @@ def read(path: Path) -> MemoryProblem:
                 if buffer.name in buffers:
                     raise fail(f"a second buffer {buffer.name!r}", file=str(path), line=rows.line_num)
                 buffers[buffer.name] = buffer
-    except OSError as error:
-        raise fail(f"cannot be read: {error.strerror}", file=str(path)) from None
-    except UnicodeDecodeError:
-        raise fail("is not UTF-8 text", file=str(path)) from None
     except csv.Error as error:
         raise fail(str(error), file=str(path), line=rows.line_num) from None
     return MemoryProblem(tuple(buffers.values()))
