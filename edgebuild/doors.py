@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.base.artifacts import write_atomic
+from edgebuild.base.artifacts import Artifact, publish
 from edgebuild.base.installation import PACKAGE
 from edgebuild.base.installation import hal_dir as hal_dir
 
@@ -22,4 +22,4 @@ def scons_toolpath() -> Path:
 def write_cmake_module(out: Path) -> None:
     """Put `FindEdgeBuild.cmake`, for a project that keeps it among its own files, into the folder `out`."""
     name = "FindEdgeBuild.cmake"
-    write_atomic(out / name, (cmake_dir() / name).read_bytes())
+    publish([Artifact(name, (cmake_dir() / name).read_bytes())], out, owned=False)

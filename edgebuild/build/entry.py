@@ -67,6 +67,8 @@ def is_current(request: str) -> bool:
     began = time.time_ns()
     stamp = stamp_of(request)
     try:
+        if not _is_file(os.stat(stamp)):
+            return False
         with open(stamp, encoding="utf-8", errors="surrogateescape") as file:
             header, *lines, end, rest = file.read().split("\n")
         if (header, end, rest) != (HEADER, END, "") or not lines:
@@ -111,9 +113,13 @@ def _matches(line: str) -> bool:
     if digest == "0":
         return False
     status = os.stat(path)
-    if status.st_size != int(size):
+    if status.st_size != int(size) or not _is_file(status):  # a pipe would block
         return False
     return status.st_mtime_ns == int(date) or _sha256(path) == digest
+
+
+def _is_file(status: os.stat_result) -> bool:
+    return status.st_mode & 0o170000 == 0o100000  # as `stat.S_ISREG` has it, without the module
 
 
 def _sha256(path: str) -> str:

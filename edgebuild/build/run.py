@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edgebuild.base.artifacts import Artifact, is_written, publish, write_atomic
+from edgebuild.base.artifacts import Artifact, is_written, publish
 from edgebuild.base.cache import compiled, states
 from edgebuild.base.errors import from_os
-from edgebuild.base.inputs import check_file, read_text
+from edgebuild.base.inputs import check_file, check_replaced, read_text
 from edgebuild.base.installation import code_files
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
@@ -125,13 +125,16 @@ def _finish(
 ) -> None:
     """Write the products, the depfile, and last the stamp; without a stamp nobody takes half of them for all."""
     stamp = Path(entry.stamp_of(os.path.abspath(path)))
+    check_replaced([*(output / a.name for a in artifacts), stamp.with_suffix(".d"), stamp], [path, *inputs])
     if not all(is_written(output / a.name, a.data) for a in artifacts):
         stamp.unlink(missing_ok=True)
     publish(artifacts, output)
     lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
 
-    write_atomic(stamp.with_suffix(".d"), os.fsencode(depfile(str(stamp), inputs)))
-    write_atomic(stamp, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))
+    # Published, so that a link or a pipe in their place is replaced and not written to.
+    rule = Artifact(stamp.with_suffix(".d").name, os.fsencode(depfile(str(stamp), inputs)))
+    publish([rule], stamp.parent)
+    publish([Artifact(stamp.name, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))], stamp.parent)
     os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
 
 

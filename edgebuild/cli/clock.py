@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from edgebuild.base.artifacts import publish
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import given
     from edgebuild.base.request import ClockRequest, clock_request
     from edgebuild.base.target import load_target
@@ -46,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     shown = replace(plan, tree=calibrated(plan.tree, known)) if known else plan
     print(table(shown, known.placement if known else None), end="")
     artifacts = clock_files(plan)
+    files = [*load_target(args.target).files, *([args.calibration] if args.calibration else [])]
+    check_replaced([args.output / a.name for a in artifacts] + ([args.depfile] if args.depfile else []), files)
     publish(artifacts, args.output, owned=False)
     if args.depfile:
         write_depfile(args.depfile, [args.output / a.name for a in artifacts], load_target(args.target).files, began)

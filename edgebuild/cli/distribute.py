@@ -23,13 +23,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import publish
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.model.cluster.products import ClusterRequest, build_cluster
     from edgebuild.model.cluster.terms import SHAPES, json_artifact, pareto_rows, plan_cluster, words
 
+    check_replaced([args.output / f"{args.name}_report.json"], [args.model, args.cluster])
     if args.model.suffix in SHAPES:
         chosen, report = plan_cluster(args.model, args.cluster, args.devices, args.method, args.objective, None)
         report["pareto"] = pareto_rows(chosen)
-        publish((json_artifact(args.name, report),), args.output)
+        publish((json_artifact(args.name, report),), args.output, owned=False)
     else:
         request = ClusterRequest(args.model, args.cluster, args.name, args.devices, args.method, args.objective)
         made = build_cluster(request)

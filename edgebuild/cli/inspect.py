@@ -36,10 +36,12 @@ def run_cluster(args: argparse.Namespace) -> int:
     """Print the plan of a cluster, and draw who computes, sends and waits when."""
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.errors import fail
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.model.cluster.products import ClusterRequest, build_cluster
     from edgebuild.model.cluster.terms import words
     from edgebuild.model.emit.timeline_picture import timeline_picture
 
+    check_replaced([args.picture] if args.picture else [], [args.model, args.cluster])
     made = build_cluster(ClusterRequest(args.model, Path(args.cluster), "model", target=args.target))
     print(words(made.report), end="")
     if args.picture:
@@ -54,6 +56,7 @@ def run_cluster(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import parse_size
     from edgebuild.model.compile import inspect, inspect_plan
 
@@ -66,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         print(inspect(args.model, args.after), end="")
         return 0
     scale = parse_size("scale", args.scale) if args.scale is not None else None
+    check_replaced([f for f in (args.picture, args.pareto) if f], [args.model])
     args.objective = "energy" if args.energy else args.objective
     text, picture, trade = inspect_plan(model_request_of(args, "model"), args.tiling, scale, args.energy)
     print(text, end="")

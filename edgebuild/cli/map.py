@@ -16,10 +16,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.base.target import load_target
     from edgebuild.model.mapping import as_json, as_text, map_layers
 
     target = load_target(args.target)
+    check_replaced([args.json] if args.json and args.json != "-" else [], [args.source, *target.files])
     found = map_layers(args.source, target, args.search, args.limit)
     text = as_json(found, target, args.search)
     if args.json and args.json != "-":

@@ -19,7 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import publish
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import watch
+    from edgebuild.base.request import model_outputs
     from edgebuild.build.run import compile_request, files_read
     from edgebuild.build.summary import summary
     from edgebuild.model.emit.names import identifier
@@ -28,10 +30,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))
+    files, products = files_read(request), [args.output / file for file in model_outputs(request.name)]
+    check_replaced([*products, *([args.depfile] if args.depfile else [])], files)
     artifacts = compile_request(request)
     publish(artifacts, args.output, owned=False)
     if args.depfile:
-        write_depfile(args.depfile, [args.output / a.name for a in artifacts], files_read(request), began)
+        write_depfile(args.depfile, [args.output / a.name for a in artifacts], files, began)
     if not args.quiet:
         print(summary(artifacts))
     return 0

@@ -38,6 +38,10 @@ def _dma_mode(text: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.inputs import check_replaced
+
+    read = [f for f in (args.model, args.inputs, args.cluster, args.target, args.calibration) if f]
+    check_replaced([args.json] if args.json and args.json != "-" else [], read)
     if args.cluster is not None and args.device is None:
         return _cluster(args)
     if args.target is None:

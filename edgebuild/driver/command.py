@@ -44,6 +44,7 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Sequence[Pat
     """`write_depfile(file, products, read)` writes one rule in make's language."""
     from edgebuild.base.artifacts import publish, write_atomic
     from edgebuild.base.errors import fail
+    from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import given
     from edgebuild.base.request import DriverRequest, driver_request
 
@@ -63,6 +64,8 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Sequence[Pat
     if args.prove and not _proved(made, artifacts, quiet=args.quiet):
         return 1
     text = "" if args.quiet else summary(args.name, made)
+    more = [f for f in (args.pareto, args.graph, args.depfile) if f]
+    check_replaced([*(args.output / a.name for a in artifacts), *more], made.files)
     publish(artifacts, args.output, owned=False)
     if args.pareto:
         from edgebuild.driver.layout.pareto import front, picture

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..base.artifacts import Artifact, publish
+from ..base.artifacts import Artifact, own_folder, publish
 from ..base.errors import fail
 from ..base.request import ModelRequest
 from ..base.target import Target, hal_dir, load_target
@@ -51,9 +51,9 @@ def profile(request: ModelRequest, output: Path, pin: str | None, supply_ms: int
     clocks = clock_plan(target_tree(target), request.hse) if target.clocks else None
     files = clock_files(clocks) if clocks else ()
     header = _header(report, clocks, pin, supply_ms)
-    output.mkdir(parents=True, exist_ok=True)
+    own_folder(output)
     write_sources(output, target, artifacts, report, 1)
-    publish((*files, header), output, owned=False)
+    publish((*files, header), output)
     with (output / "harness_model.h").open("a", encoding="utf-8") as file:
         file.write('#include "profile_model.h"\n')
     elf = _build(target, output, bool(report.get("needs_libm")), bool(files))
@@ -138,5 +138,5 @@ def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: 
     decided = plan_model(request, target)
     found_works = works(decided, require_timing(model))
     found = fit(measured, found_works, model, str(measurements))
-    publish((Artifact(CALIBRATION, calibration_text(found).encode()),), output)
+    publish((Artifact(CALIBRATION, calibration_text(found).encode()),), output, owned=False)
     return calibration_words(found, model, found_works, measured) + f"written: {output / CALIBRATION}\n"

@@ -286,3 +286,32 @@ def test_reciprocal_roots_near_a_half(zero_point: int, tmp_path: Path) -> None:
     artifacts = compile_model(model_request(file, "model", "host", {}))
     values = np.arange(256 if zero_point == -128 else 128).reshape(-1, 128) + zero_point
     assert verify(file, target, artifacts, values.astype(np.int8))["equal"]
+
+
+def nested(levels: int, leaf: bool) -> bytes:
+    """Branches that both name the graph of the next level: a small file that stands for 2^levels graphs."""
+    inner = [File() for _ in range(levels)]
+    top = File()
+    for level, graph in enumerate([top, *inner]):
+        graph.buffers = top.buffers
+        condition = graph.tensor("condition", (1,), "bool", None)
+        x, y = (graph.tensor(name, (1, 6), "float32", None) for name in ("x", "y"))
+        if level < levels:
+            options = schema.IfOptionsT()
+            options.thenSubgraphIndex = options.elseSubgraphIndex = level + 1
+            graph.operator("IF", [condition, condition, x], [y], options)
+        elif leaf:
+            graph.operator("RELU", [x], [y])
+    ends = [(graph, [0, 1], [2 if leaf or level < levels - 1 else 1]) for level, graph in enumerate(inner)]
+    return packed(top, [0, 1], [2], ends)
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+@pytest.mark.parametrize(("levels", "text"), [(30, "copies of graphs"), (300, "in one another"), (4, "")])
+def test_branches_in_branches_are_bounded(levels: int, text: str, leaf: bool, tmp_path: Path) -> None:
+    (tmp_path / "if.tflite").write_bytes(nested(levels, leaf))
+    if text:
+        with pytest.raises(EdgebuildError, match=text):
+            read_model(tmp_path / "if.tflite")
+    else:
+        assert read_model(tmp_path / "if.tflite").ops

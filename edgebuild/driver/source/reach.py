@@ -20,7 +20,7 @@ from edgebuild.base.inputs import read_bytes
 WORDS = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/""", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:include|include_next|import|embed)\b([^\n]*)$", re.M)
 NAME = re.compile(r"""[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""")
-MEMORY, SECONDS = 2 << 30, 20  # of the process that runs first
+MEMORY, SECONDS = 1 << 30, 20  # that the process which runs first may take
 
 
 def check_headers(files: Sequence[Path], folders: Sequence[Path], preprocess: Callable[[], object]) -> None:
@@ -69,7 +69,7 @@ def _ends(work: Callable[[], object]) -> bool:
     if not child:
         status = 1
         with suppress(BaseException):
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_AS, (_mapped() + MEMORY,) * 2)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(SECONDS)
@@ -78,3 +78,11 @@ def _ends(work: Callable[[], object]) -> bool:
             status = 0
         os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _mapped() -> int:
+    """Bytes of the address space that this process has already."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 2 << 30

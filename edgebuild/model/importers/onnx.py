@@ -50,6 +50,7 @@ def read_onnx(
         model = onnx.load_model_from_string(data)
         if b"location" in data:
             load_external(model, path, file)
+        onnx_control.check_operators(model, file)
         as_checked(model)
         _told_defaults(model)
         _check(model)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
 import onnx
 
+from ...base.errors import fail
 from ..ir import Array, Tensor
 from ..ops.moves import axis_of
 from ..ops.pointwise import attributes
@@ -19,6 +21,27 @@ from .tflite_loops import MOST_OPS, MOST_TURNS
 
 Read = Callable[[Any, onnx.GraphProto, Sequence[str], str], list[str]]  # node, body, inputs, prefix of names -> outputs
 UNROLLED = f"loops are unrolled, up to {MOST_TURNS} turns"
+
+
+def check_operators(model: onnx.ModelProto, file: str) -> None:
+    """Count the nodes that are left when all functions are inlined, each time that one is called, without doing it.
+
+    Raises EdgebuildError where there are more than any model has, or where functions call each other in a circle.
+    """
+    calls = {(f.domain, f.name): [_called(node) for part in graphs(f) for node in part.node] for f in model.functions}
+    counts = dict[tuple[str, str], int]()
+    try:
+        for name in TopologicalSorter(calls).static_order():
+            counts[name] = sum(counts[called] for called in calls[name]) if name in calls else 1
+    except CycleError:
+        raise fail("functions of the model call each other in a circle", file=file) from None
+    count = sum(counts.get(_called(node), 1) for part in graphs(model.graph) for node in part.node)
+    if count > MOST_OPS:
+        raise fail(f"the model has {count} operators; at most {MOST_OPS} are read", file=file)
+
+
+def _called(node: onnx.NodeProto) -> tuple[str, str]:
+    return node.domain, node.op_type
 
 
 def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[onnx.GraphProto, list[str]]:
@@ -50,8 +73,8 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     yield from (a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
 
 
-def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and, at any depth, the bodies of its nodes."""
+def graphs(graph: Any) -> Iterator[Any]:
+    """The graph, or the function, and, at any depth, the bodies of its nodes."""
     yield graph
     for node in graph.node:
         for body in bodies(node):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...base import programs
-from ...base.artifacts import Artifact, publish
+from ...base.artifacts import Artifact, own_folder, publish
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ...base.firmware import firmware_support, link_flags
 from ...base.installation import cmsis_nn_sources
@@ -263,7 +263,7 @@ def _stream(report: dict[str, Any]) -> list[str]:
 def folder_of(keep: Path | None) -> Iterator[Path]:
     """A folder for a test program: `keep`, without the objects of earlier runs, or a temporary one."""
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
+        own_folder(keep)
         for stale in keep.glob("*.o"):  # objects of an earlier run, perhaps of other sources
             stale.unlink()
         yield keep.resolve()

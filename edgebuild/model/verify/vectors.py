@@ -63,7 +63,7 @@ def split_vectors(inputs: Given, report: dict[str, Any]) -> list[list[Array]]:
     return vectors
 
 
-def _by_name(inputs: Mapping[str, Array], ports: list[Port]) -> list[list[Array]]:
+def _by_name(inputs: Mapping[str, Array | Packed], ports: list[Port]) -> list[list[Array]]:
     names = [port["name"] for port in ports]
     wanted = f"the model's inputs: {', '.join(names)}"
     if missing := [name for name in names if name not in inputs]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgebuild.base.artifacts import write_atomic
 from edgebuild.base.errors import fail
-from edgebuild.base.inputs import read_text
+from edgebuild.base.inputs import check_replaced, read_text
 from edgebuild.model.plan.memory.check import check_layout
 from edgebuild.model.plan.memory.layout import layout
 from edgebuild.model.plan.memory.problem import Buffer, DoesNotFit, Layout, MemoryProblem
@@ -74,6 +74,7 @@ def solve_file(
     do not, or no layout was found. Raises EdgebuildError for a file that makes no sense.
     """
     problem = read(path)
+    check_replaced([out] if out else [], [path])
     try:
         result = layout(problem, capacity, time_limit=time_limit)
     except DoesNotFit as error:
