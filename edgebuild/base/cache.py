@@ -134,7 +134,7 @@ def _digest(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """What is in the folder: keys and bytes of entries, and names of what is none and stays."""
+    """Items in the folder: keys and bytes of entries, and names of what is none and stays."""
 
     entries: tuple[str, ...] = ()
     bytes: int = 0
@@ -142,7 +142,7 @@ class Content:
 
 
 def content() -> Content | None:
-    """What the folder holds; None if it is refused."""
+    """Count what the folder holds; None if it is refused."""
     return _visit(_size)
 
 

@@ -139,7 +139,7 @@ def test_a_user_without_a_home_and_one_with_the_home_of_another(tmp_path: Path) 
 
 
 def snapshot(folder: Path) -> dict[str, bytes | str | None]:
-    """What lies below a folder: the bytes of files, the aims of links, None for others."""
+    """All that lies below a folder: the bytes of files, the aims of links, None for others."""
     return {
         str(p.relative_to(folder)): os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else None
         for p in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""What no command may do: hang, take memory without an end, or write over a file that it did not write."""
+"""Things that no command may do: hang, take memory without an end, or write over a file that it did not write."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model
+from edgebuild.model.importers import read_model, tflite
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import File
@@ -308,7 +308,10 @@ def nested(levels: int, leaf: bool) -> bytes:
 
 @pytest.mark.parametrize("leaf", [True, False])
 @pytest.mark.parametrize(("levels", "text"), [(30, "copies of graphs"), (300, "in one another"), (4, "")])
-def test_branches_in_branches_are_bounded(levels: int, text: str, leaf: bool, tmp_path: Path) -> None:
+def test_branches_in_branches_are_bounded(
+    levels: int, text: str, leaf: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tflite, "MOST_COPIES", 500)
     (tmp_path / "if.tflite").write_bytes(nested(levels, leaf))
     if text:
         with pytest.raises(EdgebuildError, match=text):

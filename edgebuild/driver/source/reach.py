@@ -1,4 +1,4 @@
-"""What the preprocessor will open, looked at before: it would read a device without an end, and wait for a pipe.
+"""Files that the preprocessor will open, looked at before: it would read a device without an end, and wait for a pipe.
 
 Headers that a directive names in plain words are looked at by name. Where a macro makes the name, nobody but the
 preprocessor knows it. Then it runs in a process first that has limits of memory and time.

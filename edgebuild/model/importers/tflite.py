@@ -20,7 +20,7 @@ from ...base.errors import EdgebuildError, fail
 from ..ir import Array, Graph, Quant, Tensor
 from ..ops import SPECS, TFLITE_READERS
 from .builder import GraphBuilder, Node, needed
-from .tflite_loops import MOST_OPS, choose, unroll
+from .tflite_loops import choose, unroll
 from .tflite_tensors import TYPES, ints, operator_name, tensors_of
 from .tflite_variables import Variables, after
 
@@ -28,7 +28,7 @@ ACTIVATIONS = ("int8", "int16", "int32", "float32")
 MAY_MISS = (  # operators of which operands behind the first may be left out
     "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
 )  # fmt: skip
-DEEPEST = 40  # graphs in one another
+DEEPEST, MOST_COPIES = 40, 1 << 13  # graphs in one another, and in all: a loop of 256 turns has 513
 MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
 BROKEN = (struct.error, LookupError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
@@ -201,8 +201,8 @@ class _Inner:
         Copies share their constants. The names of their own tensors begin with `prefix`.
         """
         self.copies += 1  # graphs that name the same ones twice, at each level, are a small file and many copies
-        if self.copies > MOST_OPS or len(self.open) > DEEPEST:
-            text = f"more than {MOST_OPS} copies of graphs, or more than {DEEPEST} in one another"
+        if self.copies > MOST_COPIES or len(self.open) > DEEPEST:
+            text = f"more than {MOST_COPIES} copies of graphs, or more than {DEEPEST} in one another"
             raise fail(text, file=self.file, hints=["loops and branches are read once for each turn and place"])
         subgraph = self.model.Subgraphs(number)
         if number not in self.known:
