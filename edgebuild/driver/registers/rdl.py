@@ -78,6 +78,9 @@ def read_rdl(path: Path) -> RegisterMap:
         raise EdgebuildError(*found or [Diagnostic(str(error), str(path))]) from error
     except RecursionError:
         raise fail("its parts are nested too deeply", file=str(path)) from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # the compiler fails on some damage
+        text = f"the compiler of SystemRDL cannot read it: {type(error).__name__}: {error}"
+        raise fail(text, file=str(path)) from None
     return RegisterMap(top.inst_name, tuple(blocks), files=tuple(files))
 
 
