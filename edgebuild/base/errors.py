@@ -11,9 +11,10 @@ print theirs, so that editors and build logs can follow it:
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+
+from edgebuild.base.text import visible as visible
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,6 @@ class Diagnostic:
             parts.append(visible(f"node '{self.node}'{more}" + (f" ({self.kind})" if self.kind else "")))
         parts += [self.severity, visible(self.text)]
         return "\n  ".join([": ".join(parts), *map(visible, self.hints)])
-
-
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, bidirectional and other marks, halves of pairs, line separators
-
-
-def visible(text: str) -> str:
-    r"""The text with every character that would steer a terminal or a reader's eye as `\u202e`; tabs stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(f"\\u{ord(c):04x}" if c != "\t" and unicodedata.category(c) in HIDDEN else c for c in text)
 
 
 class EdgebuildError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import fail
 from edgebuild.base.target import LISTS, Target, hal_dir
+from edgebuild.base.text import comment, file_part
 
 
 def firmware_support(target: Target) -> tuple[Artifact, ...]:
@@ -29,7 +30,7 @@ def regions_script(target: Target) -> str:
     lists = next((m.name for m in target.memories if LISTS in m.roles), target.memory("data").name)
     return "\n".join([
         "/* SPDX-License-Identifier: 0BSD",
-        f" * Memories of {target.name}: {target.description}.",
+        f" * {comment(f'Memories of {target.name}: {target.description}.')}",
         " */",
         "MEMORY",
         "{",
@@ -82,7 +83,7 @@ def describe(target: Target) -> dict[str, object]:
 
 
 def _regions_name(target: Target) -> str:
-    return f"{target.name}_regions.ld"
+    return f"{file_part(target.name)}_regions.ld"
 
 
 def _hal(path: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from .facts import Count, Rate, Size, count, entries, one_of, read_text, wrong
 from .formula import Formula, parse_formula
+from .text import WORD
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -90,6 +91,8 @@ class Engine:
     port: str = ""
 
     def __post_init__(self) -> None:
+        if not WORD.issuperset(self.name):
+            raise ValueError(f"engine '{self.name}' becomes a part of names in C; letters, digits and _ are right")
         if len(self.memories) not in (0, 2):
             raise ValueError(
                 f"engine '{self.name}' names {len(self.memories)} memories: [ACTIVATIONS, WEIGHTS] are two"

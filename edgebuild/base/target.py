@@ -29,6 +29,7 @@ from edgebuild.base.facts import (
 )
 from edgebuild.base.installation import hal_dir as hal_dir
 from edgebuild.base.levels import ACCESS, Dma, Engine, Rates
+from edgebuild.base.text import visible
 
 if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node
@@ -70,7 +71,7 @@ class Memory:
     cached: bool = False
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.name):
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name, re.ASCII):
             raise ValueError(f"memory name '{self.name}' is no name for a linker region; letters, digits and _ are")
 
 
@@ -219,7 +220,7 @@ def load_target(name_or_path: str) -> Target:
         )
     files: list[str] = []
     node = _inherited(file, files)
-    target = _target(file.stem, tuple(files), node)
+    target = _target(visible(file.stem), tuple(files), node)
     _check_memories(target, node)
     if target.clocks and (tree := clock_tree_file(target.clocks)).is_file():
         target = replace(target, files=(*target.files, str(tree)))
@@ -247,6 +248,11 @@ def _check_memories(target: Target, node: MappingNode) -> None:
     for role in needed:
         if not any(role in m.roles for m in target.memories):
             raise wrong(where, f"no memory has the role '{role}'", "roles: " + ", ".join(ROLES))
+    by_case: dict[str, str] = {}
+    for name in (m.name for m in target.memories):
+        if (other := by_case.setdefault(name.upper(), name)) != name:
+            text = f"memories {other} and {name} differ only in case, and macros have names in upper case"
+            raise wrong(entries(where)[name], text)
     by_origin = sorted(target.memories, key=lambda m: m.origin)
     for low, high in pairwise(by_origin):
         if low.origin + low.size > high.origin:

@@ -10,8 +10,10 @@ from textwrap import wrap
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from .compiled_templates import CompiledTemplates
+from .text import comment, quoted, xml
 
 PACKAGE = Path(__file__).resolve().parents[1]
 COLUMNS = 120  # of a line of C
@@ -141,7 +143,7 @@ def remark(head: str, *texts: str) -> str:
         return f"{remark(margin, *texts)}\n{head.rstrip()}"
     room = COLUMNS - len(head) - len("/*  */")
     lines = list[str]()
-    for text in texts:
+    for text in map(comment, texts):
         words = (word if len(word) <= room - 2 else f"...{word[5 - room :]}" for word in text.split(" "))
         lines += wrap(" ".join(words), room, subsequent_indent="  " if len(texts) > 1 else "", break_on_hyphens=False)
     return f"{head}/* {f'{chr(10)}{len(head) * chr(32)} * '.join(lines)} */"
@@ -184,11 +186,19 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         extensions=("jinja2.ext.do",),
     )
-    for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, over, phase):
+    for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, over, phase,
+                     comment, quoted):  # fmt: skip
         made.filters[function.__name__] = function
     made.globals[remark.__name__] = remark
     return made
 
 
+@cache
+def pictures() -> jinja2.Environment:
+    """The environment of SVG: all that is printed is escaped."""
+    return environment().overlay(autoescape=True, finalize=lambda value: Markup(xml(str(value))))
+
+
 def render(template: str, **view: Any) -> str:
-    return environment().get_template(template).render(licence=LICENCE.splitlines(), **view)
+    made = pictures() if template.endswith(".svg.j2") else environment()
+    return made.get_template(template).render(licence=LICENCE.splitlines(), **view)

@@ -9,10 +9,12 @@ import argparse
 import importlib
 import io
 import sys
-from typing import Any
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from edgebuild import __version__
 from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, from_import, from_os
+from edgebuild.base.text import terminal
 
 COMMANDS = {
     "model": "compile a model to C for a target",
@@ -40,6 +42,25 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding cannot show
+    with redirect_stdout(cast(TextIO, _Shown(sys.stdout))), redirect_stderr(cast(TextIO, _Shown(sys.stderr))):
+        return _main(argv)
+
+
+class _Shown:
+    """A stream on which nothing that is printed steers the terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(terminal(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _main(argv: list[str]) -> int:
     asked = next((word for word in argv if not word.startswith("-")), "")
     args = _parser(asked).parse_args(argv)
     try:

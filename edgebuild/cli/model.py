@@ -22,9 +22,9 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import watch
     from edgebuild.base.request import model_outputs
+    from edgebuild.base.text import identifier
     from edgebuild.build.run import compile_request, files_read
     from edgebuild.build.summary import summary
-    from edgebuild.model.emit.names import identifier
 
     began = time.time_ns()
     if not args.quiet:

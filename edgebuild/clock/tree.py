@@ -14,6 +14,7 @@ from pathlib import Path
 from edgebuild.base.errors import EdgebuildError, did_you_mean, fail
 from edgebuild.base.facts import read_facts
 from edgebuild.base.target import clock_tree_file, hal_dir
+from edgebuild.base.text import WORD
 
 Span = tuple[int, int]  # from, to: both included
 Spread = tuple[float, float]  # least, most
@@ -173,6 +174,11 @@ class Registers:
     accelerator: tuple[str, ...]
     source: str
     gpio: Gpio | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*self.map, *(f"{register}_{f}" for register, r in self.map.items() for f in r.fields)):
+            if not WORD.issuperset(name) or name[:1].isdigit():
+                raise ValueError(f"registers: '{name}' becomes a macro of C; letters, digits and _ are right")
 
     def field(self, register: str, name: str) -> Span:
         return self.map[register].fields[name]

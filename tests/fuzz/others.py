@@ -19,6 +19,7 @@ from edgebuild.base.errors import EdgebuildError
 from tests.drivers import test_random
 from tests.importers import fuzz as damage
 
+from .hostile import WAYS, problems
 from .machine import Failure, compiled, report_of
 from .networks import WRITERS, drawn
 
@@ -80,6 +81,19 @@ def damaged_file(form: str, seed: int, count: int, folder: Path) -> Iterator[Tro
         yield Trouble("traceback", " ".join(["python", *command[2:]]), done.stdout)
     else:
         shutil.rmtree(place)
+
+
+def hostile_names(way: str, seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+    """So many names at least: products say of them what they say of plain ones."""
+    models = -(-count // WAYS[way].names)
+    seeds = range(seed * models, (seed + 1) * models)
+    try:
+        for number, wrong in problems(way, seeds, folder):
+            code = f"print(*problems('{way}', [{number}], Path('build/fuzz/names')))"
+            command = f'python -c "from pathlib import Path; from tests.fuzz.hostile import problems; {code}"'
+            yield Trouble("wrong", command, wrong)
+    except Exception:
+        yield Trouble("traceback", f"names {way} {seed}", traceback.format_exc())
 
 
 def plan_of_energy(seed: int, folder: Path) -> Iterator[Trouble]:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .hostile import WAYS
 from .machine import machine
 from .networks import Found, Tally, drawn, keep, smaller, sweep
-from .others import damaged_file, driver_programs, plan_of_energy
+from .others import damaged_file, driver_programs, hostile_names, plan_of_energy
 from .recipe import FORMS
 from .wire import PORTS, STREAMS, harmed_streams
 
 LEVELS = ("mps2-an521", "pulp-cluster")  # between whose memories a DMA unit moves tiles
 TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500", "mps3-an547", "riscv-virt", *LEVELS)
 PROGRAMS = 25  # drivers that are built together
+NAMED = 100  # hostile names, in as many models or descriptions as that takes
 DAMAGED = 50  # copies of one model, each damaged in another way
 
 
@@ -61,12 +63,13 @@ def networks(
 
 
 def others(part: str, seed: int, count: int) -> Iterator[Unit]:
-    """`count` programs, plans, damaged files of each form, or times `STREAMS` streams over all ports."""
+    """`count` programs, plans, names, damaged files of each form, or times `STREAMS` streams over all ports."""
     each, forms = {
         "drivers": (PROGRAMS, [""]),
         "damaged": (DAMAGED, list(FORMS)),
         "energy": (1, ["tflite"]),
         "wire": (len(PORTS), list(PORTS)),
+        "names": (NAMED, list(WAYS)),
     }[part]
     for number in range(seed, seed - (-count // each)):
         yield from (Unit(part, number, form) for form in forms)
@@ -107,4 +110,5 @@ OTHERS: dict[str, Callable[[Unit, Path], Iterator[Any]]] = {
     "damaged": lambda unit, place: damaged_file(unit.form, unit.seed, DAMAGED, place),
     "energy": lambda unit, place: plan_of_energy(unit.seed, place),
     "wire": lambda unit, place: harmed_streams(unit.form, unit.seed, place),
+    "names": lambda unit, place: hostile_names(unit.form, unit.seed, NAMED, place),
 }

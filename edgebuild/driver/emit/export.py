@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 from edgebuild.base.templates import fitted
+from edgebuild.base.text import comment, part, quoted
 from edgebuild.driver.emit.hal import LICENCE
 from edgebuild.driver.layout.registers import GroupLayout, Register, Slot
 from edgebuild.driver.registers.rdl import write_rdl
@@ -30,7 +31,8 @@ def c_header(name: str, driver: Driver) -> str:
             f"#define {name.upper()}_{device.name.upper()}_BYTES {driver.layout.groups[device.group].size}u",
         ]
     for group in driver.layout.groups.values():
-        lines += ["", f"/* {group.group} */", f"#define {name.upper()}_{group.group.upper()}_BYTES {group.size}u"]
+        lines += ["", f"/* {comment(group.group)} */"]
+        lines += [f"#define {name.upper()}_{group.group.upper()}_BYTES {group.size}u"]
         for sub in group.subs:
             lines += _defines(
                 f"{name}_{group.group}_{sub.name}", OFFSET=sub.offset, **({"STRIDE": sub.stride} if sub.dims else {})
@@ -48,14 +50,25 @@ def c_header(name: str, driver: Driver) -> str:
             )
             values = (slot.field and driver.dialect.field(slot.field).values) or slot.values
             lines += _defines(f"{name}_{group.group}_{slot.name}", **_distinct(values))
-    return "\n".join([*lines, "", "#endif", ""])
+    return "\n".join([*_apart(lines), "", "#endif", ""])
 
 
 def _defines(prefix: str, **values: int) -> Iterator[str]:
     for word, value in values.items():
         suffix = "ull" if value >> 32 else "u"
         text = f"0x{value:X}{suffix}" if word in ("OFFSET", "MASK") else f"{value}{suffix}"
-        yield f"#define {prefix.upper()}_{word} {text}"
+        yield f"#define {part(prefix.upper())}_{part(word)} {text}"
+
+
+def _apart(lines: Iterable[str]) -> Iterator[str]:
+    """The lines with macros whose names differ: upper case makes one of two, as may a field's value and a fact."""
+    known: dict[str, str] = {}
+    for line in lines:
+        define, _, rest = line.partition(" ")
+        name, _, text = rest.partition(" ")
+        while define == "#define" and known.setdefault(name, text) != text:
+            name += "_"
+        yield f"{define} {name} {text}" if text and define == "#define" else line
 
 
 def _distinct(values: tuple[tuple[str, int], ...]) -> dict[str, int]:
@@ -151,7 +164,7 @@ def systemc(name: str, driver: Driver) -> str:
     ]
     for block in register_map(name, driver).blocks:
         device = driver.dialect.devices[block.name]
-        rows = [row for r in block.registers for row in _rows(r)]
+        rows = list(_named_apart(row for r in block.registers for row in _rows(r)))
         lines += [
             f"namespace {block.name}_device {{",
             f"constexpr std::uint64_t base = 0x{block.base:X}ull;",
@@ -162,12 +175,23 @@ def systemc(name: str, driver: Driver) -> str:
     return "\n".join([*lines, "}", "", "#endif", ""])
 
 
+def _named_apart(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The rows with names of C that differ: `a.b_c` and `a_b.c` meet."""
+    known = set[str]()
+    for name, text in rows:
+        name = f"_{part(name)}" if name[0].isdigit() else part(name)
+        while name in known:
+            name += "_"
+        known.add(name)
+        yield name, text
+
+
 def _rows(r: RegisterInfo) -> Iterator[tuple[str, str]]:
     scope = "_".join(r.scope) + "_" if r.scope else ""
     for f in r.fields:
         reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
         words = [
-            f'"{scope}{f.name}"',
+            quoted(f"{scope}{f.name}"),
             f"0x{r.offset:X}u",
             str(r.bits),
             str(f.lsb),

@@ -7,8 +7,8 @@ a ring has a side effect. The title of a dot names the field and its line.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from xml.sax.saxutils import escape
 
+from edgebuild.base.text import xml
 from edgebuild.driver.analysis.cdfg import Access
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.analysis.simplify import Facts
@@ -27,7 +27,7 @@ def picture(driver: Driver) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" font-family="sans-serif">',
         f'<rect {size} fill="#ffffff"/>',
-        f'<text x="8" y="20" font-size="12">{escape(driver.request.name)}: accesses that became one</text>',
+        f'<text x="8" y="20" font-size="12">{xml(driver.request.name)}: accesses that became one</text>',
     ]
     for row, name in enumerate(names):
         lines += _function(driver, name, TOP + ROW * row + ROW // 2)
@@ -36,7 +36,7 @@ def picture(driver: Driver) -> str:
 
 def _function(driver: Driver, name: str, y: int) -> Iterator[str]:
     places = {a: LEFT + STEP * i for i, a in enumerate(driver.cdfg.functions[name].accesses)}
-    yield f'<text x="8" y="{y + 4}" font-size="11">{escape(name[:28])}</text>'
+    yield f'<text x="8" y="{y + 4}" font-size="11">{xml(name[:28])}</text>'
     for region in driver.merged.conflicts.regions[name]:
         yield from _arcs(region, places, y)
     for access, x in places.items():
@@ -58,4 +58,4 @@ def _dot(driver: Driver, a: Access, x: int, y: int) -> str:
     word = "read" if a.kind == "r" else "write"
     title = f"{word} of {a.field[0]}.{a.field[1]}, line {a.where.line}" + (", side effect" if effect else "")
     ring = ' stroke="#000000" stroke-width="2"' if effect else ""
-    return f'<circle cx="{x}" cy="{y}" r="5" fill="{COLOURS[a.kind]}"{ring}><title>{escape(title)}</title></circle>'
+    return f'<circle cx="{x}" cy="{y}" r="5" fill="{COLOURS[a.kind]}"{ring}><title>{xml(title)}</title></circle>'

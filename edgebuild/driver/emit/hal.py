@@ -13,6 +13,7 @@ from math import prod
 from zlib import crc32
 
 from edgebuild.base.templates import fitted
+from edgebuild.base.text import part
 from edgebuild.driver.layout.registers import (
     GroupLayout,
     Layout,
@@ -49,7 +50,7 @@ LONGEST = 60  # characters of a name
 
 def named(*words: str) -> str:
     """The words as one name; what is too long ends in a checksum of the whole."""
-    whole = "_".join(words)
+    whole = part("_".join(words))
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 9]}_{crc32(whole.encode()):08x}"
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from edgebuild.base.text import terminal
 from edgebuild.driver.analysis.cdfg import Access
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.layout.registers import GroupLayout, Register
@@ -156,7 +157,7 @@ def as_text(r: dict[str, Any], driver: Driver) -> str:
         lines += [f"  {k['where']}: {k['why']}" for k in r["kept_apart"]]
     if r["warnings"]:
         lines += ["", "warnings", *(f"  {w}" for w in r["warnings"])]
-    return "\n".join(lines) + "\n"
+    return terminal("\n".join(lines) + "\n")
 
 
 def _picture(r: Register) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from html import escape
 
+from edgebuild.base.text import xml
 from edgebuild.driver.analysis.simplify import Shapes
 from edgebuild.driver.layout.exact import solve_exactly
 from edgebuild.driver.layout.optimize import EXACT, placed, problems
@@ -115,7 +115,7 @@ def picture(points: Iterable[Point], chosen: Point, title: str) -> str:
         f'<text x="{LEFT - 6}" y="{TOP + 4}" text-anchor="end">{highest}</text>',
         f'<text x="{LEFT - 6}" y="{base}" text-anchor="end">0</text>',
         f'<text x="{WIDTH - 24}" y="{base + 14}" text-anchor="middle">{most} B</text>',
-        f'<text x="{LEFT}" y="{HEIGHT - 8}">{escape(title)}: accesses of the source over bytes of the map</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 8}">{xml(title)}: accesses of the source over bytes of the map</text>',
         "</g>",
         "</svg>",
     ]

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from edgebuild.base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
 from edgebuild.base.inputs import read_text
+from edgebuild.base.text import comment as remark
+from edgebuild.base.text import rdl_name
 from edgebuild.driver.registers.beside import files_beside, overlay_of
 from edgebuild.driver.registers.regmap import Array, Block, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
 
@@ -166,7 +168,7 @@ def write_rdl(map_: RegisterMap, comment: str = "") -> str:
 
     Instances are in the order of the description, clusters are register files.
     """
-    lines = [f"// {line}" for line in comment.splitlines()]
+    lines = [f"// {remark(line)}" for line in comment.splitlines()]
     types: dict[str, tuple[RegisterInfo, ...]] = {}
     instances = []
     for block in map_.blocks:
@@ -174,10 +176,10 @@ def write_rdl(map_: RegisterMap, comment: str = "") -> str:
         if not word or word == map_.name or types.get(word, block.registers) != block.registers:
             word = f"{block.name}_map"
         if word not in types:
-            lines += [f"addrmap {_name(word)} {{", *_inside(block.registers, "    "), "};"]
+            lines += [f"addrmap {rdl_name(word)} {{", *_inside(block.registers, "    "), "};"]
         types[word] = block.registers
-        instances.append(f"    {_name(word)} {_name(block.name)} @ {block.base:#x};")
-    return "\n".join([*lines, f"addrmap {_name(map_.name)} {{", *instances, "};", ""])
+        instances.append(f"    {rdl_name(word)} {rdl_name(block.name)} @ {block.base:#x};")
+    return "\n".join([*lines, f"addrmap {rdl_name(map_.name)} {{", *instances, "};", ""])
 
 
 def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
@@ -193,8 +195,8 @@ def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
 def _end(item: RegisterInfo | Array | Cluster, name: str, offset: int, pad: str) -> str:
     """The line that closes a register or a regfile, or an array of them."""
     if isinstance(item, RegisterInfo) or not item.count:
-        return f"{pad}}} {_name(name)} @ {offset:#x};"
-    return f"{pad}}} {_name(name)}[{item.count}] @ {offset:#x} += {item.stride:#x};"
+        return f"{pad}}} {rdl_name(name)} @ {offset:#x};"
+    return f"{pad}}} {rdl_name(name)}[{item.count}] @ {offset:#x} += {item.stride:#x};"
 
 
 def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
@@ -202,7 +204,7 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
     width = f"regwidth = {r.bits}; accesswidth = {min(r.bits, 32)}; "
     for f in r.fields:
         if f.values:
-            rows = " ".join(f"{_name(n)} = {f.width}'d{v};" for n, v in f.values)
+            rows = " ".join(f"{rdl_name(n)} = {f.width}'d{v};" for n, v in f.values)
             yield f"{pad}enum {_enum(r, f)} {{ {rows} }};"
     yield f"{pad}{'external ' if any('modify' in (f.modified, f.read_action) for f in r.fields) else ''}reg {{ {width}"
     for f in r.fields:
@@ -215,7 +217,7 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
         words += [f"onread = {k};" for k, v in ONREAD.items() if v == f.read_action]
         words += [f"encode = {_enum(r, f)};"] if f.values else []
         reset = (r.reset >> f.lsb) & ((1 << f.width) - 1)
-        yield f"{pad}    field {{ {' '.join(words)} }} {_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
+        yield f"{pad}    field {{ {' '.join(words)} }} {rdl_name(f.name)}[{f.lsb + f.width - 1}:{f.lsb}] = {reset:#x};"
     yield _end(item, r.name, r.offset, pad)
 
 
@@ -230,18 +232,4 @@ def _hardware(f: FieldInfo) -> Iterator[str]:
 
 
 def _enum(r: RegisterInfo, f: FieldInfo) -> str:
-    return _name(f"{r.full_name}_{f.name}_values")
-
-
-def _name(text: str) -> str:
-    """An identifier; words of the language are escaped."""
-    word = re.sub(r"\W", "_", text)
-    return f"\\{word}" if word in KEYWORDS else word
-
-
-KEYWORDS = frozenset(
-    """abstract accesstype addressingtype addrmap alias all bit boolean bothedge compact component componentwidth
-    constraint default encode enum external false field fullalign hw inside internal level longint mem na negedge
-    nonsticky number onreadtype onwritetype posedge property r rclr ref reg regalign regfile rset ruser rw rw1 signal
-    string struct sw this true type unsigned w w1 wclr woclr woset wot wr wset wuser wzc wzs wzt""".split()  # noqa: SIM905
-)
+    return rdl_name(f"{r.full_name}_{f.name}_values")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgebuild.base.text import xml
 from edgebuild.driver.registers.regmap import Array, Cluster, FieldInfo, RegisterInfo, RegisterMap, clusters
 from edgebuild.driver.registers.svd import ONCE, WORD
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def write_svd(map_: RegisterMap, comment: str = "") -> str:
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
-        *([f"<!-- {_escaped(comment)} -->"] if comment else []),
+        *([f"<!-- {xml(comment)} -->"] if comment else []),
         '<device schemaVersion="1.3" xmlns:xs="http://www.w3.org/2001/XMLSchema-instance">',
-        f"  <name>{_escaped(map_.name)}</name>",
+        f"  <name>{xml(map_.name)}</name>",
         "  <version>1.0</version>",
         "  <description>Register map</description>",
         "  <addressUnitBits>8</addressUnitBits>",
@@ -26,8 +23,8 @@ def write_svd(map_: RegisterMap, comment: str = "") -> str:
     ]
     for block in map_.blocks:
         size = max((r.offset + r.bits // 8 for r in block.registers), default=4)
-        lines += ["    <peripheral>", f"      <name>{_escaped(block.name)}</name>"]
-        lines += [f"      <groupName>{_escaped(block.group)}</groupName>"] if block.group else []
+        lines += ["    <peripheral>", f"      <name>{xml(block.name)}</name>"]
+        lines += [f"      <groupName>{xml(block.group)}</groupName>"] if block.group else []
         lines += [
             f"      <baseAddress>{block.base:#x}</baseAddress>",
             f"      <addressBlock><offset>0</offset><size>{size:#x}</size><usage>registers</usage></addressBlock>",
@@ -53,11 +50,11 @@ def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
 def _named(item: RegisterInfo | Array | Cluster, name: str, pad: str) -> Iterator[str]:
     """Dimensions of an array, and the name."""
     if isinstance(item, RegisterInfo) or not item.count:
-        yield f"{pad}  <name>{_escaped(name)}</name>"
+        yield f"{pad}  <name>{xml(name)}</name>"
         return
     yield f"{pad}  <dim>{item.count}</dim>"
     yield f"{pad}  <dimIncrement>{item.stride:#x}</dimIncrement>"
-    yield f"{pad}  <name>{_escaped(name)}_%s</name>"
+    yield f"{pad}  <name>{xml(name)}_%s</name>"
 
 
 def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
@@ -77,7 +74,7 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
                 f"<readAction>{f.read_action}</readAction>" if f.read_action else ""
             )
             yield (
-                f"{pad}    <field><name>{_escaped(f.name)}</name><bitOffset>{f.lsb}</bitOffset><bitWidth>{f.width}"
+                f"{pad}    <field><name>{xml(f.name)}</name><bitOffset>{f.lsb}</bitOffset><bitWidth>{f.width}"
                 f"</bitWidth><access>{(ONCE if f.once else WORD)[f.access]}</access>{effects}{_values(f)}</field>"
             )
         yield f"{pad}  </fields>"
@@ -85,5 +82,5 @@ def _register(item: RegisterInfo | Array, pad: str) -> Iterator[str]:
 
 
 def _values(f: FieldInfo) -> str:
-    rows = (f"<enumeratedValue><name>{n}</name><value>{v}</value></enumeratedValue>" for n, v in f.values)
+    rows = (f"<enumeratedValue><name>{xml(n)}</name><value>{v}</value></enumeratedValue>" for n, v in f.values)
     return f"<enumeratedValues>{''.join(rows)}</enumeratedValues>" if f.values else ""

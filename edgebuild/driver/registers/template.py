@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from edgebuild.base.text import comment, yaml_key
 from edgebuild.driver.analysis.cdfg import Cdfg
 from edgebuild.driver.registers.regmap import FieldInfo
 from edgebuild.driver.source.dialect import FieldId
@@ -40,7 +41,8 @@ def overlay_template(open_: Mapping[str, tuple[FieldId, FieldInfo]], cdfg: Cdfg)
             if _lines(places, kind)
         )
         lines.append(
-            f"  {name}: {{volatile: true}}  # {access}, {bits}; {uses}; {why}" + (f": {words}" if words else "")
+            f"  {yaml_key(name)}: {{volatile: true}}  # "
+            + comment(f"{access}, {bits}; {uses}; {why}" + (f": {words}" if words else ""))
         )
     if len(lines) == 2:
         return "# The register description says all that the driver needs.\nfields: {}\n"

@@ -16,6 +16,7 @@ from pathlib import Path
 from edgebuild.base.errors import fail
 from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES
+from edgebuild.base.text import quoted
 from edgebuild.driver.source import clang, macros
 from edgebuild.driver.source.dialect import Dialect, read_dialect
 from edgebuild.driver.source.hidden import no_hidden_uses
@@ -38,7 +39,7 @@ class LineMark:
     file: str
 
     def __str__(self) -> str:
-        return f'#line {self.number} "{self.file}"'
+        return f"#line {self.number} {quoted(self.file)}"
 
     @property
     def bare(self) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...base.artifacts import Artifact
 from ...base.templates import render
-from .names import comment, identifier
+from ...base.text import identifier
+from .names import comment
 
 
 @dataclass(frozen=True)

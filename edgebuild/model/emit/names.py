@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...base.errors import visible
+from ...base import text as written
 from ..ir import Tensor
 from ..ops.base import FourBytes
 from ..plan.search import Plan
@@ -39,14 +39,7 @@ def scalar(value: int | float) -> str:
 
 def comment(text: str) -> str:
     """A name that may stand in a C comment; of TFLite's lists of fused names the first."""
-    text = visible(text.split(";")[0]).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
-    return text.replace("??", "? ?")  # the start of a trigraph
-
-
-def identifier(text: str) -> str:
-    """The nearest C identifier."""
-    words = "".join(c if c.isascii() and c.isalnum() else " " for c in text).split()
-    return "_".join(words) or "tensor"
+    return written.comment(text.split(";")[0])
 
 
 def wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
@@ -110,9 +103,9 @@ def access_functions(plan: Plan) -> dict[str, str]:
     for what, names in (("input", plan.graph.ports_in), ("output", plan.graph.ports_out)):
         taken: set[str] = set()
         for name in names:
-            rest = identifier(name.split(";")[0])
-            while rest in taken:
+            rest = written.identifier(name.split(";")[0])
+            while rest.upper() in taken:  # macros have the names in upper case
                 rest += "_"
-            taken.add(rest)
+            taken.add(rest.upper())
             found[name] = f"{plan.name}_{what}" + (f"_{rest}" if len(names) > 1 else "")
     return found
