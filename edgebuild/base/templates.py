@@ -25,6 +25,13 @@ LICENCE = (
 )
 
 
+# Of gcc, clang and armclang; of TI's compilers; of IAR's.
+BIG_ENDIAN = (
+    "(defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) || defined(__big_endian__) \\\n"
+    "    || (defined(__LITTLE_ENDIAN__) && !__LITTLE_ENDIAN__)"
+)
+
+
 class Used:
     """Names of C that others define: `use.eb_clamp` and `use['arm_mve.h']` are the names, and are noted."""
 
@@ -189,7 +196,7 @@ def environment() -> jinja2.Environment:
     for function in (times, plus, minus, size, terms, pixel, at_row, row_at, pixel_at, noted, turns, over, phase,
                      comment, quoted):  # fmt: skip
         made.filters[function.__name__] = function
-    made.globals[remark.__name__] = remark
+    made.globals |= {remark.__name__: remark, "big_endian": BIG_ENDIAN}
     return made
 
 

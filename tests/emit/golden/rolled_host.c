@@ -11,6 +11,11 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#if (defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) || defined(__big_endian__) \
+    || (defined(__LITTLE_ENDIAN__) && !__LITTLE_ENDIAN__)
+#error "tiny.c reads weights in little endian; no big-endian processor runs it"
+#endif
+
 extern const uint8_t tiny_weights[]; /* 1232 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[224];

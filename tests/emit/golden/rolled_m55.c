@@ -11,6 +11,11 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#if (defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) || defined(__big_endian__) \
+    || (defined(__LITTLE_ENDIAN__) && !__LITTLE_ENDIAN__)
+#error "tiny.c reads weights in little endian; no big-endian processor runs it"
+#endif
+
 #if !defined(__ARM_FEATURE_DSP) || !defined(__ARM_FEATURE_MVE)
 #error "tiny.c is for mps3-an547; compile it with -mcpu=cortex-m55 -mthumb -mfloat-abi=hard, or generate it for this core"
 #endif

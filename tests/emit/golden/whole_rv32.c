@@ -11,6 +11,11 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#if (defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) || defined(__big_endian__) \
+    || (defined(__LITTLE_ENDIAN__) && !__LITTLE_ENDIAN__)
+#error "tiny.c reads weights in little endian; no big-endian processor runs it"
+#endif
+
 #if !defined(__riscv) || __riscv_xlen != 32
 #error "tiny.c is for riscv-virt; compile it with -march=rv32imc -mabi=ilp32 -misa-spec=2.2 -msmall-data-limit=0, or generate it for this core"
 #endif
