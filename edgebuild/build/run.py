@@ -1,20 +1,21 @@
 """`edgebuild run NAME.req.json`: do what a request asks, and leave what build systems need to know.
 
 Of a driver, `NAME.flags` beside the request has include folders and definitions, if it is there.
-Beside the products these are `NAME.d`, the files that were read, in make's language, and `NAME.stamp`, which is written
-last: whoever finds it finds complete products of what it names.
+Beside the products these are `NAME.d`, the files that were read, as a rule for CMake, and `NAME.stamp`, which is
+written last: whoever finds it finds complete products of what it names.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, is_written, publish
 from edgebuild.base.cache import compiled, states
+from edgebuild.base.depfile import cmake_depfile, refuse
 from edgebuild.base.errors import from_os
 from edgebuild.base.inputs import check_file, check_replaced, read_text
 from edgebuild.base.installation import code_files
@@ -53,6 +54,7 @@ def run(path: Path) -> int:
 def _fingerprints(paths: Sequence[str], began: int) -> list[str]:
     try:
         for path in paths:
+            refuse(path, "\n\r\t", "stamps and depfiles, which have one on a line")
             check_file(path)
         return [entry.fingerprint(p, began - SETTLED_NS) for p in paths]
     except OSError as error:
@@ -110,7 +112,7 @@ def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
     """The request with what `NAME.flags` adds, which build systems write: -I and -D of the target, one on a line."""
     if not file.exists():
         return request
-    lines = read_text(file).splitlines()
+    lines = read_text(file).split("\n")
     words = {kind: [line[2:] for line in lines if line.startswith(kind)] for kind in ("-I", "-D")}
     folders = (Path(os.path.normpath(file.parent / p)) for p in words["-I"])
     return replace(
@@ -132,7 +134,7 @@ def _finish(
     lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
 
     # Published, so that a link or a pipe in their place is replaced and not written to.
-    rule = Artifact(stamp.with_suffix(".d").name, os.fsencode(depfile(str(stamp), inputs)))
+    rule = Artifact(stamp.with_suffix(".d").name, os.fsencode(cmake_depfile(str(stamp), inputs)))
     publish([rule], stamp.parent)
     publish([Artifact(stamp.name, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))], stamp.parent)
     os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
@@ -159,12 +161,3 @@ def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
 
     plan = clock.requested_plan(request)
     return clock.clock_files(plan), clock.summary(request, plan)
-
-
-def depfile(target: str, prerequisites: Iterable[str]) -> str:
-    """One rule in make's language, as gcc writes it."""
-    return " \\\n  ".join([_escape(target) + ":", *map(_escape, prerequisites)]) + "\n"
-
-
-def _escape(path: str) -> str:
-    return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from edgebuild.cli.common import write_depfile
+from edgebuild.cli.common import publish_products
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from edgebuild.base.artifacts import publish
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import given
     from edgebuild.base.request import ClockRequest, clock_request
@@ -49,7 +48,5 @@ def run(args: argparse.Namespace) -> int:
     artifacts = clock_files(plan)
     files = [*load_target(args.target).files, *([args.calibration] if args.calibration else [])]
     check_replaced([args.output / a.name for a in artifacts] + ([args.depfile] if args.depfile else []), files)
-    publish(artifacts, args.output, owned=False)
-    if args.depfile:
-        write_depfile(args.depfile, [args.output / a.name for a in artifacts], load_target(args.target).files, began)
+    publish_products(artifacts, args, load_target(args.target).files, began)
     return 0

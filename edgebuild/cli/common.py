@@ -6,9 +6,13 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgebuild.base.options import add_options, given
 from edgebuild.base.request import ModelRequest, model_request
+
+if TYPE_CHECKING:
+    from edgebuild.base.artifacts import Artifact
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, nargs: str | None = None) -> None:
@@ -19,17 +23,27 @@ def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, 
     add_options(parser, ModelRequest)
 
 
-def write_depfile(file: Path, products: Sequence[Path], read: Iterable[str], began: int) -> None:
-    """Write the rule, in make's language, that the first product depends on these files and on edgebuild.
+def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, read: Iterable[str], began: int) -> None:
+    """Write the products below `args.output`, and into `args.depfile`, if it is given, what they were made from.
 
-    All products get the date when the command `began` (ns). Those with the bytes of before would stay older than what
-    was read, and make or Ninja would run the command in every build.
+    `read`: files besides those of edgebuild. With a depfile all products get the date when the command `began` (ns).
+    Those with the bytes of before would stay older than what was read, and make or Ninja would run the command in
+    every build. Raises EdgebuildError, with nothing written, for a path that make has no way to write.
     """
-    from edgebuild.base.artifacts import write_atomic
+    from edgebuild.base.artifacts import publish, write_atomic
+    from edgebuild.base.depfile import make_depfile, unread_by_make
     from edgebuild.base.installation import code_files
-    from edgebuild.build.run import depfile
+    from edgebuild.base.progress import warn
 
-    write_atomic(file, os.fsencode(depfile(str(products[0]), [*read, *code_files()])))
+    products = [args.output / a.name for a in artifacts]
+    rule = (str(products[0]), [*read, *code_files()]) if args.depfile else None
+    text = make_depfile(*rule) if rule else ""
+    publish(artifacts, args.output, owned=False)
+    if rule is None:
+        return
+    if problem := unread_by_make(*rule):
+        warn(problem)
+    write_atomic(args.depfile, os.fsencode(text))
     for product in products:
         os.utime(product, ns=(began, began))
 

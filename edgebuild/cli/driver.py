@@ -6,7 +6,7 @@ import argparse
 import time
 from functools import partial
 
-from edgebuild.cli.common import write_depfile
+from edgebuild.cli.common import publish_products
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,4 +18,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from edgebuild.driver.command import driver
 
-    return driver(args, partial(write_depfile, began=time.time_ns()))
+    return driver(args, partial(publish_products, args=args, began=time.time_ns()))

@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from edgebuild.cli.common import add_model_arguments, model_request_of, write_depfile
+from edgebuild.cli.common import add_model_arguments, model_request_of, publish_products
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.base.artifacts import publish
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import watch
     from edgebuild.base.request import model_outputs
@@ -33,9 +32,7 @@ def run(args: argparse.Namespace) -> int:
     files, products = files_read(request), [args.output / file for file in model_outputs(request.name)]
     check_replaced([*products, *([args.depfile] if args.depfile else [])], files)
     artifacts = compile_request(request)
-    publish(artifacts, args.output, owned=False)
-    if args.depfile:
-        write_depfile(args.depfile, [args.output / a.name for a in artifacts], files, began)
+    publish_products(artifacts, args, files, began)
     if not args.quiet:
         print(summary(artifacts))
     return 0

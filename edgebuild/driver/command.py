@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,9 +40,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-q", "--quiet", action="store_true", help="print nothing")
 
 
-def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Sequence[Path], Iterable[str]], None]) -> int:
-    """`write_depfile(file, products, read)` writes one rule in make's language."""
-    from edgebuild.base.artifacts import publish, write_atomic
+def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
+    """`publish(artifacts, read=files)` writes the products, and the depfile if one is asked for."""
+    from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.errors import fail
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import given
@@ -66,7 +66,7 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Sequence[Pat
     text = "" if args.quiet else summary(args.name, made)
     more = [f for f in (args.pareto, args.graph, args.depfile) if f]
     check_replaced([*(args.output / a.name for a in artifacts), *more], made.files)
-    publish(artifacts, args.output, owned=False)
+    publish(artifacts, read=made.files)
     if args.pareto:
         from edgebuild.driver.layout.pareto import front, picture
 
@@ -77,8 +77,6 @@ def driver(args: argparse.Namespace, write_depfile: Callable[[Path, Sequence[Pat
         from edgebuild.driver.emit.graph import picture as graph
 
         write_atomic(args.graph, graph(made).encode())
-    if args.depfile:
-        write_depfile(args.depfile, [args.output / a.name for a in artifacts], made.files)
     if not args.quiet:
         print(text)
     return 0

@@ -17,10 +17,11 @@ import pytest
 
 from edgebuild.base import cache
 from edgebuild.base.artifacts import Artifact
+from edgebuild.base.depfile import make_depfile
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, ModelRequest, model_outputs
 from edgebuild.build import entry
-from edgebuild.build.run import depfile, run
+from edgebuild.build.run import run
 from tests.conftest import ROOT
 from tests.conftest import run as execute
 from tests.graphs.onnx_models import OnnxFile
@@ -247,7 +248,7 @@ def test_depfile_escapes_as_make_reads(tmp_path: Path) -> None:
     names = ["with space", "dollar$", "number#"]
     for name in names:
         (tmp_path / name).touch()
-    (tmp_path / "Makefile").write_text(depfile("all", names) + "\t@printf '%s\\n' $(foreach p,$+,x)\n")
+    (tmp_path / "Makefile").write_text(make_depfile("all", names) + "\t@printf '%s\\n' $(foreach p,$+,x)\n")
     assert execute("make", "-s", cwd=tmp_path).split() == ["x"] * 4  # all there; make's lists split at the space
 
 

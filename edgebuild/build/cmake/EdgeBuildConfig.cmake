@@ -476,6 +476,10 @@ function(_edgebuild_add_command target base sources flags)
   if(POLICY CMP0171)
     set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
   endif()
+  set(depfile DEPFILE "${base}.d")
+  if(CMAKE_GENERATOR MATCHES "Makefiles")
+    set(depfile "") # see below; and CMake would write paths with a colon into makefiles, which make then refuses
+  endif()
   get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
   add_custom_command(
     OUTPUT "${base}.stamp"
@@ -485,12 +489,13 @@ function(_edgebuild_add_command target base sources flags)
     ${copy_flags}
     COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
     DEPENDS ${sources} ${option_files} "${request}" ${flags}
-    DEPFILE "${base}.d"
+    ${depfile}
     COMMENT "Generating ${name}"
     ${codegen}
     VERBATIM)
   if(CMAKE_GENERATOR MATCHES "Makefiles")
-    # make compares the stamp alone. Without it a product that somebody removed would not come back.
+    # make compares the stamp with the sources alone. This removes the stamp if a product is gone, or if anything that was
+    # read is another.
     get_property(here GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR)
     add_custom_target("${target}_${name}_products"
       COMMAND "${CMAKE_COMMAND}" "-DSTAMP=${base}.stamp" -P "${here}/EdgeBuildProducts.cmake" -- ${ARGN}

@@ -15,7 +15,8 @@ function(_edgebuild_compare digest date size path)
     endif()
   endforeach()
   if(NOT EXISTS "${path}")
-    return() # make says what is missing
+    set(changed TRUE PARENT_SCOPE) # the run says what is missing
+    return()
   endif()
   file(SIZE "${path}" found)
   if(found EQUAL size)
@@ -39,6 +40,8 @@ if(EXISTS "${STAMP}")
     string(SUBSTRING "${text}" ${length} -1 text)
     if("${line}" MATCHES "^([0-9a-f]+) ([0-9]+) ([0-9]+) (.+)$")
       _edgebuild_compare("${CMAKE_MATCH_1}" "${CMAKE_MATCH_2}" "${CMAKE_MATCH_3}" "${CMAKE_MATCH_4}")
+    elseif("${line}" MATCHES "^- 0 0 (.+)$" AND EXISTS "${CMAKE_MATCH_1}")
+      set(changed TRUE) # a file that would have been read
     endif()
   endwhile()
   if(changed)

@@ -1,0 +1,74 @@
+"""Depfiles: what a product was made from, as one rule. GNU make and ninja read one form, CMake reads another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from glob import glob
+
+from .errors import Diagnostic, fail
+
+WORDS = {"\n": "a line break", "\r": "a carriage return", "\t": "a tab", ";": "a ';'"}
+
+
+def make_depfile(target: str, prerequisites: Sequence[str]) -> str:
+    """One rule for GNU make and ninja. Raises EdgebuildError for a path that make has no way to write.
+
+    Make takes `NAME = VALUE` behind a colon for a variable, unless another word comes first.
+    """
+    for path in (target, *prerequisites):
+        refuse(path, ("\n", ";", *(("\t",) if path == target else ())), "a depfile")
+        if re.search(r"\(.*\)$", path):
+            raise fail("a path that ends as 'a(b)' cannot stand in a depfile: make looks into an archive", file=path)
+    order = sorted(prerequisites, key=lambda path: "=" in path)
+    return _rule(_in_make(target).replace("%", "\\%"), (_in_make(_no_home(path)) for path in order))
+
+
+def unread_by_make(target: str, prerequisites: Iterable[str]) -> Diagnostic | None:
+    """A warning where make takes the rule for an assignment, which ninja does not."""
+    if "=" in target or all("=" in path for path in prerequisites):
+        text = "make takes a rule with '=' in its path for an assignment, so changes go unseen; ninja reads it"
+        return Diagnostic(text, target, severity="warning", hints=("build in a folder without '=' in its path",))
+    return None
+
+
+def cmake_depfile(target: str, prerequisites: Sequence[str]) -> str:
+    """One rule for CMake, which writes it anew for make or ninja. Paths have no line breaks and tabs."""
+    return _rule(_in_cmake(target), map(_in_cmake, prerequisites))
+
+
+def refuse(path: str, characters: Iterable[str], where: str) -> None:
+    """Raise EdgebuildError for a path with one of the characters."""
+    for c in characters:
+        if c in path:
+            raise fail(
+                f"a path with {WORDS[c]} cannot stand in {where}", file=path, hints=["rename the file or folder"]
+            )
+
+
+def _rule(target: str, prerequisites: Iterable[str]) -> str:
+    """Each prerequisite on a line. A blank at the end of a path would be lost at the end of the line."""
+    words = [f"{target}:", *prerequisites]
+    return "".join(f"{word} " if word[-1] in " \t" else f"{word} \\\n  " for word in words[:-1]) + f"{words[-1]}\n"
+
+
+def _in_make(path: str) -> str:
+    r"""Backslashes escape what is special, and count double in front of it; elsewhere they are themselves.
+
+    A path with wildcards is escaped as `glob` asks for, which ninja does not undo: it runs the command once more each
+    time. With `[` alone that is only done where the pattern fits another file.
+    """
+    fits = glob(path) if "[" in path else []
+    if "*" in path or "?" in path or ("[" in path and "\\" in path) or fits not in ([], [path]):
+        path = re.sub(r"([*?\[\\])", r"\\\1", path)
+    path = re.sub(r"(\\+)(?=[ \t#:|=]|$)", r"\1\1", path)
+    return re.sub(r"([ \t#:|])", r"\\\1", path).replace("$", "$$")
+
+
+def _no_home(path: str) -> str:
+    """The path without a `~` in front, which make takes for somebody's home."""
+    return f"./{path}" if path.startswith("~") else path
+
+
+def _in_cmake(path: str) -> str:
+    return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")
