@@ -12,11 +12,15 @@ import pytest
 from systemrdl.parser.SystemRDLLexer import SystemRDLLexer
 
 from edgebuild.base import templates, text
+from edgebuild.base.artifacts import publish
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.firmware import regions_script
+from edgebuild.base.request import DriverRequest
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.cli import main
 from edgebuild.clock.tree import load_clock_tree
+from edgebuild.driver.emit.hal import named
+from edgebuild.driver.pipeline import compile_driver
 from tests.conftest import ROOT, run
 from tests.fuzz.hostile import ATOMS, WAYS, names, problems, shown
 
@@ -111,7 +115,41 @@ def test_words_of_systemrdl_are_those_of_its_compiler() -> None:
     assert words == text.RDL_KEYWORDS
 
 
+COLLIDING = """\
+bfGroup P { bit en; bit EN; bit En; }; bfGroup S { bfGroup P r; bfGroup P r_en; };
+make_device(S, s, 0x40000000);
+void set(void) { s->r.en = 1; s->r.EN = 0; s->r.En = 1; s->r_en.en = 1; }
+"""
+
+
+@pytest.mark.needs("gcc", "g++")
+def test_fields_whose_names_differ_in_case_alone(tmp_path: Path) -> None:
+    """Macros have the names in upper case."""
+    (tmp_path / "d.bf.c").write_text(COLLIDING)
+    artifacts, _ = compile_driver(DriverRequest((tmp_path / "d.bf.c",), "d", "riscv-virt"))
+    publish(artifacts, tmp_path)
+    for compiler, file in (("gcc", "d_regs.h"), ("g++", "d_systemc.h"), ("gcc", "d.c")):
+        run(compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", {"gcc": "c", "g++": "c++"}[compiler], file,
+            cwd=tmp_path)  # fmt: skip
+    shifts = re.findall(r"#define D_S_R_EN_+SHIFT (\d+)u", (tmp_path / "d_regs.h").read_text())
+    assert len(shifts) == len(set(shifts)) == 3
+
+
+def test_functions_of_registers_have_names_of_c() -> None:
+    for name in drawn(500):
+        assert re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", named("HAL_PUT", "P", name), re.ASCII)
+
+
 # ---- templates
+
+
+def test_remarks_and_pictures_escape_what_they_print() -> None:
+    for name in drawn(500):
+        remark = templates.remark("x; ", name, f"a *{name}*/")
+        assert remark.index("*/") == len(remark) - 2 and "\\" not in remark and "?" not in remark
+        picture = templates.pictures().from_string('<a b="{{ x }}">{{ x }}</a>').render(x=name)
+        assert len(list(ElementTree.fromstring(picture).iter())) == 1
+
 
 SINKS = re.compile(r"\|\s*(comment|quoted)\b|^remark\(")
 OWN = re.compile(  # values that no file has a text in: numbers, times, names that are checked to be identifiers

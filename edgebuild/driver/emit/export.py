@@ -24,7 +24,7 @@ COMMENT = (
 def c_header(name: str, driver: Driver) -> str:
     """`N_GROUP_FIELD_OFFSET`, `_SHIFT`, `_WIDTH`, `_MASK`, and `_STRIDE` of arrays; bytes from the group's base."""
     guard = f"{name.upper()}_REGS_H"
-    lines = [f"{LICENCE}#ifndef {guard}", f"#define {guard}", ""]
+    lines, known = [f"{LICENCE}#ifndef {guard}", f"#define {guard}", ""], set[str]()
     for device in driver.dialect.devices.values():
         lines += [
             f"#define {name.upper()}_{device.name.upper()}_BASE 0x{device.address:X}u",
@@ -34,14 +34,14 @@ def c_header(name: str, driver: Driver) -> str:
         lines += ["", f"/* {comment(group.group)} */"]
         lines += [f"#define {name.upper()}_{group.group.upper()}_BYTES {group.size}u"]
         for sub in group.subs:
-            lines += _defines(
-                f"{name}_{group.group}_{sub.name}", OFFSET=sub.offset, **({"STRIDE": sub.stride} if sub.dims else {})
-            )
+            own = _own(f"{name}_{group.group}_{sub.name}", known)
+            lines += _defines(own, OFFSET=sub.offset, **({"STRIDE": sub.stride} if sub.dims else {}))
         for register, slot in _slots(group):
+            own = _own(f"{name}_{group.group}_{slot.name}", known)
             bits = {"BITSTRIDE": slot.stride} if slot.stride else {}
             strides = {"STRIDE": register.stride} if register.dims else bits
             lines += _defines(
-                f"{name}_{group.group}_{slot.name}",
+                own,
                 OFFSET=register.offset,
                 SHIFT=slot.lsb,
                 WIDTH=slot.width,
@@ -49,7 +49,7 @@ def c_header(name: str, driver: Driver) -> str:
                 **strides,
             )
             values = (slot.field and driver.dialect.field(slot.field).values) or slot.values
-            lines += _defines(f"{name}_{group.group}_{slot.name}", **_distinct(values))
+            lines += _defines(own, **_distinct(values))
     return "\n".join([*_apart(lines), "", "#endif", ""])
 
 
@@ -57,11 +57,20 @@ def _defines(prefix: str, **values: int) -> Iterator[str]:
     for word, value in values.items():
         suffix = "ull" if value >> 32 else "u"
         text = f"0x{value:X}{suffix}" if word in ("OFFSET", "MASK") else f"{value}{suffix}"
-        yield f"#define {part(prefix.upper())}_{part(word)} {text}"
+        yield f"#define {prefix}_{part(word)} {text}"
+
+
+def _own(text: str, known: set[str]) -> str:
+    """The prefix of a field's macros, in upper case, in which names of two may be one."""
+    prefix = part(text.upper())
+    while prefix in known:
+        prefix += "_"
+    known.add(prefix)
+    return prefix
 
 
 def _apart(lines: Iterable[str]) -> Iterator[str]:
-    """The lines with macros whose names differ: upper case makes one of two, as may a field's value and a fact."""
+    """The lines with macros whose names differ: a value of one field may be named as a fact of another."""
     known: dict[str, str] = {}
     for line in lines:
         define, _, rest = line.partition(" ")
