@@ -83,8 +83,8 @@ def foreign(data: bytes) -> bytes:
     """The same frame as firmware of another plan sends it."""
     head, payload = bytearray(data[: HEAD - TAIL]), data[HEAD:-TAIL]
     head[4] ^= 0xFF
-    made = bytes(head) + _crc(head)
-    return made + payload + _crc(head + payload) if data[HEAD:] else made
+    made = bytes(head) + _crc(bytes(head))
+    return made + payload + _crc(bytes(head) + payload) if data[HEAD:] else made
 
 
 def _crc(data: bytes) -> bytes:
