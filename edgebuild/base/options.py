@@ -88,13 +88,15 @@ def add_options(parser: argparse.ArgumentParser, request: type) -> None:
         if o.kind.switch:
             parser.add_argument(flag, action="store_true", default=None, help=o.help)
         else:
-            metavar = o.kind.metavar or None
-            parser.add_argument(flag, choices=o.kind.words or None, metavar=metavar, help=o.help)
+            metavar, repeated = o.kind.metavar or None, "append" if o.kind.separator else "store"
+            parser.add_argument(flag, action=repeated, choices=o.kind.words or None, metavar=metavar, help=o.help)
 
 
 def given(arguments: argparse.Namespace, request: type) -> dict[str, Value]:
-    """The options of `request` as the command line has them."""
-    return {name: getattr(arguments, name) for name in options_of(request)}
+    """The options of `request` as the command line has them; what takes a list may be given several times."""
+    values = {name: getattr(arguments, name) for name in options_of(request)}
+    separators = {name: o.kind.separator for name, o in options_of(request).items()}
+    return {name: separators[name].join(v) if isinstance(v, list) else v for name, v in values.items()}
 
 
 # ---- readers of values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
-from edgebuild.base.options import options_of, parse_hz, parse_size
+from edgebuild.base.options import add_options, checked, given, options_of, parse_hz, parse_size
 from edgebuild.base.request import KINDS, ClockRequest, ModelRequest, model_request, read_request
 from edgebuild.build.cmake.__main__ import OPTIONS_FILE, options_text
 
@@ -156,3 +157,12 @@ def test_wrong_clock_requests(tmp_path: Path, changes: dict[str, Any], message: 
     with pytest.raises(EdgebuildError) as caught:
         read_request(write(tmp_path, **{**CLOCK, **changes}))
     assert message in str(caught.value)
+
+
+def test_an_option_that_takes_a_list_may_be_given_several_times() -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, ModelRequest)
+    read = parser.parse_args(["--shape", "x=1,2", "--shape", "y=3 z=4", "--limit", "L1=1K", "--limit", "L2=2K"])
+    values = checked(ModelRequest, given(read, ModelRequest))
+    assert values["shape"] == (("x", (1, 2)), ("y", (3,)), ("z", (4,)))
+    assert values["limit"] == (("L1", 1024), ("L2", 2048))
