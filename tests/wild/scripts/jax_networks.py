@@ -36,7 +36,7 @@ class Picture(nnx.Module):
 
 def wave(x: jax.Array) -> jax.Array:
     weights = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
-    return jnp.tanh(x @ weights) * jax.nn.sigmoid(x) + jnp.cumsum(x, -1)
+    return jnp.tanh(x @ weights) * jax.nn.sigmoid(x) + jnp.cumsum(x, axis=-1)
 
 
 def main(folder: Path) -> None:

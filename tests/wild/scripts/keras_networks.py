@@ -23,7 +23,7 @@ def separable() -> keras.Model:
 
 def inverted() -> keras.Model:
     x = inputs = keras.Input((24, 24, 3), batch_size=1)
-    x = L.Conv2D(16, 3, 2, "same", activation="hard_swish")(x)
+    x = L.Conv2D(16, 3, 2, "same", activation="relu")(x)
     y = L.DepthwiseConv2D(5, padding="same", activation="relu6")(L.Conv2D(48, 1)(x))
     x = L.Add()([x, L.Conv2D(16, 1)(y)])
     return keras.Model(inputs, L.Dense(4)(L.Flatten()(L.MaxPooling2D(2)(x))))
@@ -47,7 +47,7 @@ def temporal() -> keras.Model:
 def dense() -> keras.Model:
     x = inputs = keras.Input((64,), batch_size=1)
     x = L.LeakyReLU(negative_slope=0.2)(L.Dense(32)(x))
-    return keras.Model(inputs, L.Dense(64, activation="elu")(L.Dense(8, activation="relu")(x)))
+    return keras.Model(inputs, L.Dense(64, activation="tanh")(L.Dense(8, activation="relu")(x)))
 
 
 def recurrent() -> keras.Model:
@@ -61,8 +61,7 @@ FORMS = ("float", "int8", "int16", "dynamic", "float16")
 
 def converted(model: keras.Model, form: str) -> bytes:
     shape = model.inputs[0].shape
-    function = tf.function(model.call, input_signature=[tf.TensorSpec(shape, tf.float32)]).get_concrete_function()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], model)
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
     random = np.random.default_rng(0)
 
     def samples() -> Iterator[list[np.ndarray]]:

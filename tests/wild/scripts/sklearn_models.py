@@ -10,8 +10,8 @@ from skl2onnx import to_onnx
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    GradientBoostingClassifier,
     GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
     IsolationForest,
     RandomForestClassifier,
 )
@@ -29,18 +29,18 @@ CLASSIFIERS = {
     "logistic": make_pipeline(StandardScaler(), LogisticRegression()),
     "tree": DecisionTreeClassifier(max_depth=6, random_state=0),
     "forest": RandomForestClassifier(12, max_depth=6, random_state=0),
-    "boosted": HistGradientBoostingClassifier(max_iter=10, random_state=0),
+    "boosted": GradientBoostingClassifier(n_estimators=10, random_state=0),
     "adaboost": AdaBoostClassifier(n_estimators=8, random_state=0),
     "svc": SVC(probability=False, random_state=0),
     "bayes": GaussianNB(),
     "neighbours": KNeighborsClassifier(3),
-    "mlp": make_pipeline(MinMaxScaler(), MLPClassifier((24, 12), max_iter=60, random_state=0)),
+    "mlp": make_pipeline(MinMaxScaler(), MLPClassifier(hidden_layer_sizes=(24, 12), max_iter=60, random_state=0)),
 }
 REGRESSORS = {
     "ridge": make_pipeline(PolynomialFeatures(2), Ridge()),
     "svr": SVR(),
     "gradient": GradientBoostingRegressor(n_estimators=12, random_state=0),
-    "mlp_regressor": MLPRegressor((16,), max_iter=60, random_state=0),
+    "mlp_regressor": MLPRegressor(hidden_layer_sizes=(16,), max_iter=60, random_state=0),
     "gaussian_process": GaussianProcessRegressor(random_state=0),
     "isolation": IsolationForest(n_estimators=10, random_state=0),
 }
