@@ -6,7 +6,7 @@ run of bytes that a tensor and its views share; it is named after the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -17,7 +17,10 @@ from .events import newest_name
 from .memory.layout import layout
 from .memory.problem import Buffer, BufferMemory, MemoryProblem, Phase, Place, Task, TaskGraph
 from .rolling import RollingGraph
-from .section import ALIGN, Section, scratch_name
+from .section import ALIGN, Overlap, Section, scratch_name
+
+LAID_OUT = 24_000  # buffers in all trial layouts that loosen a plan: some seconds
+LINKS = 32  # of a chain that are tried, one after the other
 
 
 @dataclass(frozen=True)
@@ -138,25 +141,48 @@ def loosened(cutter: Cutter, steps: tuple[Section, ...]) -> tuple[Section, ...]:
     """The steps with fewer results over their operands, where a chain of them would take more than its largest part.
 
     Each link of a chain fixes where the next tensor lies, so a chain may reach further than any two neighbours.
+    Trial layouts are limited by the buffers that they place, LAID_OUT in all, so that long chains end, too.
     """
-    memory = (BufferMemory("arena"),)
+    memory, left = (BufferMemory("arena"),), LAID_OUT
     while True:
         problem, inside = layout_problem(cutter, steps, memory)
         peak = max(cutter.profile(steps), default=0)
-        large = [b for b in problem.buffers if b.size > peak]
-        stretched = {b.name for b in large if b.size > max(p.size for p in b.extents)}
-        if not stretched:
+        stretched = [b for b in problem.buffers if b.size > max(peak, *(p.size for p in b.extents))]
+        if not stretched or left <= 0:
             return steps
         best, height = steps, greedy_height(problem)
-        for at, section in enumerate(steps):
-            overlap = cutter.best_overlap(section)
-            if overlap is not None and inside[overlap.result][0] in stretched:
-                other = (*steps[:at], cutter.apart(section, steps, peak), *steps[at + 1 :])
-                if (found := greedy_height(layout_problem(cutter, other, memory)[0])) < height:
-                    best, height = other, found
+        for at in _links(cutter, steps, inside, {b.name for b in stretched})[:LINKS]:
+            other = (*steps[:at], cutter.apart(steps[at], steps, peak), *steps[at + 1 :])
+            left -= len(problem.buffers)
+            if (found := greedy_height(layout_problem(cutter, other, memory)[0])) < height:
+                best, height = other, found
         if best is steps:
             return steps
         steps = best
+
+
+def _links(
+    cutter: Cutter, steps: Sequence[Section], inside: Mapping[str, tuple[str, int]], chains: Container[str]
+) -> list[int]:
+    """The steps whose results lie over operands in these chains, those first whose end leaves the shortest parts."""
+    links = dict[str, list[tuple[int, Overlap]]]()
+    for at, section in enumerate(steps):
+        overlap = cutter.best_overlap(section)
+        if overlap is not None and inside[overlap.result][0] in chains:
+            links.setdefault(inside[overlap.result][0], []).append((at, overlap))
+    reach = dict[int, int]()  # by step, the bytes of the longer part of its chain without this link
+    for chain in links.values():
+        spans = [
+            (inside[n][1], inside[n][1] + cutter.sizes[n]) for n in (chain[0][1].operand, *(o.result for _, o in chain))
+        ]
+        before, after = list(accumulate(spans, _hull)), list(accumulate(reversed(spans), _hull))[::-1]
+        for (at, _), (low, high), (start, end) in zip(chain, before, after[1:], strict=False):
+            reach[at] = max(high - low, end - start)
+    return sorted(reach, key=lambda at: (reach[at], at))
+
+
+def _hull(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def greedy_height(problem: MemoryProblem) -> int:
