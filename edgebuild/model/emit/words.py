@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from .. import ops
 from ..plan.choose import mac_overhead
-from ..plan.events import newest_name
+from ..plan.live import NEWEST, RING, SCRATCH, Live, live_set
 from ..plan.search import Plan
-from ..plan.section import scratch_name
 from .names import comment, shape_text
 from .trade import trade_words
 
@@ -69,40 +68,23 @@ def _limit(plan: Plan) -> list[str]:
     if not plan.steps:
         return []
     at = max(range(len(plan.steps)), key=lambda i: plan.schedule.profile[i])
-    live = live_set(plan, at)
+    live = live_set(plan.cutter, plan.steps, at)
     lines = [f"  the most is live in step {at}, {plan.schedule.profile[at]} B:"]
-    lines += [f"    {size:>8} B  {what}" for size, what, _ in live[:MOST_LINES]]
-    if more := live[MOST_LINES:]:
-        lines.append(f"    {sum(size for size, _, _ in more):>8} B  in {len(more)} more")
-    overlap = plan.cutter.best_overlap(plan.steps[at])
-    if overlap is not None:
-        saved, y, x = plan.cutter.saving(overlap), comment(overlap.result), comment(overlap.operand)
-        lines.append(f"    {-saved:>8} B  as {y} grows into {x}")
-    if live[0][2] in plan.graph.inputs:
-        lines.append(f"  next limit: the input tensor itself, {live[0][0]} B")
+    lines += [f"    {part.bytes:>8} B  {_described(plan, part)}" for part in live.parts[:MOST_LINES]]
+    if more := live.parts[MOST_LINES:]:
+        lines.append(f"    {sum(part.bytes for part in more):>8} B  in {len(more)} more")
+    if live.saved:
+        lines.append(f"    {-live.saved:>8} B  as {comment(live.result)} grows into {comment(live.operand)}")
+    if live.parts[0].tensor in plan.graph.inputs:
+        lines.append(f"  next limit: the input tensor itself, {live.parts[0].bytes} B")
     return lines
 
 
-def live_set(plan: Plan, step: int) -> list[tuple[int, str, str]]:
-    """Bytes, description and tensor of all that is live when a step needs most, the largest first."""
-    section, cutter = plan.steps[step], plan.cutter
-    start = sum(len(s.ops) for s in plan.steps[:step])
-    found = []
-    for name in (*(n for n, (first, last) in cutter.life.items() if first < start <= last), *section.results):
-        found.append((cutter.sizes[name], f"{comment(name)} ({shape_text(plan.graph.tensors[name])})", name))
-    op_at = section.in_use.index(max(section.in_use))
-    scratch = {scratch_name(op.outputs[0]): op for op in section.ops}
-    newest = {newest_name(n): n for n in section.rolled.apart} if section.rolled else {}
-    for name, size in section.inner.items():
-        first, last = section.spans[name]
-        if name in section.guests:
-            continue  # it takes no byte of its own
-        if first <= op_at <= last and name in scratch:
-            found.append((size, f"what the kernel of {comment(scratch[name].name)} works on", name))
-        elif first <= op_at <= last and name in newest:
-            found.append((size, f"the newest row of {comment(newest[name])}", name))
-        elif first <= op_at <= last:
-            rows = section.rolled.rings[name] if section.rolled else 0
-            shape = shape_text(plan.graph.tensors[name])
-            found.append((size, f"{comment(name)} (ring of {rows} rows of {shape})", name))
-    return sorted(found, key=lambda row: -row[0])
+def _described(plan: Plan, part: Live) -> str:
+    """Words for what the bytes hold."""
+    if part.kind == SCRATCH:
+        return f"what the kernel of {comment(plan.graph.producers[part.tensor].name)} works on"
+    name, shape = comment(part.tensor), shape_text(plan.graph.tensors[part.tensor])
+    if part.kind == NEWEST:
+        return f"the newest row of {name}"
+    return f"{name} (ring of {part.rows} rows of {shape})" if part.kind == RING else f"{name} ({shape})"

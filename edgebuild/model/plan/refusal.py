@@ -9,6 +9,7 @@ from functools import cached_property
 from ...base.errors import EdgebuildError, fail
 from .cuts import Cutter
 from .fed_input import with_rows
+from .live import NEWEST, RING, SCRATCH, Live, live_set
 from .memory.problem import DoesNotFit
 from .rolling import RollingGraph, rows_of
 from .section import Section
@@ -55,9 +56,7 @@ def does_not_fit(
     least = "at least " if reason.proven else ""
     text = f"does not fit: arena {least}{reason.needed} B, memory {reason.memory} has {reason.capacity} B"
     text += f" beside {taken} B of stack and states" if taken > 0 else ""
-    live = [graph.tensors[n] for n in reason.buffers if n in graph.tensors]
-    shown = ", ".join(f"{t.name.split(';')[0]} ({t.bytes} B, {'x'.join(map(str, t.shape))})" for t in live)
-    hints = [f"live at this step: {shown}"] if shown else []
+    hints = [_live(cutter, steps, highest, reason.needed)] if highest is not None else []
     known = {f"{way} ({size} B)": size for way, size in others.peaks.items() if size is not None}
     fitting = [text for text, size in known.items() if size <= reason.capacity]
     if fitting:
@@ -68,3 +67,26 @@ def does_not_fit(
     if op is None:
         return fail(text, file=graph.file, hints=hints)
     return fail(text, file=graph.file, node=op.name, kind=op.origin or op.kind, hints=hints)
+
+
+def _live(cutter: Cutter, steps: Sequence[Section], step: int, needed: int) -> str:
+    """All that is live in a step, which adds up to what it needs; and what the layout of `needed` bytes adds."""
+    live = live_set(cutter, steps, step)
+    parts = [_described(cutter, part) for part in live.parts]
+    parts += [f"less {live.saved} B as {_short(live.result)} lies over {_short(live.operand)}"] if live.saved else []
+    parts += [f"{needed - live.bytes} B between them"] if needed > live.bytes else []
+    return f"live at this step: {', '.join(parts)}"
+
+
+def _described(cutter: Cutter, part: Live) -> str:
+    tensor = cutter.graph.tensors[part.tensor]
+    if part.kind == SCRATCH:
+        return f"scratch of {_short(part.tensor)} ({part.bytes} B)"
+    if part.kind == NEWEST:
+        return f"newest row of {_short(part.tensor)} ({part.bytes} B)"
+    rows = f"{part.rows} rows of " if part.kind == RING else ""
+    return f"{_short(part.tensor)} ({part.bytes} B, {rows}{'x'.join(map(str, tensor.shape))})"
+
+
+def _short(tensor: str) -> str:
+    return tensor.split(";")[0]
