@@ -8,9 +8,11 @@ from typing import Any
 
 from edgebuild.base.artifacts import Artifact
 
+NOTED = 1024  # bytes of flash that another plan must take more, to be told
+
 
 def summary(artifacts: Sequence[Artifact]) -> str:
-    """Summary of a model in three lines, and one each for what less memory would cost and for clocks."""
+    """Summary of a model in three lines, and one each for what less memory costs or would cost, and for clocks."""
     files = {a.name: a.data for a in artifacts}
     r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
     ram, rom, macs = r["ram"], r["rom"], r["macs"]["model"]
@@ -19,12 +21,13 @@ def summary(artifacts: Sequence[Artifact]) -> str:
     size = f"{macs / 1e6:.2f} M" if macs >= 10000 else str(macs)
     count = sum(len(step["ops"]) for step in r["schedule"]["steps"])
     saved = f"{ram['untiled_arena_bytes']} B -> " if r["tiling"] else ""
-    how = f"{_tiling(r)}; layout {proof}" if r["tiling"] else proof
+    how = f"{_tiling(r)}; layout {proof}" if r["tiling"] else f"layout {proof}"
     return "\n".join(
         f"[edgebuild] {line}"
         for line in (
             f"{r['model']['file']} -> {r['target']}: {count} ops, {size} MACs",
             f"arena {saved}{ram['arena_bytes']} B ({how})",
+            *_price(r),
             *_less(r),
             f"weights {rom['weights_bytes']} B in {rom['memory']}, code about {rom['estimated_code_bytes']} B",
             *([_energy(r["energy"])] if "energy" in r else []),
@@ -41,16 +44,35 @@ def _tiling(r: dict[str, Any]) -> str:
     return ", ".join([*words, f"{100 * macs / r['macs']['model']:.1f} % more MACs" if macs > 0 else "no extra MACs"])
 
 
+def _price(r: dict[str, Any]) -> list[str]:
+    """Cost of less memory against every op by itself. Nothing where nothing is tiled."""
+    if not r["tiling"] or "price" not in r:
+        return []
+    more = _more(r["price"]["instructions"], r["price"]["cycles"])
+    return [f"{more} against --tile off ({r['ram']['untiled_arena_bytes']} B), estimated"]
+
+
 def _less(r: dict[str, Any]) -> list[str]:
-    """Costs of less memory: of the next way, and of the last. Nothing where no way takes less."""
+    """Costs of less memory: of the next cut, and of the last. Nothing where no cut takes less."""
     ways = r.get("trade_off", [])
     at = next((i for i, way in enumerate(ways) if way["chosen"]), 0)
     if not at:
         return []
-    now = max(ways[at]["estimated_instructions"], 1)
-    costs = [f"{w['peak_bytes']} B for {w['estimated_instructions'] / now - 1:+.1%}" for w in (ways[at - 1], ways[0])]
-    known = ", ".join(dict.fromkeys(costs))
-    return [f"less memory: {known} instructions, estimated (--ram BYTES, --objective ram)"]
+    known = dict.fromkeys(f"{way['peak_bytes']} B for {_against(ways[at], way)}" for way in (ways[at - 1], ways[0]))
+    return [f"less memory: {'; '.join(known)}, estimated (--ram BYTES, --objective ram)"]
+
+
+def _against(now: dict[str, Any], way: dict[str, Any]) -> str:
+    """Shares that another cut takes more than that of the plan, and bytes of flash."""
+    more = _more(way["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, way["time"] - 1)
+    flash = way["flash_bytes"] - now["flash_bytes"]
+    return f"{more}, {flash:+d} B of flash" if flash >= NOTED else more
+
+
+def _more(instructions: float, cycles: float) -> str:
+    """Shares in words; cycles only where they are another share."""
+    words = f"{instructions:+.1%} instructions"
+    return words if abs(cycles - instructions) < 0.005 else f"{words}, {cycles:+.1%} cycles"
 
 
 def _energy(e: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from edgebuild.model.clocked import uses_of
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.kernels.code_bytes import code_bytes
-from edgebuild.model.plan.choose import flash, plan
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.flash_bytes import flash
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.plan.thrift import MOST

@@ -1,7 +1,9 @@
-"""The front of memory against time: nothing on it is dominated, and its ends are those of the two cuts."""
+"""Memory against time: cuts that are shown beside a plan, and what a limit of memory gets."""
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,9 +11,13 @@ import pytest
 
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
-from edgebuild.model.compile import plan_model
+from edgebuild.build.summary import summary
+from edgebuild.model.compile import compile_model, plan_model
+from edgebuild.model.plan.choose import FLASH_FOR_RAM
 from edgebuild.model.plan.cuts import untiled
 from edgebuild.model.plan.pareto import point_of
+from edgebuild.model.plan.search import NEAR
+from edgebuild.model.plan.section import cost, instructions
 from edgebuild.model.plan.ways import little_more
 from tests.zoo.builders import ZOO, quantized
 
@@ -31,11 +37,12 @@ def test_every_way_is_worth_showing(name: str, target: str, request: pytest.Fixt
     model = DIGITS if name == "digits" else request.getfixturevalue("resnet")
     chip = load_target(target)
     plan = plan_model(model_request(model, "m", target, {"tile": "auto"}), chip)
-    ways = plan.trade_off
-    assert all(a.peak_bytes < b.peak_bytes and a.instructions > b.instructions for a, b in pairwise(ways))
-    assert plan.cutter.least_peak <= ways[0].peak_bytes <= little_more(plan.cutter.least_peak)
-    assert ways[-1].instructions <= point_of(plan.cutter, untiled(plan.cutter)).instructions
-    assert any(p.peak_bytes <= plan.schedule.peak for p in ways)
+    shown, front = plan.trade_off, [point_of(plan.cutter, cut) for cut in plan.cutter.front]
+    assert all(a.peak_bytes < b.peak_bytes and a.cost > b.cost for a, b in pairwise(front))
+    assert plan.cutter.least_peak <= front[0].peak_bytes <= little_more(plan.cutter.least_peak)
+    assert front[-1].cost <= point_of(plan.cutter, untiled(plan.cutter)).cost
+    assert plan.point in shown and all(a.peak_bytes < b.peak_bytes for a, b in pairwise(shown))
+    assert not any(plan.point.undercuts(p) or p.undercuts(plan.point) for p in shown)
 
 
 def test_a_limit_gets_the_way_of_the_front(resnet: Path) -> None:
@@ -47,3 +54,29 @@ def test_a_limit_gets_the_way_of_the_front(resnet: Path) -> None:
         assert bounded.schedule.peak <= way.peak_bytes
         total = sum(s.instructions for s in bounded.steps)
         assert total == pytest.approx(way.instructions, rel=0.02)
+
+
+def test_more_memory_than_is_of_use_is_not_taken(resnet: Path) -> None:
+    """A limit far above what the model needs: of equally fast plans the one of least memory."""
+    chip = load_target("mps2-an386")
+    fast = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "auto", "ram": 1 << 20}), chip)
+    quickest = min(cost(cut) for cut in fast.cutter.front)
+    assert fast.point.cost <= NEAR * quickest
+    enough = [p for p in map(partial(point_of, fast.cutter), fast.cutter.front) if p.cost <= NEAR * quickest]
+    assert fast.arena_bytes <= min(p.peak_bytes + p.flash_bytes / FLASH_FOR_RAM for p in enough)
+    rolled = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "rolling", "ram": 1 << 20}), chip)
+    assert rolled.arena_bytes <= fast.untiled_bytes
+
+
+def test_a_tiled_plan_says_what_it_costs(resnet: Path) -> None:
+    """Against `--tile off`, in the summary and in the report; a plan that is that one costs nothing."""
+    artifacts = compile_model(model_request(resnet, "m", "mps2-an386", {"tile": "rolling"}))
+    told = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+    chip = load_target("mps2-an386")
+    rolled, off = (plan_model(model_request(resnet, "m", "mps2-an386", {"tile": t}), chip) for t in ("rolling", "off"))
+    more = instructions(rolled.steps) / instructions(off.steps) - 1
+    assert more > 0.05 and told["price"]["instructions"] == pytest.approx(more, abs=0.01)
+    assert off.price == (1, 1)
+    (line,) = (line for line in summary(artifacts).splitlines() if "against --tile off" in line)
+    assert f"{told['price']['instructions']:+.1%} instructions" in line and f"({off.arena_bytes} B)" in line
+    assert "layout optimal)" in summary(artifacts)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.build.summary import summary
 from edgebuild.model.compile import compile_model
 from edgebuild.model.emit.report import report
 from edgebuild.model.emit.weights_file import pack
-from edgebuild.model.emit.words import live_set
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import choose, search
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.choose import KNEE, plan
 from edgebuild.model.plan.cuts import untiled
-from edgebuild.model.plan.search import FREE, Plan, Planner
+from edgebuild.model.plan.flash_bytes import flash
+from edgebuild.model.plan.live import live_set
+from edgebuild.model.plan.search import NEAR, Plan, Planner
 from edgebuild.model.plan.section import ALIGN, instructions
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs
@@ -61,7 +64,7 @@ def test_memory_that_costs_nothing_is_saved_without_being_asked_for() -> None:
     graph = net.graph(net.conv(net.conv("x", 8, 3), 8, 3))
     plain, off = planned(graph), planned(graph, tile="off")
     assert plain.arena_bytes == off.arena_bytes < 1.2 * 4 * 32 * 32 * 8
-    assert instructions(plain.steps) <= FREE * instructions(untiled(plain.cutter))
+    assert instructions(plain.steps) <= NEAR * instructions(untiled(plain.cutter))
 
 
 def test_auto_takes_the_knee() -> None:
@@ -83,7 +86,7 @@ def test_auto_buys_no_memory_with_much_flash() -> None:
     for graph in networks():
         found, whole = on_m4(graph, tile="auto"), on_m4(graph)
         if whole.arena_bytes <= found.untiled_bytes:
-            paid = choose.flash(found) - choose.flash(whole)
+            paid = flash(found) - flash(whole)
             assert paid <= choose.FLASH_FOR_RAM * (whole.arena_bytes - found.arena_bytes)
 
 
@@ -109,9 +112,21 @@ def test_all_bytes_of_the_arena_are_explained() -> None:
             assert taken.all()
             assert told["ram"]["untiled_arena_bytes"] == on_m4(graph, tile="off").arena_bytes
             for step, live in enumerate(found.schedule.profile):
-                overlap = found.cutter.best_overlap(found.steps[step])
-                saved = found.cutter.saving(overlap) if overlap is not None else 0
-                assert sum(size for size, _, _ in live_set(found, step)) - saved == live
+                assert live_set(found.cutter, found.steps, step).bytes == live
+
+
+@pytest.mark.parametrize("way", [{"tile": "off"}, {"tile": "rolling"}, {"tile": "ffmt"}, {}])
+def test_what_is_live_where_a_model_does_not_fit_adds_up(way: dict[str, Any]) -> None:
+    """Scratch, rings and newest rows are named, and results over operands taken off."""
+    for graph in networks():
+        with pytest.raises(EdgebuildError) as refused:
+            on_m4(graph, ram=16, **way)
+        (error,) = refused.value.diagnostics
+        (live,) = (hint for hint in error.hints if hint.startswith("live at this step: "))
+        parts = [int(size) for size in re.findall(r"\((\d+) B|(?<=, )(\d+) B between", live) for size in size if size]
+        parts += [-int(size) for size in re.findall(r"less (\d+) B as", live)]
+        needed = re.search(r"arena (?:at least )?(\d+) B", error.text)
+        assert needed is not None and sum(parts) == int(needed.group(1)), live
 
 
 def broken(*arguments: object) -> None:

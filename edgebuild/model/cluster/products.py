@@ -20,9 +20,10 @@ from ..emit.cluster_header import TrafficRow, cluster_header
 from ..ir import Graph, Link, Op
 from ..kernels.code_bytes import source_bytes
 from ..ops.link import EVERYONE
-from ..plan.choose import code, plan
+from ..plan.choose import plan
 from ..plan.distribute.by_name import Chosen
 from ..plan.distribute.timeline import Timeline
+from ..plan.flash_bytes import code
 from ..plan.search import Plan
 from .cut import project
 from .pieces import Message

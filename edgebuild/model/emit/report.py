@@ -8,8 +8,8 @@ from typing import Any
 from .. import ops
 from ..energy.compare import budget_row, iso_latency, section
 from ..ir import Graph, Tensor
-from ..plan.choose import code
 from ..plan.events import newest_name
+from ..plan.flash_bytes import code
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
@@ -62,6 +62,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     }
     if plan.tiled or (plan.request.tile == "auto" and plan.clocks is None):
         data["trade_off"] = trade_rows(plan)
+        data["price"] = dict(zip(("instructions", "cycles"), (round(more - 1, 4) for more in plan.price), strict=True))
     if plan.moved or plan.why:
         data["hierarchy"] = hierarchy(plan, weights)
     if plan.clocks is not None:

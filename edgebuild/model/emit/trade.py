@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.templates import render
-from ..plan.pareto import Point
 from ..plan.search import Plan
 from .names import comment
 
@@ -25,37 +24,35 @@ class Mark:
 
 
 def trade_words(plan: Plan) -> list[str]:
-    """A line for each way, at most a few of them, evenly over the range."""
-    points = plan.trade_off
+    """A line for each cut, at most a few of them, evenly over the range."""
+    points, own = plan.trade_off, plan.point
     step = max(1, -(-(len(points) - 1) // (SHOWN - 1)))
-    shown = [p for i, p in enumerate(points) if i % step == 0 or i == len(points) - 1]
-    fastest = min((p.instructions for p in points), default=0)
-    lines = [f"  {len(points)} ways of which none is better in both memory and estimated instructions:"]
+    shown = [p for i, p in enumerate(points) if i % step == 0 or i == len(points) - 1 or p is own]
+    lines = [f"  {len(points)} cuts of this order of ops, with estimates:"]
     for p in shown:
-        mark = "  <- this plan" if p is chosen(plan) else ""
-        more = f"{100 * (p.instructions / max(fastest, 1) - 1):+.1f} %"
-        lines.append(f"    {p.peak_bytes:>8} B {p.instructions:>12,} instructions {more:>8} {p.calls:>5} calls{mark}")
+        mark = "  <- this plan" if p is own else ""
+        more = f"{100 * (p.cost / max(own.cost, 1) - 1):+.1f} %"
+        lines.append(
+            f"    {p.peak_bytes:>8} B {p.instructions:>12,} instructions {more:>8} time {p.calls:>5} calls{mark}"
+        )
     return lines
 
 
 def trade_rows(plan: Plan) -> list[dict[str, Any]]:
-    """The front for the report."""
+    """The plan and other cuts for the report."""
     return [
         {
             "peak_bytes": p.peak_bytes,
             "estimated_instructions": p.instructions,
+            "time": round(p.cost / max(plan.point.cost, 1), 4),
             "calls": p.calls,
             "table_bytes": p.table_bytes,
+            "flash_bytes": p.flash_bytes,
             "macs_twice": plan.extra_macs,
-            "chosen": p is chosen(plan),
+            "chosen": p is plan.point,
         }
         for p in plan.trade_off
     ]
-
-
-def chosen(plan: Plan) -> Point | None:
-    """The way nearest to what the plan does."""
-    return min(plan.trade_off, key=lambda p: abs(p.peak_bytes - plan.schedule.peak), default=None)
 
 
 def trade_picture(plan: Plan) -> str:
@@ -67,6 +64,6 @@ def trade_picture(plan: Plan) -> str:
     for p in points:
         title = f"{p.peak_bytes} B, {p.instructions:,} instructions estimated, {p.calls} calls, {p.rolled} ops by rows"
         x, y = LEFT + p.peak_bytes * right, HEIGHT - BELOW - p.instructions * up
-        marks.append(Mark(round(x, 1), round(y, 1), p is chosen(plan), title))
+        marks.append(Mark(round(x, 1), round(y, 1), p is plan.point, title))
     return render("trade.svg.j2", marks=marks, width=WIDTH, height=HEIGHT, left=LEFT, below=BELOW, most=most,
                   longest=f"{longest / 1e6:.2f} M", caption=comment(plan.graph.file))  # fmt: skip

@@ -1,10 +1,12 @@
-"""Which of the ways to run a network is taken.
+"""Which of the plans of a network is taken: one rule for all options.
 
-* `--objective ram`: of every op by itself, rolling, strips, and each method of cutting ops, what takes least.
-* `--tile auto`: the least memory that costs at most KNEE more instructions than every op whole. A byte less of it may
-  cost no more than FLASH_FOR_RAM bytes of flash.
-* `--ram BYTES`, or a model that does not fit as it is: the fastest that fits.
-* `--tile off`, `rolling`, `fdt`, `ffmt`: that way alone.
+Of the plans that keep to the limits of a command, the one of least memory is taken; among equals the fastest, then the
+one of least flash. Where speed is asked for, the limit is NEAR of the fastest plan that fits; that of `--tile auto` is
+KNEE of every op whole. In both, flash counts at its price. So a plan that takes less of one quantity than another, and
+no more of any, always comes before it.
+
+`--objective ram` and `--tile auto` look at every op by itself, rolling, strips, and methods of cutting ops;
+`--tile rolling`, `fdt` and `ffmt` at that way alone, beside every op by itself.
 
 If one way fails for a reason that is not the user's, the others are tried, and a warning says so.
 """
@@ -12,9 +14,9 @@ If one way fails for a reason that is not the user's, the others are tried, and 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from math import inf
 
 from ...base import progress
@@ -23,24 +25,24 @@ from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
 from ..ir import Graph
-from ..kernels import kernel_of
-from ..kernels.code_bytes import OF_CALL, code_bytes
-from ..ops.base import Kernel
 from . import thrift
 from .check import interpret
 from .cuts import untiled
 from .fed_input import with_rows
-from .search import METHODS, THOROUGH, Plan, Planner
-from .section import COUPLED, Decoupled, cost
+from .flash_bytes import flash
+from .search import METHODS, NEAR, Plan, Planner
+from .section import COUPLED, Decoupled, Section, cost, instructions
 
 MACS_TWICE = 10.0  # percent that a method of cutting, or the least memory at any price, may compute twice if not said
 EVERY_METHOD = frozenset(["fdt", "ffmt", "both"])
-KNEE = 1.1  # of the instructions of every op whole: the most that --tile auto gives for memory
+# Of every op whole, estimated: the most that --tile auto gives for memory, so that it is 10 % when it is counted. On
+# Cortex-M4 and M55 estimates of rows were up to 4 % too low, on one network 8 % (`edgebuild verify --cycles`).
+KNEE = 1.07
 FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
-QUICK = 60_000  # ops of paths that --tile auto looks at: a second or two, and all there are of small networks
+LAID_OUT = 8  # cuts that are laid out to find the least: mostly it is the first
 CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
-Order = Callable[[Plan], tuple[float, float]]
 STRICT = "EDGEBUILD_STRICT"  # environment: failures of ours end the compilation, as they have to in tests
+Rank = tuple[float, float, int]
 
 
 def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupled = COUPLED) -> Plan:
@@ -51,16 +53,16 @@ def plan(graph: Graph, target: Target, request: ModelRequest, decoupled: Decoupl
     graph = with_rows(graph) if request.stream_input else graph
     planner = Planner(graph, target, request, decoupled)
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
-    found = choice.made()
-    if found is not None and request.map == "off":
-        found = _thrifty(found)
-    if found is not None and (interpret.small(found.graph) or os.environ.get(CHECK) == "all"):
-        found = choice.attempt("the plan that was chosen", partial(_interpreted, graph, found))
-    if found is None and choice.bug is not None and request.stream_input is None:
-        found = choice.attempt("every op whole", planner.whole)
-    if found is None:
+    taken = choice.taken()
+    if taken is not None and request.map == "off":
+        taken = _thrifty(replace(taken, cut=taken.steps), choice.most)
+    if taken is not None and (interpret.small(taken.graph) or os.environ.get(CHECK) == "all"):
+        taken = choice.attempt("the plan that was chosen", partial(_interpreted, graph, taken))
+    if taken is None and choice.bug is not None and request.stream_input is None:
+        taken = choice.attempt("every op whole", planner.whole)
+    if taken is None:
         raise choice.bug or choice.refusal  # type: ignore[misc]
-    return found
+    return taken
 
 
 def mac_overhead(request: ModelRequest) -> float:
@@ -74,17 +76,68 @@ def _at_any_price(request: ModelRequest) -> bool:
     return request.objective == "ram" and request.tile in (None, "auto") and request.stream_input is None
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """Sections of the order of ops, which may not be laid out yet. `bytes`: what the arena takes at least."""
+
+    steps: tuple[Section, ...]
+    bytes: int
+    planner: Planner
+
+    @property
+    def name(self) -> str:
+        return "rolling" if any(s.run for s in self.steps) else "every op by itself"
+
+    @cached_property
+    def cost(self) -> float:
+        return cost(self.steps)
+
+    @cached_property
+    def flash(self) -> int:
+        return thrift.flash_of(self.planner.graph, self.steps, self.planner.cutter.form)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """Limits of cost, instructions, and bytes of the arena. `price`: of a byte of flash, in bytes of the arena."""
+
+    cost: float = inf
+    instructions: float = inf
+    arena: float = inf
+    price: float = 0.0
+
+    def rank(self, found: Plan) -> Rank | None:
+        """The plan for which this is least is taken; None if it does not keep to the limits."""
+        if not self.keeps(found.steps, found.arena_bytes):
+            return None
+        spent, taken = cost(found.steps), flash(found)
+        return found.arena_bytes + self.price * taken, spent, taken
+
+    def at_least(self, cut: _Cut) -> Rank:
+        """A bound of the rank of a cut that is not laid out."""
+        return cut.bytes + (self.price * cut.flash if self.price else 0), cut.cost, 0
+
+    def keeps(self, steps: Sequence[Section], arena: int) -> bool:
+        return arena <= self.arena and cost(steps) <= self.cost and instructions(steps) <= self.instructions
+
+
+AT_ANY_PRICE, WORTH_ITS_FLASH = _Goal(), _Goal(price=1 / FLASH_FOR_RAM)
+
+
 @dataclass
 class _Choice:
-    """The ways of a planner tried one after the other. `twice`: multiply-accumulates that may be done twice."""
+    """The plans of a planner. `twice`: multiply-accumulates that may be done twice."""
 
     planner: Planner
     twice: int
+    most: float = inf  # cost that the plan may have once kernels have given way to smaller ones
     refusal: EdgebuildError | None = None  # of the first way that does not fit
     bug: Exception | None = None  # the first of ours
+    placed: dict[int, Plan | None] = field(default_factory=dict)  # cuts that were laid out, by identity of the steps
 
     def attempt(self, way: str, make: Callable[[], Plan | None]) -> Plan | None:
         """The plan that a way makes; None if there is none, whatever the reason."""
+        progress.say(f"looking at {way}")
         try:
             return make()
         except EdgebuildError as reason:
@@ -96,127 +149,161 @@ class _Choice:
             warn_of(bug, way, self.planner.graph.file)
         return None
 
-    def made(self) -> Plan | None:
+    def taken(self) -> Plan | None:
         """The plan that is asked for."""
-        planner, request = self.planner, self.planner.request
-        if request.tile == "off":
-            return self.attempt("every op by itself", planner.alone) or self.attempt("every op whole", planner.whole)
-        if request.tile in METHODS:
-            return self.attempt(f"--tile {request.tile}", partial(planner.parts, METHODS[request.tile], self.twice))
+        request = self.planner.request
+        small = request.objective == "ram" or request.ram is None
         if _at_any_price(request):
-            return self.least()
-        if request.ram is None and request.tile == "auto" and request.objective != "ram":
-            return self.knee() or next(self.fitting(), None)
-        return next(self.fitting(), None)
+            return self.smallest()
+        if request.tile == "off":
+            return self.least(self.alone, (), AT_ANY_PRICE) or self.attempt("less scratch", self.planner.alone_within)
+        if request.tile in METHODS:
+            return self.by_method(METHODS[request.tile], small)
+        if request.tile == "rolling" or (request.tile is None and self.streamed):
+            return self.least(self.smallest_cuts, (), AT_ANY_PRICE) if small else self.fast(self.cuts, ())
+        if request.tile is None and (found := self.fast(self.alone, ())) is not None:
+            return found
+        if request.tile == "auto" and small and (found := self.knee()) is not None:
+            self.most = self.knee_goal.cost
+            return found
+        return self.fast_of_all()
 
-    def fitting(self) -> Iterator[Plan]:
-        """Plans that fit, the fastest first."""
-        planner, request = self.planner, self.planner.request
-        limits: list[int | None] = [planner.room, planner.room - planner.room // 16, None]
-        if request.tile is None and request.stream_input is None:
-            yield from self._each("every op by itself, with its fastest kernel", planner.fastest)
-        elif request.objective == "ram" or (request.ram is None and request.tile != "auto"):
-            limits = [None]  # the least
-        for limit in limits:
-            yield from self._each("rolling", partial(self._rolled, limit))
-        if request.tile != "rolling" and request.stream_input is None:
-            yield from self._each("strips", partial(planner.strips, self.twice))
-            yield from self._each("parts of ops", partial(planner.parts, EVERY_METHOD, self.twice))
+    # ---- The rule
 
-    def least(self) -> Plan | None:
+    def least(self, cuts: Iterable[_Cut], plans: Iterable[Plan | None], goal: _Goal) -> Plan | None:
+        """The plan that the rule takes; None if none keeps to the limits.
+
+        Cuts are laid out in the order of what they take at least, until no other can come before.
+        """
+        ranked = [(rank, found) for found in plans if found and (rank := goal.rank(found)) is not None]
+        best = min(ranked, key=lambda each: each[0], default=None)
+        waiting = {(cut.bytes, cut.cost): cut for cut in cuts if goal.keeps(cut.steps, cut.bytes)}
+        for number, cut in enumerate(sorted(waiting.values(), key=goal.at_least)):
+            if best is not None and (number >= LAID_OUT or goal.at_least(cut) >= best[0]):
+                break
+            found = self.place(cut)
+            if found is not None and (rank := goal.rank(found)) is not None and (best is None or rank < best[0]):
+                best = rank, found
+        return best[1] if best is not None else None
+
+    def fast(self, cuts: Sequence[_Cut], plans: Sequence[Plan]) -> Plan | None:
+        """The plan that the rule takes where speed is asked for; None if none fits."""
+        within = [cut for cut in cuts if cut.bytes <= self.planner.room] or sorted(cuts, key=lambda cut: cut.bytes)[:1]
+        quick = sorted(within, key=lambda cut: (cut.cost, cut.bytes))
+        first = next((found for cut in quick if (found := self.place(cut)) is not None), None)
+        costs = [cost(found.steps) for found in (first, *plans) if found is not None]
+        if not costs:
+            return None
+        goal = replace(WORTH_ITS_FLASH, cost=NEAR * min(costs))
+        near = [] if cuts is self.alone else [self.cut(self.planner.cutter.knee(goal.cost))]
+        return self.least([*within, *near], plans, goal)
+
+    # ---- Where plans come from
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the application brings rows of the input: only rolled runs take these."""
+        return self.planner.request.stream_input is not None
+
+    @cached_property
+    def alone(self) -> list[_Cut]:
+        """Every op by itself."""
+        return [] if self.streamed else [self.cut(steps) for steps in self.planner.alone]
+
+    @cached_property
+    def cuts(self) -> list[_Cut]:
+        """The fastest cuts within many limits of memory, that of the request among them; and every op by itself."""
+        cutter, room = self.planner.cutter, self.planner.room
+        limits = [cutter.cut(room), cutter.cut(room - room // 16)]
+        return [*self.alone, *map(self.cut, (*limits, *cutter.front))]
+
+    @property
+    def smallest_cuts(self) -> list[_Cut]:
+        """Those of least memory. Only `--objective ram` asks for the least where little more is noticeably faster."""
+        cutter, objective = self.planner.cutter, self.planner.request.objective
+        least = [cutter.cut(0)] if objective == "ram" else []
+        return [*self.alone, *map(self.cut, (cutter.cut(), *least))]
+
+    def cut(self, steps: tuple[Section, ...]) -> _Cut:
+        return _Cut(steps, max(self.planner.cutter.profile(steps), default=0), self.planner)
+
+    def place(self, cut: _Cut) -> Plan | None:
+        if id(cut.steps) not in self.placed:
+            self.placed[id(cut.steps)] = self.attempt(cut.name, partial(self.planner.plan, cut.steps))
+        return self.placed[id(cut.steps)]
+
+    def by_method(self, methods: frozenset[str], small: bool) -> Plan | None:
+        """By one method of cutting ops, or every op by itself."""
+        ram = None if small else self.planner.request.ram
+        way = partial(self.planner.parts, methods, self.twice, ram=ram)
+        plans = [found] if (found := self.attempt(f"--tile {self.planner.request.tile}", way)) is not None else []
+        return self.least(self.alone, plans, AT_ANY_PRICE) if small else self.fast(self.alone, plans)
+
+    def smallest(self) -> Plan | None:
         """The plan of least memory of all that there are."""
-        planner = self.planner
-        found = [*self._each("every op whole", planner.whole), *self._each("every op by itself", planner.alone)]
-        for limit in (0, None):
-            found += self._each("rolling", partial(self._rolled, limit))
+        found = [self.least(self.smallest_cuts, (), AT_ANY_PRICE)]
         for name, methods in METHODS.items():
-            found += self._each(f"--tile {name}", partial(planner.parts, methods, self.twice))
-        if planner.request.max_mac_overhead is None and (best := self._less(found)) is not None:
-            # A search that may compute nothing twice can end lower than one that may.
-            found = [best, *self._each("--tile auto", _Choice(planner, 0).knee)]
-            return min(found, key=_order)
-        return self._less(found)
+            found.append(self.attempt(f"--tile {name}", partial(self.planner.parts, methods, self.twice)))
+        plans = self.improved(self.least((), found, AT_ANY_PRICE), AT_ANY_PRICE, thorough=True)
+        if self.planner.request.max_mac_overhead is not None or not plans:
+            return self.least((), plans, AT_ANY_PRICE)
+        # A search that may compute nothing twice can end lower than one that may.
+        lower = self.attempt("--tile auto", _Choice(self.planner, 0).knee)
+        return self.least((), [*plans, lower], AT_ANY_PRICE)
+
+    @cached_property
+    def knee_goal(self) -> _Goal:
+        """Within KNEE of every op whole, no more memory than every op by itself, and worth its flash."""
+        whole = untiled(self.planner.cutter)
+        arena = inf if self.streamed else self.planner.untiled_bytes
+        return replace(WORTH_ITS_FLASH, cost=KNEE * cost(whole), instructions=KNEE * instructions(whole), arena=arena)
+
+    @cached_property
+    def knee_plans(self) -> list[Plan]:
+        cuts = [*self.cuts, self.cut(self.planner.cutter.knee(self.knee_goal.cost))]
+        return self.improved(self.least(cuts, (), self.knee_goal), self.knee_goal, thorough=False)
 
     def knee(self) -> Plan | None:
-        """The plan of least memory that is worth its flash, within KNEE of the instructions of every op whole.
+        """The plan of `--tile auto`."""
+        return self.least((), self.knee_plans, self.knee_goal)
 
-        It never takes more memory than every op by itself, if that keeps to the limit.
-        """
-        planner = self.planner
-        most = KNEE * cost(untiled(planner.cutter))
-        rolling = self._each("rolling", lambda: planner.rolled(planner.cutter.knee(most)))
-        if planner.request.stream_input is not None:  # no other way takes rows as they come
-            return next(rolling, None)
-        found = [*self._each("every op whole", planner.whole), *self._each("every op by itself", planner.alone)]
-        found += rolling
-        quick = [p for p in found if cost(p.steps) <= most]
-        small = [p for p in quick if p.arena_bytes <= planner.untiled_bytes]
-        return self._less(small or quick or found, most, _worth)
+    def fast_of_all(self) -> Plan | None:
+        """A fast one of all plans that fit: where no cut does, in strips or parts that take as little as is asked."""
+        found = self.fast(self.cuts, self.knee_plans)
+        if found is not None or self.streamed:
+            return found
+        planner, room = self.planner, self.planner.request.ram
+        found = self.attempt("strips", partial(planner.strips, self.twice, fast=room is not None))
+        return found or self.attempt("parts of ops", partial(planner.parts, EVERY_METHOD, self.twice, ram=room))
 
-    def _rolled(self, limit: int | None) -> Plan:
-        return self.planner.rolled(self.planner.cutter.cut(limit))
-
-    def _less(self, found: Iterable[Plan], most: float = inf, order: Order | None = None) -> Plan | None:
-        """The least of what was found, and of strips and parts by all methods that execute at most so much.
-
-        `order` says what is less; not given: what takes less memory.
-        """
-        order = order or _order
-        best = min(found, key=order, default=None)
-        below = best.arena_bytes if best is not None else None
-        for other in self._each("strips", partial(self.planner.strips, self.twice, below)):
-            best = min((p for p in (other, best) if p and cost(p.steps) <= most), key=order, default=best)
-        below, work = best.arena_bytes if best is not None else None, QUICK if most < inf else THOROUGH
-        for other in self._each("parts of ops", partial(self.planner.parts, EVERY_METHOD, self.twice, below, work)):
-            best = min((p for p in (other, best) if p and cost(p.steps) <= most), key=order, default=best)
-        return best
-
-    def _each(self, way: str, make: Callable[[], Plan | None]) -> Iterator[Plan]:
-        progress.say(f"looking at {way}")
-        found = self.attempt(way, make)
-        if found is not None:
-            yield found
+    def improved(self, best: Plan | None, goal: _Goal, thorough: bool) -> list[Plan]:
+        """The plan, if there is one, and those in strips and in parts, each of less memory than those before."""
+        plans, planner = [best] if best is not None else [], self.planner
+        if self.streamed:
+            return plans
+        for way, make in (("strips", planner.strips), ("parts of ops", partial(planner.parts, EVERY_METHOD))):
+            below = best.arena_bytes if best is not None else None
+            found = self.attempt(way, partial(make, self.twice, below=below, thorough=thorough))
+            plans += [found] if found is not None else []
+            best = self.least((), plans, goal) or best
+        return plans
 
 
-def _order(found: Plan) -> tuple[int, float]:
-    return found.arena_bytes, cost(found.steps)
+def _thrifty(found: Plan, most: float) -> Plan:
+    """The plan with less code where that costs little, unless kernels were measured; within `--flash`.
 
-
-def _worth(found: Plan) -> tuple[float, float]:
-    """Memory, with flash at its price."""
-    return found.arena_bytes + flash(found) / FLASH_FOR_RAM, cost(found.steps)
-
-
-def code(found: Plan) -> int:
-    """Bytes of code of a plan, roughly: kernels, and a call for each op."""
-    kernels = _kernels(found)
-    return code_bytes(kernels, found.graph.arithmetic, found.form) + OF_CALL * len(kernels)
-
-
-def flash(found: Plan) -> int:
-    """Bytes of flash, roughly: of kernels, and of the orders and calls of rows."""
-    kernels = _kernels(found)
-    tables = sum(section.calls for section in found.steps if section.rolled)
-    return thrift.flash(found.graph, kernels, found.form) + tables + OF_CALL * len(kernels)
-
-
-def _thrifty(found: Plan) -> Plan:
-    """The plan with less code where that costs little, unless kernels were measured; within `--flash`."""
+    `most`: the cost that it may have.
+    """
     form, room = found.cutter.form, found.request.flash
-    found = replace(found, steps=thrift.thrifty(found.graph, found.steps, form))
+    found = replace(found, steps=thrift.thrifty(found.graph, found.steps, form, most))
     if room is None or (taken := flash(found)) <= room:
         return found
-    beside = taken - thrift.flash(found.graph, _kernels(found), found.form)
+    beside = taken - thrift.flash(found.graph, thrift.kernels_of(found.graph, found.steps), found.form)
     least = replace(found, steps=thrift.within(found.graph, found.steps, form, room - beside))
     if (taken := flash(least)) > room:
         text = f"does not fit: constants and code take about {taken} B at least, --flash gives {room} B"
         raise fail(text, file=found.graph.file, hints=[f"over by {taken - room} B"])
     return least
-
-
-def _kernels(found: Plan) -> list[Kernel]:
-    formed = [pair for section in found.steps for pair in zip(section.ops, section.forms, strict=True)]
-    return [kernel_of(op, found.graph, form) for op, form in formed]
 
 
 def _interpreted(model: Graph, found: Plan) -> Plan:

@@ -33,11 +33,13 @@ from .section import (
     Overlap,
     Section,
     aligned,
+    cost,
     distance,
     with_kernels,
 )
 from .ways import Interval, Ways
 
+STEP = 0.94  # of the memory of one cut to the limit of the next
 FAR = 64  # sections one after the other that are of no use before longer ones are not looked at
 EQUAL = 1 - 1e-9  # sums in another order may differ by so much
 FIRST = 16  # ops that are rolled at once in the search of sections; twice as many where these are too few
@@ -362,6 +364,25 @@ class Cutter:
         """
         least = self.least_peak
         return self.ways.tight() if limit is None else self.ways.within(max(limit, least))
+
+    @cached_property
+    def front(self) -> tuple[tuple[Section, ...], ...]:
+        """The fastest cuts within limits that go down in steps of STEP: none takes less memory and time than another.
+
+        The least memory comes first. Each limit is below what the cut before took, so that nothing between two
+        neighbours is left out but what lies within a step.
+        """
+        limit, found = 2 * sum(self.sizes.values()), list[tuple[int, float, tuple[Section, ...]]]()
+        while True:
+            sections = self.cut(limit)
+            peak, spent = max(self.profile(sections), default=0), cost(sections)
+            if not found or spent > found[-1][1]:
+                found.append((peak, spent, sections))
+            elif peak < found[-1][0]:
+                found[-1] = peak, spent, sections
+            if limit <= self.least_peak:
+                return tuple(sections for _, _, sections in reversed(found))
+            limit = int(min(limit, peak) * STEP)
 
     def knee(self, most: float) -> tuple[Section, ...]:
         """The sections of least peak, more or less, that execute at most so many instructions; else the fastest."""

@@ -27,10 +27,10 @@ from .moved.caches import NO_CACHE, Coherence
 from .moved.copies import MovedLayer
 from .moved.feeding import Ahead, FedRun
 from .moved.staging import Staged
-from .pareto import Point, front, point_of
+from .pareto import Point, around, point_of
 from .refusal import OtherWays, does_not_fit
 from .rolling import RollingGraph, rows_of
-from .section import COUPLED, Decoupled, Section, cost, with_kernels
+from .section import COUPLED, Decoupled, Section, cost, instructions, with_kernels
 from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
 from .strips import in_strips
 from .tiling.critical import Rectangle
@@ -38,10 +38,11 @@ from .tiling.explore import Evaluated, Limits, TilingOutcome, explore
 from .ways import little_more
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
-FREE = 1.002  # the same of a plan that nobody asked to be small: less memory for next to nothing
+NEAR = 1.005  # of the cost of the fastest plan: what is equally fast, so that the one of less memory is taken
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # of cutting ops into parts, by --tile
 LEAST_CODE, CODE_SHARE = 2048, 0.05  # what code of parts may take: bytes in any case, share of the constants
-THOROUGH = 2_000_000  # ops of paths that are looked at, where nothing less is asked for: a minute or two
+THOROUGH = 2_000_000  # ops of paths that are looked at, where the least is asked for at any price: a minute or two
+QUICK = 60_000  # the same for --tile auto: a second or two, and all there are of small networks
 EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 
@@ -66,6 +67,8 @@ class Plan:
     weights_memory: str
     untiled_bytes: int  # arena of the ops of the model run whole
     decoupled: Decoupled = field(default_factory=dict)
+    cut: tuple[Section, ...] = ()  # the steps before kernels gave way to smaller ones; none: as they are
+    untiled: tuple[Section, ...] = ()  # steps of `--tile off`
     clocks: ClockSchedule | None = None  # where least energy was asked for
     fused: TilingOutcome | None = None  # how ops were cut into parts
     moved: Mapping[str, MovedLayer | FedRun] = field(default_factory=dict)  # by first result: steps moved by DMA
@@ -99,12 +102,23 @@ class Plan:
         return self.fused.extra_macs if self.fused else 0
 
     @cached_property
+    def point(self) -> Point:
+        """All that the plan takes, with the kernels that it had before some gave way to smaller ones."""
+        return point_of(self.cutter, self.cut or self.steps)
+
+    @cached_property
     def trade_off(self) -> tuple[Point, ...]:
-        """All ways to run this order of ops that none betters in both memory and instructions, least memory first.
+        """The plan's `point`, and those of other cuts of its order of ops, the least memory first.
 
         Parts of ops run as they are: the graph of parts is one way of many already.
         """
-        return front(self.cutter) if self.fused is None else (point_of(self.cutter, self.steps),)
+        return around(self.cutter, self.point) if self.fused is None else (self.point,)
+
+    @property
+    def price(self) -> tuple[float, float]:
+        """Instructions and cycles, estimated, as multiples of those of `--tile off`."""
+        mine, off = self.cut or self.steps, self.untiled or self.steps
+        return instructions(mine) / max(instructions(off), 1), cost(mine) / max(cost(off), 1)
 
 
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
@@ -164,62 +178,69 @@ class Planner:
             steps = self.cutter.alone(cost(steps), by_rows=False)
         return self._plan(*self.scheduled, steps)
 
-    def alone(self) -> Plan:
-        """Every op by itself: whole, or by rows where its result so comes to lie over an operand.
+    @cached_property
+    def alone(self) -> tuple[tuple[Section, ...], ...]:
+        """Steps of every op by itself: as fast as whole in less memory, in less memory still, and whole."""
+        return self._by_itself(NEAR), self._alone, untiled(self.cutter)
 
-        Where that does not fit, with the fastest kernels that do.
-        """
-        try:
-            return self._plan(*self.scheduled, self._alone)
-        except EdgebuildError:
-            if self.request.map != "off" or self.request.stream_input is not None:
-                raise
-        return self._plan(*self.scheduled, self.cutter.alone_within(self.room))
-
-    def fastest(self) -> Plan:
-        """The same, as far as that makes nothing slower."""
-        return self._plan(*self.scheduled, self._by_itself(FREE))
+    def alone_within(self) -> Plan:
+        """Every op by itself, with the fastest kernels that fit."""
+        return self.plan(self.cutter.alone_within(self.room))
 
     @cached_property
     def _alone(self) -> tuple[Section, ...]:
         return self._by_itself(ALONE)
 
     def _by_itself(self, more: float) -> tuple[Section, ...]:
-        """Every op by itself, with at most so many times the instructions of every op whole."""
+        """Every op by itself, with at most so many times the cost of every op whole.
+
+        It is whole, or by rows where its result so comes to lie over an operand.
+        """
         steps = untiled(self.cutter)
         if self.request.map != "off" or self.request.stream_input is not None:
             return steps
         return self.cutter.alone(more * cost(steps), by_rows=True)
 
-    def rolled(self, steps: tuple[Section, ...]) -> Plan:
-        """A cut of the order of ops into sections."""
+    def plan(self, steps: tuple[Section, ...]) -> Plan:
+        """Of a cut of the order of ops into sections."""
         return self._plan(*self.scheduled, steps)
 
-    def strips(self, budget: int, below: int | None = None) -> Plan | None:
+    def strips(self, budget: int, below: int | None = None, thorough: bool = True, fast: bool = False) -> Plan | None:
         """Rolled runs in strips of columns; None if these are of no use, or not `below` so many bytes.
 
-        At most `budget` multiply-accumulates are done twice.
+        At most `budget` multiply-accumulates are done twice. `fast`: the fastest that fits; else that of least memory.
         """
-        fused, cutter, order = self._in_strips(budget)
+        fused, cutter, order = self._in_strips(budget, thorough)
         if not fused.tilings:
             return None
         if self.decoupled:
             cutter = replace(cutter, decoupled=self.decoupled)
         if below is not None and cutter.least_peak >= below:
             return None
-        for limit in (self.room, None) if self.request.ram is not None else (None,):
+        for limit in (self.room, None) if fast else (None,):
             with contextlib.suppress(EdgebuildError):
                 return self._plan(cutter, order, cutter.cut(limit), fused)
         return self._plan(cutter, order, cutter.cut(0), fused)
 
-    def parts(self, methods: frozenset[str], budget: int, below: int | None = None, work: int = THOROUGH) -> Plan:
+    def parts(
+        self,
+        methods: frozenset[str],
+        budget: int,
+        below: int | None = None,
+        thorough: bool = True,
+        ram: int | None = None,
+    ) -> Plan:
         """Ops cut into parts, which run whole. Only what takes less than `below` is of use.
 
-        `work`: how many ops of paths are looked at, all paths together.
+        `ram`: bytes that are enough; then with the fastest kernels, if these fit.
         """
-        fused = self._fused(methods, budget, below, work)
+        work = THOROUGH if thorough else QUICK
+        fused = self._fused(methods, Limits(budget, self._code_of_parts, ram, below, self._deadline, work))
         cutter, order = _scheduled(fused.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
-        return self._plan(cutter, order, _parts(cutter, self.request), fused)
+        if ram is not None:
+            with contextlib.suppress(EdgebuildError):
+                return self._plan(cutter, order, untiled(cutter), fused)
+        return self._plan(cutter, order, _frugal(cutter), fused)
 
     def _plan(
         self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
@@ -228,7 +249,7 @@ class Planner:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
             taken = 0 if self.request.ram is not None else self._taken(reason.memory)
-            raise does_not_fit(reason, cutter, steps, self._others, taken) from None
+            raise does_not_fit(reason, cutter, loosened(cutter, steps), self._others, taken) from None
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
@@ -248,6 +269,7 @@ class Planner:
             weights_memory=next(m.name for m in self.target.memories if "weights" in m.roles),
             untiled_bytes=self.untiled_bytes,
             decoupled=self.decoupled,
+            untiled=self._alone,
             fused=fused,
         )
 
@@ -270,18 +292,21 @@ class Planner:
     def _deadline(self) -> float | None:
         return None if self.request.time_limit is None else time.monotonic() + self.request.time_limit
 
-    def _in_strips(self, budget: int) -> tuple[TilingOutcome, Cutter, Schedule]:
+    def _in_strips(self, budget: int, thorough: bool) -> tuple[TilingOutcome, Cutter, Schedule]:
         """The graph with rolled runs cut into strips of columns."""
 
         def again(other: Graph) -> tuple[Cutter, Schedule]:
             return _scheduled_strips(other, self.target, self.request)
 
-        return in_strips(self.graph, self.scheduled, again, budget, self._deadline)
+        return in_strips(self.graph, self.scheduled, again, budget, self._deadline, thorough)
 
-    def _fused(self, methods: frozenset[str], budget: int, below: int | None, work: int) -> TilingOutcome:
-        """The graph with runs of ops cut into parts, as `--ram` asks; an arena `below` that."""
-        code = max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
-        limits = Limits(budget, code, self.request.ram, below, self._deadline, work)
+    @property
+    def _code_of_parts(self) -> int:
+        """Bytes of flash that calls and kernels of parts may take."""
+        return max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
+
+    def _fused(self, methods: frozenset[str], limits: Limits) -> TilingOutcome:
+        """The graph with runs of ops cut into parts."""
         return explore(self.graph, self._evaluated, methods, limits)
 
     def _evaluated(self, candidate: Graph) -> Evaluated:
@@ -294,7 +319,7 @@ class Planner:
 
     def _evaluate(self, candidate: Graph) -> Evaluated:
         cutter, _ = _scheduled(candidate, self.target, self.request, effort=EFFORT_OF_PARTS)
-        steps = _parts(cutter, self.request)
+        steps = _frugal(cutter)
         _, placed, places = _place(cutter, steps, (BufferMemory("arena"),), self.request)
         sizes, lives = dict(cutter.sizes), dict(cutter.steps_of(steps))
         for step, section in enumerate(steps):
@@ -371,11 +396,6 @@ def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple
     if request.ram is not None:
         return (BufferMemory(memories[0].name, min(request.ram, memories[0].capacity or request.ram)),)
     return tuple(memories[:1] if request.arena == "caller" else memories)
-
-
-def _parts(cutter: Cutter, request: ModelRequest) -> tuple[Section, ...]:
-    """Every op whole; with slower kernels if those save memory, unless `--ram` says how much there is."""
-    return _frugal(cutter) if request.ram is None else untiled(cutter)
 
 
 def _frugal(cutter: Cutter) -> tuple[Section, ...]:

@@ -22,6 +22,7 @@ from .tiling.transform import tiled
 
 COUNTS = (2, 3, 4)
 ROWS = 1  # the dimension that is rolled
+QUICK, THOROUGH = 4_000, 40_000  # ops of graphs in strips that are planned anew, for `--tile auto` and for the least
 WORTH = 32  # a step saves at least one part in so many of the peak
 
 
@@ -31,12 +32,15 @@ def in_strips(
     cut_again: Callable[[Graph], tuple[Cutter, Schedule]],
     budget: int,
     deadline: float | None,
+    thorough: bool = True,
 ) -> tuple[TilingOutcome, Cutter, Schedule]:
     """The graph with runs in strips whose rolled plan takes least, with at most `budget` multiply-accumulates twice.
 
     `scheduled` is that of the graph, `cut_again` makes one of a graph in strips. The search ends at `deadline`
-    (monotonic seconds) with what it has. Outcome: no tilings where none helps.
+    (monotonic seconds), or when it has planned so many ops anew, with what it has. Outcome: no tilings where none
+    helps.
     """
+    left = THOROUGH if thorough else QUICK
     began, (cutter, order) = time.monotonic(), scheduled
     whole, tried = max(cutter.profile(untiled(cutter)), default=0), 0
     chosen: list[TilingChoice] = []
@@ -44,12 +48,12 @@ def in_strips(
         options: list[tuple[int, int, int, Graph, tuple[Cutter, Schedule], TilingChoice]] = []
         spent = sum(c.extra_macs for c in chosen)
         for choice in _around_the_peak(graph, cutter):
-            if progress.stopped() or (deadline is not None and time.monotonic() > deadline):
+            if progress.stopped() or left <= 0 or (deadline is not None and time.monotonic() > deadline):
                 break
             if choice.extra_macs <= budget - spent and choice.tiling is not None:
-                tried += 1
                 other = tiled(graph, choice.tiling)
                 there = cut_again(other)
+                tried, left = tried + 1, left - len(there[0].order)
                 options.append((there[0].least_peak, choice.extra_macs, len(options), other, there, choice))
         best = min(options, key=lambda option: option[:3], default=None)
         if best is None or best[0] > cutter.least_peak - cutter.least_peak // WORTH:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from zlib import crc32
 
 from ..ir import Graph, Op
 from ..kernels import kernel_of
-from ..kernels.code_bytes import code_bytes
+from ..kernels.code_bytes import OF_CALL, code_bytes
 from ..ops.base import Form, Kernel
 from .section import Section, aligned, cost
 
@@ -67,11 +68,27 @@ def _constants(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     return tuple((c.data.nbytes, crc32(c.data.tobytes())) for c in kernel.constants)
 
 
-def thrifty(graph: Graph, steps: Sequence[Section], form: Form) -> tuple[Section, ...]:
-    """The steps with other kernels where these save flash that is worth more than the instructions."""
+def flash_of(graph: Graph, steps: Sequence[Section], form: Form) -> int:
+    """Bytes of constants and code of steps on a graph."""
+    kernels = kernels_of(graph, steps)
+    tables = sum(section.calls for section in steps if section.rolled)
+    return flash(graph, kernels, form) + tables + OF_CALL * len(kernels)
+
+
+def kernels_of(graph: Graph, steps: Sequence[Section]) -> list[Kernel]:
+    """The kernel of each op, in the order of their steps."""
+    formed = [pair for section in steps for pair in zip(section.ops, section.forms, strict=True)]
+    return [kernel_of(op, graph, form) for op, form in formed]
+
+
+def thrifty(graph: Graph, steps: Sequence[Section], form: Form, limit: float = inf) -> tuple[Section, ...]:
+    """The steps with other kernels where these save flash that is worth more than the instructions.
+
+    `limit`: of the cost of all steps.
+    """
     optimize = form.wish.optimize
     worth, total = WORTH[optimize], cost(steps)
-    most = total * (MOST if optimize != "size" else 1.0)
+    most = min(total * (MOST if optimize != "size" else 1.0), limit - total)
     uses = [use for use in _uses(graph, steps, _alike) if use.calls] if worth else []
     chosen = {use.key: use.made for use in uses}
     spent = 0.0

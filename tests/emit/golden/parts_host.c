@@ -18,17 +18,17 @@
 
 extern const uint8_t tiny_weights[]; /* 1232 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[384];
+extern int8_t tiny_arena[304];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
 /* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
-    TINY_IN = 256, /* 8x8x2, step 0: image */
-    TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
-    TINY_DEPTHWISE_CONV2D_1 = 256, /* 4x4x4, steps 1 to 2: depthwise */
-    TINY_MAX_POOL2D_2 = 0, /* 2x2x4, steps 2 to 3: pool */
-    TINY_DENSE_3 = 16, /* 3, steps 3 to 4: dense */
-    TINY_SOFTMAX_4 = 0, /* 3, step 4: classes */
+    TINY_IN = 176, /* 8x8x2, step 0: image */
+    TINY_CONV2D_0 = 16, /* 8x8x4, steps 0 to 1: conv, over TINY_IN */
+    TINY_DEPTHWISE_CONV2D_1 = 0, /* 4x4x4, steps 1 to 2: depthwise, over TINY_CONV2D_0 */
+    TINY_MAX_POOL2D_2 = 64, /* 2x2x4, steps 2 to 3: pool */
+    TINY_DENSE_3 = 0, /* 3, steps 3 to 4: dense */
+    TINY_SOFTMAX_4 = 4, /* 3, step 4: classes */
 };
 
 /* Where constants lie in the weights. */
@@ -48,17 +48,19 @@ enum {
     TINY_SOFTMAX_4_TABLE = 236, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                                const int32_t *multiplier, const int8_t *shift, int32_t x_zero,
-                                int32_t y_zero, int32_t low, int32_t high);
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                                const int32_t *multiplier, const int8_t *shift, int32_t x_zero,
-                                int32_t y_zero, int32_t low, int32_t high);
+static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
+                                    const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
+                                    int32_t x_zero, int32_t y_zero, int32_t low, int32_t high);
+static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
+                                    const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
+                                    int32_t x_zero, int32_t y_zero, int32_t low, int32_t high);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
                          const int32_t *multiplier, const int8_t *shift, int32_t x_zero, int32_t y_zero,
                          int32_t low, int32_t high);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
+static void tiny_rows_0(void);
+static void tiny_rows_1(void);
 
 /* Bytes of the arena hold one type after another, so compilers keep the accesses of a step apart from the next one's.
  * Functions begin with it, too: gcc's search for what a function writes ends at addresses that it has split into parts
@@ -69,23 +71,11 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
 void tiny_invoke(void)
 {
     EB_STEP();
-    /* 0  conv2d conv; 384 B live */
-    conv2d_3x3_s1_c2_k4(
-        AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
-        WEIGHTS(int8_t, TINY_CONV2D_0_W),
-        WEIGHTS(int32_t, TINY_CONV2D_0_BIAS),
-        WEIGHTS(int32_t, TINY_CONV2D_0_MULTIPLIER),
-        WEIGHTS(int8_t, TINY_CONV2D_0_SHIFT),
-        /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127);
+    /* 0  row by row, 288 B live: conv2d conv */
+    tiny_rows_0();
     EB_STEP();
-    /* 1  depthwise_conv2d depthwise; 320 B live */
-    depthwise_3x3_s2_c4(
-        AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1),
-        WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_W),
-        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_BIAS),
-        WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_MULTIPLIER),
-        WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_SHIFT),
-        /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127);
+    /* 1  row by row, 272 B live: depthwise_conv2d depthwise */
+    tiny_rows_1();
     EB_STEP();
     /* 2  max_pool2d pool; 80 B live */
     max_pool_2x2_c4(
@@ -118,6 +108,36 @@ const int8_t *tiny_output(void)
     return AT(int8_t, TINY_SOFTMAX_4);
 }
 
+/* Step 0: row by row, 288 B live: conv2d conv */
+static void tiny_rows_0(void)
+{
+    for (int32_t row = 0; row < 8; ++row) {
+        EB_STEP();
+        conv2d_3x3_s1_c2_k4_row(
+            AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0) + row * 32, row,
+            WEIGHTS(int8_t, TINY_CONV2D_0_W),
+            WEIGHTS(int32_t, TINY_CONV2D_0_BIAS),
+            WEIGHTS(int32_t, TINY_CONV2D_0_MULTIPLIER),
+            WEIGHTS(int8_t, TINY_CONV2D_0_SHIFT),
+            /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127);
+    }
+}
+
+/* Step 1: row by row, 272 B live: depthwise_conv2d depthwise */
+static void tiny_rows_1(void)
+{
+    for (int32_t row = 0; row < 4; ++row) {
+        EB_STEP();
+        depthwise_3x3_s2_c4_row(
+            AT(int8_t, TINY_CONV2D_0), AT(int8_t, TINY_DEPTHWISE_CONV2D_1) + row * 16, row,
+            WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_W),
+            WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_BIAS),
+            WEIGHTS(int32_t, TINY_DEPTHWISE_CONV2D_1_MULTIPLIER),
+            WEIGHTS(int8_t, TINY_DEPTHWISE_CONV2D_1_SHIFT),
+            /* x_zero */ -3, /* y_zero */ -3, /* low */ -3, /* high */ 127);
+    }
+}
+
 /* What the kernels share stands at the end. */
 static inline int32_t eb_clamp(int32_t x, int32_t low, int32_t high);
 static inline int32_t eb_first_tap(int32_t at, int32_t dilation);
@@ -128,56 +148,52 @@ static inline int32_t eb_requantize(int32_t x, int32_t multiplier, int32_t shift
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
-static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                                const int32_t *multiplier, const int8_t *shift, int32_t x_zero,
-                                int32_t y_zero, int32_t low, int32_t high)
+static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
+                                    const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
+                                    int32_t x_zero, int32_t y_zero, int32_t low, int32_t high)
 {
     EB_STEP();
-    for (int32_t oy = 0; oy < 8; ++oy) {
-        const int32_t y0 = oy - 1;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
-        for (int32_t ox = 0; ox < 8; ++ox) {
-            const int32_t x0 = ox - 1;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
-            for (int32_t k = 0; k < 4; ++k) {
-                int32_t sum = bias[k];
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    /* the taps of a row, and their channels, are neighbours in memory */
-                    const int8_t *in = x + ((y0 + fy) * 8 + x0 + fx0) * 2;
-                    const int8_t *weight = w + ((k * 3 + fy) * 3 + fx0) * 2;
-                    for (int32_t i = 0; i < (fx1 - fx0) * 2; ++i) {
-                        sum += (in[i] - x_zero) * weight[i];
-                    }
+    const int32_t y0 = row - 1;
+    const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
+    for (int32_t ox = 0; ox < 8; ++ox) {
+        const int32_t x0 = ox - 1;
+        const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
+        for (int32_t k = 0; k < 4; ++k) {
+            int32_t sum = bias[k];
+            for (int32_t fy = fy0; fy < fy1; ++fy) {
+                /* the taps of a row, and their channels, are neighbours in memory */
+                const int8_t *in = x + ((y0 + fy) * 8 + x0 + fx0) * 2;
+                const int8_t *weight = w + ((k * 3 + fy) * 3 + fx0) * 2;
+                for (int32_t i = 0; i < (fx1 - fx0) * 2; ++i) {
+                    sum += (in[i] - x_zero) * weight[i];
                 }
-                *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
             }
+            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
         }
     }
 }
 
 /* depthwise: 8x8x4 -> 4x4x4, step 1, result lives to step 2 */
-static void depthwise_3x3_s2_c4(const int8_t *x, int8_t *y, const int8_t *w, const int32_t *bias,
-                                const int32_t *multiplier, const int8_t *shift, int32_t x_zero,
-                                int32_t y_zero, int32_t low, int32_t high)
+static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, const int8_t *w,
+                                    const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
+                                    int32_t x_zero, int32_t y_zero, int32_t low, int32_t high)
 {
     EB_STEP();
-    for (int32_t oy = 0; oy < 4; ++oy) {
-        const int32_t y0 = oy * 2;
-        const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
-        for (int32_t ox = 0; ox < 4; ++ox) {
-            const int32_t x0 = ox * 2;
-            const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
-            for (int32_t k = 0; k < 4; ++k) {
-                int32_t sum = bias[k];
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int8_t *in = x + ((y0 + fy) * 8 + x0) * 4 + k;
-                    const int8_t *weight = w + fy * 12 + k;
-                    for (int32_t fx = fx0; fx < fx1; ++fx) {
-                        sum += (in[fx * 4] - x_zero) * weight[fx * 4];
-                    }
+    const int32_t y0 = row * 2;
+    const int32_t fy0 = eb_first_tap(y0, 1), fy1 = eb_past_tap(y0, 1, 3, 8);
+    for (int32_t ox = 0; ox < 4; ++ox) {
+        const int32_t x0 = ox * 2;
+        const int32_t fx0 = eb_first_tap(x0, 1), fx1 = eb_past_tap(x0, 1, 3, 8);
+        for (int32_t k = 0; k < 4; ++k) {
+            int32_t sum = bias[k];
+            for (int32_t fy = fy0; fy < fy1; ++fy) {
+                const int8_t *in = x + ((y0 + fy) * 8 + x0) * 4 + k;
+                const int8_t *weight = w + fy * 12 + k;
+                for (int32_t fx = fx0; fx < fx1; ++fx) {
+                    sum += (in[fx * 4] - x_zero) * weight[fx * 4];
                 }
-                *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
             }
+            *y++ = (int8_t)eb_clamp(eb_requantize(sum, multiplier[k], shift[k]) + y_zero, low, high);
         }
     }
 }
@@ -301,9 +317,9 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
     return estimate < 1 << 30 ? estimate * 2 : INT32_MAX;
 }
 
-_Static_assert(TINY_IN + 128 <= 384, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 384, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 384, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 384, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 384, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 384, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_IN + 128 <= 304, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 304, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 304, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 304, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 304, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 304, "TINY_SOFTMAX_4 leaves the arena");
