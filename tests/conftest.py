@@ -25,6 +25,18 @@ setattr(providers, "_get_local_constants", lambda: providers._local_constants)  
 LIMIT_S = 600  # of a program that `run` runs: what takes this long hangs
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "run the onnxruntime that judges on a processor without VNNI, which QEMU models (package qemu-user)"
+    parser.addoption("--no-vnni", action="store_true", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-vnni"):
+        from edgebuild.model.verify import oracles
+
+        oracles.PYTHON = ("qemu-x86_64", "-cpu", "Haswell", *oracles.PYTHON)
+
+
 @pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`@pytest.mark.needs("cmake", "ninja")`: skip, with a reason, where a program is missing.
