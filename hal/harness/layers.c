@@ -13,7 +13,7 @@
 #include "layers.h"
 
 #define EMPTY 64
-#define MOST (2 * LAYERS + 1 + EMPTY) /* a loop over steps has a fence of its own */
+#define MOST (LAYERS + 1 + EMPTY)
 
 static uint32_t marks[MOST][2];
 static uint32_t seen;

@@ -31,7 +31,7 @@
 
 enum { EXECUTE, ACCESS, PHASES };
 
-#define MOST (2 * STEPS) /* a loop over steps has a mark of its own */
+#define MOST STEPS
 
 typedef struct {
     uint32_t line;
@@ -139,17 +139,6 @@ __attribute__((noinline)) void eb_layer(uint32_t line)
     last = DWT_CYCCNT;
 }
 
-/* Whether a mark stands before a loop over steps, where no step begins: its line runs once, the next one repeats. */
-static int heads_loop(uint32_t at)
-{
-    uint32_t mine = 0, next = 0;
-    for (uint32_t i = 0; i < seen; ++i) {
-        mine += marks[i].line == marks[at].line;
-        next += at + 1u < seen && marks[i].line == marks[at + 1u].line;
-    }
-    return mine == 1u && next > 1u;
-}
-
 static void begin(void)
 {
     memset(marks, 0, sizeof marks);
@@ -199,24 +188,19 @@ static char *number(char *to, uint32_t value)
 static void write_rows(const char *config)
 {
     static const char *const names[PHASES] = {"execute", "access"};
-    uint32_t step = 0;
     for (uint32_t i = 0; i < seen && i < MOST; ++i) {
-        if (heads_loop(i)) {
-            continue;
-        }
         const int decoupled = marks[i].cycles[ACCESS] != 0u;
         for (uint32_t p = 0; p <= (uint32_t)decoupled; ++p) {
             char line[80];
             char *to = text(text(text(line, "cycles,"), config), ",");
-            to = text(number(to, step), ",");
+            to = text(number(to, i), ",");
             to = text(text(to, decoupled ? names[p] : ""), ",");
             to = text(number(to, marks[i].cycles[p]), "\n");
             *to = '\0';
             eb_profile_write(line);
         }
-        ++step;
     }
-    wrong |= step != STEPS;
+    wrong |= seen != STEPS;
 }
 
 #ifdef PROFILE_CONFIGS

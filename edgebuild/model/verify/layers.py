@@ -51,23 +51,16 @@ def layers(
     elf = builder.program("layers", [*rest, *hal], {model: ("-include", str(hal_dir() / "harness/layers.h"))})
     run_program(elf, target)
     marks = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").reshape(-1, 2)
-    lines, counts = marks[: -EMPTY - 1, 0].tolist(), marks[:, 1]
-    taken = np.diff(counts).astype(float)  # of 32 bits, like the counter
+    taken = np.diff(marks[:, 1]).astype(float)  # of 32 bits, like the counter
     empty = float(taken[-EMPTY:].mean())
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
     cycles = cycles_by_step(elf, target) if by_cycles else []
     if cycles and flash is not None:
         waited = np.diff(waited_up_to(elf, target, flash, "eb_layer")).tolist()
         cycles = [c + w for c, w in zip(cycles, waited, strict=False)]  # the last call ends nothing
-    begun = [i for i in range(len(lines)) if not _heads_loop(lines, i)]
     found = []
-    for step, i in zip(steps, begun, strict=True):
+    for i, step in enumerate(steps):
         figures = {"instructions": round((float(taken[i]) - empty) * scale)}
         figures |= {"cycles": cycles[i]} if by_cycles else {}
         found.append({key: step[key] for key in ("ops", "kinds", "calls", "macs")} | figures)
     return found
-
-
-def _heads_loop(lines: Sequence[int], i: int) -> bool:
-    """Mark `i` stands before a loop over steps, where no step begins: its line runs once, the next one repeats."""
-    return i + 1 < len(lines) and lines.count(lines[i]) == 1 and lines.count(lines[i + 1]) > 1
