@@ -106,10 +106,20 @@ def _cluster_verdict(r: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _difference(first: dict[str, Any]) -> list[str]:
+    """The first wrong result of a step, in words."""
+    by = f"op '{first['op']}' makes" if first["op"] else "another step changes"
+    at = ", ".join(map(str, first["index"]))
+    return [f"  first: {by} '{first['tensor']}'[{at}] {first['value']:g}, right is {first['right']:g}"]
+
+
 def _verdict(r: dict[str, Any]) -> str:
     shown = ", ".join(r["compared"][:4]) + (f" and {len(r['compared']) - 4} more" if len(r["compared"]) > 4 else "")
     what = "equal to the reference" if r["equal"] else f"DIFFERS from the reference by up to {r['max_abs_diff']}"
     lines = [f"{r['model']} on {r['target']}: {what} ({r['inputs_tried']} inputs; {shown})"]
+    lines += _difference(r["first_difference"]) if r.get("first_difference") else []
+    reached = "; {} of {} bounds reached".format(*r["bounds_reached"]) if "bounds_reached" in r else ""
+    lines += [f"  judged by {r['judge']}{reached}", *(f"  note: {note}" for note in r.get("notes", ()))]
     sizes = ("arena_bytes", "stack_bytes", "flash_bytes", "code_bytes", "ram_bytes")
     for key in (*sizes, "instructions", "cycles", "macs"):
         if r.get(key) is not None:

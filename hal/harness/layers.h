@@ -2,7 +2,8 @@
  * Included before a model's source: the fences with which its steps begin call a counter.
  *
  * No function changes otherwise, so the compiler inlines what it inlines in the application. Fences within the steps'
- * own functions stay as they are; the name of the function is known when the file is compiled.
+ * own functions stay as they are; the name of the function is known when the file is compiled. With EB_ROWS those of
+ * steps that go row by row call eb_row, before each call of a kernel.
  */
 #ifndef EB_LAYERS_H
 #define EB_LAYERS_H
@@ -11,12 +12,21 @@
 #include <stdint.h>
 
 void eb_layer(uint32_t line);
+void eb_row(void);
+
+#ifdef EB_ROWS
+#define EB_IS_ROWS(function) (__builtin_strncmp(function, "model_rows_", 11) == 0)
+#else
+#define EB_IS_ROWS(function) 0
+#endif
 
 #undef atomic_signal_fence
 #define atomic_signal_fence(order)                                \
     do {                                                          \
         if (__builtin_strcmp(__func__, "model_invoke") == 0) {    \
             eb_layer(__LINE__);                                   \
+        } else if (EB_IS_ROWS(__func__)) {                        \
+            eb_row();                                             \
         }                                                         \
         __atomic_signal_fence(order);                             \
     } while (0)

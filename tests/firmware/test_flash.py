@@ -12,6 +12,7 @@ import edgebuild.model.verify
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
+from edgebuild.model.ir import Graph
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.flash import flash_of
 from edgebuild.model.verify.oracles import Array, Reference
@@ -30,6 +31,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
         return Reference([[y] for y in results], [{"sum": y} for y in results], slack=0)
 
     monkeypatch.setattr(edgebuild.model.verify, "reference", reference)
+    monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_: Graph("fake", (), {}, (), ()))
 
 
 def lines(statement: str) -> int:

@@ -16,6 +16,7 @@ import edgebuild.model.verify
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import EdgebuildError, MissingTool
 from edgebuild.base.target import Target, hal_dir, load_target, target_names
+from edgebuild.model.ir import Graph
 from edgebuild.model.verify import measure, verify
 from edgebuild.model.verify.oracles import Array, Reference
 from tests.conftest import run
@@ -44,6 +45,7 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
         return Reference([[y] for y in results], [{"sum": y, "unknown": y} for y in results], slack=0)
 
     monkeypatch.setattr(edgebuild.model.verify, "reference", reference)
+    monkeypatch.setattr(edgebuild.model.verify, "prepare", lambda *_: Graph("fake", (), {}, (), ()))
     monkeypatch.setattr(edgebuild.model.verify, "near_file", lambda model, _rng, _folder: model)  # there is no file
 
 

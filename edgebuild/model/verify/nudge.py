@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,19 @@ SUMMED = (  # attributes of its operators that sums of products have; not thresh
 )  # fmt: skip
 
 
+# Positions of operands that decide how large a result is, or which elements it has, rather than what these are.
+SHAPES: Mapping[str, range] = {
+    "ConstantOfShape": range(1), "Expand": range(1, 2), "If": range(1), "Loop": range(2), "OneHot": range(1, 2),
+    "Pad": range(1, 4), "Range": range(3), "Reshape": range(1, 2), "Resize": range(1, 4), "Slice": range(1, 5),
+    "Split": range(1, 2), "Squeeze": range(1, 2), "Tile": range(1, 3), "TopK": range(1, 2), "Unsqueeze": range(1, 2),
+    "Upsample": range(1, 2),
+}  # fmt: skip
+OF_SHAPES = ("Shape", "Size")  # no value of their operand is in their result
+
+
 def near_file(model: Path, rng: Rng, folder: Path) -> Path:
-    """Write the model into `folder` with its real constants `nudged`; scales stay."""
-    copy = folder / f"near{model.suffix}"
+    """Write the model into `folder` with its real constants `nudged`; scales stay, and what shapes are made of."""
+    copy = folder / model.name
     copy.write_bytes(_near_onnx(model, rng) if model.suffix == ".onnx" else _near_tflite(model, rng))
     return copy
 
@@ -28,17 +39,32 @@ def _near_onnx(model: Path, rng: Rng) -> bytes:
     import onnx
 
     proto = onnx.load(str(model))
-    scales = {name for node in proto.graph.node if node.op_type in STEPS for name in node.input[1:]}
+    fixed = _makes_shapes(proto.graph)
+    fixed |= {name for node in proto.graph.node if node.op_type in STEPS for name in node.input[1:]}
     given = [(t.name, t) for t in proto.graph.initializer]
     given += [(n.output[0], a.t) for n in proto.graph.node if n.op_type == "Constant" for a in n.attribute]
     for name, tensor in given:
-        if tensor.data_type == onnx.TensorProto.FLOAT and name not in scales:
+        if tensor.data_type == onnx.TensorProto.FLOAT and name not in fixed:
             moved = nudged(onnx.numpy_helper.to_array(tensor), rng)
             tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))
     for attribute in (a for node in proto.graph.node if node.domain == ML for a in node.attribute):
         if attribute.name in SUMMED:
             attribute.floats[:] = nudged(np.array(attribute.floats, np.float32), rng).tolist()
     return bytes(proto.SerializeToString())
+
+
+def _makes_shapes(graph: Any) -> set[str]:
+    """Names of tensors of which shapes are made: a step of a factor of 2.0 makes 31 rows of 32."""
+    makers = {name: node for node in graph.node for name in node.output}
+    names = [node.input[i] for node in graph.node for i in SHAPES.get(node.op_type, ()) if i < len(node.input)]
+    found = set[str]()
+    while names:
+        name = names.pop()
+        if name not in found:
+            found.add(name)
+            maker = makers.get(name)
+            names += maker.input if maker is not None and maker.op_type not in OF_SHAPES else ()
+    return found
 
 
 def _near_tflite(model: Path, rng: Rng) -> bytes:

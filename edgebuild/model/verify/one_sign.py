@@ -77,14 +77,14 @@ def _moved(graph: Any, node: Any, w: int, zero: int, constants: Mapping[str, Any
     for at in (w, zero):
         name, new = node.input[at], f"{node.output[0]}@sign{at}"
         held = constants.get(name)
-        if name and held is None:  # computed by the graph
+        if held is not None or not name:
+            values = np.zeros((), np.int32) if held is None else onnx.numpy_helper.to_array(held).astype(np.int32)
+            graph.initializer.append(onnx.numpy_helper.from_array((values + by).astype(kind), new))
+        else:  # computed by the graph
             whole = onnx.numpy_helper.from_array(np.array(by, np.int32), f"{new}@by")
             graph.initializer.append(whole)
             made.append(onnx.helper.make_node("Cast", [name], [f"{new}@wide"], to=onnx.TensorProto.INT32))
             made.append(onnx.helper.make_node("Add", [f"{new}@wide", whole.name], [f"{new}@moved"]))
             made.append(onnx.helper.make_node("Cast", [f"{new}@moved"], [new], to=types[kind]))
-        else:
-            values = onnx.numpy_helper.to_array(held).astype(np.int32) if name else np.array(0, np.int32)
-            graph.initializer.append(onnx.numpy_helper.from_array((values + by).astype(kind), new))
         node.input[at] = new
     return made

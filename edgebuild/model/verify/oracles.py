@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 from ...base import programs, progress
 from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail
+from .. import ops
+from ..compile import prepare
+from ..ir import Graph
 from ..ops.fixedpoint import limits
 from . import ort
 from .harness import run_tool
@@ -46,6 +49,7 @@ class Reference:
     slack: int
     reals: list[dict[str, Array]] = field(default_factory=list)
     notes: tuple[str, ...] = ()  # for the user
+    judge: str = ""  # whose values these are
 
 
 def reference(
@@ -57,7 +61,7 @@ def reference(
     """
     if report["model"]["format"] == "onnx":
         return _onnx(model, inputs, report, outputs)
-    return _tflite(model, inputs, report)
+    return _tflite(model, inputs, report, outputs)
 
 
 def fit(value: Array, shape: Sequence[int]) -> Array | None:
@@ -78,12 +82,16 @@ def _needs(module: str) -> None:
 # ---- TFLite
 
 
-def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> Reference:
-    """TFLite Micro's interpreter, or LiteRT for what it is known to misread or cannot run.
+def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outputs: tuple[str, ...]) -> Reference:
+    """TFLite Micro's interpreter; for what it is known to misread LiteRT, or the operators' meanings in numpy.
 
-    The firmware's surface is int8 where the file has QUANTIZE and DEQUANTIZE there.
+    LiteRT runs what TFLite Micro cannot run, too. The firmware's surface is int8 where the file has QUANTIZE and
+    DEQUANTIZE there.
     """
-    judge = _larger_judge(misread) if (misread := _misread(model)) else "tflm"
+    misread = _misread(model)
+    if misread and not _has_litert():
+        return _own_meaning(model, inputs, misread, outputs)
+    judge = "litert" if misread else "tflm"
     _needs("tflite_micro")
     types = _tflite_input_types(model)
     given = [[_as_file(*x) for x in zip(row, report["inputs"], types, strict=True)] for row in inputs]
@@ -92,9 +100,9 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
     except EdgebuildError as error:
         if judge == "litert" or not _has_litert():
             raise
-        _told_of_other_judge(model, error.diagnostics[0].hints[:1])
-        results = _interpreted("litert", model, given)
-    outputs: list[list[Array]] = []
+        _told_of_other_judge(model.name, error.diagnostics[0].hints[:1])
+        results = _interpreted(judge := "litert", model, given)
+    rows: list[list[Array]] = []
     tensors: list[dict[str, Array]] = []
     for v in range(len(inputs)):
         mine = {key.split("_", 1)[1]: value for key, value in results.items() if key.startswith(f"v{v}_")}
@@ -102,9 +110,38 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any]) -> R
         results_of = [
             mine.get(f"t_{port['name']}", own[min(o, len(own) - 1)]) for o, port in enumerate(report["outputs"])
         ]
-        outputs.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
+        rows.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
         tensors.append({key[2:]: value for key, value in mine.items() if key.startswith("t_")})
-    return Reference(outputs, tensors, slack=0)
+    return Reference(rows, tensors, slack=0, judge="TFLite Micro" if judge == "tflm" else "LiteRT")
+
+
+def _own_meaning(model: Path, inputs: list[list[Array]], misread: str, outputs: tuple[str, ...]) -> Reference:
+    """Results of the operators' meanings in numpy, where no interpreter that is known to be right is installed."""
+    _warn_of_own_meaning(model.name, misread)
+    graph = prepare(model, (), outputs)
+    values, rows, tensors = _states(graph), list[list[Array]](), list[dict[str, Array]]()
+    for row in inputs:
+        given = values | dict(zip(graph.ports_in, row, strict=True))
+        tensors.append(ops.run(graph, *(given[name] for name in graph.inputs)))
+        rows.append([tensors[-1][name] for name in graph.ports_out])
+        values = {graph.inputs[s.read]: tensors[-1][graph.outputs[s.write]] for s in graph.states}
+    return Reference(rows, tensors, slack=0, judge="the operators' meanings in numpy")
+
+
+def _states(graph: Graph) -> dict[str, Array]:
+    """By name of the input that is a state: what it is at first."""
+    found = {}
+    for state in graph.states:
+        t = graph.tensors[graph.inputs[state.read]]
+        found[t.name] = np.zeros(t.shape, t.dtype) if state.start is None else state.start.reshape(t.shape)
+    return found
+
+
+@cache
+def _warn_of_own_meaning(model: str, misread: str) -> None:
+    text = f"the model has {misread} than TensorFlow: the operators' meanings in numpy judge"
+    hints = ("they share the file's reader with the generated code", "pip install ai-edge-litert: LiteRT then judges")
+    progress.warn(Diagnostic(text, file=model, hints=hints, severity="warning"))
 
 
 def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str, Array]:
@@ -126,23 +163,15 @@ def _interpreted(judge: str, model: Path, given: list[list[Array]]) -> dict[str,
 
 
 @cache
-def _told_of_other_judge(model: Path, why: tuple[str, ...]) -> None:
-    """Warn once of a model: copies of it are asked about, too."""
+def _told_of_other_judge(model: str, why: tuple[str, ...]) -> None:
+    """Warn once of a model: copies of it are judged, too."""
     hints = (*why, "LiteRT rounds some integers to a neighbouring step")
     text = "the TFLite Micro interpreter cannot run this model, so LiteRT judges"
-    progress.warn(Diagnostic(text, file=model.name, hints=hints, severity="warning"))
+    progress.warn(Diagnostic(text, file=model, hints=hints, severity="warning"))
 
 
 def _has_litert() -> bool:
     return importlib.util.find_spec("ai_edge_litert") is not None
-
-
-def _larger_judge(misread: str) -> str:
-    if _has_litert():
-        return "litert"
-    hints = ("pip install ai-edge-litert: LiteRT then says what is right",)
-    progress.warn(Diagnostic(f"the model has {misread} than TensorFlow", hints=hints, severity="warning"))
-    return "tflm"
 
 
 def _misread(path: Path) -> str:
@@ -252,7 +281,7 @@ def _onnx(model: Path, inputs: list[list[Array]], report: dict[str, Any], output
         rows.append(row)
         tensors.append({**values, **integers})
         reals.append({name: value for name, value in values.items() if value.dtype.kind == "f"})
-    return Reference(rows, tensors, slack=1, reals=reals, notes=_of_saturation(mixed))
+    return Reference(rows, tensors, slack=1, reals=reals, notes=_of_saturation(mixed), judge="onnxruntime")
 
 
 def _of_saturation(mixed: list[str]) -> tuple[str, ...]:
@@ -260,10 +289,8 @@ def _of_saturation(mixed: list[str]) -> tuple[str, ...]:
     if not mixed:
         return ()
     more = f" and {len(mixed) - 1} more" if len(mixed) > 1 else ""
-    return (
-        "onnxruntime saturates products of uint8 and int8 on processors without VNNI: they were judged by exact"
-        f" products ({mixed[0]}{more})",
-    )
+    what = f"products of uint8 and int8 ({mixed[0]}{more})"
+    return (f"onnxruntime saturates {what} on processors without VNNI, so they were judged by exact ones",)
 
 
 def _in_float32(part: Any) -> None:

@@ -1,9 +1,10 @@
-"""A quantised ONNX model compared op by op.
+"""A model that rounds to steps, op by op: each is judged on its own operands.
 
 onnxruntime computes QDQ models in float and rounds at the end of each op, so one op may differ from it by a step.
 Behind many of them, or behind a softmax, one step has become several, and no fixed allowance tells right from wrong.
-Hence in two parts: every op by itself, fed with the oracle's own values, is within the allowance; and the firmware
-computes exactly what all the ops together do.
+Hence in two parts. Every op's meaning, fed with the oracle's own values, is within the allowance of the oracle.
+And the firmware makes of the operands that it has itself what the op means. In TFLite that is so bit for bit, for its
+kernels define the integers; in ONNX the result is also the correct rounding of real numbers (real_steps.py).
 
 A C library and numpy differ in the last bit of a real function. Where that bit decides how a real number is rounded to
 an integer, both integers are right, of each element by itself. A sum of such elements has an interval of right results.
@@ -11,7 +12,8 @@ an integer, both integers are right, of each element by itself. A sum of such el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,9 +21,12 @@ from .. import ops
 from ..ir import Graph, Op, Tensor, origin_of
 from ..ops.base import Interval
 from ..ops.fixedpoint import limits
+from ..ops.spatial import bounds
 from .oracles import OFF_STEP, Array, Reference
 from .orders import possible_places, tells_places
-from .rounding import distance, largest
+from .real_steps import exact, is_exact
+from .recording import Plot, Round, Seen
+from .rounding import Rng, distance, largest, limit, moves
 
 RELATIVE = 1e-4  # of floats, to the largest value
 # Of the largest real number of a tensor, in which sums may differ: 8 units in the last place of float32. A sum whose
@@ -65,33 +70,215 @@ def _nearest(graph: Graph, inputs: Sequence[Array], found: Mapping[str, Array]) 
     Ops behind a tensor that was found take its moved value: of many elements, some may be rounded up and others down.
     Where it was not found, each of its elements may be either, so ops behind it have intervals of results.
     """
-    values = {t.name: t.data for t in graph.tensors.values() if t.data is not None}
-    values |= dict(zip(graph.inputs, inputs, strict=True))
-    ways = {share: dict(values) for share in (0.0, -LAST_BITS, LAST_BITS)}
-    open_: dict[str, Interval] = {}  # tensors whose elements may have one of several values
+    walk = Walk(graph, dict(zip(graph.inputs, inputs, strict=True)))
     found = _reshaped(graph, found)
+    return {**walk.values, **{op.outputs[0]: walk.step(op, found.get(op.outputs[0])) for op in graph.ops}}
+
+
+class Walk:
+    """The right values of a graph's tensors, op by op. `open_`: tensors whose elements may have one of several."""
+
+    def __init__(self, graph: Graph, inputs: Mapping[str, Array]) -> None:
+        self.graph = graph
+        self.values = {t.name: t.data for t in graph.tensors.values() if t.data is not None} | dict(inputs)
+        self.ways = {share: dict(self.values) for share in (0.0, -LAST_BITS, LAST_BITS)}
+        self.open_: dict[str, Interval] = {}
+        self.seen = set[str]()
+
+    def know(self, name: str, value: Array) -> None:
+        """Ops from here on take this value of a tensor, right or wrong."""
+        self.open_.pop(name, None)
+        self.seen.add(name)
+        for way in self.ways.values():
+            way[name] = value
+
+    def made(self, op: Op, values: Mapping[str, Array]) -> Array:
+        """The right result that is nearest to the op's among `values`, which has its computed operands, too."""
+        for name in op.inputs:
+            if name in values:
+                self.know(name, values[name])
+        return self.step(op, values[op.outputs[0]])
+
+    def step(self, op: Op, found: Array | None) -> Array:
+        """The right result that is nearest to the one found; without, the op's own. Ops behind it take that."""
+        graph, name, y = self.graph, op.outputs[0], self.graph.result(op)
+        results = self._results(op)
+        own = results[0]
+        if found is not None:
+            found = found.reshape(y.shape) if found.size == own.size else None
+        if tells_places(op) and found is not None:
+            operand = self.open_.get(op.inputs[0]) or _around([way[op.inputs[0]] for way in self.ways.values()])
+            self.know(name, possible_places(op, graph, operand, own, found))
+            return self.ways[0.0][name]
+        ends = _around([*results, *_ends(op, graph, self.ways[0.0], self.open_)])
+        if is_exact(op, graph) and all(map(self._is_sure, graph.operands(op))):
+            ends = _within(ends, exact(op, graph, [self.ways[0.0][n] for n in op.inputs]))
+        if found is None:
+            for way, value in zip(self.ways.values(), results, strict=True):
+                way[name] = np.clip(value, *ends)
+            if not np.array_equal(*ends, equal_nan=y.dtype == "float32"):
+                self.open_[name] = ends
+            return self.ways[0.0][name]
+        right = np.clip(found, *ends).astype(own.dtype)
+        if own.dtype.kind == "f" and distance(found, right) <= self._rounding(op, own, found, right):
+            right = found
+        self.know(name, right)
+        return right
+
+    def _is_sure(self, t: Tensor) -> bool:
+        """Whether the firmware has this value of a tensor: it was seen, or is an integer that nothing leaves open."""
+        computed = t.name in self.graph.producers
+        return t.name in self.seen or (t.name not in self.open_ and not (computed and t.dtype == "float32"))
+
+    def _results(self, op: Op) -> list[Array]:
+        """The op's result in each way."""
+        first, *others = self.ways.values()
+        own = _rounded(op, self.graph, first, 0.0)
+        if not _rounds_reals(op, self.graph) and all(way[n] is first[n] for way in others for n in op.inputs):
+            return [own, own, own]
+        return [own, *(_rounded(op, self.graph, way, share) for share, way in [*self.ways.items()][1:])]
+
+    def _rounding(self, op: Op, own: Array, found: Array, right: Array) -> float:
+        """The difference of real results that is rounding: a share of the largest, else what the op's operands tell."""
+        if distance(found, right) <= limit(own):
+            return limit(own)
+        operands = [self.ways[0.0][n] for n in op.inputs]
+
+        def run(near: list[list[Array]], rng: Rng | None) -> list[dict[str, Array]]:
+            values = near[0] if rng else operands
+            return [{"": ops.SPECS[op.kind].reference(op, self.graph, *values)}]
+
+        return moves([operands], run)[""]
+
+
+def _within(own: Interval, right: Interval) -> Interval:
+    """Both intervals' common part; where they have none, the op's own meaning is wrong."""
+    low, high = np.maximum(own[0], right[0]), np.minimum(own[1], right[1])
+    apart = low > high
+    return np.where(apart, right[0], low), np.where(apart, right[1], high)
+
+
+def rounds_to_steps(graph: Graph) -> bool:
+    """Whether the model computes integers of real numbers: quantised values, or products of bytes."""
+    results = [graph.result(op) for op in graph.ops if not ops.SPECS[op.kind].exact]
+    return any(t.quant is not None for t in results) or any(op.kind == "integer_sums" for op in graph.ops)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A result that no rounding makes right: its greatest difference, and one element of those that differ.
+
+    `round`: number of the inference, directed ones counted behind the others. `op`: what made it; "": nothing should
+    have changed it since.
+    """
+
+    tensor: str
+    op: str
+    round: int
+    difference: float
+    index: tuple[int, ...]
+    value: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Names of the tensors that were judged; wrong results, those of each inference in the order of the ops.
+
+    `bounds`: two for each quantised result that an op computes: the ends of its clamp. `reached`: by some element.
+    """
+
+    names: list[str]
+    wrong: list[Wrong]
+    reached: int
+    bounds: int
+
+
+def judged(plot: Plot, rounds: Sequence[Round], seen: Sequence[Seen]) -> Judgement:
+    """Judge all results of all inferences."""
+    found = [
+        (number, *each) for number, r in enumerate(rounds) if not r.directed for each in _judged(plot, r, seen[number])
+    ]
+    numbers = [number for number, r in enumerate(rounds) if r.directed]
+    for step, op in ((k, op) for k, made in enumerate(plot.steps) for op in made):
+        found += _directed(plot, step, op, numbers, seen)
+    wrong = [_wrong(tensor, op, number, *pair) for number, tensor, op, *pair in found if distance(*pair)]
+    values = dict[str, list[Array]]()
+    for _, tensor, _, value, _ in found:
+        values.setdefault(tensor, []).append(value)
+    reached = [r for name, of in values.items() for r in _reached(plot.graph, name, of)]
+    return Judgement(list(values), sorted(wrong, key=lambda w: w.round), sum(reached), len(reached))
+
+
+def _reached(graph: Graph, name: str, values: Sequence[Array]) -> Sequence[bool]:
+    """Whether values of a tensor reach the lower and the upper end of its op's clamp; nothing where there is none."""
+    y, op = graph.tensors[name], graph.producers[name]
+    if y.quant is None or ops.SPECS[op.kind].exact or not y.elements:
+        return ()
+    low, high = bounds(op, y) if "clamp" in op.attrs else limits(y.dtype)
+    return min(int(v.min()) for v in values) <= low, max(int(v.max()) for v in values) >= high
+
+
+def _directed(
+    plot: Plot, step: int, op: Op, numbers: Sequence[int], seen: Sequence[Seen]
+) -> Iterator[tuple[int, str, str, Array, Array]]:
+    """Results of an op in directed rounds whose operands were all seen; sums of products of all rounds at once."""
+    graph, name = plot.graph, op.outputs[0]
+    values = [{**seen[number].after[step], **seen[number].before[step]} for number in numbers]
+    open_ = [n for n in op.inputs if not graph.tensors[n].constant]
+    if not values or any(n not in values[0] for n in (name, *open_)):
+        return
+    if ops.SPECS[op.kind].total is None or len(open_) > 1:
+        walk = Walk(graph, {})
+        for number, each in zip(numbers, values, strict=True):
+            yield number, name, op.name, each[name], walk.made(op, each)
+        return
+    count, (x,) = graph.tensors[name].shape[0], open_
+    many = [
+        replace(t, shape=(len(numbers) * t.shape[0], *t.shape[1:])) for t in (graph.tensors[x], graph.tensors[name])
+    ]
+    together = replace(graph, tensors={**graph.tensors, **{t.name: t for t in many}})
+    all_of = {n: np.concatenate([each[n] for each in values]) for n in (x, name)}
+    right = Walk(together, {}).made(op, all_of)
+    for i, number in enumerate(numbers):
+        yield number, name, op.name, values[i][name], right[i * count : (i + 1) * count]
+
+
+def _wrong(tensor: str, op: str, number: int, value: Array, right: Array) -> Wrong:
+    apart = (value != right) & ~(np.isnan(value) & np.isnan(right)) if value.dtype.kind == "f" else value != right
+    index = tuple(int(i) for i in np.argwhere(apart)[0])
+    return Wrong(tensor, op, number, distance(value, right), index, float(value[index]), float(right[index]))
+
+
+def _judged(plot: Plot, round_: Round, seen: Seen) -> Iterator[tuple[str, str, Array, Array]]:
+    """Tensor, op, value and the right one nearest to it, of all results that were seen."""
+    graph = plot.graph
+    walk = Walk(graph, {name: value for puts in round_.puts for name, value in puts.items()})
+    at = {op.outputs[0]: k for k, made in enumerate(plot.steps) for op in made}
+    for name in graph.inputs:
+        if (value := seen.read(name)) is not None:
+            walk.know(name, value)
     for op in graph.ops:
-        name = op.outputs[0]
-        for share, way in ways.items():
-            way[name] = _rounded(op, graph, way, share)
-        if tells_places(op) and name in found:
-            (x,) = op.inputs
-            operand = open_.get(x) or _around([way[x] for way in ways.values()])
-            places = possible_places(op, graph, operand, ways[0.0][name], found[name])
-            for way in ways.values():
-                way[name] = places
+        name, step = op.outputs[0], at.get(op.outputs[0])
+        for operand, value in (seen.before[step] if step is not None else {}).items():
+            walk.know(operand, value)
+        found = seen.after[step].get(name) if step is not None else None
+        if found is None:
+            found = seen.read(name)
+        if any(n not in walk.ways[0.0] for n in op.inputs):
             continue
-        results = [*(way[name] for way in ways.values()), *_ends(op, graph, values | ways[0.0], open_)]
-        if all(np.array_equal(results[0], y) for y in results[1:]):
-            continue
-        low, high = _around(results)
-        value = found.get(name)
-        if value is None or value.size != results[0].size:
-            open_[name] = low, high
-            continue
-        for way in ways.values():
-            way[name] = np.clip(value.reshape(low.shape), low, high).astype(low.dtype)
-    return ways[0.0]
+        right = walk.step(op, found)
+        if found is not None:
+            yield name, op.name, found, right
+            walk.know(name, found)
+            yield from _changed(seen, name, found)
+
+
+def _changed(seen: Seen, name: str, made: Array) -> Iterator[tuple[str, str, Array, Array]]:
+    """Where a step gets another value of a tensor than was made."""
+    for values in seen.before:
+        if name in values and not np.array_equal(values[name], made, equal_nan=True):
+            yield name, "", values[name], made
 
 
 def _reshaped(graph: Graph, found: Mapping[str, Array]) -> dict[str, Array]:
@@ -119,12 +306,20 @@ def _ends(op: Op, graph: Graph, values: Mapping[str, Array], open_: Mapping[str,
     return [end.reshape(y.shape) for end in transfer(op, graph, *operands) or ()]
 
 
+def _rounds_reals(op: Op, graph: Graph) -> bool:
+    """Whether the op computes real numbers and rounds them to integers."""
+    spec, y = ops.SPECS[op.kind], graph.result(op)
+    real = [t for t in graph.operands(op) if t.dtype == "float32" and t.name in graph.producers]
+    integer = y.dtype not in ("float32", "bool") and not spec.exact and not tells_places(op)
+    return integer and bool(real or spec.moved is not None)
+
+
 def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) -> Array:
     """The op's result if real numbers are moved by a share of the largest before they become integers."""
     spec, operands = ops.SPECS[op.kind], [values[name] for name in op.inputs]
     if share and spec.moved is not None and graph.operands(op)[0].dtype != "float32":
         return spec.moved(op, graph, share, *operands).reshape(graph.result(op).shape)
-    if share and graph.result(op).quant is not None:
+    if share and _rounds_reals(op, graph):
         operands = [
             _moved(x, share) if t.dtype == "float32" and t.name in graph.producers else x
             for t, x in zip(graph.operands(op), operands, strict=True)

@@ -1,0 +1,240 @@
+"""Values that every step of a model reads and makes, taken from the arena while its test program runs on the target.
+
+The program is the model's own source, in which the fences between steps call harness/trace.c. A script says what that
+takes and puts at each fence: `Plot` is made of the report, and of the tables of rows in the source.
+In directed rounds every step gets operands that were chosen for it (directed.py), so that each is judged by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...base.artifacts import Artifact
+from ...base.errors import fail
+from ...base.target import hal_dir
+from ..ir import Array, Graph, Op
+from .harness import MODEL_SOURCES, NAME, Builder, arenas
+from .run import run_program
+
+GO_ON, TAKE, PUT = range(3)  # commands of trace.c
+TABLE = r"_order_{step}\[\d+\] = \{{(.*?)\}};"
+ONE = r"model_rows_{step}\(\w*[ *]*\w*\)\n\{{\n    for \(int32_t row = 0; row < (\d+); \+\+row\)"
+
+Row = tuple[str, int]  # a tensor, and the number of its row
+
+
+@dataclass
+class Seen:
+    """Values of an inference. `before[k]`: operands as step k gets them; `after[k]`: results as it leaves them."""
+
+    before: list[dict[str, Array]]
+    after: list[dict[str, Array]]
+
+    def read(self, name: str) -> Array | None:
+        """The value of a tensor as the first step that reads it gets it, or as its own step leaves it."""
+        return next((values[name] for values in (*self.before, *self.after) if name in values), None)
+
+
+@dataclass
+class Round:
+    """Values that are put before steps, by tensor's name; step 0 gets the inputs."""
+
+    puts: list[dict[str, Array]]
+    directed: bool
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The steps of a plan in terms of its graph. `source`: the generated C."""
+
+    graph: Graph
+    report: dict[str, Any]
+    source: str
+
+    @cached_property
+    def buffers(self) -> dict[str, dict[str, Any]]:
+        """Buffers of the report that are tensors of the graph."""
+        values = (b for b in self.report["layout"]["buffers"] if not b.keys() & {"scratch_of", "newest_of"})
+        tensors = self.graph.tensors
+        return {b["name"]: b for b in values if b["name"] in tensors and tuple(b["shape"]) == tensors[b["name"]].shape}
+
+    @cached_property
+    def steps(self) -> list[list[Op]]:
+        """The ops of the graph that each step computes: those of the plan that are no parts of one."""
+        found: list[list[Op]] = [[] for _ in self.report["schedule"]["steps"]]
+        for op in self.graph.ops:
+            b = self.buffers.get(op.outputs[0])
+            if b is not None and b["first"] < len(found):
+                step = self.report["schedule"]["steps"][b["first"]]
+                if (op.name, op.kind) in zip(step["ops"], step["kinds"], strict=True):
+                    found[b["first"]].append(op)
+        return found
+
+    def is_whole(self, name: str) -> bool:
+        b = self.buffers.get(name)
+        return b is not None and not b.get("rows") and b["bytes"] == self.graph.tensors[name].bytes > 0
+
+    def reads(self, step: int) -> list[str]:
+        """Operands of a step that stand in the arena as it begins."""
+        made = {op.outputs[0] for op in self.steps[step]}
+        names = [n for op in self.steps[step] for n in op.inputs if n not in made and self.is_whole(n)]
+        return list(dict.fromkeys(names))
+
+    def makes(self, step: int) -> list[str]:
+        """Results of a step that stand in the arena when it has ended."""
+        last = self.steps[step][-1:] if self.rows(step) else self.steps[step]
+        by_rows = {name for name, _ in filter(None, self.rows(step))}
+        return [op.outputs[0] for op in last if self.is_whole(op.outputs[0]) and op.outputs[0] not in by_rows]
+
+    def rows(self, step: int) -> list[Row | None]:
+        """Rows that the calls of a step make, if it goes row by row through several ops; None: no whole row."""
+        return self._rows[step]
+
+    @cached_property
+    def _rows(self) -> list[list[Row | None]]:
+        return [self._rows_of(step) for step in range(len(self.steps))]
+
+    def _rows_of(self, step: int) -> list[Row | None]:
+        if (one := re.search(ONE.format(step=step), self.source)) is not None:
+            return [None] * int(one[1])
+        table = re.search(TABLE.format(step=step), self.source, re.DOTALL)
+        if table is None:
+            return []
+        names = re.findall(r"\w+", self.source[: table.start()].rpartition("enum {")[2].partition("}")[0])
+        words = re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", table[1], flags=re.DOTALL))
+        calls, at = list[int](), 0
+        while at < len(words):
+            times, length = int(words[at]), int(words[at + 1])
+            calls += [names.index(word) for word in words[at + 2 : at + 2 + length]] * times
+            at += 2 + length
+        made = {op.name: op for op in self.steps[step]}
+        own = [made.get(name) for name in self.report["schedule"]["steps"][step]["ops"]]
+        rows, found = [0] * len(names), list[Row | None]()
+        for call in calls:
+            op = own[call] if call < len(own) else None
+            whole = op is not None and calls.count(call) == self._count(op) and self._keeps_rows(op)
+            found.append((op.outputs[0], rows[call]) if op is not None and whole else None)
+            rows[call] += 1
+        return found
+
+    def _count(self, op: Op) -> int:
+        shape = self.graph.result(op).shape
+        return shape[1] if len(shape) > 1 else 0
+
+    def _keeps_rows(self, op: Op) -> bool:
+        b = self.buffers.get(op.outputs[0])
+        return b is not None and "view_of" not in b
+
+    def place(self, name: str, row: int | None = None) -> tuple[str, int, int]:
+        """Memory, offset and bytes of a tensor or of a row of it, just when it has been made."""
+        b, t = self.buffers[name], self.graph.tensors[name]
+        if row is None:
+            return b["memory"], b["offset"], t.bytes
+        size = t.bytes // t.shape[1]
+        apart = next((n for n in self.report["layout"]["buffers"] if n.get("newest_of") == name), None)
+        if apart is not None:
+            return apart["memory"], apart["offset"], size
+        inside = b.get("rows") == 1 and "calls" not in b  # made where its reader's result will stand
+        ring = self.buffers[b["overlaps"]].get("rows") if inside else b.get("rows")
+        return b["memory"], b["offset"] + (row % ring if ring else row) * size, size
+
+
+@dataclass
+class Script:
+    """Commands for trace.c, and what their TAKEs bring: round, step, whether before or after it, tensor and row."""
+
+    plot: Plot
+    numbers: Mapping[str, int]  # of arenas, by memory
+    data: list[bytes] = field(default_factory=list)
+    taken: list[tuple[int, int, bool, str, int | None]] = field(default_factory=list)
+
+    def _command(self, what: int, place: tuple[str, int, int] = ("", 0, 0)) -> None:
+        memory, offset, size = place
+        self.data.append(np.array([what, self.numbers.get(memory, 0), offset, size], "<u4").tobytes())
+
+    def _take(self, number: int, step: int, after: bool, name: str, row: int | None = None) -> None:
+        self._command(TAKE, self.plot.place(name, row))
+        self.taken.append((number, step, after, name, row))
+
+    def add(self, number: int, round_: Round) -> None:
+        """An inference: what is done at the fence before each step, before each call of a row, and behind all."""
+        plot, made = self.plot, list[tuple[int, str, int | None]]()  # since the last fence
+        for step in range(len(plot.steps) + 1):
+            made += [(step - 1, name, None) for name in (plot.makes(step - 1) if step else ())]
+            self._take_all(number, made)
+            if step == len(plot.steps):
+                self._command(GO_ON)
+                break
+            for name, value in round_.puts[step].items():
+                self._command(PUT, plot.place(name))
+                self.data.append(np.ascontiguousarray(value).tobytes())
+            for name in plot.reads(step):
+                self._take(number, step, False, name)
+            self._command(GO_ON)
+            for row in plot.rows(step):
+                self._take_all(number, made)
+                self._command(GO_ON)
+                made += [(step, *row)] if row is not None else []
+
+    def _take_all(self, number: int, made: list[tuple[int, str, int | None]]) -> None:
+        for step, name, row in made:
+            self._take(number, step, True, name, row)
+        made.clear()
+
+    def read(self, trace: bytes, rounds: int) -> list[Seen]:
+        """The values in the bytes that the program wrote."""
+        plot, steps = self.plot, len(self.plot.steps)
+        seen = [Seen([{} for _ in range(steps)], [{} for _ in range(steps)]) for _ in range(rounds)]
+        at = 0
+        for number, step, after, name, row in self.taken:
+            t, values = plot.graph.tensors[name], (seen[number].after if after else seen[number].before)[step]
+            size = plot.place(name, row)[2]
+            piece = np.frombuffer(trace, np.dtype(t.dtype), size // np.dtype(t.dtype).itemsize, at)
+            at += size
+            if row is None:
+                values[name] = piece.reshape(t.shape)
+            else:
+                whole = values.setdefault(name, np.zeros(t.shape, t.dtype))
+                whole[:, row] = piece.reshape(whole[:, row].shape)
+        return seen
+
+
+def can_record(report: Mapping[str, Any]) -> bool:
+    """Whether all steps are calls between fences, on arenas that the core sees as they are."""
+    return not (report["stream_rows"] or "hierarchy" in report or not report["schedule"]["steps"])
+
+
+def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
+    """Build the program in the builder's folder, run it on its target, read what it took.
+
+    `plot.report`: of the files that `write_sources` has written there. Raises EdgebuildError where it fails.
+    """
+    target, folder = builder.target, builder.folder
+    numbers = {a.memory: i for i, a in enumerate(arenas(target, plot.report))}
+    script = Script(plot, numbers)
+    for number, round_ in enumerate(rounds):
+        script.add(number, round_)
+    (folder / "script.bin").write_bytes(b"".join(script.data))
+    with (folder / "harness_model.h").open("a", encoding="utf-8") as file:
+        file.write(f"#define ROUNDS {len(rounds)}\n")
+    model, *rest = (Path(name) for name in MODEL_SOURCES)
+    io = target.runner.sources if target.runner else ("src/semihost_host.c",)
+    hal = [hal_dir() / name for name in ("harness/trace.c", *io)]
+    flags = ("-include", str(hal_dir() / "harness/layers.h"), "-DEB_ROWS")
+    elf = builder.program("trace", [*rest, *hal], {model: flags})
+    run_program(elf, target)
+    data = (folder / "trace.bin").read_bytes()
+    if len(data) != sum(plot.place(name, row)[2] for *_, name, row in script.taken):
+        raise fail(f"the traced program wrote {len(data)} bytes")
+    return script.read(data, len(rounds))
+
+
+def source_of(artifacts: Sequence[Artifact]) -> str:
+    return next(a.data for a in artifacts if a.name == f"{NAME}.c").decode()
