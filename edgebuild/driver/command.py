@@ -31,7 +31,12 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "--overlay-template", action="store_true", help="print what an overlay of a fixed layout could say, and stop"
     )
     sub.add_argument(
-        "--prove", action="store_true", help="prove that the generated code does what the source does (needs z3-solver)"
+        "--prove",
+        nargs="?",
+        const="plain",
+        choices=("plain", "strict"),
+        help="prove that the generated code does what the source does (needs z3-solver); a difference fails, with"
+        " 'strict' also what cannot be proved",
     )
     for flag, name in (("-I", "include_dirs"), ("-D", "defines"), ("-include", "force_include")):
         help_ = f"one of --{name.replace('_', '-')}; may be repeated"
@@ -61,7 +66,7 @@ def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
         print(template(request), end="")
         return 0
     artifacts, made = _compiled(request)
-    if args.prove and not _proved(made, artifacts, quiet=args.quiet):
+    if args.prove and not _proved(made, artifacts, quiet=args.quiet, strict=args.prove == "strict"):
         return 1
     text = "" if args.quiet else summary(args.name, made)
     more = [f for f in (args.pareto, args.graph, args.depfile) if f]
@@ -82,8 +87,11 @@ def driver(args: argparse.Namespace, publish: Callable[..., None]) -> int:
     return 0
 
 
-def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool) -> bool:
-    """Whether no function of the generated code was seen to differ from its source."""
+def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool, strict: bool) -> bool:
+    """Whether no function of the generated code was seen to differ from its source; `strict`: whether all are proved.
+
+    What fails is printed in any case.
+    """
     from edgebuild.base.errors import Diagnostic, MissingTool
 
     try:
@@ -93,9 +101,10 @@ def _proved(made: Driver, artifacts: tuple[Artifact, ...], quiet: bool) -> bool:
     from edgebuild.driver.pipeline import triple_of
 
     found = verdicts.prove(made, triple_of(made.request.target), artifacts)
-    if not quiet:
-        print("\n".join(verdicts.summary(found)))
-    return all(v.what != "refuted" for v in found)
+    wrong = [v for v in found if v.what == "refuted" or (strict and v.what == "unknown")]
+    if not quiet or wrong:
+        print("\n".join(verdicts.summary(found)), file=sys.stderr if quiet else sys.stdout)
+    return not wrong
 
 
 def generate(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver, str]:

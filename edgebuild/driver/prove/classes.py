@@ -11,7 +11,8 @@ import z3
 from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
 
 from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer
 from edgebuild.driver.prove.lambdas import Lambdas
 from edgebuild.driver.prove.values import Break, Continue, Goto, Return
 from edgebuild.driver.source import clang

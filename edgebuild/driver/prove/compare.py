@@ -6,20 +6,27 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.hardware import INDEX, Different, Event, Key, Outside, Pointer, Unknown, calls_in
+from edgebuild.driver.layout.registers import Slot
+from edgebuild.driver.prove.effort import Unknown, ask, solver_of
+from edgebuild.driver.prove.hardware import (
+    INDEX,
+    BusAccess,
+    Different,
+    Event,
+    Key,
+    Outside,
+    Pointer,
+    calls_in,
+    neutral_of,
+)
 from edgebuild.driver.prove.reals import Real
 from edgebuild.driver.prove.values import Int, bits_of
 from edgebuild.driver.prove.ways import Way
 
-TIME_MS = 20_000  # for one question to the solver
-
 
 def covered(a: Way, ways: list[Way]) -> None:
     """Raise Different if the generated code does not end where the source does."""
-    solver = z3.Solver()
-    solver.set("timeout", TIME_MS)
-    solver.add(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in ways))))
-    answer = solver.check()
+    answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in ways)))))
     if answer == z3.sat:
         raise Different("the source ends, and the generated code does not")
     if answer == z3.unknown:
@@ -28,10 +35,8 @@ def covered(a: Way, ways: list[Way]) -> None:
 
 def compare(a: Way, b: Way) -> None:
     """Raise Different if some input leads to both ways and they differ."""
-    solver = z3.Solver()
-    solver.set("timeout", TIME_MS)
-    solver.add(*a.conditions, *b.conditions)
-    if solver.check() == z3.unsat:
+    solver = solver_of(*a.conditions, *b.conditions)
+    if ask(solver) == z3.unsat:
         return
     if a.at != b.at:
         raise Different("one side ends where the other goes on")
@@ -42,12 +47,57 @@ def compare(a: Way, b: Way) -> None:
     _same_state(solver, a.state, b.state, None, "at the end")
     mine, theirs = (Outside(calls_in(w.events), w.memory, w.globals) for w in (a, b))
     _same_outside(solver, mine, theirs, "at the end")
-    if a.value is not None and b.value is not None:
+    if a.value is not None and b.value is None:
+        raise Different("the generated code returns no value")
+    if a.value is not None:
         same(solver, bits_of(a.value), bits_of(b.value), "the value that it returns")
     _same_variables(solver, a, b)
     for key, times in a.loads.items():
         if b.loads.get(key, 0) < times:
             raise Different(f"'{key[1]}' is read {times} times, in the generated code {b.loads.get(key, 0)} times")
+    _same_bus(solver, a.bus, b.bus)
+
+
+def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], made: tuple[BusAccess, ...]) -> None:
+    """Raise Different unless the bus accesses are those that merging left of the source: their kinds, addresses, sizes
+    and order, and what plain registers get. Where the hardware would not see the difference, raise Unknown."""
+    for n, (x, y) in enumerate(zip(planned, made, strict=False)):
+        if (x.kind, x.size, x.kind == "call" and x.name) != (y.kind, y.size, y.kind == "call" and y.name):
+            _unplanned(planned[n:], made[n:])
+        if x.address is not None and not _holds(solver, x.address == y.address):
+            _unplanned(planned[n:], made[n:])
+        if x.kind == "w" and not y.matters and not all(_as_planned(solver, x, field) for field in y.fields):
+            raise Different(f"the store of '{y.name}' has another value")
+    if len(planned) != len(made):
+        n = min(len(planned), len(made))
+        _unplanned(planned[n:], made[n:])
+
+
+def _unplanned(planned: tuple[BusAccess, ...], made: tuple[BusAccess, ...]) -> None:
+    text = f"the next bus access of the source {_on_bus(planned)}, of the generated code {_on_bus(made)}"
+    if any(x and x[0].matters for x in (planned, made)):
+        raise Different(text)
+    raise Unknown(text)
+
+
+def _on_bus(accesses: tuple[BusAccess, ...]) -> str:
+    if not accesses:
+        return "is none"
+    x = accesses[0]
+    if x.kind == "call":
+        return f"stands behind '{x.name}'"
+    return f"{'reads' if x.kind == 'r' else 'stores'} {x.size} bytes of '{x.name}'"
+
+
+def _as_planned(solver: z3.Solver, planned: BusAccess, field: tuple[Key, Slot, Any, Any, Any]) -> bool:
+    """Whether a plain field gets the value that the source gave it, or what it had if the source gave it none."""
+    key, slot, place, new, old = field
+    leaf = planned.stored is None or key[1] in planned.stored
+    if leaf and planned.state is not None and _holds(solver, new == z3.Select(planned.state[key], place)):
+        return True
+    neutral = neutral_of(slot)
+    kept = _holds(solver, new == old) or (neutral is not None and _holds(solver, new == neutral))
+    return kept and (not leaf or slot.count > 1)
 
 
 def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
@@ -187,6 +237,10 @@ def _next_events(
     if not mine or not theirs or (mine[0].kind, mine[0].key) != (theirs[0].kind, theirs[0].key):
         raise Different(f"the source {_said(mine)}, the generated code {_said(theirs)}")
     x, y = mine[0], theirs[0]
+    if len(x.values) != len(y.values):
+        raise Different(
+            f"the source {_said(mine)} with {len(x.values)} values, the generated code with {len(y.values)}"
+        )
     for left, right in zip(x.values, y.values, strict=True):
         same(solver, left, right, f"the access of '{x.key[1]}'")
     _same_state(solver, x.state, y.state, x.device, f"at the access of '{x.key[1]}'")
@@ -273,7 +327,7 @@ def _same_state(
         if device:
             base = z3.Extract(place.size() - 1, 32, place)
             different += [z3.UGE(base, device[0]), z3.ULT(base, device[0] + max(device[1], 1))]
-        answer = solver.check(*different)
+        answer = ask(solver, *different)
         if answer == z3.sat:
             raise Different(f"'{key[1]}' has another value {when}")
         if answer == z3.unknown:
@@ -283,7 +337,7 @@ def _same_state(
 def same(solver: z3.Solver, a: Any, b: Any, what: str) -> None:
     if a.size() != b.size():
         raise Different(f"{what} has another width")
-    answer = solver.check(a != b)
+    answer = ask(solver, a != b)
     if answer == z3.sat:
         raise Different(f"{what} is another one")
     if answer == z3.unknown:
@@ -291,4 +345,11 @@ def same(solver: z3.Solver, a: Any, b: Any, what: str) -> None:
 
 
 def _holds(solver: z3.Solver, condition: Any) -> bool:
-    return bool(solver.check(z3.Not(condition)) == z3.unsat)
+    """Whether a condition always holds. Raises Unknown if the solver gives up."""
+    condition = z3.simplify(condition)
+    if z3.is_true(condition):
+        return True
+    answer = ask(solver, z3.Not(condition))
+    if answer == z3.unknown:
+        raise Unknown("the solver gives up on a condition")
+    return bool(answer == z3.unsat)

@@ -9,7 +9,8 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer
 from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.values import POINTERS, TURNS, Int, bits_of
 from edgebuild.driver.source import clang
@@ -72,7 +73,7 @@ class CppExpressions(Program):
             if d.type.get_canonical().kind in REFERENCES:
                 self.env[name] = at
             else:
-                found = z3.simplify(z3.Select(self.words(self.width(element)), at.value))
+                found = self.select(self.width(element), at.value)
                 self.env[name] = self.converted(self.typed(found, element), d.type)
             if self.ended_by(body):
                 return
@@ -96,7 +97,7 @@ class CppExpressions(Program):
             points = inside and inside[0].type.get_canonical().kind == TypeKind.POINTER
             of = self.value(inside[0]) if points else self.object(inside[0]) if inside else self.this
             at = of.moved(target.referenced.get_field_offsetof() // 8)
-            return Pointer(z3.simplify(z3.Select(self.words(ADDRESS), at.value)))
+            return Pointer(self.select(ADDRESS, at.value))
         if self.unit.cpp and target.kind == K.CALL_EXPR and self._refers(target):
             value = self.value(target)
             assert isinstance(value, Pointer)

@@ -8,7 +8,8 @@ import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.chains import is_elvis, variable_name
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer
 from edgebuild.driver.prove.memory import WHOLES, Memory
 from edgebuild.driver.prove.reals import Real, negated
 from edgebuild.driver.prove.values import Int, bits_of, flag, signed_type
@@ -67,7 +68,9 @@ class Expressions(Memory):
         places = [clang.bare(x) for x in operands]
         objects = [clang.bare(clang.children(x)[0]) for x in places if x.kind == K.UNARY_OPERATOR]
         values = [self.value(x) for x, p in zip(operands, places, strict=True) if p.kind != K.UNARY_OPERATOR]
-        number = self.hardware.call("atomic", tuple(bits_of(v) for v in values))
+        name = next((token.spelling for token in c.get_tokens()), "")
+        of = " ".join([name, *(o.spelling for o in objects)])
+        number = self.hardware.call(f"atomic {of}", tuple(bits_of(v) for v in values))
         for o in objects:
             if o.kind != K.DECL_REF_EXPR:
                 raise Unknown("an atomic object in memory")
@@ -106,7 +109,7 @@ class Expressions(Memory):
         if d.kind == K.ENUM_CONSTANT_DECL:
             return Int(z3.BitVecVal(d.enum_value, self.width(c.type)), signed_type(c.type))
         if d.spelling in self.dialect.devices and variable_name(d) not in self.env:
-            return Pointer(z3.BitVecVal(self.dialect.devices[d.spelling].address, ADDRESS))
+            return self.device(d)
         if c.type.is_volatile_qualified():
             number = self.hardware.call(f"volatile {d.spelling}", ())
             return self.symbol(f"{d.spelling}?{number}", d.type)
@@ -116,6 +119,10 @@ class Expressions(Memory):
             variables[name] = self.symbol(f"global {name}{calls}", d.type)
         return variables[name]
 
+    def device(self, d: Cursor) -> Pointer:
+        """The address of a device, as the source has it."""
+        return Pointer(z3.BitVecVal(self.dialect.devices[d.spelling].address, ADDRESS))
+
     def assigned(self, left: Cursor, value: Any) -> Any:
         """Store to a place; the value that the place then has."""
         target = clang.bare(left)
@@ -123,7 +130,7 @@ class Expressions(Memory):
         if target.kind != K.DECL_REF_EXPR or self.in_memory(target.referenced):
             return self.remember(target, stored)
         if target.type.is_volatile_qualified():
-            self.hardware.call(f"volatile {target.spelling}", (bits_of(stored),))
+            self.hardware.call(f"a store of volatile {target.spelling}", (bits_of(stored),))
             return stored
         variables, name = self.scope(target.referenced)
         variables[name] = stored

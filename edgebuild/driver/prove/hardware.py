@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import z3
 
-from edgebuild.driver.layout.registers import GroupLayout, Layout, Register, Slot
-from edgebuild.driver.prove.views import Views
+from edgebuild.driver.layout.registers import Layout, Register, Slot
+from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown, ask, solver_of
+from edgebuild.driver.prove.views import Planned, Views
 from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
 
 Key = tuple[str, str]  # (group, leaf)
 ADDRESS, INDEX = 32, 32
-
-
-class Unknown(Exception):
-    """Something that the proof cannot follow, and why."""
+PLACE = z3.BitVecSort(ADDRESS + INDEX)
 
 
 class Different(Exception):
@@ -79,6 +78,25 @@ class Event:
     outside: Outside | None = None  # of a call: what it finds besides registers
 
 
+@dataclass(frozen=True)
+class BusAccess:
+    """`kind`: "r", "w", or "call" with a name, which stands between accesses. `matters`: whether the hardware, by its
+    description, sees a difference.
+
+    `fields`: of a store in generated code (field, its slot, its place, what it gets, what it had); `state` and
+    `stored`: of one that the source plans, all fields and the leaves that are written (None: all).
+    """
+
+    kind: str
+    address: Any
+    size: int = 0
+    name: str = ""
+    matters: bool = False
+    fields: tuple[tuple[Key, Slot, Any, Any, Any], ...] = ()
+    state: dict[Key, Any] | None = None
+    stored: frozenset[str] | None = frozenset()
+
+
 def calls_in(events: Iterable[Event]) -> int:
     return sum(e.outside is not None for e in events)
 
@@ -97,6 +115,8 @@ class Hardware:
     views: Views = field(default_factory=Views)
     turns: dict[str, int] = field(default_factory=dict)  # how often each function has read
     found: dict[tuple[Key, str], Any] = field(default_factory=dict)  # by reads of fields that may change by themselves
+    bus: list[BusAccess] = field(default_factory=list)  # what is made, or in the source what is planned
+    counted: list[int] = field(default_factory=lambda: [0, 0, 0])  # events so far, those of `count` and of `calls`
 
     # ---- state
 
@@ -105,34 +125,43 @@ class Hardware:
             self.state[key] = z3.Array(".".join(key), z3.BitVecSort(ADDRESS + INDEX), z3.BitVecSort(width))
         return self.state[key]
 
-    def slots(self) -> Iterator[tuple[GroupLayout, Register, Slot]]:
-        for group in self.layout.groups.values():
-            for register in group.registers:
-                yield from ((group, register, s) for s in register.slots)
+    @cached_property
+    def leaves(self) -> tuple[tuple[Key, Slot], ...]:
+        """All fields of all groups."""
+        groups = self.layout.groups.values()
+        return tuple(((g.group, leaf_of(r, s)), s) for g in groups for r in g.registers for s in r.slots)
 
     def touch_all(self) -> None:
         """Make all arrays, so that both sides have the same."""
-        for group, register, slot in self.slots():
-            self.array((group.group, leaf_of(register, slot)), slot.width)
+        for key, slot in self.leaves:
+            self.array(key, slot.width)
 
     def forget(self, fields: frozenset[FieldId] | None) -> None:
         """New values for the fields, or for all: they are the same on both sides if the events were."""
         self.found = {k: v for k, v in self.found.items() if fields is not None}
-        for group, register, slot in self.slots():
+        number = self.count
+        for key, slot in self.leaves:
             if fields is None or slot.field in fields:
-                key = (group.group, leaf_of(register, slot))
-                sort = z3.BitVecSort(ADDRESS + INDEX), z3.BitVecSort(slot.width)
-                self.state[key] = z3.Array(f"{'.'.join(key)}!{self.count}", *sort)
+                EFFORT.spend(STEP)
+                self.state[key] = z3.Array(f"{'.'.join(key)}!{number}", PLACE, z3.BitVecSort(slot.width))
+
+    def _count_on(self) -> None:
+        new = self.events[self.counted[0] :]
+        self.counted[0] += len(new)
+        self.counted[1] += sum(e.kind not in ("store", "load", "idle") for e in new)
+        self.counted[2] += calls_in(new)
 
     @property
     def count(self) -> int:
         """Events so far, without those whose number may differ between the sides."""
-        return sum(e.kind not in ("store", "load", "idle") for e in self.events)
+        self._count_on()
+        return self.counted[1]
 
     @property
     def calls(self) -> int:
         """Unknown calls so far that may change objects in memory, which barriers do not."""
-        return calls_in(self.events)
+        self._count_on()
+        return self.counted[2]
 
     # ---- accesses of fields
 
@@ -234,9 +263,7 @@ class Hardware:
 
     def _follows(self, condition: Any) -> bool:
         """Whether a condition follows from the bounds of indices. Then it is still to be proved for each way."""
-        solver = z3.Solver()
-        solver.add(*self.hints, z3.Not(condition))
-        if not self.hints or solver.check() != z3.unsat:
+        if not self.hints or ask(solver_of(*self.hints, z3.Not(condition))) != z3.unsat:
             return False
         self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))
         return True
@@ -246,8 +273,37 @@ class Hardware:
         number = self.count
         self.touch_all()
         self.events.append(Event("call", ("", name), values, dict(self.state), None, outside=outside))
+        self.bus.append(BusAccess("call", None, name=name))
         self.forget(None)
         return number
+
+    # ---- bus accesses
+
+    def plan(self, planned: Planned, place: Any = None) -> None:
+        """The bus accesses of the source at a place: of an element where the registers are an array. Without a place
+        they stand before their expression, and the address is not compared."""
+        start = None
+        if place is not None:
+            base, index = z3.Extract(ADDRESS + INDEX - 1, INDEX, place), z3.Extract(INDEX - 1, 0, place)
+            start = base + planned.register.offset
+            start = start + index * planned.register.stride if planned.register.dims else start
+        for kind, first, size in planned.parts:
+            matters = self._matters(planned.group, planned.register, kind)
+            address = None if start is None else z3.simplify(start + first)
+            state = dict(self.state) if kind == "w" else None
+            self.bus.append(BusAccess(kind, address, size, planned.register.name, matters, (), state, planned.stored))
+
+    def _matters(self, group: str, register: Register, kind: str) -> bool:
+        """Whether one access more or less is a difference: it has an effect, or the silicon may see it."""
+        keys = (((group, leaf_of(register, s)), s) for s in register.slots if kind in s.access)
+        if kind == "w":
+            return any(self.ordered(key, s) or self.effects(key, s, "w") for key, s in keys)
+        return any(self._changes(key, s) or s.sensitive or self.effects(key, s, "r") for key, s in keys)
+
+    def _changes(self, key: Key, slot: Slot) -> bool:
+        """Whether a field may change by itself."""
+        known = self.facts(key, slot)
+        return slot.volatile or bool(known and known.volatile)
 
     # ---- accesses of bytes, as generated code has them
 
@@ -257,6 +313,7 @@ class Hardware:
         value = z3.BitVecVal(0, 8 * size)
         asked = self.views.leaves.get(view, frozenset())
         turn = self.turn(view) if asked else ""
+        self._on_bus("r", at, size, view)
         for key, slot, place, low in self._window(at, size, view):
             if "r" not in slot.access:
                 continue
@@ -268,6 +325,7 @@ class Hardware:
         self.batch += 1
         window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[0], w[1], "w")), w[1].lsb))
         self._reserved(at, size, value, view)
+        fields = []
         for key, slot, place, low in window:  # whatever has a side effect finds its neighbours written
             if "w" not in slot.access:
                 continue
@@ -277,11 +335,20 @@ class Hardware:
             if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
                 self.halves[part] = new
             else:
+                fields.append((key, slot, place, new, old))
                 self.write(key, slot, place, new, None, back=key not in self.views.written.get(view, (key,)))
+        self._on_bus("w", at, size, view, tuple(fields))
+
+    def _on_bus(
+        self, kind: str, at: Pointer, size: int, view: str, fields: tuple[tuple[Key, Slot, Any, Any, Any], ...] = ()
+    ) -> None:
+        register = self._registers(at, size, view)[0][0]
+        matters = self._matters(at.group, register, kind)
+        self.bus.append(BusAccess(kind, at.value, size, register.name, matters, fields))
 
     def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
         """Bits that are of no field are to be stored as 0, or as they are after reset. A load finds 0 there."""
-        registers, bits, taken = self._registers(at, view), value.size(), 0
+        registers, bits, taken = self._registers(at, size, view), value.size(), 0
         for _, slot, _, low in self._window(at, size, view):
             taken |= (1 << slot.width + low) - 1 & ~((1 << max(low, 0)) - 1)
         for r, _, first in registers:
@@ -290,25 +357,37 @@ class Hardware:
         if not z3.is_true(held):
             self.obligations.append((held, f"a store sets bits of '{registers[0][0].name}' that are of no field"))
 
-    def _registers(self, at: Pointer, view: str) -> list[tuple[Register, Any, int]]:
-        """(register, its element, first byte of the access in it) of those that an access of some bytes means."""
+    def _registers(self, at: Pointer, size: int, view: str) -> list[tuple[Register, Any, int]]:
+        """(register, its element, first byte of the access in it) of those that an access of some bytes means.
+
+        An access lies in one register, and is as wide as the bus and the description allow.
+        """
         group = self.layout.groups.get(at.group)
         if group is None:
             raise Unknown("an access to an address of no group")
-        found = []
+        found, near = [], ""
         for r in group.registers:
             index, constant = self._index(r, at)
             first = constant - r.offset
-            if index is not None and 0 <= first < max(r.bits, 8) // 8:
-                found.append((r, index, first))
+            if index is not None and 0 <= first < _size(r):
+                near = near or f"where '{r.name}' has {_size(r)}"
+                if self._allowed(r, first, size):
+                    found.append((r, index, first))
         if not found:
-            raise Different(f"the generated code accesses no register of {at.group}")
+            what = f"{size} bytes at offset {at.constant:#x} of {at.group}, {near or 'where no register is'}"
+            raise Different(f"the generated code accesses {what}")
         meant = [_said_by(view, at.group, r) for r, *_ in found]
         return [x for x, said in zip(found, meant, strict=True) if said == max(meant)]
 
+    def _allowed(self, r: Register, first: int, size: int) -> bool:
+        """Whether the bus takes an access of so many bytes of a register; of silicon all of it, without `bytes`."""
+        word = min(_size(r), self.layout.bus.width // 8)
+        whole = size == word if not self.layout.bus.bytes else size <= word
+        return whole and first % size == 0 and first + size <= _size(r)
+
     def _window(self, at: Pointer, size: int, view: str) -> Iterator[tuple[Key, Slot, Any, int]]:
         """(field, its slot, its place, its lowest bit in the access) of all fields in some bytes."""
-        for r, index, first in self._registers(at, view):
+        for r, index, first in self._registers(at, size, view):
             for slot in r.slots:
                 for i in range(slot.count):
                     low = slot.lsb + i * slot.stride - 8 * first
@@ -327,6 +406,11 @@ class Hardware:
         element, rest = divmod(at.constant - r.offset, r.stride)
         inside = 0 <= element < r.count
         return (z3.BitVecVal(element, INDEX) if inside else None), r.offset + rest
+
+
+def _size(r: Register) -> int:
+    """Bytes of a register."""
+    return next(n for n in (1, 2, 4, 8) if r.bits <= 8 * n) if r.bits <= 64 else r.bits // 8
 
 
 def _said_by(view: str, group: str, r: Register) -> int:

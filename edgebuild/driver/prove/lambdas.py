@@ -12,7 +12,8 @@ from clang.cindex import Cursor, CursorKind
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.prove.cpp import CppExpressions
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer
 from edgebuild.driver.prove.reals import Real
 from edgebuild.driver.prove.values import DEPTH, Int, Pruned, Return, bits_of
 from edgebuild.driver.source import clang

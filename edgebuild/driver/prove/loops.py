@@ -10,17 +10,20 @@ What holds for any such values holds for those of each turn. Where it does not, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import z3
 from clang.cindex import Cursor, CursorKind
 
-from edgebuild.driver.prove.compare import TIME_MS, by_name, compare, covered, shared
-from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer, Unknown
+from edgebuild.driver.prove.compare import by_name, compare, covered, shared
+from edgebuild.driver.prove.effort import Unknown, solver_of
+from edgebuild.driver.prove.hardware import ADDRESS, Different, Hardware, Pointer
 from edgebuild.driver.prove.lambdas import Closure
-from edgebuild.driver.prove.program import Program
+from edgebuild.driver.prove.program import Program, is_head
 from edgebuild.driver.prove.reals import Real
+from edgebuild.driver.prove.relation import Form, fields_of, form_of, word_of
 from edgebuild.driver.prove.sides import SideSource
 from edgebuild.driver.prove.values import Cut, Int, bits_of
 from edgebuild.driver.prove.volatiles import Generated
@@ -49,6 +52,7 @@ class Start:
 
     names: tuple[str, ...]
     kept: tuple[tuple[str, Any], ...]
+    held: tuple[tuple[str, Form], ...] = ()  # variables that hold a register
 
 
 @dataclass
@@ -59,11 +63,12 @@ class LoopNode:
     taken: tuple[tuple[bool, ...], tuple[bool, ...]]
     names: set[str]
     kept: dict[str, Any]
+    held: dict[str, Form]
     waits: bool = True
 
     @property
     def start(self) -> Start:
-        return Start(tuple(sorted(self.names)), tuple(sorted(self.kept.items())))
+        return Start(tuple(sorted(self.names)), tuple(sorted(self.kept.items())), tuple(sorted(self.held.items())))
 
 
 @dataclass
@@ -87,7 +92,7 @@ def _begin(program: Program, start: Start) -> None:
     program.hardware = Hardware(program.dialect, program.layout, hints=hints, views=views)
     program.hardware.touch_all()
     program.globals, program.memory, program.decisions.path = {}, {}, []
-    known = dict(start.kept)
+    known, held = dict(start.kept), dict(start.held)
     names = dict(zip(by_name({k: k for k in program.env}).values(), by_name(program.env), strict=True))
     for key, value in program.env.items():
         name = names[key]
@@ -95,6 +100,10 @@ def _begin(program: Program, start: Start) -> None:
             program.env[key] = known[name]
         elif isinstance(value, Closure) and not value.copies:
             continue
+        elif name in held and isinstance(value, dict):
+            program.env[key] = fields_of(held[name], name)
+        elif name in held:
+            program.env[key] = Int(word_of(held[name], name, value.bits.size()), value.signed)
         elif name not in start.names:
             program.env[key] = Gone()
         elif isinstance(value, Pointer):
@@ -106,7 +115,14 @@ def _begin(program: Program, start: Start) -> None:
 
 
 def has_loops(program: Program, name: str) -> bool:
-    return any(c.kind in LOOPS for c in clang.preorder(program.functions[name]))
+    return next(_heads(program.functions[name]), None) is not None
+
+
+def _heads(function: Cursor) -> Iterator[Cursor]:
+    """Loops, and labels to which a jump goes back."""
+    for c in clang.preorder(function):
+        if c.kind in LOOPS or (c.kind == CursorKind.LABEL_STMT and is_head(function, c)):
+            yield c
 
 
 def by_induction(name: str, source: SideSource, other: Generated) -> tuple[bool, bool]:
@@ -125,12 +141,11 @@ def by_induction(name: str, source: SideSource, other: Generated) -> tuple[bool,
 def _numbers(program: Program, name: str) -> dict[int, int] | None:
     """The loops of a function in their order, by where their bodies begin; None if two cannot be told apart."""
     found: dict[int, int] = {}
-    for c in clang.preorder(program.functions[name]):
-        if c.kind in LOOPS:
-            body = clang.children(c)[0 if c.kind == CursorKind.DO_STMT else -1]
-            found[clang.span(body)[0]] = len(found)
-    loops = sum(c.kind in LOOPS for c in clang.preorder(program.functions[name]))
-    return found if len(found) == loops else None
+    heads = list(_heads(program.functions[name]))
+    for c in heads:
+        body = clang.children(c)[0 if c.kind == CursorKind.DO_STMT else -1] if c.kind in LOOPS else c
+        found[clang.span(body)[0]] = len(found)
+    return found if len(found) == len(heads) else None
 
 
 class _Induction:
@@ -159,8 +174,7 @@ class _Induction:
         theirs = self.ways(1, starts, taken[1])
         if not (mine and theirs):
             raise Unknown("no way leads on")
-        solver = z3.Solver()
-        solver.set("timeout", TIME_MS)
+        solver = solver_of()
         near: dict[int, list[Way]] = {}
         for a, b in together(solver, Tree(mine), Tree(theirs)):
             near.setdefault(id(a), []).append(b)
@@ -192,15 +206,25 @@ class _Induction:
         values, theirs = by_name(a.env), by_name(b.env)
         names = set(shared(a, b))
         kept = {n: values[n] for n in names if _lasting(values[n]) and bits_of(values[n]).eq(bits_of(theirs[n]))}
+        held = self._held(a, values, theirs)
         node = self.nodes.get(a.at)
         if node is None:
-            self.nodes[a.at] = LoopNode(starts, (a.taken, b.taken), names, kept)
+            self.nodes[a.at] = LoopNode(starts, (a.taken, b.taken), names, kept, held)
             return
         agreed = {n: v for n, v in node.kept.items() if n in kept and bits_of(v).eq(bits_of(kept[n]))}
-        if names >= node.names and len(agreed) == len(node.kept):
+        alike = {n: form for n, form in node.held.items() if held.get(n) == form}
+        if names >= node.names and len(agreed) == len(node.kept) and alike == node.held:
             return
         node.names &= names
         node.kept, node.waits = {n: v for n, v in agreed.items() if n in node.names}, True
+        node.held = alike
+
+    def _held(self, a: Way, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Form]:
+        """Variables that hold a register, and how the sides write it; those without a value yet are left out."""
+        solver = solver_of(*a.conditions)
+        pairs = ((n, mine[n], theirs[n]) for n in mine if isinstance(mine[n], dict) and isinstance(theirs.get(n), Int))
+        forms = ((n, form_of(solver, self.sides[0].layout, fields, word)) for n, fields, word in pairs)
+        return {n: form for n, form in forms if form is not None}
 
 
 def _lasting(value: Any) -> bool:

@@ -10,7 +10,8 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.chains import Chains, variable_name
 from edgebuild.driver.layout.registers import Layout
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Hardware, Outside, Pointer, Unknown
+from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Hardware, Outside, Pointer
 from edgebuild.driver.prove.reals import Real, integer, is_real, operated, real, true
 from edgebuild.driver.prove.values import (
     POINTERS,
@@ -61,6 +62,7 @@ class Machine:
 
     def value(self, c: Cursor) -> Any:
         """The value of an expression."""
+        EFFORT.spend(STEP)
         handler: Callable[[Cursor], Any] | None = getattr(self, clang.method("e", c.kind), None)
         if handler is None:
             raise Unknown(f"an expression: {c.kind.name.lower()}")

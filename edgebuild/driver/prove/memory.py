@@ -14,11 +14,13 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
-from edgebuild.driver.prove.hardware import ADDRESS, Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, Pointer
 from edgebuild.driver.prove.machine import Machine
 from edgebuild.driver.prove.values import Int, bits_of, signed_type
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import group_of
+from edgebuild.driver.source.texts import plain_string
 
 K = CursorKind
 WHOLES = (TypeKind.RECORD, TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY)
@@ -62,12 +64,13 @@ class Memory(Machine):
         known = self.env.get(variable_name(d))
         if isinstance(known, Pointer):
             return known
-        return Pointer(z3.BitVec(f"&{clang.qualified(d) if self.unit.cpp else d.spelling}", ADDRESS))
+        name = clang.qualified(d) if self.unit.cpp else d.spelling
+        return Pointer(z3.BitVec(f"&{name}{_sized(d)}", ADDRESS))
 
     def new_object(self, d: Cursor) -> Pointer:
         """The address of a local variable whose life begins."""
         self.made += 1
-        at = self.env[variable_name(d)] = Pointer(z3.BitVec(f"&{d.spelling} {self.made}", ADDRESS))
+        at = self.env[variable_name(d)] = Pointer(z3.BitVec(f"&{d.spelling}{_sized(d)} #{self.made}", ADDRESS))
         return at
 
     # ---- what is stored
@@ -79,6 +82,16 @@ class Memory(Machine):
             name = f"memory {key}!{self.hardware.calls}"
             self.memory[key] = z3.Array(name, z3.BitVecSort(ADDRESS), z3.BitVecSort(width))
         return self.memory[key]
+
+    def select(self, key: Any, at: Any) -> Any:
+        """The value at an address. Stores of other widths since the last unknown call may have changed it: how is left
+        open, and is the same if all of those were the same."""
+        found = z3.simplify(z3.Select(self.words(key), at))
+        others = [a for k, a in sorted(self.memory.items(), key=str) if k != key and _may_touch(a, k, at, key)]
+        if not others:
+            return found
+        sorts = [found.sort(), at.sort(), *(a.sort() for a in others), found.sort()]
+        return z3.Function(f"beside {key} {len(others)} {[str(s) for s in sorts]}", *sorts)(found, at, *others)
 
     def _key(self, c: Cursor) -> Any:
         """The array that holds an object: that of its width, for bit fields that of the same bits."""
@@ -98,7 +111,7 @@ class Memory(Machine):
         if c.type.is_volatile_qualified():
             number = self.hardware.call("a volatile object", (at,))
             return self.symbol(f"volatile?{number}", c.type)
-        found = z3.simplify(z3.Select(self.words(key), at))
+        found = self.select(key, at)
         if not isinstance(key, int):
             return self.converted(Int(found, signed_type(c.type)), c.type)
         return self.typed(found, c.type)
@@ -149,7 +162,7 @@ class Memory(Machine):
         else:
             width = ADDRESS if type_.kind in REFERENCES else self.width(type_)
             words = self.words(width)
-            self.memory[width] = z3.Store(words, to.value, z3.simplify(z3.Select(words, at.value)))
+            self.memory[width] = z3.Store(words, to.value, self.select(width, at.value))
 
     def initialise(self, at: Pointer, type_: Type, value: Cursor) -> None:
         """The first value of an object; of members that are not named, nothing is known."""
@@ -159,7 +172,7 @@ class Memory(Machine):
             if type_.kind == TypeKind.RECORD:
                 self.copy(at, self.object(value), type_)
             elif type_.kind == TypeKind.CONSTANTARRAY:
-                raise Unknown("an array of characters")
+                self._characters(at, type_, clang.bare(value))
             else:
                 self.put(at, type_, self.value(value))
         elif type_.kind == TypeKind.RECORD:
@@ -171,6 +184,15 @@ class Memory(Machine):
                 self.initialise(at.moved(i * type_.element_type.get_size()), type_.element_type, x)
         else:
             self.put(at, type_, self.value(items[0]) if items else Int(z3.BitVecVal(0, 32), True))
+
+    def _characters(self, at: Pointer, type_: Type, text: Cursor) -> None:
+        """The first value of an array of characters, with zeros behind the text."""
+        plain = plain_string(text)
+        size = type_.element_count
+        if plain is None or type_.element_type.get_size() != 1 or size > COPIED:
+            raise Unknown("an array of characters")
+        for i, byte in enumerate(plain.encode()[:size].ljust(size, b"\0")):
+            self.put(at.moved(i), type_.element_type, Int(z3.BitVecVal(byte, 8), False))
 
     def _members(self, at: Pointer, type_: Type, items: list[Cursor]) -> None:
         fields = list(type_.get_fields())
@@ -204,3 +226,43 @@ class Memory(Machine):
             points = base.type.get_canonical().kind == TypeKind.POINTER
             return (self.value(base) if points else self.object(base)).moved(c.referenced.get_field_offsetof() // 8)
         raise Unknown("an object in memory")
+
+
+def _sized(d: Cursor) -> str:
+    """The bytes of a variable, which its name holds: one of another size is another one."""
+    size = d.type.get_size()
+    return f" of {size} bytes" if size > 0 else ""
+
+
+def _bytes(key: Any) -> int:
+    """Bytes that an object may touch from its address on; of a bit field those around it."""
+    return int(key) // 8 if isinstance(key, int) else (key[0] + key[1] + 7) // 8
+
+
+def _may_touch(array: Any, key: Any, at: Any, other: Any) -> bool:
+    """Whether a store among those of an array may have touched an object of another width."""
+    root, offset = _split(at)
+    while z3.is_store(array):
+        stored, first = _split(array.arg(1))
+        apart = bool(root and stored and root != stored and "#" in root + stored)  # a local variable
+        apart = apart or bool(root and stored and root != stored and root[0] == stored[0] == "&")
+        if root == stored and root and offset is not None and first is not None:
+            apart = first + _bytes(key) <= offset or offset + _bytes(other) <= first
+        if not apart:
+            return True
+        array = array.arg(0)
+    return False
+
+
+def _split(at: Any) -> tuple[str, int | None]:
+    """(the object that an address begins in, or "", the offset in it if that is a number)."""
+    at = z3.simplify(at)
+    parts = at.children() if z3.is_app_of(at, z3.Z3_OP_BADD) else [at]
+    names = [str(p) for p in parts if z3.is_const(p) and not z3.is_bv_value(p)]
+    roots = [n for n in names if n.startswith("&")] or names
+    rest = [p for p in parts if z3.is_bv_value(p)]
+    if len(roots) != 1:
+        return "", None
+    known = len(parts) == len(rest) + 1
+    offset = sum(p.as_signed_long() for p in rest) if known else None
+    return roots[0], offset

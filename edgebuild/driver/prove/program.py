@@ -14,8 +14,10 @@ import z3
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.analysis.chains import cleanup, variable_name
+from edgebuild.driver.layout.registers import Layout
+from edgebuild.driver.prove.effort import Unknown
 from edgebuild.driver.prove.expressions import Expressions
-from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer, Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, Hardware, Pointer
 from edgebuild.driver.prove.reals import Real
 from edgebuild.driver.prove.values import (
     DEPTH,
@@ -31,10 +33,14 @@ from edgebuild.driver.prove.values import (
     bits_of,
     compared,
 )
+from edgebuild.driver.prove.views import Views
 from edgebuild.driver.source import clang
+from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.for_parts import for_parts
+from edgebuild.driver.source.texts import assembly
 
 K = CursorKind
+LOOPS = (K.WHILE_STMT, K.DO_STMT, K.FOR_STMT, K.CXX_FOR_RANGE_STMT)
 
 
 class Program(Expressions):
@@ -42,6 +48,12 @@ class Program(Expressions):
 
     heads: Callable[[Program, Cursor, int], None] | None = None  # what happens at the head of a loop; None: nothing
     pruned: bool = False  # whether a way was not followed to its end
+    apart: bool = False  # whether functions with loops, and those that call themselves, are proved apart
+
+    def __init__(self, unit: clang.Unit, dialect: Dialect, layout: Layout, views: Views) -> None:
+        super().__init__(unit, dialect, layout, views)
+        self.supposed: set[str] = set()  # functions that were called as if they were proved
+        self._loops: dict[str, bool] = {}
 
     def run(self, name: str, taken: list[bool]) -> Any:
         """One way through a function with symbolic parameters; its value."""
@@ -58,6 +70,10 @@ class Program(Expressions):
         return self.call(self.functions[name], arguments)
 
     def call(self, function: Cursor, arguments: list[Any]) -> Any:
+        if self.apart and self.active and all(isinstance(a, Int | Pointer | Real) for a in arguments):
+            again = any(f is function for f in self.active) or self._has_loops(function)
+            if again and function.kind in (K.FUNCTION_DECL, K.CXX_METHOD):
+                return self._supposed(function, arguments)
         outer, self.env = self.env, {}
         self.active.append(function)
         if sum(f.spelling == function.spelling for f in self.active) > DEPTH:
@@ -80,6 +96,30 @@ class Program(Expressions):
         self.active.pop()
         return result if result is None else self.converted(result, function.result_type)
 
+    def _has_loops(self, function: Cursor) -> bool:
+        """Whether a function, or one that it calls, has a loop, but for a section without interrupts."""
+        name = self.unit.function_name(function)
+        if name not in self._loops:
+            self._loops[name] = False  # as long as it calls itself alone
+            calls = (x.referenced for x in clang.preorder(function) if x.kind == K.CALL_EXPR and x.referenced)
+            called = (self.functions.get(self.unit.function_name(to)) for to in calls)
+            loops = any(x.kind in (*LOOPS, K.GOTO_STMT) for x in clang.preorder(function))
+            self._loops[name] = loops or any(f is not None and self._has_loops(f) for f in called)
+        return self._loops[name]
+
+    def _supposed(self, function: Cursor, arguments: list[Any]) -> Any:
+        """Call a function that both sides are supposed to have alike: it finds the same, so it does the same.
+
+        Whoever asks for a verdict has to prove that function, too.
+        """
+        name = self.unit.function_name(function)
+        self.supposed.add(name)
+        this = (self.this.value,) if function.kind != K.FUNCTION_DECL else ()
+        number = self.called(name, (*this, *map(bits_of, arguments)))
+        if function.result_type.get_canonical().kind == TypeKind.VOID:
+            return None
+        return self.symbol(f"{name}?{number}", function.result_type)
+
     def body(self, function: Cursor) -> None:
         """Run what stands between a function's braces."""
         self.statement(next(c for c in clang.children(function) if c.kind == K.COMPOUND_STMT))
@@ -95,8 +135,12 @@ class Program(Expressions):
         values = [self.value(a) for a in arguments]
         if target is not None and target.kind == K.FUNCTION_DECL and target.spelling in self.functions:
             return self.call(self.functions[target.spelling], values)
-        name = target.spelling if target is not None and target.kind == K.FUNCTION_DECL else "a pointer"
-        number = self.called(name, tuple(map(bits_of, values)))
+        name, through = "a pointer", list[Any]()
+        if target is not None and target.kind == K.FUNCTION_DECL:
+            name = target.spelling
+        else:
+            through = [bits_of(self.value(callee))]
+        number = self.called(name, (*through, *map(bits_of, values)))
         if c.type.get_canonical().kind == TypeKind.VOID:
             return None
         return self.symbol(f"{name}?{number}", c.type)
@@ -148,11 +192,16 @@ class Program(Expressions):
                 self.statement(child)
 
     def s_label_stmt(self, c: Cursor) -> None:
+        """A label to which a jump goes back is the head of a loop."""
+        if self.heads is not None and len(self.active) == 1 and not self.inside and is_head(self.active[0], c):
+            self.heads(self, c, 0)
         for inner in clang.children(c):
             self.statement(inner)
 
     def s_goto_stmt(self, c: Cursor) -> None:
-        self.jumps += 1
+        back = clang.span(clang.children(c)[0].referenced)[0] < clang.span(c)[0]
+        cut = self.heads is not None and len(self.active) == 1 and not self.inside
+        self.jumps += back and not cut
         if self.jumps > POLLS:
             self.decisions.bounded = True
             raise Pruned
@@ -173,9 +222,11 @@ class Program(Expressions):
     def begin(self, d: Cursor, parts: list[Cursor]) -> None:
         """Give a variable its first value. `parts`: the expressions of its declaration."""
         if d.type.get_canonical().kind == TypeKind.VARIABLEARRAY:
-            for p in parts:
-                self.value(p)
-            self.new_object(d)
+            lengths = [bits_of(self.value(p)) for p in parts]
+            name, sorts = f"&{d.spelling} #{self.made}", [x.sort() for x in lengths]
+            self.made += 1
+            at = z3.Function(name, *sorts, z3.BitVecSort(ADDRESS))(*lengths) if lengths else z3.BitVec(name, ADDRESS)
+            self.env[variable_name(d)] = Pointer(at)
         elif self.in_memory(d):
             at = self.new_object(d)
             if parts and clang.span(parts[-1])[0] >= clang.offset(d.location) and not _is_size(d, parts):
@@ -318,7 +369,10 @@ class Program(Expressions):
     def entered(self, c: Cursor, label: Cursor) -> None:
         """A statement from a label inside of it on."""
         if c is label:
-            self.statement(clang.children(c)[-1])
+            if c.kind == K.LABEL_STMT:
+                self.s_label_stmt(c)
+            else:
+                self.statement(clang.children(c)[-1])
             return
         part = next(x for x in clang.children(c) if holds(x, label))
         if c.kind == K.COMPOUND_STMT:
@@ -332,9 +386,26 @@ class Program(Expressions):
             raise Unknown("a jump into a statement")
 
     def s_asm_stmt(self, c: Cursor) -> None:
-        self.hardware.call("asm", ())
+        """Call something unknown with the values of all operands, each of which it may change."""
+        operands = [x for x in clang.children(c) if clang.is_expression(x)]
+        text = assembly(self.active[-1], c)
+        if text is None:
+            raise Unknown("assembly whose text is not at hand")
+        number = self.called(f"asm {text}", tuple(bits_of(self.value(x)) for x in operands))
+        for i, x in enumerate(clang.bare(o) for o in operands):
+            variable = x.kind == K.DECL_REF_EXPR and x.referenced.kind in (K.VAR_DECL, K.PARM_DECL)
+            if variable and not self.in_memory(x.referenced) and not x.type.is_volatile_qualified():
+                variables, name = self.scope(x.referenced)
+                variables[name] = self.symbol(f"asm {i}?{number}", x.referenced.type)
 
     s_gcc_asm_stmt = s_ms_asm_stmt = s_asm_stmt
+
+
+def is_head(function: Cursor, label: Cursor) -> bool:
+    """Whether a jump of a function goes back to a label."""
+    jumps = (x for x in clang.preorder(function) if x.kind == K.GOTO_STMT)
+    names = {clang.children(x)[0].spelling for x in jumps if clang.span(x)[0] > clang.span(label)[0]}
+    return label.spelling in names
 
 
 def holds(c: Cursor, inner: Cursor) -> bool:
@@ -352,4 +423,5 @@ def _labels(c: Cursor) -> Iterator[Cursor]:
 def _is_size(d: Cursor, parts: list[Cursor]) -> bool:
     """Whether what stands behind the name of an array is the number of its elements."""
     array = d.type.get_canonical().kind == TypeKind.CONSTANTARRAY
-    return array and parts[-1].kind != K.INIT_LIST_EXPR and len(parts) == 1
+    value = parts[-1].kind == K.INIT_LIST_EXPR or parts[-1].type.get_canonical().kind == TypeKind.CONSTANTARRAY
+    return array and not value and len(parts) == 1

@@ -8,7 +8,8 @@ from typing import Any
 import z3
 from clang.cindex import Type, TypeKind
 
-from edgebuild.driver.prove.hardware import Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import Pointer
 from edgebuild.driver.prove.values import Int, flag
 
 REALS = (TypeKind.FLOAT, TypeKind.DOUBLE)

@@ -13,7 +13,8 @@ from edgebuild.driver.analysis.chains import variable_name
 from edgebuild.driver.analysis.keys import REFERENCES
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.classes import Interpreter
-from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Key, Pointer, Unknown, leaf_of, neutral_of
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import ADDRESS, INDEX, BusAccess, Key, Pointer, leaf_of, neutral_of
 from edgebuild.driver.prove.reals import integer
 from edgebuild.driver.prove.values import (
     Held,
@@ -36,8 +37,33 @@ class SideSource(Interpreter):
         variables = (d for f in unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
         self.chains.locals |= {variable_name(d) for d in variables if self._holds(d)}
         self.once: dict[tuple[int, int], Any] | None = None  # parts of the address of a whole register
+        self.begun: set[tuple[int, int]] = set()  # expressions before which loads stand, while they are evaluated
+
+    def run(self, name: str, taken: list[bool]) -> Any:
+        self.begun, self.once = set(), None
+        return super().run(name, taken)
+
+    def _on_bus(self, kind: str, c: Cursor, place: Any) -> None:
+        """Note what an access of the source is to be on the bus."""
+        key = kind, clang.span(clang.bare(c))
+        if key not in self.views.planned:
+            self.hardware.bus.append(BusAccess(kind, None, name="an access that nothing is planned for"))
+        elif (planned := self.views.planned[key]) is not None:
+            self.hardware.plan(planned, place)
 
     def value(self, c: Cursor) -> Any:
+        extent = clang.span(c) if self.views.hoisted else (0, 0)
+        if extent not in self.views.hoisted or extent in self.begun:
+            return self._value(c)
+        for planned in self.views.hoisted[extent]:
+            self.hardware.plan(planned)
+        self.begun.add(extent)
+        try:
+            return self._value(c)
+        finally:
+            self.begun.discard(extent)
+
+    def _value(self, c: Cursor) -> Any:
         if c.kind in (K.MEMBER_REF_EXPR, K.ARRAY_SUBSCRIPT_EXPR, K.UNARY_OPERATOR):
             chain = self.chains.read(c)
             if chain and chain.local:
@@ -147,6 +173,7 @@ class SideSource(Interpreter):
     def read(self, chain: Chain, c: Cursor) -> Any:
         _, key, _, slot, place = self.place(chain)
         assert slot
+        self._on_bus("r", c, place)
         return self._read_at(chain, key, slot, place, self._turn_of(c))
 
     def _turn_of(self, c: Cursor) -> str:
@@ -164,17 +191,18 @@ class SideSource(Interpreter):
         wide = next(w for w in (8, 16, 32, 64) if f.width <= w)
         return z3.ZeroExt(wide - f.width, value) if wide > f.width else value
 
-    def write(self, chain: Chain, value: Any) -> Int:
+    def write(self, chain: Chain, value: Any, c: Cursor) -> Int:
         assert isinstance(chain.end, Field)
         _, key, _, slot, place = self.place(chain)
         assert slot
-        return self._write_at(chain, key, slot, place, value)
+        return self._write_at(chain, key, slot, place, value, c)
 
-    def _write_at(self, chain: Chain, key: Key, slot: Slot, place: Any, value: Any) -> Int:
+    def _write_at(self, chain: Chain, key: Key, slot: Slot, place: Any, value: Any, c: Cursor) -> Int:
         assert isinstance(chain.end, Field)
         narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(integer(value), 64)))
         self.hardware.batch += 1
         self.hardware.write_element(key, slot, place, narrow, self._device(chain))
+        self._on_bus("w", c, place)
         return Int(self._wide(narrow, chain.end), False)
 
     def _changed(self, chain: Chain, operator: str, right: Cursor | None, left: Cursor) -> tuple[Any, Any]:
@@ -184,10 +212,11 @@ class SideSource(Interpreter):
         assert slot
         self.hardware.batch += 1
         first = self.value(right) if right is not None and self.unit.cpp else None  # C++ has the right side first
+        self._on_bus("r", left, place)
         found = self.hardware.read(key, slot, place, self._device(chain), self._turn_of(left))
         old = Int(self._wide(found, chain.end), False)
         by = first or (self.value(right) if right is not None else Int(z3.BitVecVal(1, 32), True))
-        return old, self._write_at(chain, key, slot, place, self.arithmetic(operator, old, by, left.type))
+        return old, self._write_at(chain, key, slot, place, self.arithmetic(operator, old, by, left.type), left)
 
     def e_compound_assignment_operator(self, c: Cursor) -> Any:
         left, right = clang.children(c)
@@ -217,13 +246,13 @@ class SideSource(Interpreter):
             return self._set(chain, self.value(right))
         if chain is None:
             return self.assigned(left, self.value(right))
-        return self.write(chain, self.value(right))
+        return self.write(chain, self.value(right), left)
 
     def assigned(self, left: Cursor, value: Any) -> Any:
         chain = self._field(left)
         if chain and chain.local:
             return self._set(chain, value)
-        return self.write(chain, value) if chain else super().assigned(left, value)
+        return self.write(chain, value, left) if chain else super().assigned(left, value)
 
     # ---- whole registers
 
@@ -270,6 +299,7 @@ class SideSource(Interpreter):
         found: Held = {}
         named: set[Key] = set()
         places, turn = self._places(self._elements(c)), self._turn_of(c)
+        self._on_bus("r", c, places[-1][1][-1])
         for x, (_, key, _, slot, place) in places:
             found[_name(x)] = self._read_at(x, key, slot, place, turn)
             named.add(key)
@@ -305,10 +335,11 @@ class SideSource(Interpreter):
             return
         held = self.group_value(right)
         chains = self._elements(left)
-        self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains if _name(x) in held}, held)
+        place = self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains if _name(x) in held}, held)
+        self._on_bus("w", left, place)
 
-    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held) -> None:
-        """One store of a register. `held`: what was loaded, of what silicon has besides."""
+    def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held) -> Any:
+        """One store of a register; its place. `held`: what was loaded, of what silicon has besides."""
         self.hardware.batch += 1
         stores: list[tuple[Key, Slot, Any, Any]] = []
         for x, (_, key, register, slot, place) in self._places(chains):
@@ -324,6 +355,7 @@ class SideSource(Interpreter):
             self.hardware.batch += register.bits > self.layout.bus.width  # by words
             if "w" in slot.access:
                 self.hardware.write(key, slot, place, value, self._device(chains[0]))
+        return place
 
     def _turn(self, store: tuple[Key, Slot, Any, Any]) -> tuple[bool, int]:
         """Fields whose write has a side effect come behind the others; then the lowest bit counts."""

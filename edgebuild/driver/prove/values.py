@@ -8,7 +8,8 @@ from typing import Any
 import z3
 from clang.cindex import Type, TypeKind
 
-from edgebuild.driver.prove.hardware import Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown, ask, solver_of
+from edgebuild.driver.prove.hardware import Pointer
 
 TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls
 POINTERS = (
@@ -91,11 +92,9 @@ class Decisions:
     def _possible(self, condition: Any) -> tuple[bool, bool]:
         key = (*(c.get_id() for c in (*self.given, *self.path)), condition.get_id())
         if key not in self.answers:
-            solver = z3.Solver()
-            solver.set("timeout", 2000)
-            solver.add(*self.given, *self.path)
-            yes = solver.check(condition) != z3.unsat
-            no = yes and solver.check(z3.Not(condition)) != z3.unsat
+            solver = solver_of(*self.given, *self.path)
+            yes = ask(solver, condition) != z3.unsat
+            no = yes and ask(solver, z3.Not(condition)) != z3.unsat
             self.answers[key] = (yes, no, (*self.given, *self.path, condition))
         return self.answers[key][:2]
 
@@ -174,12 +173,21 @@ def computed(operator: str, x: Any, y: Any, signed: bool) -> Any:
             return x | y
         case "^":
             return x ^ y
-        case "<<":
-            return x << y
-        case ">>":
-            return x >> y if signed else z3.LShR(x, y)
+        case "<<" | ">>":
+            shifted = x << y if operator == "<<" else x >> y if signed else z3.LShR(x, y)
+            return _defined(z3.ULT(y, y.size()), shifted, operator, x, y, signed)
         case "/":
-            return x / y if signed else z3.UDiv(x, y)
+            return _defined(y != 0, x / y if signed else z3.UDiv(x, y), operator, x, y, signed)
         case "%":
-            return z3.SRem(x, y) if signed else z3.URem(x, y)
+            return _defined(y != 0, z3.SRem(x, y) if signed else z3.URem(x, y), operator, x, y, signed)
     raise Unknown(f"the operator {operator}")
+
+
+def _defined(condition: Any, value: Any, operator: str, x: Any, y: Any, signed: bool) -> Any:
+    """A result that C leaves open where a condition fails: some value then, the same for the same operands."""
+    condition = z3.simplify(condition)
+    if z3.is_true(condition):
+        return value
+    sort = z3.BitVecSort(x.size())
+    open_ = z3.Function(f"{operator} {'signed ' * signed}without a meaning", sort, sort, sort)
+    return z3.If(condition, value, open_(x, y))

@@ -9,22 +9,24 @@ waits, a few turns are then followed, and the verdict says `bounded`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
-import z3
-
 from edgebuild.base.artifacts import Artifact
-from edgebuild.driver.prove.compare import TIME_MS, compare, covered
-from edgebuild.driver.prove.hardware import Different, Unknown
+from edgebuild.driver.prove.compare import compare, covered
+from edgebuild.driver.prove.effort import EFFORT, Unknown, solver_of
+from edgebuild.driver.prove.hardware import Different
 from edgebuild.driver.prove.loops import by_induction, has_loops
+from edgebuild.driver.prove.outside import unlike
 from edgebuild.driver.prove.sides import SideSource
+from edgebuild.driver.prove.values import DEPTH, POLLS, TURNS
 from edgebuild.driver.prove.views import views_of
 from edgebuild.driver.prove.volatiles import Generated
 from edgebuild.driver.prove.ways import Tree, Way, all_ways, each_way, together
 from edgebuild.driver.source import clang
 from edgebuild.driver.stages import Driver
 
+BOUND = f"only {POLLS} turns of a loop that waits, {TURNS} of others and {DEPTH} calls in each other were looked at"
 SOME = 8  # ways that are looked at first where induction fails
 
 
@@ -53,12 +55,16 @@ def prove(
     views = views_of(driver)
     source = SideSource(driver.source.unit, driver.dialect, driver.layout, views)
     other = Generated(unit, driver.dialect, driver.layout, views)
-    found = [_verdict(name, source, other) for name in names]
-    return [*found, *_given_away(source, other)] if cpp else found
+    prover = _Prover(source, other)
+    found = prover.all(names)
+    found += _given_away(source, prover) if cpp else []
+    differences = unlike(source.unit, unit, driver.dialect, driver.layout)
+    return [*found, *(Verdict(name, "refuted", why) for name, why in differences)]
 
 
-def _given_away(source: SideSource, other: Generated) -> list[Verdict]:
+def _given_away(source: SideSource, prover: _Prover) -> list[Verdict]:
     """Verdicts on the bodies of lambdas that functions give away."""
+    other = prover.other
     found: dict[int, Verdict] = {}
     names = [source.unit.function_name(c) for c, _ in source.unit.lambdas.values()]
     while open_ := sorted(getattr(source, "passed", set()) - found.keys()):
@@ -67,8 +73,49 @@ def _given_away(source: SideSource, other: Generated) -> list[Verdict]:
             found[number] = Verdict(names[number], "unknown", "the generated code has other lambdas")
             continue
         source.alone(number)
-        found[number] = replace(_verdict(other.alone(number), source, other), function=names[number])
+        found[number] = replace(prover.all([other.alone(number)])[0], function=names[number])
     return list(found.values())
+
+
+@dataclass
+class _Prover:
+    """Verdicts on the functions of one driver, and which other functions each of them supposes to be proved."""
+
+    source: SideSource
+    other: Generated
+    done: dict[str, Verdict] = field(default_factory=dict)
+    needs: dict[str, set[str]] = field(default_factory=dict)
+
+    def all(self, names: list[str]) -> list[Verdict]:
+        """Verdicts on the functions. One that supposes another one is as good as that."""
+        todo = list(names)
+        while todo:
+            name = todo.pop()
+            if name not in self.done:
+                self.done[name], self.needs[name] = self._alone(name)
+                todo += self.needs[name]
+        while weak := [n for n in self.done if self.done[n].what == "proved" and self._missing(n)]:
+            for n in weak:
+                missing = self._missing(n)
+                why = f"it calls '{missing[0]}', which is not proved"
+                self.done[n] = replace(self.done[n], what="unknown", why=why)
+        return [self.done[n] for n in names]
+
+    def _missing(self, name: str) -> list[str]:
+        return sorted(n for n in self.needs[name] if self.done[n].what != "proved")
+
+    def _alone(self, name: str) -> tuple[Verdict, set[str]]:
+        """The verdict on one function, at first without looking into others that have loops or call themselves."""
+        found = Verdict(name, "unknown")
+        EFFORT.begin()
+        for apart in (True, False):
+            for program in (self.source, self.other):
+                program.apart, program.supposed = apart, set()
+            found = _verdict(name, self.source, self.other)
+            supposed = self.source.supposed | self.other.supposed
+            if found.what == "proved" or not supposed:
+                return found, supposed
+        return found, set()
 
 
 def _verdict(name: str, source: SideSource, other: Generated) -> Verdict:
@@ -78,11 +125,14 @@ def _verdict(name: str, source: SideSource, other: Generated) -> Verdict:
             program.answers, program.given = {}, ()
         source.hints, other.assumed = [], []
         if has_loops(source, name):
+            EFFORT.phase()
             done, bounded = by_induction(name, source, other)
-            if done:
-                return Verdict(name, "proved", "", bounded)
+            if done and not bounded:
+                return Verdict(name, "proved")
             source.hints, other.assumed = [], []
+            EFFORT.phase()
             _search(name, source, other)
+        EFFORT.phase()
         bounded = _by_ways(name, source, other)
     except Different as difference:
         return Verdict(name, "refuted", str(difference))
@@ -90,18 +140,19 @@ def _verdict(name: str, source: SideSource, other: Generated) -> Verdict:
         return Verdict(name, "unknown", str(reason))
     except RecursionError:
         return Verdict(name, "unknown", "a way with too many conditions")
-    return Verdict(name, "proved", "", bounded)
+    if bounded:
+        return Verdict(name, "unknown", f"no difference, but {BOUND}", bounded=True)
+    return Verdict(name, "proved")
 
 
 def _by_ways(name: str, source: SideSource, other: Generated) -> bool:
     """Compare each way from the start to the end; whether some were cut off. Raises Different or Unknown."""
-    mine, also = all_ways(source, name)
+    mine, open_ = all_ways(source, name)
     other.assumed = list({h.get_id(): h for h in source.hints}.values())
-    theirs, open_ = all_ways(other, name)
+    theirs, also = all_ways(other, name)
     if not mine:
         raise Unknown("no way through the function ends soon")
-    solver = z3.Solver()
-    solver.set("timeout", TIME_MS)
+    solver = solver_of()
     near: dict[int, list[Way]] = {}
     for a, b in together(solver, Tree(mine), Tree(theirs)) if theirs else ():
         near.setdefault(id(a), []).append(b)
@@ -127,7 +178,6 @@ def _search(name: str, source: SideSource, other: Generated) -> None:
 def summary(verdicts: list[Verdict]) -> Iterator[str]:
     """Lines for people, and how many there are of each kind."""
     for v in verdicts:
-        turns = " (a few turns of its loops)" if v.bounded else ""
-        yield f"{v.function}: {v.what}{turns}{f': {v.why}' if v.why else ''}"
+        yield f"{v.function}: {v.what}{f': {v.why}' if v.why else ''}"
     kinds = [v.what for v in verdicts]
     yield ", ".join(f"{kinds.count(k)} {k}" for k in ("proved", "refuted", "unknown"))

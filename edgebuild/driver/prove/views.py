@@ -12,9 +12,27 @@ from dataclasses import dataclass, field
 
 from clang.cindex import Cursor
 
+from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.hal import Hal
+from edgebuild.driver.layout.registers import Register
+from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
 from edgebuild.driver.stages import Driver
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Bus accesses that stand for the accesses of one register. `parts`: (kind, byte in the register, bytes).
+
+    `stored`: the leaves that get a value of the source; None: all of them.
+    """
+
+    group: str
+    register: Register
+    parts: tuple[tuple[str, int, int], ...]
+    stored: frozenset[str] | None = frozenset()
 
 
 @dataclass(frozen=True)
@@ -25,6 +43,8 @@ class Views:
     reads: Mapping[tuple[int, int], tuple[str, bool]] = field(default_factory=dict)
     leaves: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
     written: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    planned: Mapping[tuple[str, Span], Planned | None] = field(default_factory=dict)  # by kind and place of a site
+    hoisted: Mapping[Span, tuple[Planned, ...]] = field(default_factory=dict)  # by the expression they stand before
 
     def of(self, c: Cursor) -> tuple[str, bool]:
         return self.reads.get(clang.span(clang.bare(c)), ("", False))
@@ -53,4 +73,42 @@ def views_of(driver: Driver) -> Views:
         if not region.place.whole:
             group, names = merged.ref(region.place).group, merged.leaves(region)
             written[hal.write(group, names, loaded=region in merged.reused)] = frozenset((group, n) for n in names)
-    return Views(reads, leaves, written)
+    return Views(reads, leaves, written, *_planned(driver))
+
+
+def _planned(
+    driver: Driver,
+) -> tuple[dict[tuple[str, Span], Planned | None], dict[Span, tuple[Planned, ...]]]:
+    """The bus accesses that merging leaves, by the places of the source where they are made; None: none is made.
+
+    A proof asks for these besides all that it compares by itself, so a wrong plan can refuse, and never accept.
+    """
+    found: dict[tuple[str, Span], Planned | None] = {}
+    hoisted: dict[Span, tuple[Planned, ...]] = {}
+    for name, regions in driver.merged.conflicts.regions.items():
+        for region in regions:
+            for a in region.accesses:
+                found.setdefault((region.kind, clang.span(clang.bare(a.site.left))), None)
+            plan = _plan(driver.merged, region)
+            if region.hoisted:
+                extent = driver.cdfg.functions[name].fulls[region.place.full]
+                assert extent is not None
+                hoisted[extent] = (*hoisted.get(extent, ()), plan)
+            else:
+                found[region.kind, clang.span(clang.bare(region.place.site.left))] = plan
+    return found, hoisted
+
+
+def _plan(merged: Merged, region: Region) -> Planned:
+    window, width = merged.window(region), merged.layout.bus.width
+    size = _bytes(min(window.bits, width))
+    at = [window.offset + i * size for i in range(max(1, window.bits // width))]
+    loads = [("r", first, size) for first in at] if window.read and region not in merged.reused else []
+    stores = [("w", first, size) for first in at] if region.kind == "w" else []
+    stored = None if region.place.whole else frozenset(merged.leaves(region))
+    group = merged.ref(region.place).group
+    return Planned(group, merged.register(region.place), (*loads, *stores), stored)
+
+
+def _bytes(bits: int) -> int:
+    return next(n for n in (1, 2, 4, 8) if bits <= 8 * n)

@@ -7,11 +7,13 @@ from typing import Any
 from clang.cindex import Cursor, CursorKind, TypeKind
 
 from edgebuild.driver.prove.classes import Interpreter
-from edgebuild.driver.prove.hardware import Pointer, Unknown
+from edgebuild.driver.prove.effort import Unknown
+from edgebuild.driver.prove.hardware import Pointer
 from edgebuild.driver.prove.values import POINTERS, Int, signed_type, sized
 from edgebuild.driver.source import clang
 
 K = CursorKind
+HAL = "HAL_"  # how the names of functions begin that access registers
 
 
 class Generated(Interpreter):
@@ -23,12 +25,22 @@ class Generated(Interpreter):
             return Pointer(value.value, name)  # from here on, offsets are those of registers
         return super().cast(value, inside, c)
 
+    def device(self, d: Cursor) -> Pointer:
+        """The address of a device, as the generated code itself has it."""
+        value = self.value([x for x in clang.children(d) if clang.is_expression(x)][-1])
+        assert isinstance(value, Pointer)
+        return value
+
+    def _is_register(self, at: Any) -> bool:
+        """Whether an address is one in a group, in a function that accesses registers."""
+        return isinstance(at, Pointer) and at.group in self.layout.groups and self.active[-1].spelling.startswith(HAL)
+
     def assigned(self, left: Cursor, value: Any) -> Any:
         target = clang.bare(left)
         volatile = target.type.is_volatile_qualified()
         if target.kind == K.UNARY_OPERATOR and volatile and clang.unary(target) == "*":
             at = self.value(clang.children(target)[0])
-            if at.group:
+            if self._is_register(at):
                 stored = self.converted(value, target.type)
                 bits = sized(stored, self.width(target.type))
                 self.hardware.store(at, bits.size() // 8, bits, self.active[-1].spelling)
@@ -36,8 +48,10 @@ class Generated(Interpreter):
         return super().assigned(left, value)
 
     def e_unary_operator(self, c: Cursor) -> Any:
-        if clang.unary(c) == "*" and c.type.is_volatile_qualified():
+        at = None
+        if clang.unary(c) == "*" and c.type.is_volatile_qualified() and self.active[-1].spelling.startswith(HAL):
             at = self.value(clang.children(c)[0])
+        if at is not None and self._is_register(at):
             return Int(self.hardware.load(at, self.width(c.type) // 8, self.active[-1].spelling), signed_type(c.type))
         return super().e_unary_operator(c)
 

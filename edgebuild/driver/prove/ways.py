@@ -8,7 +8,8 @@ from typing import Any
 
 import z3
 
-from edgebuild.driver.prove.hardware import Event, Key, Unknown
+from edgebuild.driver.prove.effort import Unknown, ask
+from edgebuild.driver.prove.hardware import BusAccess, Event, Key
 from edgebuild.driver.prove.program import Program
 from edgebuild.driver.prove.values import Cut, Pruned
 
@@ -28,6 +29,7 @@ class Way:
     env: dict[str, Any] = field(default_factory=dict)
     taken: tuple[bool, ...] = ()  # the decisions
     at: tuple[int, int] | None = None  # the head of a loop where it is cut; None: it ends
+    bus: tuple[BusAccess, ...] = ()
 
 
 class Tree:
@@ -54,7 +56,7 @@ def together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iter
         for condition, branch in a.branches:
             solver.push()
             solver.add(condition)
-            if len(a.branches) == 1 or solver.check() != z3.unsat:
+            if len(a.branches) == 1 or ask(solver) != z3.unsat:
                 yield from together(solver, b, branch, not swapped)
             solver.pop()
 
@@ -103,4 +105,5 @@ def each_way(program: Program, name: str, prefix: tuple[bool, ...] = ()) -> Iter
             program.env if at else {},
             tuple(d.taken[: d.number]),
             at,
+            tuple(h.bus),
         )
