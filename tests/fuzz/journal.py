@@ -48,11 +48,12 @@ class Journal:
         """Counts over the units that have run."""
         done = [self.results[u.name] for u in units if u.name in self.results]
         kinds = Counter(failure["kind"] for result in done for failure in result.failures)
-        refused, programs, planned = Counter[str](), Counter[str](), Counter[str]()
+        refused, programs, planned, mutants = (Counter[str]() for _ in range(4))
         for result in done:
             refused.update(result.refused)
             programs.update(result.programs)
             planned.update(result.planned)
+            mutants.update(result.mutants)
         return {
             **{name: sum(kinds[k] for k in of) for name, of in KINDS.items()},
             "not_least": kinds["not_least"],
@@ -66,6 +67,7 @@ class Journal:
             "programs": dict(sorted(programs.items())),
             "planned": dict(sorted(planned.items())),
             "refused": dict(refused.most_common()),
+            "mutants": dict(sorted(mutants.items())),
         }
 
     def write(self, units: Iterable[Unit], more: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,28 @@ def driver_programs(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
         yield trouble
 
 
+def mutants_of_drivers(number: int, count: int, folder: Path, scores: dict[str, int]) -> Iterator[Trouble]:
+    """Faults in the generated code of one driver, of which a proof accepts none that a random trace shows.
+
+    `scores` gets how many were refuted, and so on.
+    """
+    from tests.drivers import mutants
+
+    name, made = mutants.subject(number)
+    folder = folder / str(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    command = f"python -m tests.fuzz --only mutants --seed {number} --count {count}"
+    try:
+        score = mutants.judged(*made(folder), count, number, folder)
+    except Exception:
+        yield Trouble("traceback", command, f"{name}\n{traceback.format_exc()}")
+        return
+    shutil.rmtree(folder)
+    for word in ("made", "refused", "alike", "refuted", "unknown"):
+        scores[word] = scores.get(word, 0) + getattr(score, word)
+    yield from (Trouble("wrong", command, f"{name}: proved, and not alike: {text}") for text in score.false)
+
+
 def _programs(seed: int, count: int, target: str, folder: Path, cpp: bool) -> Trouble | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 from .hostile import WAYS
 from .machine import machine
 from .networks import Found, Tally, drawn, keep, smaller, sweep
-from .others import damaged_file, driver_programs, hostile_names, plan_of_energy
+from .others import damaged_file, driver_programs, hostile_names, mutants_of_drivers, plan_of_energy
 from .recipe import FORMS
 from .wire import PORTS, STREAMS, harmed_streams
 
@@ -20,6 +20,7 @@ TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500
 PROGRAMS = 25  # drivers that are built together
 NAMED = 100  # hostile names, in as many models or descriptions as that takes
 DAMAGED = 50  # copies of one model, each damaged in another way
+MUTANTS = 50  # faults in the generated code of one driver
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Result:
     programs: dict[str, int] = field(default_factory=dict)  # built and run, by target and mode
     planned: dict[str, int] = field(default_factory=dict)  # run on values alone
     refused: dict[str, int] = field(default_factory=dict)
+    mutants: dict[str, int] = field(default_factory=dict)  # refuted, unknown, alike and so on
     failures: list[dict[str, str]] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
 
@@ -63,13 +65,14 @@ def networks(
 
 
 def others(part: str, seed: int, count: int) -> Iterator[Unit]:
-    """`count` programs, plans, names, damaged files of each form, or times `STREAMS` streams over all ports."""
+    """`count` programs, plans, faults, names, damaged files of each form, or times `STREAMS` streams over all ports."""
     each, forms = {
         "drivers": (PROGRAMS, [""]),
         "damaged": (DAMAGED, list(FORMS)),
         "energy": (1, ["tflite"]),
         "wire": (len(PORTS), list(PORTS)),
         "names": (NAMED, list(WAYS)),
+        "mutants": (MUTANTS, [""]),
     }[part]
     for number in range(seed, seed - (-count // each)):
         yield from (Unit(part, number, form) for form in forms)
@@ -84,7 +87,7 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset(), most: in
     """
     place, result = folder / f"worker_{os.getpid()}", Result(unit.name)
     if unit.part != "networks":
-        for trouble in OTHERS[unit.part](unit, place / unit.part):
+        for trouble in OTHERS[unit.part](unit, place / unit.part, result.mutants):
             result.failures.append({"kind": trouble.kind, "command": trouble.command, "text": trouble.text})
         result.streams = STREAMS if unit.part == "wire" else 0
         return result
@@ -105,10 +108,11 @@ def _kept(found: Found) -> dict[str, str]:
     return {"kind": found.failure.kind, "command": found.command, "text": text}
 
 
-OTHERS: dict[str, Callable[[Unit, Path], Iterator[Any]]] = {
-    "drivers": lambda unit, place: driver_programs(unit.seed, PROGRAMS, place),
-    "damaged": lambda unit, place: damaged_file(unit.form, unit.seed, DAMAGED, place),
-    "energy": lambda unit, place: plan_of_energy(unit.seed, place),
-    "wire": lambda unit, place: harmed_streams(unit.form, unit.seed, place),
-    "names": lambda unit, place: hostile_names(unit.form, unit.seed, NAMED, place),
+OTHERS: dict[str, Callable[[Unit, Path, dict[str, int]], Iterator[Any]]] = {
+    "drivers": lambda unit, place, scores: driver_programs(unit.seed, PROGRAMS, place),
+    "damaged": lambda unit, place, scores: damaged_file(unit.form, unit.seed, DAMAGED, place),
+    "energy": lambda unit, place, scores: plan_of_energy(unit.seed, place),
+    "wire": lambda unit, place, scores: harmed_streams(unit.form, unit.seed, place),
+    "names": lambda unit, place, scores: hostile_names(unit.form, unit.seed, NAMED, place),
+    "mutants": lambda unit, place, scores: mutants_of_drivers(unit.seed, MUTANTS, place, scores),
 }

@@ -1,0 +1,50 @@
+"""Faults in generated drivers: a proof accepts none that a random trace shows. `./sconsw fuzz` has more."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.artifacts import Artifact
+from tests.drivers import mutants
+from tests.drivers.judge import Judge
+
+pytest.importorskip("z3")
+from edgebuild.driver.prove import loops, verdicts
+
+pytestmark = pytest.mark.needs("riscv64-unknown-elf-gcc")
+
+
+@pytest.mark.parametrize("number", [7, 14])
+def test_no_fault_that_a_trace_shows_is_proved(number: int, tmp_path: Path) -> None:
+    name, made = mutants.subject(number)
+    score = mutants.judged(*made(tmp_path), 6, 5, tmp_path)
+    assert score.false == [], name
+    assert score.made == 6 and score.refuted, "nothing was told apart: the test does not test"
+
+
+def test_a_trusting_proof_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that finds all ways alike."""
+    for room in (verdicts, loops):
+        monkeypatch.setattr(room, "compare", lambda *_: None)
+    _, made = mutants.subject(7)
+    assert mutants.judged(*made(tmp_path), 6, 5, tmp_path).false
+
+
+def test_the_judge_tells_programs_apart(tmp_path: Path) -> None:
+    _, made = mutants.subject(1)
+    driver, artifacts = made(tmp_path)
+    judge = Judge(driver, tmp_path)
+    assert "spi_open" in judge.judged()
+    files = {a.name: a.data for a in artifacts}
+    one, same = judge.compiled(files, "one"), judge.compiled(files, "same")
+    other = {**files, "case.c": files["case.c"].replace(b"divider", b"(divider + 1)", 2)}
+    wrong = judge.compiled({n: d.replace(b"int (divider + 1)", b"int divider") for n, d in other.items()}, "wrong")
+    assert one and same and wrong
+    assert not any(judge.apart(one, same, f, range(4)) for f in judge.judged())
+    assert judge.apart(one, wrong, "spi_open", range(4))
+    shutil.rmtree(tmp_path / "wrong")
+    assert judge.compiled({"case.c": b"no C"}, "wrong") is None
+    assert all(isinstance(a, Artifact) for a in artifacts)
