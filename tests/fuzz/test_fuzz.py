@@ -189,7 +189,10 @@ def test_every_operator_name_of_tflite_is_drawn() -> None:
             missing -= {_name(code) for code in written(TfliteWriter(drawn(form, seed))).file.codes}
         if not missing:
             return
-    raise AssertionError(sorted(missing))
+    raise AssertionError(
+        f"{sorted(missing)}: add a row that draws each, in tflite_elements.py, tflite_moves.py or tflite_sums.py "
+        "of tests/fuzz"
+    )
 
 
 def test_every_operator_name_of_onnx_is_drawn() -> None:
@@ -199,7 +202,7 @@ def test_every_operator_name_of_onnx_is_drawn() -> None:
         missing -= {node.op_type for node in written(OnnxWriter(drawn("float", seed))).nodes}
         if not missing:
             return
-    raise AssertionError(sorted(missing))
+    raise AssertionError(f"{sorted(missing)}: add a row that draws each, in tests/fuzz/onnx_rows.py")
 
 
 def _name(code: Any) -> str:
