@@ -28,30 +28,33 @@ from tests.ops.test_host import compare
 VECTORS = 2
 KINDS = {"conv2d": 24, "depthwise_conv2d": 24, "dense": 16, "avg_pool2d": 8, "add": 8, "softmax": 4}
 TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
-VARIANTS = (
-    [
-        ("mps2-an386", name)
-        for name in (
-            "dsp two pixels",
-            "dsp two flat pixels",
-            "dsp two narrow pixels",
-            "dsp one pixel",
-            "dsp straight pixel",
-            "dsp few taps",
-            "dsp taps",
-            "dsp plane",
-            "dsp, 2 planes gathered",
-            "dsp, 4 planes gathered",
-        )
-    ]
-    + [
-        ("m4-flash-model", name)
-        for name in ("dsp four pixels", "dsp two pixels", "dsp two flat pixels", "dsp four outputs")
-    ]
-    + [("mps2-an500", name) for name in ("dsp two pixels", "dsp two flat pixels")]
-    + [("riscv-virt", name) for name in ("5 pixels x 2 channels", "plane", "pairs, 6 pixels")]
-    + [("mps2-an385", "pairs, 4 pixels")]
-)
+SUMS = ("conv2d", "depthwise_conv2d")
+VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds of operators whose layers are drawn
+    "mps2-an386": {
+        "dsp two pixels": SUMS,
+        "dsp two flat pixels": SUMS,
+        "dsp two narrow pixels": SUMS,
+        "dsp one pixel": SUMS,
+        "dsp straight pixel": SUMS,
+        "dsp widened pixel": ("dense",),
+        "dsp few taps": SUMS,
+        "dsp taps": SUMS,
+        "dsp plane": SUMS,
+        "dsp, 2 planes gathered": SUMS,
+        "dsp, 4 planes gathered": SUMS,
+        "dsp four at once": ("add",),
+        "dsp products": ("mul",),
+    },
+    "m4-flash-model": {
+        "dsp four pixels": SUMS,
+        "dsp two pixels": SUMS,
+        "dsp two flat pixels": SUMS,
+        "dsp four outputs": SUMS,
+    },
+    "mps2-an500": {"dsp two pixels": SUMS, "dsp two flat pixels": SUMS},
+    "riscv-virt": {"5 pixels x 2 channels": SUMS, "plane": SUMS, "pairs, 6 pixels": SUMS},
+    "mps2-an385": {"pairs, 4 pixels": SUMS},
+}
 NEEDS = ("qemu-system-arm", "qemu-system-riscv32", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 
 
@@ -148,15 +151,17 @@ def suits(graph: Graph, form: Form, variant: str) -> bool:
 
 
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("tile", ["off", "rolling"])
-@pytest.mark.parametrize("target, variant", VARIANTS)
+@pytest.mark.parametrize("target, variant, tile", [
+    (target, variant, tile) for target, variants in VARIANTS.items() for variant, kinds in variants.items()
+    for tile in ("off", "rolling") if tile == "off" or kinds == SUMS
+])  # fmt: skip
 def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that other variants better on these shapes; whole, and row by row as far as that saves memory."""
+    """Also those that other variants better on these shapes; whole, and sums row by row as far as that saves memory."""
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
-    form = form_of(load_target(target))
+    form, kinds = form_of(load_target(target)), VARIANTS[target][variant]
     for count in (250, 1000):  # some variants suit few networks
         if tile == "off":
-            graphs = [g for kind in ("conv2d", "depthwise_conv2d") for g in integer(kind, 250)]
+            graphs = [g for kind in kinds for g in integer(kind, 250 if kinds == SUMS else 60)]
         else:
             graphs = [replace(g) for g in drawn_networks(count)]
         graphs = [
@@ -164,7 +169,10 @@ def test_every_variant(target: str, variant: str, tile: str, tmp_path: Path, mon
         ]
         if len(graphs) >= 3:
             break
-    assert len(graphs) >= 3, f"{len(graphs)} examples"
+    assert len(graphs) >= 3, (
+        f"{len(graphs)} layers of {kinds} take {variant!r} on {target}: VARIANTS in tests/kernels/test_processors.py "
+        "names the kinds of operators that it serves"
+    )
     check(target, graphs[:12], tmp_path, tile=tile)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -285,3 +287,37 @@ def test_every_onnx_operator_is_compared(tmp_path: Path) -> None:
         f"{missing}: onnxruntime and the standard's tests compared none of them with ours; add to CASES in "
         "tests/ops/test_every_operator.py a node of each: attributes, shape of the operand, constants"
     )
+
+
+PASSED = Path(__file__).with_name("node_tests.json")  # of the standard's node tests, by operator, with this `onnx`
+OTHERWISE = {  # onnxruntime's results are others than the standard's, and so are ours; dropout in training is random
+    "test_averagepool_2d_ceil_last_window_starts_on_pad", "test_gridsample_bicubic", "test_training_dropout",
+    "test_resize_downsample_scales_linear_align_corners", "test_resize_downsample_scales_cubic_align_corners",
+    "test_training_dropout_default",
+}  # fmt: skip
+
+
+def test_node_tests_of_the_standard(tmp_path: Path) -> None:
+    """None is wrong, and no operator passes fewer of them than it did, its operands constants or computed.
+
+    `python -m tests.ops.test_every_operator` counts anew what passes.
+    """
+    verdicts = {name: by_standard(name, tmp_path) for name in sorted(ONNX_READERS)}
+    wrong = {text.split()[1] for texts in verdicts.values() for text in texts if text.startswith("wrong")}
+    assert wrong <= OTHERWISE
+    known = json.loads(PASSED.read_text())
+    if known["onnx"] != onnx.__version__:
+        pytest.skip(f"node tests were counted with onnx {known['onnx']}")
+    fewer = {name: count for name, count in known["passed"].items() if passed(verdicts[name]) < count}
+    assert not fewer, f"of these so many node tests passed: {fewer}"
+
+
+def passed(verdicts: list[str]) -> int:
+    return sum(text.startswith("passed") for text in verdicts)
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        counts = {name: passed(by_standard(name, Path(folder))) for name in sorted(ONNX_READERS)}
+    counted = {"onnx": onnx.__version__, "passed": {name: count for name, count in counts.items() if count}}
+    PASSED.write_text(json.dumps(counted, indent=1) + "\n")
