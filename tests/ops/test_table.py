@@ -142,7 +142,7 @@ def integers(dtype: str) -> list[Array]:
 
 @pytest.mark.parametrize("dtype", [*PLAIN, "bool"])
 def test_integers(dtype: str, tmp_path: Path) -> None:
-    """What leaves a type goes on at its other end."""
+    """Results that leave a type go on at its other end."""
     names = [n for n, row in FUNCTIONS.items() if row.integer and fits(n, dtype)]
     rows, numbers, chosen = cases(names), np.arange(COUNT), np.arange(COUNT) % 3 == 0
     values = [numbers % 2 == 0, numbers % 4 < 2] if dtype == "bool" else integers(dtype)

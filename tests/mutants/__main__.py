@@ -1,0 +1,168 @@
+"""`./sconsw mutants [--count N] [--seed S]`: faults of one token that no test notices."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.conftest import ROOT
+from tests.mutants.checkout import Checkout, Verdict, checkout
+from tests.mutants.faults import Fault, c_faults, python_faults
+from tests.mutants.rooms import ROOMS, Room, files, keyword, tests_of
+
+TRIES = 200  # draws of a fault, some of which no compiler of Python reads
+
+
+@dataclass(frozen=True)
+class Planted:
+    """`text`: the file as it is, read once, for its user may go on editing."""
+
+    room: str
+    file: str
+    fault: Fault
+    text: bytes
+
+    @property
+    def function(self) -> str:
+        """In which it stands, in Python."""
+        line, name = self.fault.line(self.text), ""
+        for node in ast.walk(ast.parse(self.text)) if self.file.endswith(".py") else ():
+            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+                name = node.name  # the last one is the innermost
+        return name
+
+    def row(self) -> dict[str, Any]:
+        """As it stands in mutants.json."""
+        was, now = (t.decode(errors="replace") for t in (self.fault.was, self.fault.now))
+        line = self.fault.line(self.text)
+        return {"file": self.file, "line": line, "was": was, "is": now, "room": self.room, "kind": self.fault.kind}
+
+
+def faults(room: Room, file: str, text: bytes) -> list[Fault]:
+    return python_faults(text, room.c) if file.endswith(".py") else c_faults(text)
+
+
+def drawn(count: int, seed: int, rooms: Iterable[str]) -> Iterator[Planted]:
+    """Faults of each room in turn. Within a room: a file by its number of faults, then a kind, then a place."""
+    random, rooms = Random(seed), list(rooms)
+    texts = {file: (ROOT / file).read_bytes() for name in rooms for file in files(ROOMS[name])}
+    choices = {name: {file: faults(ROOMS[name], file, texts[file]) for file in files(ROOMS[name])} for name in rooms}
+    taken = set[Planted]()
+    for number in range(count):
+        name = rooms[number % len(rooms)]
+        for _ in range(TRIES):
+            (file,) = random.choices(list(choices[name]), [len(some) for some in choices[name].values()])
+            kind = random.choice(sorted({f.kind for f in choices[name][file]}))
+            fault = random.choice([f for f in choices[name][file] if f.kind == kind])
+            planted = Planted(name, file, fault, texts[file])
+            if planted not in taken and is_read(planted):
+                taken.add(planted)
+                yield planted
+                break
+
+
+def is_read(planted: Planted) -> bool:
+    """Whether Python can read the file with its fault; a compiler of C says so by failing tests."""
+    if not planted.file.endswith(".py"):
+        return True
+    try:
+        compile(planted.fault.planted(planted.text), planted.file, "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
+
+
+def judged(planted: Planted, copy: Checkout, sound: set[str]) -> Verdict:
+    """The verdict of tests that pass without the fault. Others judge nothing any more, and are `copy.unsound`."""
+    room = ROOMS[planted.room]
+    while True:
+        with copy.planted(planted.file, planted.fault.planted(planted.text)):
+            verdict = copy.run(room.keyed, keyword(planted.file)) if room.keyed else Verdict()
+            verdict = verdict or copy.run(tests_of(room, planted.file, planted.function))
+        if not verdict.by or verdict.by in sound:
+            return verdict
+        if not copy.run([verdict.by]):
+            sound.add(verdict.by)
+            return verdict
+        copy.unsound.append(verdict.by)
+        print(f"{verdict.by} fails without a fault, too, and judges no further one", file=sys.stderr)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./sconsw mutants", description=__doc__)
+    parser.add_argument("--seed", type=int, help="of the draw; today's date if none is given")
+    parser.add_argument("--count", type=int, default=100, help="faults, of each room in turn (%(default)s)")
+    parser.add_argument("--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS), help="all if none is given")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after this time")
+    parser.add_argument("--limit", type=float, default=600, help="seconds of the processor for the tests of a "
+                        "fault (%(default)s); if none failed until then, it survived")  # fmt: skip
+    parser.add_argument("--again", action="store_true", help="only what survived by the mutants.json that is there")
+    parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for mutants.json (build)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    seed = options.seed if options.seed is not None else int(time.strftime("%Y%m%d"))
+    planted = list(drawn(options.count, seed, options.rooms))
+    if options.again:
+        rows = json.loads((options.output / "mutants.json").read_text())["survivors"]
+        survivors = {(r["file"], r["line"], r["was"], r["is"]) for r in rows}
+        planted = [p for p in planted if tuple(p.row()[k] for k in ("file", "line", "was", "is")) in survivors]
+    if options.list:
+        print("\n".join(json.dumps(p.row()) for p in planted))
+        return 0
+    unsound = list[str]()
+    start, rows, sound = time.monotonic(), list[dict[str, Any]](), set[str]()
+    try:
+        with checkout(options.limit) as copy:
+            unsound = copy.unsound
+            for number, one in enumerate(planted, start=1):
+                if time.monotonic() - start > options.seconds:
+                    break
+                begin = time.monotonic()
+                verdict = judged(one, copy, sound)
+                rows.append({**one.row(), "by": verdict.by, "why": verdict.why or "survived", "whole": verdict.whole})
+                rows[-1]["seconds"] = round(time.monotonic() - begin)
+                row = rows[-1]
+                print(f"{number}/{len(planted)} {row['why']} {row['seconds']} s {row['file']}:{row['line']} "
+                      f"{row['was']!r} -> {row['is']!r} {row['by']}", flush=True)  # fmt: skip
+                written(rows, copy.unsound, seed, options.output)
+    except KeyboardInterrupt:
+        print("interrupted: what follows is of the part that ran", file=sys.stderr)
+    summary = written(rows, unsound, seed, options.output)
+    print(json.dumps({k: v for k, v in summary.items() if k != "rows"}, indent=1))
+    return int(bool(summary["survivors"] or unsound))
+
+
+def written(rows: list[dict[str, Any]], unsound: list[str], seed: int, folder: Path) -> dict[str, Any]:
+    """Writes mutants.json."""
+    # a run that ended early says that no test so far failed
+    survivors = [row for row in rows if row["why"] == "survived"]
+    by_room = {name: [sum(r["room"] == name for r in part) for part in (rows, survivors)] for name in ROOMS}
+    summary = {
+        "seed": seed,
+        "planted": len(rows),
+        "killed": len(rows) - len(survivors),
+        "timeouts": sum(row["why"] == "timeout" for row in rows),
+        "unsound": unsound,
+        "rooms": {name: {"planted": a, "survived": b} for name, (a, b) in by_room.items() if a},
+        "survivors": [{k: row[k] for k in ("file", "line", "was", "is", "room", "kind", "whole")} for row in survivors],
+        "rows": rows,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mutants.json").write_text(json.dumps(summary, indent=1) + "\n")
+    return summary
+
+
+if __name__ == "__main__":
+    sys.exit(main())
