@@ -190,3 +190,12 @@ def test_chained_pairs_need_no_solver() -> None:
     assert settled(Problem(leaves, uses, Bus(), 1)) == singles(Problem(leaves, uses, Bus(), 1))
     uses[("w", frozenset({"f2", "f3"}))] = 5
     assert set(settled(Problem(leaves, uses, Bus(), 1))).isdisjoint({(leaves[2],), (leaves[3],)})
+
+
+def test_nothing_is_settled_among_more_sets_than_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But a part that is always written whole."""
+    monkeypatch.setattr("edgebuild.driver.layout.settled.LIMIT", 8)  # two leaves more than these
+    leaves = tuple(Leaf(f"f{i}", ("G", f"f{i}"), 5, (), ()) for i in range(8))
+    uses = Counter({("w", frozenset({a.name, b.name})): 1 for a, b in pairwise(leaves[:6])})
+    uses[("w", frozenset({"f5", "f0"}))] = uses[("w", frozenset({"f6", "f7"}))] = 1
+    assert settled(Problem(leaves, uses, Bus(), 1)) == (leaves[6:],)

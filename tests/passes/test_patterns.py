@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 
+from edgebuild.model import ops
 from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump
 from edgebuild.model.passes.canonicalize import canonicalize
@@ -16,6 +18,7 @@ from tests.graphs import quantised
 from tests.graphs.onnx_models import OnnxFile
 
 SHAPE = (1, 3, 6, 8)
+Bounds = tuple[float | None, float | None]
 
 
 class Model(OnnxFile):
@@ -160,3 +163,31 @@ def test_identity_at_an_output_keeps_the_output_name() -> None:
     assert canonicalize(graph).outputs == ("z",)
     both = replace(graph, outputs=("y", "z"))
     assert canonicalize(both).outputs == ("y", "z")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        ((-1.0, 4.0), (0.0, 6.0), (0.0, 4.0)),
+        ((0.0, 6.0), (-1.0, 4.0), (0.0, 4.0)),
+        ((None, 4.0), (0.0, None), (0.0, 4.0)),
+        ((None, 3.0), (None, 2.0), (None, 2.0)),
+        ((-2.0, None), (-3.0, None), (-2.0, None)),
+    ],
+)
+def test_two_clamps_leave_what_both_do(first: Bounds, second: Bounds, both: Bounds) -> None:
+    assert [(op.kind, op.attrs["clamp"]) for op in clamped(first, second).ops] == [("add", both)]
+
+
+@pytest.mark.parametrize(("first", "second"), [((0.0, 2.0), (3.0, 4.0)), ((3.0, 4.0), (0.0, 2.0))])
+def test_clamps_with_nothing_in_common_keep_their_order(first: Bounds, second: Bounds) -> None:
+    x = np.array([[-1, 0.25, 0.75, 1, 1.25, 1.75, 3, 9]], np.float32)
+    np.testing.assert_array_equal(ops.run(clamped(first, second), x)["y"], np.clip(np.clip(2 * x, *first), *second))
+
+
+def clamped(first: Bounds, second: Bounds) -> Graph:
+    """A sum within both bounds, one after the other, as it is canonical."""
+    add = Op("add", "a", ("x", "x"), ("a",), {"clamp": (None, None)})
+    clamps = [Op("clamp", y, (x,), (y,), {"clamp": b}) for x, y, b in (("a", "b", first), ("b", "y", second))]
+    tensors = {n: Tensor(n, (1, 8), "float32") for n in "xaby"}
+    return canonicalize(Graph("m", (add, *clamps), tensors, ("x",), ("y",), "onnx"))
