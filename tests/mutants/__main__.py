@@ -104,7 +104,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after this time")
     parser.add_argument("--limit", type=float, default=600, help="seconds of the processor for the tests of a "
                         "fault (%(default)s); if none failed until then, it survived")  # fmt: skip
-    parser.add_argument("--again", action="store_true", help="only what survived by the mutants.json that is there")
+    parser.add_argument("--resume", action="store_true", help="leave out what an earlier run with this seed judged to "
+                        "its end")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build", help="for mutants.json (build)")
     return parser.parse_args()
@@ -114,29 +115,18 @@ def main() -> int:
     options = arguments()
     seed = options.seed if options.seed is not None else int(time.strftime("%Y%m%d"))
     planted = list(drawn(options.count, seed, options.rooms))
-    if options.again:
-        rows = json.loads((options.output / "mutants.json").read_text())["survivors"]
-        survivors = {(r["file"], r["line"], r["was"], r["is"]) for r in rows}
-        planted = [p for p in planted if tuple(p.row()[k] for k in ("file", "line", "was", "is")) in survivors]
     if options.list:
         print("\n".join(json.dumps(p.row()) for p in planted))
         return 0
+    rows = earlier(options.output, seed, planted) if options.resume else {}
     unsound = list[str]()
-    start, rows, sound = time.monotonic(), list[dict[str, Any]](), set[str]()
     try:
         with checkout(options.limit) as copy:
             unsound = copy.unsound
-            for number, one in enumerate(planted, start=1):
-                if time.monotonic() - start > options.seconds:
-                    break
-                begin = time.monotonic()
-                verdict = judged(one, copy, sound)
-                rows.append({**one.row(), "by": verdict.by, "why": verdict.why or "survived", "whole": verdict.whole})
-                rows[-1]["seconds"] = round(time.monotonic() - begin)
-                row = rows[-1]
+            for number, row in run(planted, rows, copy, options.seconds):
                 print(f"{number}/{len(planted)} {row['why']} {row['seconds']} s {row['file']}:{row['line']} "
                       f"{row['was']!r} -> {row['is']!r} {row['by']}", flush=True)  # fmt: skip
-                written(rows, copy.unsound, seed, options.output)
+                written(rows, unsound, seed, options.output)
     except KeyboardInterrupt:
         print("interrupted: what follows is of the part that ran", file=sys.stderr)
     summary = written(rows, unsound, seed, options.output)
@@ -144,9 +134,38 @@ def main() -> int:
     return int(bool(summary["survivors"] or unsound))
 
 
-def written(rows: list[dict[str, Any]], unsound: list[str], seed: int, folder: Path) -> dict[str, Any]:
+Rows = dict[Planted, dict[str, Any]]
+
+
+def earlier(folder: Path, seed: int, planted: list[Planted]) -> Rows:
+    """What an earlier run of this seed judged to its end."""
+    before = json.loads((folder / "mutants.json").read_text())
+    kept = {key(r): r for r in before["rows"] if before["seed"] == seed and (r["why"] != "survived" or r["whole"])}
+    return {p: kept[key(p.row())] for p in planted if key(p.row()) in kept}
+
+
+def key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("room", "file", "line", "kind", "was", "is"))
+
+
+def run(planted: list[Planted], rows: Rows, copy: Checkout, most_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Judges what has no row yet; adds the rows, and gives each with its number."""
+    start, sound = time.monotonic(), set[str]()
+    for number, one in enumerate(planted, start=1):
+        begin = time.monotonic()
+        if begin - start > most_s:
+            return
+        if one not in rows:
+            verdict = judged(one, copy, sound)
+            seconds = round(time.monotonic() - begin)
+            judgement = {"by": verdict.by, "why": verdict.why or "survived", "whole": verdict.whole, "seconds": seconds}
+            rows[one] = one.row() | judgement
+            yield number, rows[one]
+
+
+def written(judged: Rows, unsound: list[str], seed: int, folder: Path) -> dict[str, Any]:
     """Writes mutants.json."""
-    # a run that ended early says that no test so far failed
+    rows = list(judged.values())
     survivors = [row for row in rows if row["why"] == "survived"]
     by_room = {name: [sum(r["room"] == name for r in part) for part in (rows, survivors)] for name in ROOMS}
     summary = {

@@ -140,6 +140,10 @@ def test_the_command_tells_what_survives(project: Path, monkeypatch: pytest.Monk
     assert [survivor[name] for name in ("file", "line", "was", "is")] == [file, 8, "%", "//"]
     assert {name: (project / name).read_text() for name in PROJECT} == PROJECT
     assert not list((project.parent / "scratch").iterdir())
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--resume"])
+    monkeypatch.setattr(command, "judged", None)  # nothing is left to be judged
+    assert command.main() == 1
+    assert json.loads((project / "build" / "mutants.json").read_text()) == summary
 
 
 def test_a_test_that_fails_by_itself_is_no_judge(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
