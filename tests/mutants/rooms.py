@@ -47,14 +47,15 @@ def _on(test: str, *targets: str) -> tuple[str, ...]:
     return tuple(f"tests/kernels/test_{test}[{target}]" for target in targets)
 
 
-ALL_KERNELS = _in("kernels", "templates", "processors", "vectors", "gathered", "pairs", "lines", "floats", "winograd",
-                  "factors", "curves", "exponentials", "dae", "cmsis_nn", "code_bytes", "estimates", "modes", "purity",
+FIRST = _in("kernels", "candidates", "templates")
+ALL_KERNELS = _in("kernels", "processors", "vectors", "gathered", "pairs", "lines", "floats", "winograd", "factors",
+                  "curves", "exponentials", "dae", "cmsis_nn", "code_bytes", "estimates", "modes", "purity",
                   "backtrace")  # fmt: skip
-DSP = (*_on("processors.py::test_single_ops", "mps2-an386"), *_in("kernels", "lines", "factors", "gathered", "winograd",
-       "curves"), *ALL_KERNELS)  # fmt: skip
-MVE = (*_in("kernels", "vectors"), "tests/kernels/test_gathered.py::test_vectors", *_in("kernels", "curves"),
+DSP = (*FIRST, *_on("processors.py::test_single_ops", "mps2-an386"),
+       *_in("kernels", "lines", "factors", "gathered", "winograd", "curves"), *ALL_KERNELS)  # fmt: skip
+MVE = (*FIRST, *_in("kernels", "vectors"), "tests/kernels/test_gathered.py::test_vectors", *_in("kernels", "curves"),
        *_on("processors.py::test_single_ops", "mps3-an547"), *ALL_KERNELS)  # fmt: skip
-BLOCKS = (*_on("processors.py::test_single_ops", "riscv-virt", "mps2-an385"),
+BLOCKS = (*FIRST, *_on("processors.py::test_single_ops", "riscv-virt", "mps2-an385"),
           "tests/kernels/test_processors.py::test_the_smallest_processor", *_in("kernels", "floats", "pairs"),
           "tests/kernels/test_gathered.py::test_without_vectors", *ALL_KERNELS)  # fmt: skip
 OPERATORS = _in("ops", "wrapping", "functions", "table", "special", "every_operator", "long_sums", "host", "tflm")
