@@ -57,6 +57,7 @@ OPERATORS: dict[type[ast.AST], tuple[str, str, str]] = {
 NOT_COMMUTATIVE = (ast.Sub, ast.FloorDiv, ast.Div, ast.Mod, ast.LShift, ast.RShift)
 EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "floor": "ceil", "ceil": "floor"}
 BOUNDING = ("min", "max", "minimum", "maximum", "clip")  # of two arguments or more: without it the first one remains
+ASSERTIONS = ("strict",)  # keywords that only refuse what never is
 C_IN_PYTHON = re.compile(
     rb"\{\{?eb_|_t\)|\{[0-2a-z_.]+\} ?[-+*/<>&|?%]|[-+*/<>&|?%] ?\{[0-2a-z_.]+\}|\) [-+*/<>&] \w|;"
 )
@@ -175,12 +176,18 @@ class PythonFaults(ast.NodeVisitor):
         if name in BOUNDING and len(node.args) > 1 and not isinstance(node.args[0], ast.Starred):
             self.add("dropped clamp", self.start(node), self.source(node), b"(" + self.source(node.args[0]) + b")")
         parts = [*node.args, *(k.value for k in node.keywords)]
-        if node.keywords and node.keywords[-1].arg is not None and len(parts) > 1:
+        if (
+            node.keywords
+            and node.keywords[-1].arg not in ASSERTIONS
+            and node.keywords[-1].arg is not None
+            and len(parts) > 1
+        ):
             last, before = node.keywords[-1].value, parts[-2]
             self.add("dropped argument", self.end(before), self.text[self.end(before) : self.end(last)], b"")
         if len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args[:2]):
             self.swapped(*node.args[:2])
-        self.generic_visit(node)
+        for part in (node.func, *node.args, *(k.value for k in node.keywords if k.arg not in ASSERTIONS)):
+            self.visit(part)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         self.c_of(node)

@@ -184,6 +184,8 @@ def naming(file: str, function: str) -> Iterator[str]:
     patterns = [rf"\b{function}\b"] if len(function) > PLAIN_WORDS and function not in COMMON_NAMES else []
     if reader:  # of an operator, whose name tests write in their files
         patterns = [rf"(?i)\"{reader[1].replace('_', '_?')}\""]
+    if path.parent.name == "cli":
+        patterns += [rf"\"{stem}\""]
     if path.suffix == ".py":
         module = ".".join((*path.parts[:-1], stem)) if stem != "__init__" else ".".join(path.parts[:-1])
         above, _, last = module.rpartition(".")
