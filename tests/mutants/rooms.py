@@ -59,11 +59,12 @@ BLOCKS = (*FIRST, *_on("processors.py::test_single_ops", "riscv-virt", "mps2-an3
           "tests/kernels/test_processors.py::test_the_smallest_processor", *_in("kernels", "floats", "pairs"),
           "tests/kernels/test_gathered.py::test_without_vectors", *ALL_KERNELS)  # fmt: skip
 OPERATORS = _in("ops", "wrapping", "functions", "table", "special", "every_operator", "long_sums", "host", "tflm")
-IMPORTED = _in("importers", "signatures", "composed", "fused", "ml", "control", "parameters", "absurd", "cells",
-               "places", "computed", "spectra", "windows", "layer_models", "tflm_models", "detection", "trees",
-               "biases", "fields", "resize", "svm", "types", "dynamic", "spreads", "opsets", "quantised",
-               "channels_last", "state", "int4", "loops", "attention", "lstm", "signal", "infinities", "grid", "onnx",
-               "stored", "disagree", "normalise", "forms", "fuzz")  # fmt: skip
+NODE_TESTS = "tests/ops/test_every_operator.py::test_node_tests_of_the_standard"
+IMPORTED = (NODE_TESTS, *_in(
+    "importers", "signatures", "composed", "fused", "ml", "control", "parameters", "absurd", "cells", "places",
+    "computed", "spectra", "windows", "layer_models", "tflm_models", "detection", "trees", "biases", "fields", "resize",
+    "svm", "types", "dynamic", "spreads", "opsets", "quantised", "channels_last", "state", "int4", "loops", "attention",
+    "lstm", "signal", "infinities", "grid", "onnx", "stored", "disagree", "normalise", "forms", "fuzz"))  # fmt: skip
 DRIVERS = _in("drivers", "layout", "small_merges", "cases", "random", "registers", "svd", "macros", "places", "ordered",
               "interrupts", "cpp", "whole", "cfg", "products", "header", "wide", "extend", "command", "sample",
               "held_exact", "held_out", "vendor", "rebuilds", "silicon", "peakrdl")  # fmt: skip
