@@ -138,7 +138,7 @@ Rows = dict[Planted, dict[str, Any]]
 
 
 def earlier(folder: Path, seed: int, planted: list[Planted]) -> Rows:
-    """What an earlier run of this seed judged to its end."""
+    """Rows of an earlier run of this seed, as far as it came to a verdict."""
     before = json.loads((folder / "mutants.json").read_text())
     kept = {key(r): r for r in before["rows"] if before["seed"] == seed and (r["why"] != "survived" or r["whole"])}
     return {p: kept[key(p.row())] for p in planted if key(p.row()) in kept}

@@ -94,7 +94,8 @@ ROOMS: dict[str, Room] = {
         c=True,
     ),
     "operators in C": Room(
-        ("edgebuild/model/ops/*.c.j2",), (*OPERATORS, *IMPORTED, *WHOLE), keyed=_in("ops", "host")
+        ("edgebuild/model/ops/*.c.j2",), (*OPERATORS, *_in("kernels", "curves"), *IMPORTED, *WHOLE),
+        keyed=_in("ops", "host"),
     ),
     "kernels of ARM DSP": Room(
         ("edgebuild/model/kernels/arm_dsp/**/*.py", "edgebuild/model/kernels/arm_dsp/**/*.j2"), (*DSP, *WHOLE), c=True
