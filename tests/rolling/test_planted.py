@@ -23,7 +23,7 @@ from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.rolling import Event, Rolled, Trace
 from tests.rolling.test_networks import UNIT, Net
-from tests.rolling.test_rolling import planned, running_example
+from tests.rolling.test_rolling import planned
 
 Patch = pytest.MonkeyPatch
 OPEN = (None, None)
@@ -284,6 +284,12 @@ def early_end(patch: Patch) -> None:
     patch.setitem(ops.SPECS, "mean", replace(spec, kernel=kernel))
 
 
+def widened() -> Graph:
+    """A wide tensor between two convolutions: in parts it never exists whole."""
+    net = Net(1, 16, 16, 3)
+    return net.graph(net.conv(net.conv("x", 16, 3), 4, 3))
+
+
 ROLL, OFF = {"tile": "rolling"}, {"tile": "off"}
 PARTS = {"tile": "ffmt", "max_mac_overhead": 50}
 WINDOWED = partial(pooled, "max", (3, 3))
@@ -317,8 +323,8 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], Callable[[], Graph], dict[str,
     "a row too few asked for": (few_rows, residual, ROLL),
     "buffers a word too short": (little_scratch, averaged, ROLL),
     "everything in one place": (moved, branches, OFF),
-    "parts with the padding of the other end": (wrong_padding, running_example, PARTS),
-    "parts in the wrong place": (misplaced_parts, running_example, PARTS),
+    "parts with the padding of the other end": (wrong_padding, widened, PARTS),
+    "parts in the wrong place": (misplaced_parts, widened, PARTS),
     "sums that end too early": (early_end, averaged, ROLL),
 }  # fmt: skip
 
