@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.importers import read_model
 from edgebuild.model.importers.tflite import read_tflite
@@ -18,12 +20,14 @@ from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.verify.rounding import Rng, distance, limit, moves, nudged
 from tests.fuzz.recipe import choice
 from tests.graphs import (
+    KINDS,
     OPERATORS,
     examples,
     feeds,
     onnx_models,
     quantised,
     random_inputs,
+    single_ops,
     small_graphs,
     tflite_files,
 )
@@ -200,3 +204,42 @@ def test_real_constants_in_quantised_models_lose_nothing(kind: str, steps: int, 
     want = np.clip(np.rint(real / np.float32(scale)) - 7, -128, 127)
     assert abs(ops.run(graph, given)[graph.outputs[0]] - want).max() <= (1 if steps else 0)
     assert (len(graph.ops) == 1) == bool(steps)
+
+
+PLANNED = ("finish_sum", "partial_sum", "join_sums")  # kinds that only the planner makes, with a vector for channels
+
+
+@pytest.mark.parametrize("move", ["reshape", "transpose"])
+def test_every_kind_behind_a_move(move: str) -> None:
+    """A move that passes an op takes the op's attributes along, or does not pass it."""
+    dice, tried = random.Random(7), 0
+    for kind in (kind for kind in KINDS if kind not in (*PLANNED, "quantize", "dequantize")):
+        for graph in examples(single_ops(kind), 3):
+            behind = _behind(graph, move, dice)
+            try:
+                final = canonicalize(behind)
+            except EdgebuildError:
+                continue
+            tried += 1
+            (vector,) = random_inputs(behind, 1, dice.randrange(1 << 30))
+            want, have = ops.run(behind, *vector), ops.run(final, *vector)
+            for old, new in zip(behind.outputs, final.outputs, strict=True):
+                np.testing.assert_allclose(have[new], want[old], rtol=1e-3, atol=1e-3, err_msg=dump(behind))
+    assert tried > 100
+
+
+def _behind(graph: Graph, move: str, dice: random.Random) -> Graph:
+    """The graph with each input behind a reshape or a transpose."""
+    moves, tensors, inputs, perms = list[Op](), dict(graph.tensors), list[str](), dict[int, list[int]]()
+    for name in graph.inputs:
+        x, source = graph.tensors[name], f"{name}_before"
+        if move == "reshape":
+            shape = dice.choice([(x.elements,), (*x.shape, 1), (1, *x.shape), tuple(n for n in x.shape if n > 1)])
+            moves.append(Op(move, source, (source,), (name,), {"shape": x.shape}))
+        else:
+            perm = perms.setdefault(len(x.shape), dice.sample(range(len(x.shape)), len(x.shape)))
+            shape = tuple(x.shape[perm.index(d)] for d in range(len(perm)))
+            moves.append(Op(move, source, (source,), (name,), {"perm": tuple(perm)}))
+        tensors[source] = replace(x, name=source, shape=shape)
+        inputs.append(source)
+    return replace(graph, ops=(*moves, *graph.ops), tensors=tensors, inputs=tuple(inputs))

@@ -10,14 +10,15 @@ import numpy as np
 from ... import ops
 from ...axes import elementwise
 from ...ir import Graph, Op, Quant, Tensor, after_move, origin_of
+from ...ops.base import unchanged
 from ..rewrite import Edit, unused
 
 MOVES = ("transpose", "reshape")
 
 
 def drop_identity(op: Op, graph: Graph) -> Edit | None:
-    """A transpose, reshape, take or cast that changes nothing; outputs of the graph keep their name."""
-    if op.kind not in (*MOVES, "take", "cast") or graph.tensors[op.inputs[0]].constant:
+    """A transpose, reshape, take, slice or cast that changes nothing; outputs of the graph keep their name."""
+    if op.kind not in (*MOVES, "take", "slice", "cast") or graph.tensors[op.inputs[0]].constant:
         return None
     x, y = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     turns = op.kind == "transpose" and op.attrs["perm"] != tuple(range(len(x.shape)))
@@ -92,7 +93,8 @@ def sink_transpose(op: Op, graph: Graph) -> Edit | None:
 
 
 def _elementwise(op: Op, graph: Graph) -> bool:
-    if "index" in op.attrs:  # tables for the dimensions that it has now
+    spec = ops.SPECS[op.kind]
+    if "index" in op.attrs or spec.view or spec.part is not unchanged:  # attributes for the dimensions that it has now
         return False
     relation = ops.nest(op, graph)
     operands = [(i, graph.tensors[n]) for i, n in enumerate(op.inputs)]
