@@ -63,6 +63,33 @@ def from_os(error: OSError, text: str = "", file: str = "") -> EdgebuildError:
     return fail(f"{text}: {reason}" if text else reason, file=named)
 
 
+STRICT = "EDGEBUILD_STRICT"  # environment: what fails inside of edgebuild ends with its traceback, as tests want it
+
+
+def is_strict() -> bool:
+    return bool(os.environ.get(STRICT))
+
+
+def note_place(bug: Exception, file: str, node: str, kind: str) -> None:
+    """Note the node at which an exception of ours arose, for `fault`. The first note stays."""
+    if not hasattr(bug, "place"):
+        bug.place = file, node, kind  # type: ignore[attr-defined]
+
+
+def fault(bug: Exception) -> EdgebuildError:
+    """An exception that nobody foresaw, as a diagnostic: it names the node, as far as that is known, and our line."""
+    import traceback  # late: most runs have no fault
+
+    file, node, kind = getattr(bug, "place", ("", "", ""))
+    package = os.path.dirname(os.path.dirname(__file__))
+    frames = [f for f in traceback.extract_tb(bug.__traceback__) if f.filename.startswith(package)]
+    where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    words = " ".join(str(bug).split())
+    text = shortened(f"edgebuild fails here{where}: {type(bug).__name__}{': ' if words else ''}{words}")
+    report = "a fault or an internal limit of edgebuild; please report it together with the input"
+    return fail(text, file=file, node=node, kind=kind, hints=[report, f"{STRICT}=1 prints the whole traceback"])
+
+
 NO_MEMORY = "this machine has not enough memory for it"
 UNMAPPED = ("failed to map segment", "cannot allocate memory")  # what the loader says where memory is short
 

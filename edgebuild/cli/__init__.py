@@ -13,7 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 from edgebuild import __version__
-from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, from_import, from_os
+from edgebuild.base.errors import NO_MEMORY, EdgebuildError, MissingTool, fail, fault, from_import, from_os, is_strict
 from edgebuild.base.text import terminal
 
 COMMANDS = {
@@ -86,6 +86,11 @@ def _main(argv: list[str]) -> int:
         return 3 if isinstance(reason, MissingTool) else 1
     except KeyboardInterrupt:
         return 130
+    except Exception as bug:
+        if is_strict():
+            raise
+        print(fault(bug), file=sys.stderr)
+        return 1
 
 
 def _module(command: str) -> Any:

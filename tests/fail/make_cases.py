@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from edgebuild.model.ir import Quant
@@ -143,10 +143,82 @@ def onnx_foreign_domain(folder: Path) -> tuple[str, str]:
 
 @case
 def onnx_unknown_operator(folder: Path) -> tuple[str, str]:
+    model = small_onnx(shape=(4, 4))
+    model.graph.node[0].op_type = "Det"
+    return save(model, folder), r"node 'relu0' \(Det\): error: operator Det is not supported\n.*edgebuild ops"
+
+
+@case
+def onnx_random(folder: Path) -> tuple[str, str]:
     return (
         save(small_onnx("RandomNormalLike"), folder),
-        r"node 'randomnormallike0' \(RandomNormalLike\): error: operator \w+ is not supported\n.*edgebuild ops",
+        r"node 'randomnormallike0' \(RandomNormalLike\): error: operator \w+ is not supported\n.*random",
     )
+
+
+@case
+def onnx_operator_of_nobody(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    model.graph.node[0].op_type = "RequantShift"
+    return (
+        save(model, folder),
+        r"node 'relu0' \(RequantShift\): error: operator RequantShift is not supported: the ONNX standard has none",
+    )
+
+
+@case
+def onnx_operator_of_a_newer_opset(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    model.graph.node[0].op_type = "Swish"
+    model.opset_import[0].version = 17
+    return save(model, folder), r"node 'relu0' \(Swish\): error: .* not supported in opset 17: .* from 24 on"
+
+
+@case
+def onnx_circle(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    node = model.graph.node.add(op_type="Add", input=["y1", model.graph.node[0].output[0]], output=["y2"], name="late")
+    node = model.graph.node.add(op_type="Neg", input=["y2"], output=["y1"], name="early")
+    model.graph.output[0].name = node.output[0]
+    return save(model, folder), r"node '\w+' \(\w+\): error: its result is needed to compute it: (late|early) <- "
+
+
+@case
+def onnx_undefined(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    model.graph.node[0].input[0] = "nowhere"
+    return save(model, folder), r"node 'relu0' \(Relu\): error: reads 'nowhere', which nothing computes"
+
+
+@case
+def onnx_without_its_data(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    tensor = model.graph.initializer.add(name="w", dims=[4], data_type=1, data_location=1)
+    tensor.external_data.add(key="location", value="weights.bin")
+    model.graph.node[0].op_type = "Add"
+    model.graph.node[0].input.append("w")
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    return MODEL.format("m.onnx"), r"m\.onnx: error: its tensors lie in 'weights\.bin', which is not there\n.*together"
+
+
+@case
+def onnx_shapes_that_do_not_fit(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    model.graph.initializer.add().CopyFrom(helper.make_tensor("w", 1, [3], [0.0, 1.0, 2.0]))
+    model.graph.node[0].op_type = "Add"
+    model.graph.node[0].input.append("w")
+    said = r"node 'relu0' \(Add\): error: not a valid ONNX model: Incompatible dimensions"
+    return save(model, folder), said + r"\n.*whole, but breaks the ONNX standard"
+
+
+@case
+def onnx_dropout_in_training(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    model.graph.node[0].op_type = "Dropout"
+    for name, value in (("ratio", np.float32(0.5)), ("training", np.True_)):
+        model.graph.initializer.add().CopyFrom(numpy_helper.from_array(np.asarray(value), name))
+        model.graph.node[0].input.append(name)
+    return save(model, folder), r"node 'relu0' \(Dropout\): error: training_mode is true.*\n.*inference"
 
 
 @case

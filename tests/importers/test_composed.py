@@ -14,6 +14,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.model import ops
 from edgebuild.model.importers import read_model
 from edgebuild.model.ir import Array
+from edgebuild.model.ops import ONNX_READERS
 from tests.importers.test_onnx import onnxruntime_outputs
 
 FLOAT, INT, UINT8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8
@@ -152,7 +153,8 @@ def test_blocked_weights_are_real_numbers(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(ops.run(read, fed)[read.outputs[0]], want, rtol=1e-5, atol=1e-5)
 
 
-def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path) -> None:
+def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ONNX_READERS, "Dropout", ONNX_READERS["Identity"])
     drop = helper.make_node("Dropout", ["x"], ["d", "m"], "drop")
     back = helper.make_node("Where", ["m", "d", "x"], ["y"], "back")
     x = helper.make_tensor_value_info("x", FLOAT, (1, 3, 8, 8))
@@ -164,3 +166,30 @@ def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path) -> None:
         onnx.save(made, tmp_path / "model.onnx")
         with pytest.raises(EdgebuildError, match=r"'drop' \(Dropout\).*result 2, 'm', is not supported"):
             read_model(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5])
+@pytest.mark.parametrize("training", [None, False, True])
+def test_dropout_is_the_identity_where_nothing_drops(ratio: float, training: bool | None, tmp_path: Path) -> None:
+    """A mask keeps all; in training only a ratio of 0 does. Constants are no exception."""
+    flags = [] if training is None else [numpy_helper.from_array(np.asarray(training), "t")]
+    stored = [numpy_helper.from_array(np.asarray(ratio, np.float32), "r"), *flags]
+    names = ["r", "t"][: len(stored)]
+    nodes = [
+        helper.make_node("Dropout", ["x", *names], ["d", "m"], "one"),
+        helper.make_node("Dropout", ["c", *names], ["k"], "two"),
+        helper.make_node("Where", ["m", "d", "k"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, FLOAT, (2, 3)) for n in "xy")
+    stored.append(numpy_helper.from_array(np.full((2, 3), 7, np.float32), "c"))
+    made = helper.make_model(helper.make_graph(nodes, "drop", [x], [y], stored), ir_version=8,
+                             opset_imports=[helper.make_opsetid("", 13)])  # fmt: skip
+    onnx.save(made, tmp_path / "m.onnx")
+    if training and ratio:
+        with pytest.raises(EdgebuildError, match=r"'one' and 1 more \(Dropout\): error: training_mode is true"):
+            read_model(tmp_path / "m.onnx")
+        return
+    fed = np.arange(6, dtype=np.float32).reshape(2, 3)
+    read = read_model(tmp_path / "m.onnx")
+    np.testing.assert_array_equal(ops.run(read, fed)[read.outputs[0]], onnxruntime_outputs(made, [fed])[0])
+    np.testing.assert_array_equal(ops.run(read, fed)[read.outputs[0]], fed)

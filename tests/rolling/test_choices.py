@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.errors import STRICT, EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.build.summary import summary
@@ -146,7 +146,7 @@ def test_a_failure_of_ours_ends_no_compilation(
     for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
         with pytest.raises(BrokenPlan):
             planned(running_example(), **way)
-    monkeypatch.delenv(choose.STRICT)
+    monkeypatch.delenv(STRICT)
     for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
         assert not any(s.rolled for s in planned(running_example(), **way).steps)
         said = capsys.readouterr().err
@@ -167,6 +167,6 @@ def test_a_failure_of_printing_ends_no_compilation(
     request = model_request(DIGITS, "model", "host", {"tile": "rolling"})
     with pytest.raises(BrokenPlan):
         compile_model(request)
-    monkeypatch.delenv(choose.STRICT)
+    monkeypatch.delenv(STRICT)
     assert json.loads(compile_model(request)[-1].data)["tiling"] == []
     assert "printing the tiled plan" in capsys.readouterr().err

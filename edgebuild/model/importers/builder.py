@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import Diagnostic, EdgebuildError, fail, grouped
+from ...base.errors import Diagnostic, EdgebuildError, fail, grouped, shortened
 from .. import ops
 from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
 from ..ops.base import check_limits
 
 COMPUTED = f"types of computed tensors: {', '.join(ITEM_BYTES)}; float16 in constants alone"
+UNREAD = "it breaks the format's rules where no check looks, or edgebuild has a fault: please report it with the model"
 LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
 
 
@@ -36,27 +37,36 @@ class GraphBuilder:
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.computed = 0  # elements of the constants that were computed while the file was read
+        self.broken = set[str]()  # results of nodes that cannot be read
         self.unmade: dict[str, EdgebuildError] = {}  # results that the reader of their node leaves out
         self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
-    def read(self, nodes: Sequence[Node], known: Callable[[Node], None], reader: Callable[[Node], None]) -> None:
+    def read(
+        self,
+        nodes: Sequence[Node],
+        known: Callable[[Node], None],
+        reader: Callable[[Node], None],
+        ends: Sequence[str] | None = None,
+    ) -> None:
         """Read all nodes; those that are not `known` or cannot be read are told together.
 
-        Nodes that only miss the results of others are not told.
+        Nodes that only miss the results of others are not told, nor any if all `ends` are there without them: a branch
+        that never runs may have been what wanted them. None: all nodes count.
         """
-        problems, broken = list[Diagnostic](), set[str]()
+        problems, missing = list[Diagnostic](), False
         for node in nodes:
             try:
                 known(node)
-                if not broken.intersection(node.inputs):
-                    reader(node)
+                if not self.broken.intersection(node.inputs):
+                    node.read_by(reader)
                     self._note_unmade(node)
                     continue
             except EdgebuildError as error:
                 problems += error.diagnostics
-            broken.update(node.outputs)
-        if problems:
+            missing = True
+            self.broken.update(name for name in node.outputs if name)
+        if missing and (ends is None or self.broken.intersection(ends)):
             raise grouped(problems)
 
     def _note_unmade(self, node: Node) -> None:
@@ -114,6 +124,8 @@ class GraphBuilder:
 class Node(ABC):
     """One node of a model file, as op modules see it. Missing optional operands are ''."""
 
+    damaged: tuple[type[Exception], ...] = ()
+
     def __init__(
         self, builder: GraphBuilder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str]
     ) -> None:
@@ -124,6 +136,20 @@ class Node(ABC):
     def error(self, text: str, hint: str = "") -> EdgebuildError:
         hints = [hint] if hint else []
         return fail(text, file=self.builder.graph.file, node=self.name, kind=self.origin, hints=hints)
+
+    def read_by(self, reader: Callable[[Any], None]) -> None:
+        """Read the node. What its reader fails with names the node; `damaged` exceptions say that of the file."""
+        try:
+            reader(self)
+        except (EdgebuildError, MemoryError):
+            raise
+        except Exception as problem:
+            if isinstance(problem, self.damaged):
+                raise
+            words = shortened(" ".join(str(problem).split()))
+            raise self.error(
+                f"cannot be read: {type(problem).__name__}{': ' if words else ''}{words}", UNREAD
+            ) from None
 
     def tensor(self, position: int) -> Tensor:
         if position >= len(self.inputs) or self.inputs[position] not in self.builder.tensors:

@@ -8,30 +8,28 @@ uint8 values become int8 by subtracting 128 from value and zero point alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import onnx
 import onnx.inliner
 from onnx import numpy_helper
 
-from ...base.errors import EdgebuildError, fail, visible
-from ...base.inputs import MODEL, read_bytes
+from ...base.errors import fail, visible
 from ..ir import Graph, Quant, Tensor, real_values
 from ..ops import ONNX_READERS
 from . import onnx_constants, onnx_control, onnx_ml, onnx_spectra
 from .builder import GraphBuilder, Node, checked_size, needed
-from .external import load_external
 from .onnx_cells import CELLS
-from .onnx_forms import as_checked, usual
+from .onnx_forms import bind, usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_places import PLACES
 from .onnx_spreads import SPREADS
+from .onnx_standard import UNKNOWN, as_checked, check, load, opset_of
 from .onnx_types import OWN_DOMAINS, check_types
 from .onnx_windows import PARTS
 
@@ -41,27 +39,21 @@ UNROLLED = ("Range",)  # of constants only, and computed as a whole: as a body i
 
 
 def read_onnx(
-    path: Path, shapes: Mapping[str, Sequence[int]] = MappingProxyType({}), outputs: Sequence[str] = ()
+    path: Path,
+    shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    outputs: Sequence[str] = (),
+    bound: Mapping[str, Sequence[int | float]] = MappingProxyType({}),
 ) -> Graph:
-    """An ONNX model up to its outputs or these, as a graph in "onnx" arithmetic. `shapes`: of inputs, by name."""
+    """An ONNX model up to its outputs or these, as a graph in "onnx" arithmetic.
+
+    `shapes`: of inputs, by name. `bound`: numbers of inputs that are constants, by name.
+    """
     file = visible(path.name)
-    try:
-        data = read_bytes(path, "cannot read the model", MODEL)
-        model = onnx.load_model_from_string(data)
-        if b"location" in data:
-            load_external(model, path, file)
-        onnx_control.check_operators(model, file)
-        as_checked(model)
-        _told_defaults(model)
-        _check(model)
-        if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
-            raise ValueError("a name is not UTF-8")
-    except EdgebuildError:
-        raise
-    except Exception as problem:  # protobuf and the checker have no common base class
-        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        hint = "the file is truncated or damaged, or breaks the ONNX standard"
-        raise fail(f"not a valid ONNX model: {first}", file=file, hints=[hint]) from None
+    model = load(path, file)
+    as_checked(model, file)
+    bind(model.graph, file, bound)
+    _told_defaults(model)
+    check(model, file, outputs or [value.name for value in model.graph.output])
     try:
         check_types(model, file)
         return _read(usual(model, file, shapes, outputs), file)
@@ -72,7 +64,7 @@ def read_onnx(
 
 
 def _read(model: onnx.ModelProto, file: str) -> Graph:
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     if opset not in OPSETS:
         hint = "convert it with onnx.version_converter or export it again"
         raise fail(f"opset {opset}; edgebuild reads {OPSETS.start} and later", file=file, hints=[hint])
@@ -85,7 +77,7 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
     outputs = [v.name for v in model.graph.output]
     wanted = needed([(onnx_control.reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [OnnxNode(builder, proto, opset) for proto, used in zip(model.graph.node, wanted, strict=True) if used]
-    builder.read(nodes, _known, _read_node)
+    builder.read(nodes, _known, _read_node, outputs)
     return builder.finish([t.name for t in inputs], outputs)
 
 
@@ -120,7 +112,7 @@ def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) 
 
 def _told_defaults(model: onnx.ModelProto) -> None:
     """Give nodes that have a body the attributes that they leave out: the onnx package leaves theirs open in it."""
-    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    opset = opset_of(model)
     for node in (node for part in onnx_control.graphs(model.graph) for node in part.node):
         if node.domain or not (onnx.defs.has(node.op_type, opset) and _has_body(node.op_type, opset)):
             continue
@@ -135,30 +127,6 @@ def _told_defaults(model: onnx.ModelProto) -> None:
 def _has_body(name: str, opset: int) -> bool:
     schema = onnx.defs.get_schema(name, opset)
     return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
-
-
-def _check(model: onnx.ModelProto) -> None:
-    """Raise an exception of the onnx package for what breaks the standard.
-
-    Shapes that the file notes of results do not count:
-    tf2onnx rounds some sizes otherwise than onnx does; skl2onnx notes some ranks wrongly, or none of an output.
-    """
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    tensors = [value.type.tensor_type for value in copy.graph.output if value.type.HasField("tensor_type")]
-    for kind in tensors:
-        kind.shape.SetInParent()
-    onnx.checker.check_model(copy)
-    for value in (*copy.graph.value_info, *copy.graph.output):
-        if value.type.HasField("tensor_type"):
-            value.type.tensor_type.ClearField("shape")
-    onnx.shape_inference.infer_shapes(copy, check_type=True, strict_mode=True)
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[Any]:
-    for node in graph.node:
-        yield from (node.name, *node.input, *node.output)
-    yield from (value.name for value in (*graph.input, *graph.output))
 
 
 def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
@@ -204,6 +172,7 @@ def _read_node(node: Node) -> None:
             raise node.builder.unmade[name]
         if name and name not in tensors:
             raise node.error(f"reads '{name}', which nothing computes")
+    _refuse_random(node)
     if node.proto.domain == onnx_ml.DOMAIN:
         onnx_ml.ML_READERS[node.origin](node)
     elif node.origin in ("Shape", "Size"):
@@ -215,13 +184,25 @@ def _read_node(node: Node) -> None:
     elif node.origin in SPECIAL:
         SPECIAL[node.origin](node)
     elif (parts := IN_PARTS[node.origin](node) if node.origin in IN_PARTS else None) is not None:
-        node.builder.read([OnnxNode(node.builder, part, node.opset) for part in parts], _known, _read_node)
+        made = [OnnxNode(node.builder, part, node.opset) for part in parts]
+        node.builder.read(made, _known, _read_node, node.outputs)
     elif node.origin in ONNX_READERS:
         if node.origin in ORDERED:
             _scale_constants(node)
         ONNX_READERS[node.origin](node)
     else:
         raise node.error(f"operator {node.origin} is not supported", REMEDIES.get(node.origin, UNKNOWN))
+
+
+def _refuse_random(node: OnnxNode) -> None:
+    """Raise EdgebuildError for results that no two inferences agree on; the evaluator would make constants of them."""
+    if node.origin in RANDOM and node.proto.domain in OWN_DOMAINS:
+        raise node.error(f"operator {node.origin} is not supported", AT_RANDOM)
+    if node.origin == "Dropout" and len(node.inputs) > 2 and node.inputs[2]:
+        training = node.constant(2, "training_mode").data
+        drops = not node.inputs[1] or np.any(real_values(node.constant(1, "ratio")))
+        if np.any(training) and drops:
+            raise node.error("training_mode is true: it drops elements at random", EVALUATION)
 
 
 def _scale_constants(node: OnnxNode) -> None:
@@ -244,7 +225,7 @@ def _read_body(node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], pref
     """Read a copy of a body whose inputs are these tensors; the names of its outputs."""
     copy, outputs = onnx_control.copied(body, given, prefix)
     node.builder.tensors |= {t.name: t for t in (_constant(p, node.builder.graph.file) for p in copy.initializer)}
-    node.builder.read([OnnxNode(node.builder, p, node.opset) for p in copy.node], _known, _read_node)
+    node.builder.read([OnnxNode(node.builder, p, node.opset) for p in copy.node], _known, _read_node, outputs)
     return outputs
 
 
@@ -345,6 +326,8 @@ def _read_quantize(node: OnnxNode) -> None:
 def _read_batch_norm(node: OnnxNode) -> None:
     """A scale and an offset per channel, which the canonicaliser folds into the op before."""
     x = node.tensor(0)
+    if node.attr("training_mode", 0) or any(node.outputs[1:]):  # before opset 14 its results say it
+        raise node.error("it is in training mode and normalises by the batch's own statistics", EVALUATION)
     scale, offset, mean, variance = (real_values(node.constant(i, "parameter")).astype(np.float64) for i in range(1, 5))
     factor = scale / np.sqrt(variance + node.attr("epsilon", 1e-5))
     shape = (-1,) + (1,) * (len(x.shape) - 2)
@@ -376,6 +359,8 @@ IN_PARTS = {**PARTS, **SPREADS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique", "Compress"), CUT)
 REMEDIES |= dict.fromkeys(("Quant", "BipolarQuant"), "export QCDQ in place of QONNX: Brevitas' export_onnx_qcdq")
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+AT_RANDOM = "its results are random: make them an input of the model, which the application fills"
+EVALUATION = "export the model for inference: model.eval() in PyTorch"
 PER_CHANNEL = "an activation is quantised per channel", "quantise activations per tensor"
 MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"
-UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"

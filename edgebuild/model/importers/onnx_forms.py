@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
@@ -21,13 +20,9 @@ from .onnx_cells import DYNAMIC
 from .onnx_control import reads
 from .onnx_fused import FUSED, Fused, channels_first
 from .onnx_opsets import OLDEST, newer
+from .onnx_standard import NORMALISES
 from .onnx_types import MICROSOFT, OWN_DOMAINS, TABLE
 from .onnx_zeros import LIKE, tell_stored, tell_zero_points
-
-UNLISTED = 4  # format of files whose constants are not among the inputs
-NORMALISES = 17  # opset that first has LayerNormalization
-# Operators that onnxruntime knows in the standard's domain; opset from which the standard does.
-UNKNOWN_BEFORE = {"LayerNormalization": NORMALISES, "SimplifiedLayerNormalization": 1 << 31}
 
 
 @dataclass(frozen=True)
@@ -63,31 +58,6 @@ INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 # What onnxruntime makes of a dynamically quantised product, and where its scales, zero points and bias stand: of the
 # first operand, which one that quantises it itself has none of, and of the weights.
 FLOAT_PRODUCTS = {"MatMulIntegerToFloat": (2, 4, 3, 5, 6), "DynamicQuantizeMatMul": (None, None, 2, 3, 4)}
-
-
-def as_checked(model: onnx.ModelProto) -> None:
-    """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
-
-    Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
-    Constants of old files need not be inputs, too.
-    """
-    model.ir_version = UNLISTED if model.ir_version == UNLISTED - 1 else model.ir_version
-    opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
-    strange = [n for n in model.graph.node if n.domain in OWN_DOMAINS and opset < UNKNOWN_BEFORE.get(n.op_type, 0)]
-    for node in strange:
-        node.domain = MICROSOFT
-    if strange and not any(o.domain == MICROSOFT for o in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
-    nodes = list(model.graph.node)
-    maker = {name: at for at, node in enumerate(nodes) for name in node.output if name}
-    before = {at: {maker[name] for name in reads(node) if name in maker} - {at} for at, node in enumerate(nodes)}
-    if any(max(makers, default=-1) > at for at, makers in before.items()):
-        try:
-            order = list(TopologicalSorter(before).static_order())
-        except CycleError:
-            return  # the checker tells
-        del model.graph.node[:]
-        model.graph.node.extend(nodes[at] for at in order)
 
 
 def usual(
@@ -152,7 +122,7 @@ def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[
             raise fail(text, file=file, hints=["inputs: " + ", ".join(sorted(values))])
         own = values[name].type.tensor_type.shape
         fits = len(own.dim) == len(shape) and all(
-            not d.HasField("dim_value") or d.dim_value == n for d, n in zip(own.dim, shape, strict=True)
+            not d.HasField("dim_value") or d.dim_value in (0, n) for d, n in zip(own.dim, shape, strict=True)
         )
         if own.dim and not fits:
             shown = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in own.dim)
@@ -164,6 +134,39 @@ def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[
         dims = value.type.tensor_type.shape.dim
         if name not in shapes and len(dims) > 1 and not dims[0].HasField("dim_value"):
             dims[0].dim_value = 1
+
+
+def bind(graph: onnx.GraphProto, file: str, values: Mapping[str, Sequence[int | float]]) -> None:
+    """Make constants of inputs. One number fills an input; open sizes are what the numbers need, or 1."""
+    inputs = {value.name: value for value in graph.input}
+    for name, numbers in values.items():
+        if name not in inputs:
+            text = f"option 'bind': the model has no input '{name}'{did_you_mean(name, sorted(inputs))}"
+            raise fail(text, file=file, hints=["inputs: " + ", ".join(sorted(inputs))])
+        try:
+            graph.initializer.append(_bound(inputs[name], numbers))
+        except (OverflowError, TypeError, ValueError) as problem:
+            raise fail(f"option 'bind': input '{name}': {problem}", file=file) from None
+        graph.input.remove(inputs[name])
+
+
+def _bound(value: onnx.ValueInfoProto, numbers: Sequence[int | float]) -> onnx.TensorProto:
+    """A constant in place of an input. Raises an exception of numpy's or ValueError if it cannot hold the numbers."""
+    kind = value.type.tensor_type
+    sizes = [d.dim_value for d in kind.shape.dim]
+    if sizes.count(0) == 1:
+        sizes[sizes.index(0)] = len(numbers) // prod(n for n in sizes if n)
+    shape = [n or 1 for n in sizes]
+    if len(numbers) not in (1, prod(shape)):
+        raise ValueError(f"{len(numbers)} numbers for the shape {'x'.join(map(str, shape))}")
+    exact = np.array(numbers, np.int64 if all(isinstance(n, int) for n in numbers) else np.float64)
+    with np.errstate(all="ignore"):
+        data = exact.astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    if (data.dtype.kind in "biu" and (data != exact).any()) or not np.isfinite(data.astype(np.float64)).all():
+        name = onnx.TensorProto.DataType.Name(kind.elem_type)
+        raise ValueError(f"{','.join(map(str, numbers))} is not of type {name}")
+    whole = data.reshape(shape) if len(numbers) > 1 else np.broadcast_to(data[0], shape)
+    return numpy_helper.from_array(np.ascontiguousarray(whole).reshape(shape), value.name)
 
 
 def _constants_first(graph: onnx.GraphProto) -> None:

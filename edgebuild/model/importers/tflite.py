@@ -34,6 +34,8 @@ BROKEN = (struct.error, LookupError, TypeError, ValueError, OverflowError, Memor
 
 
 class TfliteNode(Node):
+    damaged = (struct.error,)  # the flatbuffer ends too early
+
     def __init__(
         self,
         builder: GraphBuilder,

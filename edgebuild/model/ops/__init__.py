@@ -49,10 +49,10 @@ from . import (
     trees,
     unit_rows,
 )
-from .base import Spec
+from .base import Spec, named
 
 SPECS: dict[str, Spec] = {
-    spec.kind: spec
+    spec.kind: named(spec)
     for spec in (
         add.SPEC,
         batch_matmul.SPEC,

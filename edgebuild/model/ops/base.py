@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import EdgebuildError, fail
+from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
 from ..axes import Nest
 from ..ir import Array, Graph, Op, Quant, Tensor
@@ -337,6 +337,29 @@ class Spec:
     def reading(self, tflite: Mapping[str, Any], onnx: Mapping[str, Any]) -> Spec:
         """The same with readers of the files."""
         return replace(self, tflite=tflite, onnx=onnx)
+
+
+def named(spec: Spec) -> Spec:
+    """The spec with facts that name their op in whatever they fail with."""
+    facts = {f.name: getattr(spec, f.name) for f in fields(spec)}
+    changed: dict[str, Any] = {
+        name: _named(fact) for name, fact in facts.items() if callable(fact) and fact is not unchanged
+    }
+    return replace(spec, **changed, limits=tuple(map(_named, spec.limits)))
+
+
+def _named(fact: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(fact)
+    def of(op: Op, graph: Graph, *more: Any) -> Any:
+        try:
+            return fact(op, graph, *more)
+        except EdgebuildError:
+            raise
+        except Exception as bug:
+            note_place(bug, graph.file, op.name, op.origin or op.kind)
+            raise
+
+    return of
 
 
 HALF_SCALED = "supported: an operand and a result that both have a scale and a zero point, or neither"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..axes import Dim, Fixed, Nest, Same, Whole
-from ..ir import Array, Graph, Op
+from ..ir import Array, Graph, Op, Tensor
 from .base import Ranges, Spec
 from .moves import axis_of
 
@@ -90,6 +90,14 @@ def from_onnx_identity(node: Any) -> None:
     node.emit("reshape", node.inputs[:1], shape=node.tensor(0).shape)
 
 
+def from_onnx_dropout(node: Any) -> None:
+    """What it is outside of training: the identity. A mask keeps all elements."""
+    from_onnx_identity(node)
+    if len(node.outputs) > 1 and node.outputs[1]:
+        kept = np.ones(node.tensor(0).shape, np.bool_)
+        node.builder.tensors[node.outputs[1]] = Tensor(node.outputs[1], kept.shape, "bool", None, kept)
+
+
 def nest(op: Op, graph: Graph) -> Nest:
     """Dimensions of size 1 that come or go leave all others as they are; else any element may be anywhere."""
     (x,) = graph.operands(op)
@@ -132,7 +140,7 @@ SPEC = Spec(
         "Squeeze": from_onnx_squeeze,
         "Unsqueeze": from_onnx_unsqueeze,
         "Identity": from_onnx_identity,
-        "Dropout": from_onnx_identity,
+        "Dropout": from_onnx_dropout,
     },
     view=True,
     limits=(same_elements,),

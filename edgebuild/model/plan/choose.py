@@ -20,7 +20,7 @@ from functools import cached_property, partial
 from math import inf
 
 from ...base import progress
-from ...base.errors import Diagnostic, EdgebuildError, fail
+from ...base.errors import Diagnostic, EdgebuildError, fail, is_strict
 from ...base.request import ModelRequest
 from ...base.target import Target
 from .. import ops
@@ -41,7 +41,6 @@ KNEE = 1.07
 FLASH_FOR_RAM = 4  # chips have four to eight times as much flash as RAM
 LAID_OUT = 8  # cuts that are laid out to find the least: mostly it is the first
 CHECK = "EDGEBUILD_CHECK"  # environment, "all": plans of large models, too, are run on values before they are printed
-STRICT = "EDGEBUILD_STRICT"  # environment: failures of ours end the compilation, as they have to in tests
 Rank = tuple[float, float, int]
 
 
@@ -309,10 +308,6 @@ def _thrifty(found: Plan, most: float) -> Plan:
 def _interpreted(model: Graph, found: Plan) -> Plan:
     interpret.interpret(model, found.rolling, found.steps, found.places)
     return found
-
-
-def is_strict() -> bool:
-    return bool(os.environ.get(STRICT))
 
 
 def warn_of(bug: Exception, way: str, file: str) -> None:
