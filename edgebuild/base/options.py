@@ -189,6 +189,31 @@ def _shapes(option: str, value: Value) -> tuple[tuple[str, tuple[int, ...]], ...
     return tuple(found)
 
 
+def _bindings(option: str, value: Value) -> tuple[tuple[str, tuple[int | float, ...]], ...]:
+    """Numbers by name from `sr=16000`; several of one input with commas, several inputs with a blank between them."""
+    found = []
+    for word in str(value).split():
+        name, _, numbers = word.rpartition("=")
+        try:
+            read = tuple(_literal(n) for n in numbers.split(","))
+        except ValueError:
+            read = ()
+        if not name or not read:
+            raise fail(f"option '{option}': '{word}' is no binding", hints=["write NAME=NUMBERS, as sr=16000"])
+        found.append((name, read))
+    return tuple(found)
+
+
+def _literal(word: str) -> int | float:
+    """A number; whole ones stay exact. Raises ValueError for anything else."""
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", word):
+        return int(word)
+    number = {"true": 1, "false": 0}.get(word.lower(), float("nan")) if word.isalpha() else float(word)
+    if not math.isfinite(number):
+        raise ValueError(word)
+    return number
+
+
 def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
     """Bytes by name from `L1=48K,L2=300K`."""
     found = []
@@ -202,6 +227,7 @@ def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
 
 SIZES = Kind(_sizes, "NAME=BYTES,...", separator=",")
 SHAPES = Kind(_shapes, "X=1,3,96,96", separator=" ")
+BINDINGS = Kind(_bindings, "X=1", separator=" ")
 NAMES = Kind(lambda option, value: tuple(str(value).split()), "NAME...", separator=" ")
 TEXT = Kind(lambda option, value: str(value), "NAME")
 SIZE = Kind(parse_size, "BYTES")

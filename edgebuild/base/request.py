@@ -31,6 +31,7 @@ from typing import Any, ClassVar
 from edgebuild.base.errors import did_you_mean, fail, visible
 from edgebuild.base.inputs import read_json
 from edgebuild.base.options import (
+    BINDINGS,
     FILE,
     FILES,
     HZ,
@@ -107,6 +108,9 @@ class ModelRequest:
     hse: int | None = option(None, HZ, HSE)
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
         (), SHAPES, "of inputs that the model leaves open; several with blanks between them"
+    )
+    bind: tuple[tuple[str, tuple[int | float, ...]], ...] = option(
+        (), BINDINGS, "inputs that are constants, as sr=16000: what follows from them is computed beforehand"
     )
     outputs: tuple[str, ...] = option((), NAMES, "tensors at which the model ends; default: its own outputs")
     calibration: Path | None = option(None, FILE, "what `edgebuild calibrate` fitted to measurements")

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep is not None:
         return run_sweep(args)
     if args.after != "plan":
-        print(inspect(args.model, args.after), end="")
+        print(inspect(model_request_of(args, "model"), args.after), end="")
         return 0
     scale = parse_size("scale", args.scale) if args.scale is not None else None
     check_replaced([f for f in (args.picture, args.pareto) if f], [args.model])

@@ -50,25 +50,27 @@ def run(args: argparse.Namespace) -> int:
         args.wrong_usage("--flash-of needs --cycles")
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
+    from edgebuild.model.importers import bound_file
     from edgebuild.model.verify import verify
     from edgebuild.model.verify.vectors import read_inputs
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     request = model_request_of(args, "model")
     artifacts = compile_model(request)
-    result = verify(
-        args.model,
-        load_target(args.target),
-        artifacts,
-        inputs,
-        args.keep,
-        args.layers,
-        args.cycles,
-        request.called_library,
-        args.dma,
-        (request.shape, request.outputs),
-        args.flash_of,
-    )
+    with bound_file(args.model, request.bind) as model:
+        result = verify(
+            model,
+            load_target(args.target),
+            artifacts,
+            inputs,
+            args.keep,
+            args.layers,
+            args.cycles,
+            request.called_library,
+            args.dma,
+            (request.shape, request.outputs),
+            args.flash_of,
+        )
     return _tell(args, result, _verdict)
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from ..base import progress
 from ..base.artifacts import Artifact
-from ..base.errors import Diagnostic, EdgebuildError, did_you_mean, fail
+from ..base.errors import Diagnostic, EdgebuildError, did_you_mean, fail, is_strict
 from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
 from .clocked import clocked_plan
 from .emit import emit
-from .importers import Shapes, read_model
+from .importers import Bound, Shapes, read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
-from .plan.choose import is_strict, plan, warn_of
+from .plan.choose import plan, warn_of
 from .plan.moved.auto import auto_plan
 from .plan.moved.levels import limited
 from .plan.moved.movement import check_request, reached, with_moves
@@ -59,18 +59,19 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
     if request.map != "off":
         target = reached(limited(target, request.limit))
         check_request(target, request)
-        graph, whole = prepare(request.source, request.shape, request.outputs), replace(request, tile="off")
+        graph = prepare(request.source, request.shape, request.outputs, request.bind)
+        whole = replace(request, tile="off")
         jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
         return auto_plan(graph, target, whole) if jointly else with_moves(plan(graph, target, whole))
     choose = clocked_plan if request.objective == "energy" else plan
-    graph = prepare(request.source, request.shape, request.outputs)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind)
     check_constants(graph, target)
     return choose(graph, target, request)
 
 
-def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -> Graph:
+def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:
     """Model file to canonical graph, without the channels that never vary. See `read_model` for the options."""
-    graph = read_model(source, shapes, outputs)
+    graph = read_model(source, shapes, outputs, bound)
     verify(graph, ops.result_shape)
     return remove_constants(canonicalize(graph))
 
@@ -109,16 +110,17 @@ def _check_size(size: int, memory: Memory, target: Target, file: str, least: str
         raise fail(text, file=file, hints=[hint])
 
 
-def inspect(source: Path, after: str) -> str:
+def inspect(request: ModelRequest, after: str) -> str:
     """The model as text after a stage: `import`, a stage of the canonicaliser, or `constants`."""
+    reading = request.source, request.shape, request.outputs, request.bind
     known = ["import", *(name for name, _ in STAGES), "constants"]
     if after not in known:
         raise fail(f"unknown stage '{after}'{did_you_mean(after, known)}", hints=[f"one of: {', '.join(known)}, plan"])
     if after == "import":
-        return dump(read_model(source))
+        return dump(read_model(*reading))
     if after == "constants":
-        return dump(prepare(source))
-    return next(dump(graph) for name, graph in stages(read_model(source)) if name == after)
+        return dump(prepare(*reading))
+    return next(dump(graph) for name, graph in stages(read_model(*reading)) if name == after)
 
 
 def inspect_plan(

@@ -14,6 +14,7 @@ from ..base.request import ModelRequest
 from ..base.target import load_target
 from . import choices
 from .compile import compile_model, plan_model
+from .importers import bound_file
 from .kernels import kernel_of, layer_name
 from .verify import verify
 
@@ -88,9 +89,10 @@ def _count(request: ModelRequest, by: str) -> tuple[dict[str, int], int]:
     target = load_target(request.target)
     decided = plan_model(request, target)
     artifacts, by_cycles = compile_model(request), by == CYCLES
-    result = verify(
-        request.source, target, artifacts, by_layer=True, by_cycles=by_cycles, library=request.called_library
-    )
+    with bound_file(request.source, request.bind) as model:
+        reading = request.shape, request.outputs
+        library = request.called_library
+        result = verify(model, target, artifacts, None, None, True, by_cycles, library, reading=reading)
     if not result["equal"]:
         raise fail(f"differs from the reference by up to {result['max_abs_diff']}", file=str(request.source))
     found: dict[str, int] = {}

@@ -227,7 +227,7 @@ def test_the_report_tells_what_was_removed(tmp_path: Path) -> None:
     assert report["constant_channels"]["macs"] == 68
     (tensor,) = report["constant_channels"]["tensors"]
     assert (tensor["constant"], tensor["removed"], tensor["channels"]) == (4, 4, 16)
-    assert "1x12:int8" in inspect(HELLO, "constants")
+    assert "1x12:int8" in inspect(model_request(HELLO, "model", "host", {}), "constants")
 
 
 def test_ops_of_one_name_keep_weights_of_their_own() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +14,14 @@ from ..ir import Graph, origin_of
 from .foreign import foreign, foreign_folder
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+Bound = tuple[tuple[str, tuple[int | float, ...]], ...]
 
 
-def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -> Graph:
+def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:
     """The model file as a graph. Raises EdgebuildError for anything that is wrong with it.
 
     `shapes`: of inputs that the file leaves open, by name. `outputs`: tensors at which the graph ends, instead of the
-    file's own.
+    file's own. `bound`: numbers of inputs that are constants, by name.
     """
     known = foreign_folder(path)
     data = b"" if known else read_bytes(path, "cannot read the model", MODEL)
@@ -30,13 +34,33 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = ()) -
 
         if shapes:
             raise fail("option 'shape': the shapes of a TFLite file are fixed", file=visible(path.name))
+        if bound:
+            raise fail("option 'bind': the inputs of a TFLite file stay what they are", file=visible(path.name))
         return printable(read_tflite(data, visible(path.name), outputs))
     if path.suffix == ".onnx":
         from .onnx import read_onnx
 
         del data  # as large as the model
-        return printable(read_onnx(path, dict(shapes), outputs))
+        return printable(read_onnx(path, dict(shapes), outputs, dict(bound)))
     raise fail("not a model that edgebuild reads", file=str(path), hints=["use a .tflite or .onnx file"])
+
+
+@contextmanager
+def bound_file(path: Path, bound: Bound) -> Iterator[Path]:
+    """The file, or a copy of it in which these inputs are constants, for interpreters that know no such option."""
+    if not bound:
+        yield path
+        return
+    import onnx  # late: few requests bind inputs
+
+    from .onnx_forms import bind
+    from .onnx_standard import load
+
+    model = load(path, visible(path.name))
+    bind(model.graph, visible(path.name), dict(bound))
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(model, Path(folder, path.name))
+        yield Path(folder, path.name)
 
 
 def printable(graph: Graph) -> Graph:
