@@ -180,7 +180,10 @@ def softmax(s: Source) -> Graph:
     y = None if s.real else Quant((1 / 256,), (-128,)) if s.integer == "int8" else Quant((2.0**-15,), (0,))
     if s.arithmetic == "onnx" and not s.real:
         y = s.pick(y, s.quant(2.0 ** -s.between(6, 12)))
-    return single(s, "softmax", [x], y, beta=s.pick(1.0, 0.5, 3.0) if s.arithmetic == "tflite" else 1.0)
+    widens = s.arithmetic == "tflite" and not s.real and s.integer == "int8" and s.pick(False, False, True)
+    y = Quant((2.0**-16,), (-(2**15),)) if widens else y
+    beta = s.pick(1.0, 0.5, 3.0) if s.arithmetic == "tflite" else 1.0
+    return single(s, "softmax", [x], y, "int16" if widens else "", beta=beta)
 
 
 def _power_scale(s: Source) -> float:
@@ -202,7 +205,8 @@ def running_sum(s: Source) -> Graph:
     plain = s.real or s.integer != "int8"
     x = s.tensor("x", (*s.shape(0, 2), s.between(1, 15), *s.shape(0, 1)), None if plain else s.quant())
     axis, y = s.between(0, len(x.shape) - 1), None if plain else s.quant()
-    return single(s, "running_sum", [x], y, axis=axis, exclusive=s.pick(False, True), reverse=s.pick(False, True))
+    ways = {"exclusive": s.pick(False, True), "reverse": s.pick(False, True), "product": plain and s.pick(False, True)}
+    return single(s, "running_sum", [x], y, axis=axis, **ways)
 
 
 def unit_rows(s: Source) -> Graph:

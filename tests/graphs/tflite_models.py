@@ -292,9 +292,9 @@ def softmax(f: Draft) -> bytes:
     options.beta = f.s.pick(1.0, 0.5, 2.5)
     fine = f.s.integer == "int16"
     q = f.quant(2.0 ** -f.s.between(8, 16) * float(np.float32(f.s.rng.uniform(1, 2)))) if fine else f.quant()
-    return f.done(
-        "SOFTMAX", [f.input(shape, q)], shape, Quant(*(((2.0**-15,), (0,)) if fine else ((1 / 256,), (-128,)))), options
-    )
+    widens = not fine and f.s.pick(False, False, True)
+    y = Quant((2.0**-16,), (-(2**15),)) if widens else Quant(*(((2.0**-15,), (0,)) if fine else ((1 / 256,), (-128,))))
+    return f.done("SOFTMAX", [f.input(shape, q)], shape, y, options, "int16" if widens else "")
 
 
 def pad(name: str) -> Callable[[Draft], bytes]:

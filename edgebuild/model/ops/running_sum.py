@@ -1,4 +1,4 @@
-"""CUMSUM, CumSum: sums of all elements of a line up to each of them.
+"""CUMSUM, CumSum, CumProd: sums or products of all elements of a line up to each of them.
 
 `exclusive` leaves the element itself out, `reverse` begins at the end of the line. Floats are added in the order of the
 line, as TFLM and onnxruntime do. The int8 form is TFLM's (kernels/internal/reference/cumsum.h): terms and result have
@@ -32,9 +32,15 @@ def from_tflite(node: Any) -> None:
     _emit(node, bool(options.Exclusive()), bool(options.Reverse()))
 
 
-def _emit(node: Any, exclusive: bool, backwards: bool) -> None:
+def from_onnx_product(node: Any) -> None:
+    if node.tensor(0).quant is not None:
+        raise node.error("products of quantised values", "dequantise them first")
+    _emit(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)), product=True)
+
+
+def _emit(node: Any, exclusive: bool, backwards: bool, product: bool = False) -> None:
     axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(node.tensor(0).shape))
-    node.emit("running_sum", node.inputs[:1], axis=axis, exclusive=exclusive, reverse=backwards)
+    node.emit("running_sum", node.inputs[:1], axis=axis, exclusive=exclusive, reverse=backwards, product=product)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -66,10 +72,12 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
         enter, leave = factors(op, graph)
         line = fixedpoint.requantize((line.astype(np.int64) - zero_of(t)) << LEFT, *_parts(enter), "tflite")
         start = _first(zero_of(t), enter)
-    total = np.cumsum(line, axis, dtype=line.dtype)
+    product = op.attrs["product"]
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = (np.cumprod if product else np.cumsum)(line, axis, dtype=line.dtype)
     if op.attrs["exclusive"]:
         total = np.roll(total, 1, axis)
-        np.moveaxis(total, axis, 0)[0] = 0
+        np.moveaxis(total, axis, 0)[0] = int(product)
     if t.quant is not None:
         scaled = fixedpoint.requantize(total + start, *_parts(leave), "tflite") + zero_of(y)
         total = np.clip(scaled, *fixedpoint.limits(y.dtype))
@@ -77,11 +85,11 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def known_form(op: Op, graph: Graph) -> str | None:
-    """Values are float32, int32 or int64, or int8 of a TFLite file in lines of at most 15 elements."""
+    """Values are float32, int32 or int64; sums are of int8, too, of a TFLite file in lines of at most 15 elements."""
     (x,), y = graph.operands(op), graph.result(op)
     if x.quant is None:
         return None if is_float(x) or x.dtype in WORDS else f"values of type {x.dtype}"
-    if graph.arithmetic != "tflite" or (x.dtype, y.dtype) != ("int8", "int8"):
+    if graph.arithmetic != "tflite" or op.attrs["product"] or (x.dtype, y.dtype) != ("int8", "int8"):
         return f"quantised values of type {x.dtype}"
     most = max(x.shape[op.attrs["axis"]], 1)
     return None if most <= MOST else f"lines of {most}"
@@ -90,6 +98,8 @@ def known_form(op: Op, graph: Graph) -> str | None:
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,), axis = graph.operands(op), op.attrs["axis"]
     word, item = WORDS.get(x.dtype, "") if x.quant is None else "", C_TYPES[x.dtype]
+    join, sign = ("product", "*") if op.attrs["product"] else ("sum", "+")
+    wrapped = WRAPPED[join].replace("{word}", word)
     shape: dict[str, Any] = {
         "outer": prod(x.shape[:axis]),
         "N": x.shape[axis],
@@ -97,7 +107,9 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "exclusive": op.attrs["exclusive"],
         "reverse": op.attrs["reverse"],
         "left": 0 if x.quant is None else LEFT,
-        "join": f"({item})({WRAPPED['sum'].replace('{word}', word).format('sum', 'next')})" if word else "sum + next",
+        "first": int(op.attrs["product"]),
+        "join": f"({item})({wrapped.format(join, 'next')})" if word else f"{join} {sign} next",
+        "total": join,
     }
     scalars: dict[str, int | float] = {}
     if x.quant is not None:
@@ -109,7 +121,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             "x_shift": enter.shift,
         }
         scalars |= {"y_mul": leave.mantissa, "y_shift": leave.shift, "y_zero": zero_of(graph.result(op))}
-    stem = f"running_sum_{'x'.join(map(str, x.shape))}"
+    stem = f"running_{join}_{'x'.join(map(str, x.shape))}"
     cost = (6.0 if x.quant is None else 30.0) * x.elements
     return Kernel("running_sum.c.j2", stem, shape, (), scalars, estimate=cost, in_place="" if form.rolled else SAME)
 
@@ -120,7 +132,7 @@ SPEC = Spec(
     reference=reference,
     kernel=kernel,
     tflite={"CUMSUM": from_tflite},
-    onnx={"CumSum": from_onnx},
+    onnx={"CumSum": from_onnx, "CumProd": from_onnx_product},
     plain=True,
     limits=(known_form,),
 )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..axes import Nest, Same, Whole
-from ..ir import Array, Graph, Op
+from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
 from . import fixedpoint, softmax16
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .moves import axis_of
@@ -90,14 +90,19 @@ def _row(op: Op, graph: Graph, row: Array, table: Array) -> Array:
     total = int(fixedpoint.rounding_right_shift(e, SUM_BITS)[distance < len(table)].sum())
     inverse, over = fixedpoint.reciprocal(total, SUM_BITS)
     share = fixedpoint.rounding_high_multiply(e, inverse)
+    low, high = fixedpoint.limits(graph.result(op).dtype)
     if graph.arithmetic == "tflite":
-        y = fixedpoint.rounding_right_shift(share, over + 23) - 128
+        y = fixedpoint.rounding_right_shift(share, over + 31 - _bits(graph.result(op))) + low
     else:
         m = output_multiplier(graph.result(op).quant)
         shift = m.shift - over  # below -31 every share is less than half a step
         steps = fixedpoint.requantize(share, m.mantissa, shift, "onnx") if shift >= -31 else np.zeros_like(share)
         y = steps + zero_of(graph.result(op))
-    return np.clip(y, -128, 127).astype(np.int8)
+    return np.clip(y, low, high).astype(graph.result(op).dtype)
+
+
+def _bits(y: Tensor) -> int:
+    return 8 * ITEM_BYTES[y.dtype]
 
 
 def output_multiplier(quant: Any) -> fixedpoint.Multiplier:
@@ -107,9 +112,12 @@ def output_multiplier(quant: Any) -> fixedpoint.Multiplier:
 
 def output_quantisation(op: Op, graph: Graph) -> str | None:
     """A quantised TFLite softmax has output scale 1/256 and zero point -128, of int16 1/32768 and 0 and rows of at
-    most 65536 elements."""
-    y = graph.result(op)
+    most 65536 elements; from int8 to int16, 1/65536 and -32768."""
+    (x,), y = graph.operands(op), graph.result(op)
     q = y.quant
+    if (x.dtype, y.dtype) == ("int8", "int16") and q is not None:
+        fits = graph.arithmetic == "tflite" and q.zero_point[0] == -(2**15)
+        return None if fits and abs(q.scale[0] * 2**16 - 1) < 1e-3 else f"output is int16, {q}"
     if y.dtype == "int16" and q is not None:
         fits = graph.arithmetic == "tflite" and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
         return None if fits and abs(q.scale[0] * 2**15 - 1) < 1e-3 else f"output is int16, {q}"
@@ -130,10 +138,10 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     y = graph.result(op)
     size = x.shape[-1]
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
-    shape |= {"wide": y.dtype == "int16", "computed": False}
+    shape |= {"wide": x.dtype == "int16", "computed": False, "bits": _bits(y)}
     if is_float(x):
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, (), {"beta": op.attrs["beta"]})
-    if y.dtype == "int16":
+    if x.dtype == "int16":
         m = softmax16.factor(scale_of(x), op.attrs["beta"])
         numbers: dict[str, int | float] = {"multiplier": m.mantissa, "shift": m.shift}
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, softmax16.CONSTANTS, numbers)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..axes import Dim, Nest, Same, Whole
-from ..ir import Array, Graph, Op, Tensor
+from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
 from . import fixedpoint, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
@@ -73,7 +73,9 @@ def reference(op: Op, graph: Graph, state: Array, w: Array, bias: Array | None =
     if is_float(y):
         return clip_float(total, op.attrs["clamp"])
     m = factor(ts, tw, y)
-    scaled = fixedpoint.requantize(total.astype(np.int64), m.mantissa, m.shift, graph.arithmetic)
+    scaled = fixedpoint.requantize(
+        total.astype(np.int64).astype(np.int32).astype(np.int64), m.mantissa, m.shift, graph.arithmetic
+    )
     return np.clip(scaled + zero_of(y), *spatial.bounds(op, y)).astype(y.dtype)
 
 
@@ -106,8 +108,11 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
     start = np.zeros(y.shape[-1], kind) if bias is None else bias.astype(kind)
     shape: dict[str, Any] = {"stage": "out", "U": y.shape[-1], "T": op.attrs["rank"] * w.shape[1], "float": is_float(y)}
+    shape["wraps"] = False  # whether sums leave 32 bits, as TFLM lets them
     scalars = spatial.float_bounds(op, graph)
     if not is_float(y):
+        most = np.abs(w.data.astype(np.int64)).reshape(y.shape[-1], -1).sum(1) << 8 * ITEM_BYTES[state.dtype] - 1
+        shape["wraps"] = bool((most + np.abs(start.astype(np.int64)) >= 2**31).any())
         m, (low, high) = factor(state, w, y), spatial.bounds(op, y)
         scalars = {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y), "low": low, "high": high}
     constants = (Constant("w", w.data, "weights of times"), Constant("bias", start, "bias"))
