@@ -35,7 +35,7 @@ from tests.ops.test_tflm import interpreted
 
 # Operators that the converter writes and TFLM has not; what they are made of is compared in other tests.
 UNKNOWN_TO_TFLM = {"GELU", "POW", "REDUCE_ANY", "REDUCE_PROD", "RELU_N1_TO_1", "SELECT", "SIGN", "TILE"}
-UNKNOWN_TO_TFLM |= {"LOCAL_RESPONSE_NORMALIZATION", "ONE_HOT", "TOPK_V2", "RELU_0_TO_1"}
+UNKNOWN_TO_TFLM |= {"LOCAL_RESPONSE_NORMALIZATION", "ONE_HOT", "TOPK_V2", "RELU_0_TO_1", "REVERSE_SEQUENCE", "DENSIFY"}
 NETWORKS = 120
 SURFACE = {np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int32, np.int64, np.bool_)}
 
@@ -43,7 +43,10 @@ SURFACE = {np.dtype(t) for t in (np.float32, np.int8, np.uint8, np.int32, np.int
 def test_every_tflite_operator_has_a_strategy() -> None:
     """Operators with a generator here are compared with TFLM by test_tflm.py; others have files of their own."""
     drawn = {name.split()[0] for name in OPERATORS}
-    files = (ROOT / f"tests/importers/test_{name}.py" for name in ("state", "lstm", "loops", "detection", "signal"))
+    files = (
+        ROOT / f"tests/importers/test_{name}.py"
+        for name in ("state", "lstm", "loops", "detection", "signal", "beyond_tflm")
+    )
     words = {word for file in files for word in re.findall(r'"[^"\n]*"', file.read_text(encoding="utf-8"))}
     missing = set(TFLITE_READERS) - drawn - UNKNOWN_TO_TFLM
     missing = {name for name in missing if not {f'"{name}"', f'"{name.removeprefix("custom ")}"'} & words}

@@ -30,7 +30,7 @@ MAY_MISS = (  # operators of which operands behind the first may be left out
 )  # fmt: skip
 DEEPEST, MOST_COPIES = 40, 1 << 13  # graphs in one another, and in all: a loop of 256 turns has 513
 MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
-BROKEN = (struct.error, LookupError, TypeError, ValueError, OverflowError, MemoryError, AttributeError, UnicodeError)
+BROKEN = (struct.error, LookupError, TypeError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
 
 class TfliteNode(Node):
@@ -112,6 +112,9 @@ def read_tflite(data: bytes, file: str, outputs: Sequence[str] = ()) -> Graph:
         return _read(data, file, outputs)
     except EdgebuildError:
         raise
+    except ValueError as problem:
+        hint = "the file is damaged; fetch or export it again"
+        raise fail(f"not a valid TFLite file: {problem}", file=file, hints=[hint]) from None
     except BROKEN as problem:
         text = f"not a whole TFLite file ({len(data)} bytes): {type(problem).__name__}"
         raise fail(text, file=file, hints=["the file is truncated or damaged; fetch or export it again"]) from None

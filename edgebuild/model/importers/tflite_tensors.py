@@ -9,8 +9,9 @@ import numpy as np
 import tflite
 
 from ...base.errors import fail
-from ..ir import Quant, Tensor
+from ..ir import Array, Quant, Tensor
 from .builder import checked_size
+from .tflite_sparse import places
 
 TYPES = {
     0: "float32",
@@ -54,8 +55,8 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
         shape = tuple(ints(t.ShapeAsNumpy())) if t.ShapeLength() else ()
         halves = t.Type() == INT4 and bool(model.Buffers(t.Buffer()).DataLength())
         dtype = "int8" if halves else TYPES.get(t.Type())
-        if dtype is None or t.Sparsity() is not None:
-            what = "sparse" if t.Sparsity() is not None else NAMES.get(t.Type(), f"of type {t.Type()}")
+        if dtype is None or (halves and t.Sparsity() is not None):
+            what = "sparse int4" if dtype else NAMES.get(t.Type(), f"of type {t.Type()}")
             hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
             hint += SPECTRA if what == "complex" else ""
             kind = _writer(model, subgraph, index)
@@ -99,6 +100,8 @@ def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: b
     if not buffer.DataLength():
         return None
     count, shape = made.elements, made.shape
+    if t.Sparsity() is not None:
+        return _dense(buffer, made, places(t.Sparsity(), shape))
     size = -(-count // 2) if halves else count * np.dtype(made.dtype).itemsize
     if buffer.DataLength() != size or size > file_size:
         text = f"tensor '{made.name}' has {buffer.DataLength()} bytes of data, {made.dtype} of shape {shape} {size}"
@@ -107,6 +110,17 @@ def _data(model: Any, t: Any, made: Tensor, file: str, file_size: int, halves: b
         both = buffer.DataAsNumpy().view(np.int8)
         return np.stack([both << 4 >> 4, both >> 4], axis=-1).ravel()[:count].reshape(shape)
     return np.frombuffer(buffer.DataAsNumpy().tobytes(), np.dtype(made.dtype).newbyteorder("<")).reshape(shape)
+
+
+def _dense(buffer: Any, made: Tensor, where: Array) -> Array:
+    """The numbers of a sparse constant at their places, and 0 elsewhere, as TFLite stores it."""
+    kind = np.dtype(made.dtype).newbyteorder("<")
+    values = np.frombuffer(buffer.DataAsNumpy().tobytes(), kind)
+    if len(values) != len(where):
+        raise ValueError(f"{len(values)} numbers of a sparse tensor at {len(where)} places")
+    data = np.zeros(made.elements, made.dtype)
+    data[where] = values
+    return data.reshape(made.shape)
 
 
 def _quant(t: Any, rank: int, name: str, file: str) -> Quant | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ..ir import Array
 from . import pointwise
-from .moves import axis_of, taken_along
+from .moves import axis_of, moving
 from .pool2d import from_onnx as pool
 from .reduction import kept_shape
 
@@ -113,21 +115,60 @@ def _power(node: Any, name: str, p: int) -> str:
 
 def reversed_sequences(node: Any) -> None:
     """The first elements along the axis of time, as many as each sequence has, the other way round."""
-    x, lengths = node.tensor(0), np.ravel(node.constant(1, "sequence_lens").data).astype(int).tolist()
     time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
-    if sorted((time, batch)) != [0, 1] or len(x.shape) < 2 or len(lengths) != x.shape[batch]:
-        raise node.error(f"{len(lengths)} sequences, axes {time} and {batch}", "time and batch are the axes 0 and 1")
-    if not all(0 <= n <= x.shape[time] for n in lengths):
-        raise node.error(f"sequences of {sorted({*lengths})} elements, of {x.shape[time]}")
-    rows = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2])
-    turned = np.moveaxis(rows, time, 0).copy()
-    for sequence, n in zip(turned.T, lengths, strict=True):
-        sequence[:n] = sequence[:n][::-1].copy()
-    index = np.moveaxis(turned, 0, time).ravel()
-    taken_along(node, 0, index, x.shape, node.reshaped(node.inputs[0], (rows.size, *x.shape[2:])))
+    if sorted((time, batch)) != [0, 1]:
+        raise node.error(f"axes {time} and {batch}", "time and batch are the axes 0 and 1")
+    _reversed(node, time, batch)
 
 
-TFLITE = {"ONE_HOT": tflite_one_hot}
+def tflite_reversed_sequences(node: Any) -> None:
+    options = node.options("ReverseSequenceOptions")
+    _reversed(node, options.SeqDim(), options.BatchDim())
+
+
+def _reversed(node: Any, time: int, batch: int) -> None:
+    """Rows of a matrix, one for each time and batch; where the lengths are computed, their index is, too."""
+    x, lengths, rank = node.tensor(0), node.tensor(1), len(node.tensor(0).shape)
+    fits = min(time, batch) >= 0 and max(time, batch) < rank and time != batch and len(lengths.shape) == 1
+    if not fits or lengths.elements != x.shape[batch]:
+        raise node.error(f"{lengths.elements} sequences along axis {time}, batch axis {batch} of {x.shape}")
+    order = (*sorted((time, batch)), *(d for d in range(rank) if d not in (time, batch)))
+    shape = tuple(x.shape[d] for d in order)
+    turned = node.inputs[0] if order == tuple(range(rank)) else node.turned(node.inputs[0], order)
+    rows = node.reshaped(turned, (shape[0] * shape[1], *shape[2:]))
+    places = np.indices(shape[:2])[:: 1 if time < batch else -1]  # time and batch of each row
+    steps = (shape[1], 1)[:: 1 if time < batch else -1]
+    if lengths.data is None:
+        chosen = node.inner("gather", [rows, _reversed_index(node, places, steps)], axis=0, batch=0)
+    else:
+        count = lengths.data.astype(np.int64)
+        if count.min(initial=0) < 0 or count.max(initial=0) > x.shape[time]:
+            raise node.error(f"sequences of {sorted({*count.tolist()})} elements, of {x.shape[time]}")
+        at, ends = places[0], count[places[1]]
+        index = (np.where(at < ends, ends - 1 - at, at) * steps[0] + places[1] * steps[1]).ravel()
+        tables = moving([index, *(range(n) for n in shape[2:])], node.builder.tensors[rows])
+        chosen = node.inner("take", [rows], index=tables) if any(tables) else rows
+    whole = node.reshaped(chosen, shape)
+    node.emit("transpose", [whole], perm=tuple(order.index(d) for d in range(rank)))
+
+
+def _reversed_index(node: Any, places: Array, steps: Sequence[int]) -> str:
+    """Index of each row, of lengths that are computed."""
+    shape = (1, -1) if steps[1] == 1 else (-1, 1)
+    count = node.reshaped(node.inner("cast", node.inputs[1:2], to="int32"), tuple(
+        places.shape[d + 1] if n < 0 else n for d, n in enumerate(shape)))  # fmt: skip
+    at, past, others, step = (
+        node.array(np.asarray(a, np.int32)) for a in (places[0], places[0] + 1, places[1] * steps[1], steps[0])
+    )
+    mirrored = node.inner("pointwise", [count, past], **pointwise.attributes("difference"))
+    inside = node.inner("pointwise", [at, count], **{**pointwise.attributes("less"), "to": "bool"})
+    row = node.inner("pointwise", [inside, mirrored, at], **{**pointwise.attributes("where"), "to": "int32"})
+    scaled = node.inner("pointwise", [row, step], **pointwise.attributes("product"))
+    index = node.inner("pointwise", [scaled, others], **pointwise.attributes("sum"))
+    return str(node.reshaped(index, (places[0].size,)))
+
+
+TFLITE = {"ONE_HOT": tflite_one_hot, "REVERSE_SEQUENCE": tflite_reversed_sequences}
 ONNX = {
     "GlobalLpPool": global_length_pool,
     "Hardmax": hard_max,

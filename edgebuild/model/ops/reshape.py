@@ -41,6 +41,12 @@ def from_tflite_broadcast(node: Any) -> None:
     node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=together)
 
 
+def from_tflite_densify(node: Any) -> None:
+    """Sparse constants are dense ever since they were read."""
+    x = node.constant(0, "tensor")
+    node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
+
+
 def from_onnx_reshape(node: Any) -> None:
     x = node.tensor(0)
     wanted = [int(n) for n in np.ravel(node.constant(1, "shape").data)]
@@ -87,6 +93,11 @@ def _axes(node: Any) -> list[int] | None:
 
 
 def from_onnx_identity(node: Any) -> None:
+    """A constant, which may be quantised, stays one: exporters share what is equal in this way."""
+    x = node.tensor(0)
+    if x.constant:
+        node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
+        return
     node.emit("reshape", node.inputs[:1], shape=node.tensor(0).shape)
 
 
@@ -133,6 +144,7 @@ SPEC = Spec(
         "EXPAND_DIMS": from_tflite_ones,
         "SHAPE": from_tflite_shape,
         "BROADCAST_ARGS": from_tflite_broadcast,
+        "DENSIFY": from_tflite_densify,
     },
     onnx={
         "Reshape": from_onnx_reshape,

@@ -6,6 +6,7 @@ Each output element gathers the inputs that would have been scattered over it. W
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from ..axes import Dim, Nest, Same, Spread, Whole
 from ..ir import Array, Graph, Op
 from . import intervals, onnx_sides, spatial
 from .base import Form, Kernel, Ranges, Spec, zero_of
+
+OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator
 
 
 def from_tflite(node: Any) -> None:
@@ -29,6 +32,25 @@ def from_tflite(node: Any) -> None:
     operands = spatial.tflite_operands(node, 2, 3)
     attrs = {"stride": stride, "dilation": (1, 1), "pad": pad, "size": size, "groups": x.shape[3] // w.shape[3]}
     node.emit("transpose_conv2d", operands, clamp=clamp, **attrs)
+
+
+def from_mediapipe(node: Any) -> None:
+    """Convolution2DTransposeBias of MediaPipe (mediapipe/util/tflite/operations/transpose_conv_bias.cc, 0.10).
+
+    Its options are a struct of C: padding (1: SAME, 2: VALID), stride of columns, of rows. SAME leaves out more than
+    TensorFlow's: what a window reaches beyond the last whole stride.
+    """
+    if len(node.custom_options()) < OPTIONS.size:
+        raise node.error(f"options of {len(node.custom_options())} bytes", "the file is damaged; export it again")
+    padding, across, down = OPTIONS.unpack_from(node.custom_options())
+    x, w, stride = node.tensor(0), node.constant(1, "weights"), (down, across)
+    if padding not in (SAME, VALID) or min(stride) < 1 or (len(x.shape), len(w.shape)) != (4, 4):
+        raise node.error(f"padding {padding}, stride {stride}, input {x.shape}, weights {w.shape}")
+    sides = list(zip(x.shape[1:3], w.shape[1:3], stride, strict=True))
+    less = [max(0, k - (n - 1) % s - 1) if padding == SAME else 0 for n, k, s in sides]
+    size = tuple(s * (n - 1) + k - p for (n, k, s), p in zip(sides, less, strict=True))
+    attrs = {"stride": stride, "dilation": (1, 1), "pad": (less[0] // 2, less[1] // 2), "size": size, "groups": 1}
+    node.emit("transpose_conv2d", node.inputs[:3], clamp=(None, None), **attrs)
 
 
 def from_onnx(node: Any) -> None:
@@ -106,7 +128,7 @@ SPEC = Spec(
     nest=nest,
     kernel=kernel,
     **intervals.of_products(products, parts=False),
-    tflite={"TRANSPOSE_CONV": from_tflite},
+    tflite={"TRANSPOSE_CONV": from_tflite, "custom Convolution2DTransposeBias": from_mediapipe},
     onnx={"ConvTranspose": from_onnx},
     rows=spatial.rows,
     part=part,
