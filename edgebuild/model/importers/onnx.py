@@ -28,6 +28,7 @@ from .onnx_cells import CELLS
 from .onnx_forms import bind, usual
 from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_places import PLACES
+from .onnx_scales import dequantised, quantised
 from .onnx_spreads import SPREADS
 from .onnx_standard import UNKNOWN, as_checked, check, load, opset_of
 from .onnx_types import OWN_DOMAINS, check_types
@@ -134,9 +135,9 @@ def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
         data = numpy_helper.to_array(proto)
     except (KeyError, TypeError, ValueError):
         raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
+    data = onnx_constants.single(data)
     if data.dtype.kind == "f" and np.isnan(data).any():
         raise fail(f"constant '{proto.name}' holds values that are not numbers", file=file)
-    data = onnx_constants.single(data)
     return Tensor(proto.name, data.shape, str(data.dtype), None, data)
 
 
@@ -184,14 +185,19 @@ def _read_node(node: Node) -> None:
     elif node.origin in SPECIAL:
         SPECIAL[node.origin](node)
     elif (parts := IN_PARTS[node.origin](node) if node.origin in IN_PARTS else None) is not None:
-        made = [OnnxNode(node.builder, part, node.opset) for part in parts]
-        node.builder.read(made, _known, _read_node, node.outputs)
+        _read_parts(node, parts)
     elif node.origin in ONNX_READERS:
         if node.origin in ORDERED:
             _scale_constants(node)
         ONNX_READERS[node.origin](node)
     else:
         raise node.error(f"operator {node.origin} is not supported", REMEDIES.get(node.origin, UNKNOWN))
+
+
+def _read_parts(node: OnnxNode, parts: Sequence[onnx.NodeProto]) -> None:
+    """Read these nodes in place of the node."""
+    made = [OnnxNode(node.builder, part, node.opset) for part in parts]
+    node.builder.read(made, _known, _read_node, node.outputs)
 
 
 def _refuse_random(node: OnnxNode) -> None:
@@ -266,8 +272,6 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
         raise node.error(f"scale {np.ravel(scale).min()}", f"scales must be positive and finite{remedy}")
     if zero.size != scale.size:
         raise node.error(f"{scale.size} scales and {zero.size} zero points")
-    if node.attr("block_size", 0):
-        raise node.error("blocked quantisation", "quantise per tensor or per channel")
     dtype, less = SIGNED[str(zero.dtype)]
     zeros = tuple(int(z) - less for z in np.ravel(zero))
     axis = node.attr("axis", 1) if scale.size > 1 else None
@@ -293,6 +297,8 @@ def _read_blocked(node: OnnxNode) -> None:
 def _read_dequantize(node: OnnxNode) -> None:
     if node.attr("block_size", 0) and node.tensor(0).constant:
         return _read_blocked(node)
+    if not node.tensor(0).constant and (parts := dequantised(node)):
+        return _read_parts(node, parts)
     x, (quant, dtype, less) = node.tensor(0), _quantisation(node)
     if x.data is not None:
         data = (x.data.astype(np.int64) - less).astype(dtype)
@@ -304,8 +310,6 @@ def _read_dequantize(node: OnnxNode) -> None:
         node.builder.tensors[made.name] = made
         return
     if x.quant is None or x.quant != quant:
-        if not quant.per_tensor:
-            raise node.error(*PER_CHANNEL)
         if x.quant is not None:
             raise node.error(f"'{x.name}' is dequantised with another scale than it was quantised with")
         if less and any(x.name in op.outputs for op in node.builder.ops):
@@ -317,9 +321,9 @@ def _read_dequantize(node: OnnxNode) -> None:
 
 
 def _read_quantize(node: OnnxNode) -> None:
+    if parts := quantised(node):
+        return _read_parts(node, parts)
     x, (quant, dtype, _) = node.tensor(0), _quantisation(node)
-    if not quant.per_tensor:
-        raise node.error(*PER_CHANNEL)
     node._add("quantize", [x.name], Tensor(node.outputs[0], x.shape, dtype, quant), {})
 
 
@@ -362,5 +366,4 @@ REMEDIES |= dict.fromkeys(("Quant", "BipolarQuant"), "export QCDQ in place of QO
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 AT_RANDOM = "its results are random: make them an input of the model, which the application fills"
 EVALUATION = "export the model for inference: model.eval() in PyTorch"
-PER_CHANNEL = "an activation is quantised per channel", "quantise activations per tensor"
 MASK = "; give a mask large numbers, as -1e4, in place of -inf before the model is quantised"

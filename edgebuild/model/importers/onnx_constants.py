@@ -24,12 +24,13 @@ MOST_AT_ALL = 1 << 26  # of all constants that are computed
 MOST_PRODUCTS = 1 << 30  # of matrices, which the evaluator leaves to numpy
 MOST_TAPS = 1 << 25  # elements under all windows: the evaluator keeps them, or looks at them one by one
 MOST_SIZES = 1024  # elements of an operand that may say how large the result is
+PRECISIONS = ("float16", "bfloat16", "float64")
 PRODUCTS, WINDOWS = ("MatMul", "Gemm", "MatMulInteger"), ("Conv", "ConvTranspose", "ConvInteger")
 
 
 def single(data: Array) -> Array:
-    """Real numbers of half and double precision in single precision, which is all that the generated C has."""
-    return data.astype(np.float32) if data.dtype in (np.float16, np.float64) else data
+    """Real numbers of other precisions in single precision, which is all that the generated C has."""
+    return data.astype(np.float32) if str(data.dtype) in PRECISIONS else data
 
 
 def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:

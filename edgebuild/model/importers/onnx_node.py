@@ -25,6 +25,7 @@ TYPES = {
     9: "bool",
     10: "float32",
     11: "float32",
+    16: "float32",
 }
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 # By the type in the file: the type here, and what is subtracted of value and zero point.

@@ -18,7 +18,12 @@ FOLDED = 1  # axis from which an older Hardmax takes all dimensions as one, by d
 def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
     """The model in an opset that is read, converted by the onnx package if it is older."""
     opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
-    if opset >= OLDEST or opset < LOWEST:
+    if opset < LOWEST and not _same(model, opset):
+        return model
+    if opset < LOWEST:
+        for own in model.opset_import:
+            own.version = LOWEST if own.domain in OWN_DOMAINS else own.version
+    if opset >= OLDEST:
         return model
     from onnx import version_converter
 
@@ -33,6 +38,17 @@ def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
     if opset < PLACES:
         _tell_places(model.graph)
     return model
+
+
+def _same(model: onnx.ModelProto, opset: int) -> bool:
+    """Whether all operators are in this old opset what they are in the lowest one that can be converted."""
+    nodes = [node for part in graphs(model.graph) for node in part.node if node.domain in OWN_DOMAINS]
+    known = all(onnx.defs.has(node.op_type, opset) for node in nodes)
+    return opset > 0 and known and all(_since(node.op_type, opset) == _since(node.op_type, LOWEST) for node in nodes)
+
+
+def _since(operator: str, opset: int) -> int:
+    return int(onnx.defs.get_schema(operator, opset).since_version)
 
 
 def _fold_hardmax(graph: onnx.GraphProto) -> None:

@@ -37,7 +37,7 @@ def load(path: Path, file: str) -> onnx.ModelProto:
         raise fail("not a valid ONNX model: no whole message of protobuf", file=file, hints=[CUT]) from None
     if not model.HasField("graph"):
         raise fail("not a valid ONNX model: it has no graph", file=file, hints=[CUT])
-    if any(isinstance(name, bytes) for name in _names(model.graph)):  # how protobuf gives what is no UTF-8
+    if any(isinstance(name, bytes) for name in _names(model)):  # how protobuf gives what is no UTF-8
         raise fail("not a valid ONNX model: a name is not UTF-8", file=file, hints=[FORBIDDEN])
     if b"location" in data:
         load_external(model, path, file)
@@ -164,10 +164,13 @@ def _bodies_of(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
     yield from (part for node in nodes for body in bodies(node) for part in graphs(body))
 
 
-def _names(graph: onnx.GraphProto) -> Iterator[Any]:
-    for node in graph.node:
-        yield from (node.name, *node.input, *node.output)
-    yield from (value.name for value in (*graph.input, *graph.output))
+def _names(model: onnx.ModelProto) -> Iterator[Any]:
+    yield from (opset.domain for opset in model.opset_import)
+    for part in graphs(model.graph):
+        for node in part.node:
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            yield from (attribute.name for attribute in node.attribute)
+        yield from (value.name for value in (*part.input, *part.output, *part.value_info, *part.initializer))
 
 
 NODE = re.compile(r"Name: (?P<node>.*?) OpType: (?P<kind>\w+)")

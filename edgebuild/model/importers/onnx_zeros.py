@@ -7,6 +7,7 @@ A zero point is 0 in a type that the standard tells, or that follows from the no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 import onnx
@@ -81,7 +82,8 @@ def _stored_type(name: str, made: Mapping[str, onnx.NodeProto], known: Mapping[s
         name = node.input[0]
     if node is None or node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in known:
         return 0
-    return known[node.input[2]].data_type
+    zero = known[node.input[2]]
+    return zero.data_type if prod(zero.dims) == 1 else 0  # numbers of several scales are stored as they are
 
 
 def _type(name: str, made: Mapping[str, onnx.NodeProto], types: Mapping[str, int]) -> int:
