@@ -136,3 +136,21 @@ def test_notes_of_shapes_decide_nothing(tmp_path: Path) -> None:
         note.type.tensor_type.shape.dim[0].dim_value += 3
     onnx.save(made, tmp_path / "m.onnx")
     np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [9, 12, 15, 17])
+def test_operators_of_onnxruntime_in_a_branch(opset: int, tmp_path: Path) -> None:
+    """It knows LayerNormalization in older opsets than the standard does, and its own operators wherever they are."""
+    own = helper.make_node("FastGelu", ["n"], ["a"], domain="com.microsoft")
+    taken = branch("a", helper.make_node("LayerNormalization", ["x", "s"], ["n"]), own)
+    node = helper.make_node(
+        "If", ["c"], ["y"], then_branch=taken, else_branch=branch("b", helper.make_node("Neg", ["x"], ["b"]))
+    )
+    x = helper.make_tensor_value_info("x", FLOAT, (2, 4))
+    made = saved([node], [x], {"c": np.True_, "s": np.float32([1, 2, 3, 4])}, tmp_path / "m.onnx")
+    made.opset_import[0].version = opset
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(made, tmp_path / "m.onnx")
+    fed = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    want = onnxruntime_outputs(made, [fed])[0]
+    np.testing.assert_allclose(ran(read_model(tmp_path / "m.onnx"), fed), want, rtol=1e-5, atol=1e-5)

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 
 from ...base.errors import did_you_mean, fail
 from .onnx_cells import DYNAMIC
-from .onnx_control import reads
+from .onnx_control import graphs, reads
 from .onnx_fused import FUSED, Fused, channels_first
 from .onnx_opsets import OLDEST, newer
 from .onnx_standard import NORMALISES
@@ -74,10 +74,14 @@ def usual(
     set_shapes(model.graph, file, shapes)
     model = newer(model, file)
     _constants_first(model.graph)
-    nodes = [made for node in model.graph.node for made in real_form(node, model.graph, file)]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    if any(node.op_type == "LayerNormalization" for node in nodes):
+    for part in reversed(list(graphs(model.graph))):  # bodies first, which the nodes around them take along
+        nodes = [made for node in part.node for made in real_form(node, part, file)]
+        told = [n for n in nodes if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
+        if told:  # a body does not know the types of what is around it
+            raise fail("a zero point is left out in a body", file=file, node=_name(told[0]), hints=["give it"])
+        del part.node[:]
+        part.node.extend(nodes)
+    if any(node.op_type == "LayerNormalization" for part in graphs(model.graph) for node in part.node):
         _at_least(model, NORMALISES)
     tell_zero_points(model.graph)
     tell_stored(model.graph)

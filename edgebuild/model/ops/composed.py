@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir import Array
 from . import pointwise
-from .moves import axis_of, moving
+from .moves import axis_of, moving, taken_along
 from .pool2d import from_onnx as pool
 from .reduction import kept_shape
 
@@ -113,6 +113,15 @@ def _power(node: Any, name: str, p: int) -> str:
     return str(node.inner("pointwise", [name, node.array(np.float32(p))], **pointwise.attributes("power")))
 
 
+def compressed(node: Any) -> None:
+    """The elements, or the places along an axis, of which the condition says so; it must be known."""
+    kept, axis = node.constant(1, "condition (the result's size)").data, node.attr("axis", None)
+    whole = node.inputs[0] if axis is not None else node.reshaped(node.inputs[0], (node.tensor(0).elements,))
+    shape = node.builder.tensors[whole].shape
+    axis, index = axis_of(node, axis or 0, len(shape)), np.flatnonzero(kept)
+    taken_along(node, axis, index, (*shape[:axis], len(index), *shape[axis + 1 :]), whole)
+
+
 def reversed_sequences(node: Any) -> None:
     """The first elements along the axis of time, as many as each sequence has, the other way round."""
     time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
@@ -170,6 +179,7 @@ def _reversed_index(node: Any, places: Array, steps: Sequence[int]) -> str:
 
 TFLITE = {"ONE_HOT": tflite_one_hot, "REVERSE_SEQUENCE": tflite_reversed_sequences}
 ONNX = {
+    "Compress": compressed,
     "GlobalLpPool": global_length_pool,
     "Hardmax": hard_max,
     "LpPool": length_pool,
