@@ -23,10 +23,10 @@ def quantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
     kind = onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
     if kind not in TYPES:
         raise node.error(f"quantised type {zero.dtype}", "with a scale for each channel: integers of 8 to 32 bits")
-    least, most = (np.float32(f(zero.dtype)) for f in (lambda t: np.iinfo(t).min, lambda t: np.iinfo(t).max))
+    limits = np.iinfo(zero.dtype)
     y = parts.op("Round", parts.op("Div", node.inputs[0], node.array(scale)))
     y = parts.op("Add", y, node.array(zero.astype(np.float32)))
-    y = parts.op("Clip", y, node.array(np.array(least)), node.array(np.array(most)))
+    y = parts.op("Clip", y, *(node.array(np.array(end, np.float32)) for end in (limits.min, limits.max)))
     return parts.done(parts.op("Cast", y, to=kind))
 
 
