@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import DriverRequest
+from edgebuild.driver.analysis import contexts
+from edgebuild.driver.pipeline import compile_driver
 from tests.drivers.cases import svd
 from tests.drivers.machine import Bench, build
 from tests.drivers.pairs import lost
@@ -37,6 +42,27 @@ def test_what_a_handler_sees_keeps_its_order(tmp_path: Path) -> None:
     for b, reads in ((one, 1), (two, 2)):
         b.call("t")
         assert sum(a.kind == "r" for a in b.model.trace) == reads
+
+
+FAULTS: dict[str, Callable[..., Any]] = {
+    "contexts": lambda cdfg: dict.fromkeys(cdfg.functions, frozenset([contexts.MAIN])),
+    "preempts": lambda theirs, mine: False,
+    "guarded": lambda f: frozenset(f.nodes),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_check_of_merges_knows_what_a_handler_sees(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds that out by itself: a mistake of the analysis is none of the check's."""
+    source = f"{HEAD}int t(void) {{ int x = g->a; g->b = 2; return x + 4 * g->a; }}\n{ISR} {{ g->a = 1; g->b = 1; }}"
+    (tmp_path / "d.bf.c").write_text(source)
+    request = DriverRequest((tmp_path / "d.bf.c",), "d", "mps2-an385", "optimize")
+    compile_driver(request)
+    monkeypatch.setattr(contexts, name, FAULTS[name])
+    with pytest.raises(AssertionError, match="an interrupt may see another order"):
+        compile_driver(request)
 
 
 def test_contexts_share_no_register(tmp_path: Path) -> None:

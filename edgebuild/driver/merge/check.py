@@ -1,14 +1,14 @@
 """The checker: no two conflicting accesses merged, no two fields on one bit. Short, naive, and always run.
 
-It shares nothing with the analysis but the graph: for each merged region it walks the control flow step by step from
-the first access, and looks at every node on the way.
+It shares nothing with the analysis but values, the graph above all: for each merged region it walks the control flow
+step by step from the first access, and looks at every node on the way. What an interrupt may see it finds by itself.
 """
 
 from __future__ import annotations
 
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Function, Node
 from edgebuild.driver.analysis.conflicts import Region
-from edgebuild.driver.analysis.contexts import Visible, visible
+from edgebuild.driver.analysis.contexts import OFF, ON
 from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import GroupLayout, Layout
 from edgebuild.driver.merge.merging import Merged
@@ -20,7 +20,7 @@ def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
     check_layout(merged.layout)
     facts = Facts(dialect, merged.conflicts.refs)
     done: set[Access] = set()
-    seen = visible(cdfg)
+    runs = _runs(cdfg)
     loads: dict[Node, list[Access]] = {}
     for name, region in merged.all():
         if region.kind == "r":
@@ -37,7 +37,7 @@ def check(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> None:
             for a, b in zip(region.accesses, region.accesses[1:], strict=False):
                 assert merged.register(a) == merged.register(b) and a.kind == b.kind
             _check_region(facts, cdfg, cdfg.functions[name], region, loads)
-            _check_visible(seen.get(name, Visible()), region)
+            _check_visible(_seen(cdfg, runs, name), region)
     assert done == {a for f in cdfg.functions.values() for a in f.accesses}, "an access is in no region"
 
 
@@ -72,7 +72,7 @@ def _check_ordered(facts: Facts, merged: Merged, region: Region) -> None:
     assert len(set(leaves)) == len(leaves), "a store or a read of silicon is dropped"
 
 
-def _check_visible(seen: Visible, region: Region) -> None:
+def _check_visible(seen: set[Access], region: Region) -> None:
     """No access that an interrupt may see changes its order with another one."""
     mine = {a.node: a for a in region.accesses if a in seen}
     last = region.place.node
@@ -81,6 +81,51 @@ def _check_visible(seen: Visible, region: Region) -> None:
         for node in way:
             crossed = node.access
             assert not (crossed and crossed in seen and node not in mine), "an interrupt may see another order"
+
+
+def _runs(cdfg: Cdfg) -> dict[str, set[str]]:
+    """For each function the interrupts that may call it, by their functions; "" stands for the rest of the program."""
+    found: dict[str, set[str]] = {name: set() for name in cdfg.functions}
+    called = {callee for f in cdfg.functions.values() for callee in f.callees}
+    for root, f in cdfg.functions.items():
+        if f.interrupt is None and (f.around or (f.static and root in called)):
+            continue
+        todo = [root]
+        while todo:
+            name, context = todo.pop(), root if f.interrupt is not None else ""
+            if name in found and context not in found[name]:
+                found[name].add(context)
+                todo += [*cdfg.functions[name].callees, *(n for n, g in cdfg.functions.items() if g.around == name)]
+    return found
+
+
+def _seen(cdfg: Cdfg, runs: dict[str, set[str]], name: str) -> set[Access]:
+    """Accesses of a function with interrupts on, to fields that an interrupt may access meanwhile; one side writes."""
+    function, others = cdfg.functions[name], list[Access]()
+    for other, f in cdfg.functions.items():
+        if any(context and context != mine for context in runs[other] for mine in runs[name]):
+            others += f.accesses
+    off = _interrupts_off(function)
+    return {
+        a
+        for a in function.accesses
+        if a.node not in off and any(a.field == x.field and "w" in (a.kind, x.kind) for x in others)
+    }
+
+
+def _interrupts_off(function: Function) -> set[Node]:
+    """The nodes that are reached with interrupts off alone."""
+    reached, todo = set[tuple[Node, bool]](), [(function.entry, False)]
+    while todo:
+        node, off = todo.pop()
+        if (node, off) not in reached:
+            reached.add((node, off))
+            called = node.text if node.kind == "call" else ""
+            off = (off or called in OFF or node.text.endswith("turns interrupts off")) and not (
+                called in ON or node.text.endswith("turns interrupts on")
+            )
+            todo += [(s, off) for s in node.succ]
+    return {node for node, off in reached if off} - {node for node, off in reached if not off}
 
 
 def _on_the_way(a: Node, b: Node) -> set[Node]:
