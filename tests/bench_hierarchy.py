@@ -167,7 +167,7 @@ def mutations() -> dict[str, int]:
     wanted = [feed] * len(MUTATIONS) + [run_mutations.feed] * len(run_mutations.MUTATIONS)
     for p, want_of in zip(broken, wanted, strict=True):
         try:
-            replay(p.rolling, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
+            replay(p.graph, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
         except BrokenPlan:
             refused += 1
         with tempfile.TemporaryDirectory() as name:

@@ -15,9 +15,9 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.moved.auto import auto_plan
-from edgebuild.model.plan.moved.caches import CLEAN, INVALIDATE, NO_CACHE
 from edgebuild.model.plan.moved.levels import check_levels
 from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.printed import CLEAN, INVALIDATE, NO_CACHE
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, small_graphs
 from tests.hierarchy.test_moved import MODES, build, check, run, with_cores
@@ -82,7 +82,7 @@ def test_the_sound_plan_passes(tmp_path: Path) -> None:
 def test_replay_refuses(name: str) -> None:
     p = MUTATIONS[name](planned())
     with pytest.raises(BrokenPlan):
-        replay(p.rolling, p.steps, p.places, p.moved, caches=p.caches)
+        replay(p.graph, p.steps, p.places, p.moved, caches=p.caches)
 
 
 @pytest.mark.needs("gcc")

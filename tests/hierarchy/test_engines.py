@@ -195,9 +195,9 @@ def spoilt(moved: MovedLayer, what: str) -> MovedLayer:
 )
 def test_replay_refuses(what: str, tmp_path: Path) -> None:
     p, name, moved = a_layer(tmp_path)
-    replay(p.rolling, p.steps, p.places, p.moved)
+    replay(p.graph, p.steps, p.places, p.moved)
     with pytest.raises(BrokenPlan):
-        replay(p.rolling, p.steps, p.places, {**p.moved, name: spoilt(moved, what)})
+        replay(p.graph, p.steps, p.places, {**p.moved, name: spoilt(moved, what)})
 
 
 # ---- why a layer is where it is

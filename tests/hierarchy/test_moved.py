@@ -23,8 +23,9 @@ from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.hierarchy.grid import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
-from edgebuild.model.plan.moved.copies import Copy, CoreWork, MovedLayer, Turn
+from edgebuild.model.plan.moved.copies import MovedLayer
 from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.printed import Copy, CoreWork, Turn
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify.harness import dma_units
 from tests.graphs import examples, random_inputs, single_ops, small_graphs

@@ -143,7 +143,7 @@ def test_replay_refuses(name: str) -> None:
     """By the check that is made for it: others would refuse some of these plans, too, for what comes of them."""
     p = planned()
     with pytest.raises(BrokenPlan, match=REFUSALS[name]):
-        replay(p.rolling, p.steps, p.places, {"y": MUTATIONS[name](p.moved["y"])})
+        replay(p.graph, p.steps, p.places, {"y": MUTATIONS[name](p.moved["y"])})
 
 
 @pytest.mark.needs("gcc")

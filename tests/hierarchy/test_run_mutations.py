@@ -16,8 +16,9 @@ from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.moved.ahead import early
 from edgebuild.model.plan.moved.auto import Found, assembled, search_of
-from edgebuild.model.plan.moved.feeding import FedRun, Stream
+from edgebuild.model.plan.moved.feeding import FedRun
 from edgebuild.model.plan.moved.residency import Step
+from edgebuild.model.plan.printed import Stream
 from edgebuild.model.plan.search import Plan, Planner
 from tests.hierarchy.test_moved import MODES, build, run
 
@@ -103,7 +104,7 @@ def feed(folder: Path) -> bytes:
 def test_replay_refuses(name: str) -> None:
     p = MUTATIONS[name](planned())
     with pytest.raises(BrokenPlan):
-        replay(p.rolling, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
+        replay(p.graph, p.steps, p.places, p.moved, p.layout.heights["L1"], p.ahead)
 
 
 @pytest.mark.needs("gcc")

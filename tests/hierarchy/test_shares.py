@@ -16,7 +16,8 @@ from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.moved.auto import Found, assembled, search_of
 from edgebuild.model.plan.moved.feeding import FedRun
 from edgebuild.model.plan.moved.residency import Step
-from edgebuild.model.plan.moved.shares import Share, shared_row
+from edgebuild.model.plan.moved.shares import shared_row
+from edgebuild.model.plan.printed import Share
 from edgebuild.model.plan.search import Plan, Planner
 from tests.hierarchy.test_moved import check, with_cores
 
@@ -64,7 +65,7 @@ def test_parts_cover_a_row(kind: str, sizes: tuple[int, ...], count: int) -> Non
     assert shares is not None
     parts = [(share, part) for share in shares for part in range(share.first, share.past)]
     assert [part for _, part in parts] == list(range(len(parts))) and len(parts) <= count
-    made = [c for share, part in parts for c in range(*share.columns(part, every))]
+    made = [c for share, part in parts for c in range(part * share.width, min((part + 1) * share.width, every))]
     assert made == list(range(every))
     assert len(shares) <= 5, "parts inside of a row have one kernel"
 
@@ -106,6 +107,6 @@ def test_replay_refuses(change: Callable[[Share], Share]) -> None:
         return replace(run, parts=tuple(tuple(change(s) for s in parts) for parts in run.parts))
 
     moved = {name: changed(m) if isinstance(m, FedRun) else m for name, m in plan.moved.items()}
-    replay(plan.rolling, plan.steps, plan.places, plan.moved, plan.layout.heights["L1"], plan.ahead)
+    replay(plan.graph, plan.steps, plan.places, plan.moved, plan.layout.heights["L1"], plan.ahead)
     with pytest.raises(BrokenPlan):
-        replay(plan.rolling, plan.steps, plan.places, moved, plan.layout.heights["L1"], plan.ahead)
+        replay(plan.graph, plan.steps, plan.places, moved, plan.layout.heights["L1"], plan.ahead)

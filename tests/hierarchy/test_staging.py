@@ -156,7 +156,7 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
 def test_replay_refuses(name: str) -> None:
     p = MUTATIONS[name](in_parts())
     with pytest.raises(BrokenPlan):
-        replay(p.rolling, p.steps, p.places, p.moved, staged=p.staged)
+        replay(p.graph, p.steps, p.places, p.moved, staged=p.staged)
 
 
 @pytest.mark.needs("gcc")

@@ -73,7 +73,7 @@ def test_what_a_unit_cannot_do_is_caught(name: str, tmp_path: Path) -> None:
     chip = by(sound.target, **limits)
     moved = {"y": change(sound.moved["y"])}  # type: ignore[arg-type]
     with pytest.raises(BrokenPlan, match=r"aligned|a copy of more"):
-        replay(sound.rolling, sound.steps, sound.places, moved, target=chip)
+        replay(sound.graph, sound.steps, sound.places, moved, target=chip)
     build([replace(sound, moved=moved, target=chip)], 2, tmp_path)
     feed(tmp_path)
     assert "no DMA unit can do a copy" in run(tmp_path, "lazy").stderr
@@ -83,7 +83,7 @@ def test_memories_that_no_unit_joins_are_caught() -> None:
     sound = planned(load_target("host"))
     chip = replace(sound.target, dma=tuple(replace(d, between=("ROM", "L1")) for d in sound.target.dma))
     with pytest.raises(BrokenPlan, match="no DMA unit joins L1 and RAM"):
-        replay(sound.rolling, sound.steps, sound.places, sound.moved, target=chip)
+        replay(sound.graph, sound.steps, sound.places, sound.moved, target=chip)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -42,7 +42,7 @@ def parted(plan: Plan) -> list[str]:
 
 def check(graph: Graph) -> Plan:
     found = planned(graph := replace(graph), tile="rolling")
-    interpret(graph, found.rolling, found.steps, found.places)
+    interpret(graph, found.graph, found.steps, found.places, found.rolling.streamed)
     return found
 
 

@@ -145,11 +145,11 @@ def test_replay_refuses_broken_plans() -> None:
             broken = replace(section, rolled=replace(section.rolled, rings=rings))
             steps = (*decided.steps[:step], broken, *decided.steps[step + 1 :])
             with pytest.raises(BrokenPlan):
-                replay(decided.rolling, steps, decided.places)
+                replay(decided.graph, steps, decided.places)
     first = next(iter(section.rolled.rings))
     moved = {**decided.places, first: Place(decided.places["x"].memory, decided.places["x"].offset)}
     with pytest.raises(BrokenPlan):
-        replay(decided.rolling, decided.steps, moved)
+        replay(decided.graph, decided.steps, moved)
 
 
 def naive_shift(rolling: RollingGraph, found: Rolled, operand: str, result: str) -> int:

@@ -9,8 +9,8 @@ from textwrap import indent
 from ...base.templates import plus, remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES
-from ..plan.moved.feeding import FedRun, Stream
-from ..plan.moved.shares import Share
+from ..plan.moved.feeding import FedRun
+from ..plan.printed import Share, Stream
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg, Call
@@ -58,7 +58,7 @@ def fed_step(
     numbers = {s.storage: i for i, s in enumerate(run.streams)}
     drained = {s.storage: s for s in run.drained}
     cases = []
-    for number, (op, mine, count) in enumerate(zip(run.ops, calls, run.seen.counts, strict=False)):
+    for number, (op, mine, count) in enumerate(zip(run.ops, calls, run.counts, strict=True)):
         stream = drained.get(op.outputs[0])
         before: tuple[str, ...] = ()
         after: tuple[str, ...] = ()

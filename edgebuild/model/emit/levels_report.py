@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ..plan.check.feeds import row_copy
-from ..plan.moved.copies import Copy, MovedLayer
+from ..plan.moved.copies import MovedLayer
 from ..plan.moved.feeding import FedRun
 from ..plan.moved.offload import used
 from ..plan.moved.staging import SLOTS
+from ..plan.printed import Copy
 from ..plan.search import Plan
 from .weights_file import Weights
 
@@ -98,8 +98,9 @@ def _run(plan: Plan, run: FedRun) -> dict[str, Any]:
     for stream in run.streams:
         far = plan.places[stream.storage].memory
         ends = {"from": far, "to": near} if stream.fed else {"from": near, "to": far}
-        copies = [row_copy(stream, row) for row in range(stream.copies)]
-        row = {"tensor": stream.storage, **ends, "depth": 1, "buffers": stream.slots, **_sums(copies)}
+        largest = stream.total if stream.whole else stream.most
+        sums = {"tile_bytes": largest, "transfers": stream.copies, "bytes": stream.total, "pieces": stream.copies}
+        row = {"tensor": stream.storage, **ends, "depth": 1, "buffers": stream.slots, **sums}
         operands.append(row | {"cycles": run.cost.each[stream.storage] * stream.copies})
     blocks = [b.data.nbytes for b in run.blocks if b.data.nbytes]
     if blocks and not run.prefetched:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ...base.templates import remark
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moved.copies import Copy, CoreWork, MovedLayer, Turn
+from ..plan.moved.copies import MovedLayer
 from ..plan.moved.staging import PARTS
+from ..plan.printed import Copy, CoreWork, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .names import at_macro, comment, offset_names, scalar

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ..ops.base import Constant
 from ..plan.moved.copies import MovedLayer
-from ..plan.moved.feeding import FedRun, Stream
+from ..plan.moved.feeding import FedRun
+from ..plan.printed import Stream
 from ..plan.search import Plan
 from .names import at_macro, comment, offset_names
 from .weights_file import Weights

@@ -13,7 +13,7 @@ from ..kernels import Helper
 from ..kernels.code_bytes import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.moved.feeding import FedRun
-from ..plan.moved.shares import Share
+from ..plan.printed import Share
 from ..plan.rolling import Rolled
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
@@ -292,7 +292,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
     ]
     groups = [places, *([c] for c in constants), scalars]
     if kernel.scratch and use.run:
-        each = use.run.scratch_each(use.run.ops.index(use.op))
+        each = use.run.scratch_each[use.run.ops.index(use.op)]
         several = use.run.together * use.run.shares > 1 and plan.rolling.modes[y.name] != "reduce"
         core = f" + core * {each}" if several else ""
         at = run_places(plan, use.step, use.run)[y.name, SCRATCH]
@@ -338,7 +338,7 @@ def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Rol
     kept = tuple(kept_row(plan, rolled, name) for name in rolled.apart)
     names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
     called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.apart))
-    order = Order(tuple(lines([event.op for event in rolled.events])), called, names)
+    order = Order(tuple(lines(rolled.numbers)), called, names)
     streamed, live = plan.rolling.streamed, plan.schedule.profile[step]
     if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
         return Roll(step, order, calls, live, kept=kept)

@@ -306,7 +306,7 @@ def _thrifty(found: Plan, most: float) -> Plan:
 
 
 def _interpreted(model: Graph, found: Plan) -> Plan:
-    interpret.interpret(model, found.rolling, found.steps, found.places)
+    interpret.interpret(model, found.graph, found.steps, found.places, found.rolling.streamed)
     return found
 
 

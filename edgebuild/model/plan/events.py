@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from .printed import newest_name as newest_name
+
 Reads = tuple[tuple[str, int, int], ...]  # storage, first row, one past the last
 
 
@@ -25,11 +27,6 @@ class Event(NamedTuple):
     row: int
     reads: Reads
     writes: tuple[str, int, int] | None  # storage, first row, one past the last
-
-
-def newest_name(tensor: str) -> str:
-    """The name of the place where the newest row of a ring stands apart."""
-    return f"{tensor} (newest row)"
 
 
 def with_keeping(events: Sequence[Event], rings: Mapping[str, int], first: int) -> tuple[Event, ...]:

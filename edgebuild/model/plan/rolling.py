@@ -51,6 +51,11 @@ class Rolled:
         events = simulate(self.rolling, self.ops, self.fed).events
         return with_keeping(events, {name: self.rings[name] for name in self.apart}, len(self.ops) + 1)
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the calls in order, as they are printed."""
+        return tuple(event.op for event in self.events)
+
     @cached_property
     def together(self) -> Rolled:
         """The same with no row apart."""

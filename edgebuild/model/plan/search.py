@@ -23,15 +23,14 @@ from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
 from .memory.schedule import EFFORT, as_given, schedule
-from .moved.caches import NO_CACHE, Coherence
 from .moved.copies import MovedLayer
-from .moved.feeding import Ahead, FedRun
-from .moved.staging import Staged
+from .moved.feeding import FedRun
 from .pareto import Point, around, point_of
+from .printed import NO_CACHE, Ahead, Coherence, Staged
 from .refusal import OtherWays, does_not_fit
 from .rolling import RollingGraph, rows_of
 from .section import COUPLED, Decoupled, Section, cost, instructions, with_kernels
-from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph
+from .storage import Placed, layout_problem, loosened, placed_buffers, storages, task_graph, view_starts
 from .strips import in_strips
 from .tiling.critical import Rectangle
 from .tiling.explore import Evaluated, Limits, TilingOutcome, explore
@@ -119,6 +118,12 @@ class Plan:
         """Instructions and cycles, estimated, as multiples of those of `--tile off`."""
         mine, off = self.cut or self.steps, self.untiled or self.steps
         return instructions(mine) / max(instructions(off), 1), cost(mine) / max(cost(off), 1)
+
+
+def views_of(rolling: RollingGraph) -> dict[str, tuple[str, int]]:
+    """Of every activation the storage whose bytes it is, and how many of them stand before it."""
+    starts = view_starts(rolling.graph)
+    return {name: (storage, starts.get(name, 0)) for name, storage in rolling.storage.items()}
 
 
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
@@ -253,7 +258,7 @@ class Planner:
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
-        replay(cutter.rolling, steps, places)
+        replay(cutter.graph, steps, places, streamed=cutter.rolling.streamed, views=views_of(cutter.rolling))
         return Plan(
             name=self.request.name,
             graph=cutter.graph,

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from ..ir import Graph, Op
 from ..kernels.unstated import PER_BYTE_KEPT, PER_ROW_KEPT
 from ..ops.base import PIXELS, Form
-from .events import newest_name
+from .printed import newest_name
+from .printed import scratch_name as scratch_name
 from .rolling import Rolled, RollingGraph
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
@@ -94,10 +95,6 @@ class Section:
 
 def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
-
-
-def scratch_name(output: str) -> str:
-    return f"{output} (scratch)"
 
 
 def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir import Array
-from ..moved.caches import CLEAN, CacheStep
+from ..printed import CLEAN, CacheStep
 
 STALE = -3
 

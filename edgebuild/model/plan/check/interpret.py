@@ -20,10 +20,8 @@ from ...axes import Same, Window, input_range
 from ...ir import Array, Graph, Op, Tensor
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, Kernel
-from ..events import newest_name
 from ..memory.problem import Place
-from ..rolling import RollingGraph
-from ..section import Section, scratch_name
+from ..printed import Step, newest_name, scratch_name
 from .relations import Callee, Relations, follows
 from .replay import Addresses, BrokenPlan, calls_of, kept_by
 
@@ -39,20 +37,26 @@ def small(graph: Graph) -> bool:
 
 
 def interpret(
-    model: Graph, rolling: RollingGraph, steps: Sequence[Section], places: Mapping[str, Place], seed: int = 0
+    model: Graph,
+    graph: Graph,
+    steps: Sequence[Step],
+    places: Mapping[str, Place],
+    streamed: str | None = None,
+    seed: int = 0,
 ) -> None:
     """Raise BrokenPlan unless every call has the values that its op has, and every output those of the `model`.
 
-    The graph that is planned may be another: ops of the model may be cut into parts.
+    The `graph` that is planned may be another: ops of the model may be cut into parts. `streamed`: the input whose rows
+    the application brings.
     """
-    graph, rng = rolling.graph, np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     inputs = [_values(rng, graph.tensors[name]) for name in graph.inputs]
     with np.errstate(all="ignore"):  # what is not wanted may be anything
         expected, wanted = ops.run(graph, *inputs), ops.run(model, *inputs)
         for name in graph.outputs:
             compare(f"output {name} of the graph in parts", expected[name], wanted[name])
         try:
-            _Machine(graph, rolling.streamed, places, expected, rng).run(steps, inputs)
+            _Machine(graph, streamed, places, expected, rng).run(steps, inputs)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise BrokenPlan(f"a kernel cannot be run on what it finds: {error}") from error
 
@@ -96,7 +100,7 @@ class _Machine:
         self.memories = {name: np.frombuffer(self.rng.bytes(size), np.uint8).copy() for name in sorted(memories)}
         self.taken_up: dict[str, list[list[Array]]] = {}  # by result: what the calls of a reduction have read
 
-    def run(self, steps: Sequence[Section], inputs: Sequence[Array]) -> None:
+    def run(self, steps: Sequence[Step], inputs: Sequence[Array]) -> None:
         everywhere = Addresses.of(self.graph, None, self.places)
         for name, value in zip(self.graph.inputs, inputs, strict=True):
             if name != self.streamed:
@@ -151,7 +155,7 @@ class _Machine:
     def home(self, storage: str) -> str:
         return self.section_inside.get(storage, storage)
 
-    def call(self, section: Section, addresses: Addresses, callee: Callee, kernel: Kernel, row: int | None) -> None:
+    def call(self, section: Step, addresses: Addresses, callee: Callee, kernel: Kernel, row: int | None) -> None:
         """Make what a kernel makes in one call, and compare it with what its op should."""
         self.section_inside = section.rolled.inside if section.rolled else {}
         op, graph = callee.op, self.graph

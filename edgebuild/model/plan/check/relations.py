@@ -13,6 +13,7 @@ from ...axes import Nest, Same, Spread, Window, elementwise, input_range
 from ...ir import ITEM_BYTES, Array, Graph, Op
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, SAME, Form
+from ..printed import RolledCalls
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,17 @@ class Relations:
         """The bytes of the rows [first, past) of a tensor, or of others than its own of which it has so many."""
         size, view = self.graph.tensors[tensor].bytes // (count or self.rows(tensor)), self.views[tensor]
         return Stored(view.storage, view.start + first * size, view.start + past * size)
+
+    def row_bytes(self, tensor: str) -> int:
+        return self.graph.tensors[tensor].bytes // self.rows(tensor)
+
+    def finds_rings(self, callee: Callee, rolled: RolledCalls) -> bool:
+        """Whether a kernel looks for rows of its operands in rings of as many rows as they have in the run."""
+        storages = [self.views[callee.op.inputs[position]].storage for position in callee.operands]
+        rows = [rolled.rings.get(rolled.inside.get(name, name), 0) for name in storages]
+        wanted = tuple(n if n < self.rows(name) else 0 for n, name in zip(rows, storages, strict=True))
+        apart = tuple(name in rolled.apart for name in storages)
+        return callee.form.rings == wanted and callee.form.apart == (apart if any(apart) else ())
 
 
 def follows(relation: Nest, position: int) -> bool:

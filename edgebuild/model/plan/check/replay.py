@@ -16,17 +16,11 @@ import numpy as np
 
 from ....base.target import Target
 from ...ir import Array, Graph
-from ..events import newest_name
 from ..memory.problem import Place
-from ..moved.caches import NO_CACHE, Coherence
-from ..moved.copies import MovedLayer
-from ..moved.feeding import Ahead, FedRun
-from ..moved.staging import Staged
-from ..rolling import RollingGraph
-from ..section import Section, scratch_name
+from ..printed import NO_CACHE, Ahead, Coherence, RowMoves, Staged, Step, TileMoves, newest_name, scratch_name
 from .cached import CachedMemory
 from .feeds import Feeds
-from .relations import Callee, Relations, Stored
+from .relations import Callee, Relations, Stored, View
 from .tile_copies import BrokenPlan as BrokenPlan
 from .tile_copies import Near
 
@@ -45,15 +39,14 @@ class Addresses:
     kept: dict[str, int]
 
     @staticmethod
-    def of(graph: Graph, section: Section | None, places: Mapping[str, Place]) -> Addresses:
+    def of(graph: Graph, section: Step | None, places: Mapping[str, Place]) -> Addresses:
         if section is None or section.rolled is None:
             return Addresses(graph, places, {}, {}, {})
         rolled = section.rolled
         return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.apart, 0))
 
     def row_bytes(self, storage: str) -> int:
-        t = self.graph.tensors[storage]
-        return t.bytes // (t.shape[1] if len(t.shape) > 1 else 1)
+        return Relations(self.graph).row_bytes(storage)
 
     def of_bytes(self, stored: Stored) -> tuple[str, Array]:
         """Memory, and the address of every byte, of what lies in one place."""
@@ -119,37 +112,45 @@ class _Memory:
 
 
 def replay(
-    rolling: RollingGraph,
-    steps: Sequence[Section],
+    graph: Graph,
+    steps: Sequence[Step],
     places: Mapping[str, Place],
-    moved: Mapping[str, MovedLayer | FedRun] = MappingProxyType({}),
+    moved: Mapping[str, TileMoves | RowMoves] = MappingProxyType({}),
     near_bytes: int | None = None,
     ahead: Sequence[Ahead] = (),
     caches: Coherence = NO_CACHE,
     staged: Sequence[Staged] = (),
     target: Target | None = None,
+    streamed: str | None = None,
+    views: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> None:
     """Raise BrokenPlan unless every read of every call finds its bytes, and all outputs stand at the end.
 
     `near_bytes`: of the first level, which `moved` steps share; None: what they need. `ahead`: copies of constants;
     `staged`: those to the second level, by way of which they come. `target`: whose DMA units can do all copies.
+    `streamed`: the input whose rows the application brings. `views`: the storage of every activation and the bytes
+    before it there, as they are printed.
     """
-    _Replay(rolling, places, moved, near_bytes, caches, staged, target).run(steps, ahead, staged)
+    checked = _Replay(graph, places, moved, near_bytes, caches, staged, target, streamed)
+    for name, (storage, start) in views.items():
+        if (view := checked.relations.views[name]) != View(storage, start):
+            raise BrokenPlan(f"{name} begins {view.start} B behind {view.storage}, not {start} B behind {storage}")
+    checked.run(steps, ahead, staged)
 
 
 class _Replay:
     def __init__(
         self,
-        rolling: RollingGraph,
+        graph: Graph,
         places: Mapping[str, Place],
-        moved: Mapping[str, MovedLayer | FedRun],
+        moved: Mapping[str, TileMoves | RowMoves],
         near_bytes: int | None,
         caches: Coherence,
         staged: Sequence[Staged],
         target: Target | None,
+        streamed: str | None,
     ) -> None:
-        self.target = target
-        self.rolling, self.graph, self.streamed = rolling, rolling.graph, rolling.streamed
+        self.target, self.graph, self.streamed = target, graph, streamed
         self.places, self.moved = places, moved
         self.relations, self.memory = Relations(self.graph), _Memory(self.graph, places, staged)
         self.everywhere = Addresses.of(self.graph, None, places)
@@ -158,19 +159,29 @@ class _Replay:
         self.memory.cached = self.cached
         self.near = Near(max((m.near_bytes for m in moved.values()), default=0) if near_bytes is None else near_bytes)
 
-    def run(self, steps: Sequence[Section], ahead: Sequence[Ahead], staged: Sequence[Staged]) -> None:
+    def fits(self) -> None:
+        """Raise BrokenPlan where the first level is smaller than what the steps take of it."""
+        if self.target is None or not self.moved:
+            return
+        level = self.target.levels[0]
+        most = max((m.near_bytes for m in self.moved.values() if isinstance(m, RowMoves) or not m.regions), default=0)
+        if most > level.size:
+            raise BrokenPlan(f"steps take {most} B of {level.name}, which has {level.size} B")
+
+    def run(self, steps: Sequence[Step], ahead: Sequence[Ahead], staged: Sequence[Staged]) -> None:
+        self.fits()
         views = self.relations.views
         for name in dict.fromkeys(views[n].storage for n in self.graph.inputs):
             if name != self.streamed:
                 self.memory.write(Stored(name, 0, self.graph.tensors[name].bytes), self.everywhere)
         there = self.memory.bytes | {name: cached.there for name, cached in self.cached.items()}
-        feeds = Feeds(self.near, there, self.memory.owner, self.rolling, self.places, self.cached, self.target)
+        feeds = Feeds(self.near, there, self.memory.owner, self.relations, self.places, self.cached, self.target)
         for step, section in enumerate(steps):
             self.keep(step)
             feeds.between(step, ahead, staged)
             if (moved := self.moved.get(section.ops[0].outputs[0])) is not None:
-                if isinstance(moved, FedRun):
-                    feeds.run_rows(moved, self.relations)
+                if isinstance(moved, RowMoves):
+                    feeds.run_rows(moved)
                 else:
                     feeds.run(moved)
                 for name in section.results:
@@ -178,6 +189,9 @@ class _Replay:
                 continue
             addresses = Addresses.of(self.graph, section, self.places)
             callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
+            for callee in callees:
+                if section.rolled is not None and not self.relations.finds_rings(callee, section.rolled):
+                    raise BrokenPlan(f"{callee.op.name} looks for rows in rings of other sizes")
             for number, row in calls_of(self.relations, section):
                 if number < len(section.ops):
                     self.call(callees[number], section, addresses, row)
@@ -206,7 +220,7 @@ class _Replay:
             raise BrokenPlan(f"the newest row of {name} is copied over itself")
         self.memory.write(stored, addresses)
 
-    def call(self, callee: Callee, section: Section, addresses: Addresses, row: int | None) -> None:
+    def call(self, callee: Callee, section: Step, addresses: Addresses, row: int | None) -> None:
         """One call of a kernel; `row` None: of an op that runs whole."""
         op, y = callee.op, callee.op.outputs[0]
         reads = [self.relations.needed(callee, position, row) for position in callee.operands]
@@ -227,7 +241,7 @@ class _Replay:
         self.memory.write(writes, addresses)
 
     def scratch(
-        self, callee: Callee, section: Section, addresses: Addresses, row: int | None, others: Sequence[Stored]
+        self, callee: Callee, section: Step, addresses: Addresses, row: int | None, others: Sequence[Stored]
     ) -> None:
         """Spoil what lies where a kernel works; sums of a reduction must still stand there in its later calls."""
         op, size, name = callee.op, callee.scratch, scratch_name(callee.op.outputs[0])
@@ -250,13 +264,13 @@ def _meet(one: Array, other: Array) -> bool:
     return bool(near and np.isin(one, other).any())
 
 
-def kept_by(section: Section, number: int) -> str | None:
+def kept_by(section: Step, number: int) -> str | None:
     """The ring whose newest row a call puts among the others, if the number is of such a call."""
     at = number - len(section.ops) - 1
     return section.rolled.apart[at] if section.rolled is not None and at >= 0 else None
 
 
-def calls_of(relations: Relations, section: Section) -> list[tuple[int, int | None]]:
+def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]]:
     """The calls of a section in order: number of the op, and row.
 
     One past the last op the application brings a row. Behind that are the numbers of `kept_by`.
@@ -267,9 +281,9 @@ def calls_of(relations: Relations, section: Section) -> list[tuple[int, int | No
     if section.rolled is None:
         return [(0, None)]
     made, found = [0] * (len(section.ops) + 1 + len(section.rolled.apart)), list[tuple[int, int | None]]()
-    for event in section.rolled.events:
-        found.append((event.op, made[event.op]))
-        made[event.op] += 1
+    for number in section.rolled.numbers:
+        found.append((number, made[number]))
+        made[number] += 1
     for op, form, count in zip(section.ops, section.forms, made, strict=False):
         callee = Callee.of(relations.graph, op, form)
         if count > relations.calls(callee) or (callee.reduces and count < relations.calls(callee)):

@@ -14,18 +14,14 @@ from types import MappingProxyType
 import numpy as np
 
 from ....base.target import Target
-from ... import ops
 from ...ir import ITEM_BYTES, Array
-from ...ops.base import Kernel
-from ..hierarchy.nest import Range
+from ...ops.base import Kernel, Ranges
 from ..memory.problem import Place
-from ..moved.copies import Copy, CoreWork, MovedLayer, Region, Turn
-from ..moved.parts import tile_kernel
-from ..rolling import RollingGraph
-from ..storage import view_starts
-from ..tiling.paths import needed
+from ..printed import Copy, CoreWork, Region, TileMoves, Turn
 from .cached import BrokenPlan as BrokenPlan
 from .cached import CachedMemory
+from .part_kernels import PartKernels, same_function
+from .relations import Relations
 
 NOTHING = -1
 BYTE = 1 << 62  # marks owners of single bytes
@@ -99,24 +95,24 @@ class Transfers:
         level: Near,
         far: Mapping[str, Array],
         owner: Callable[[str, int], int],
-        rolling: RollingGraph,
+        relations: Relations,
         places: Mapping[str, Place],
         cached: Mapping[str, CachedMemory] = MappingProxyType({}),
         target: Target | None = None,
     ) -> None:
         self.target = target
-        self.far, self.owner, self.rolling, self.places = far, owner, rolling, places
+        self.far, self.owner, self.relations, self.places = far, owner, relations, places
         self.cached = cached
-        self.graph, self.starts = rolling.graph, view_starts(rolling.graph)
+        self.graph, self.views = relations.graph, relations.views
         self.name = "constants that come early"
         self.regions: tuple[Region, ...] = ()  # of the engine whose op it is
         self.level, self.near, self.values = level, level.owners, level.values
 
-    def run(self, moved: MovedLayer) -> None:
+    def run(self, moved: TileMoves) -> None:
         """Raise BrokenPlan unless every call finds its operands and the whole result arrives."""
         self.moved, self.name, started = moved, moved.op.name, 0
         self.regions = moved.regions
-        self.known: dict[object, Kernel] = {}
+        self.parts = PartKernels(moved.op, self.graph, moved.form)
         for turn in moved.turns:
             for channel in turn.arrived:
                 self.wait(channel)
@@ -135,7 +131,7 @@ class Transfers:
             self.wait(channel)
         if started != len(moved.copies):
             raise BrokenPlan(f"{self.name} leaves copies that nobody waits for")
-        self.complete(moved.op.outputs[0], {c.channel for c in moved.copies}, moved.layer.operands[-1].held)
+        self.complete(moved.op.outputs[0], {c.channel for c in moved.copies}, moved.held)
 
     def block(self, copy: Copy) -> Array:
         data = b"" if copy.tensor else self.moved.blocks[copy.block].data.tobytes()
@@ -145,7 +141,7 @@ class Transfers:
         """Raise BrokenPlan unless all copies of these channels are done and the result is where others look for it."""
         if any(p.copy.channel in channels for p in self.level.pending):
             raise BrokenPlan(f"{self.name} leaves copies that nobody waits for")
-        there = self.near if held else self.far[self.places[y].memory]
+        there = self.near if held else self.far[self.places[self.views[y].storage].memory]
         if not np.array_equal(there[self.at_far(y, self.all_of(y))], self.bytes_of(y)):
             raise BrokenPlan(f"{self.name} does not leave its whole result")
 
@@ -154,10 +150,16 @@ class Transfers:
 
     def bytes_of(self, tensor: str) -> Array:
         """Owners of the single bytes of a tensor."""
-        return self.all_of(tensor) + self.starts.get(tensor, 0) + (self.owner(self.rolling.storage[tensor], 0) | BYTE)
+        view = self.views[tensor]
+        return self.all_of(tensor) + view.start + (self.owner(view.storage, 0) | BYTE)
 
     def at_far(self, tensor: str, offsets: Array) -> Array:
-        return offsets + self.places[self.rolling.storage[tensor]].offset + self.starts.get(tensor, 0)
+        return offsets + self.at(tensor)
+
+    def at(self, tensor: str) -> int:
+        """Where a tensor begins in its memory."""
+        view = self.views[tensor]
+        return self.places[view.storage].offset + view.start
 
     def start(self, copy: Copy, data: Array) -> None:
         """Begin a copy; `data`: the block of constants that it is of."""
@@ -197,8 +199,7 @@ class Transfers:
             raise BrokenPlan(f"{self.name}: no DMA unit joins {here} and {there}")
         if unit.largest and copy.bytes * copy.rows * copy.planes > unit.largest:
             raise BrokenPlan(f"{self.name}: a copy of more than {unit.largest} B by {unit.name}")
-        shift = self.places[self.rolling.storage[copy.tensor]].offset if copy.tensor else 0
-        shift += self.starts.get(copy.tensor, 0)
+        shift = self.at(copy.tensor) if copy.tensor else 0
         first = near[:: copy.bytes] - (region.base if region else 0), far[:: copy.bytes] + shift
         if any(np.any(at % unit.align) for at in (*first, np.array(copy.bytes))):
             text = f"{self.name}: a piece of {copy.tensor or 'constants'} is not aligned to {unit.align} B"
@@ -236,13 +237,13 @@ class Transfers:
             raise BrokenPlan(f"{self.name} leaves the scratchpad {region.memory}")
 
     def memory(self, copy: Copy) -> str:
-        return self.places[self.rolling.storage[copy.tensor]].memory
+        return self.places[self.views[copy.tensor].storage].memory
 
     def taken(self, copy: Copy, source: _Side, far: Array, data: Array) -> tuple[Array, Array | None]:
         """Owners of what a copy takes with it, and values of constants. Raises BrokenPlan where it does not find it."""
         if copy.tensor and copy.fetch:
-            root = self.rolling.storage[copy.tensor]
-            offsets = far + self.starts.get(copy.tensor, 0)
+            root = self.views[copy.tensor].storage
+            offsets = far + self.views[copy.tensor].start
             if not np.array_equal(self.array(source)[source.at], self.owner(root, 0) + offsets):
                 raise BrokenPlan(f"{self.name} fetches bytes of {copy.tensor} that are not there any more")
             return offsets + (self.owner(root, 0) | BYTE), None
@@ -283,17 +284,18 @@ class Transfers:
             self.near[call.written] = call.made
 
     def call(self, call: CoreWork, core: int) -> Called:
-        op, nest = self.moved.op, ops.nest(self.moved.op, self.graph)
+        op, parts = self.moved.op, self.parts
         at, read = iter(call.at), list[Array]()
-        for i, name in enumerate(op.inputs):
+        out, needed = parts.made(call.ranges), parts.needed(call.ranges)
+        for name, ranges in zip(op.inputs, needed, strict=True):
             if not self.graph.tensors[name].constant:
-                wanted = self.part(name, needed(nest, i, call.ranges, self.graph.tensors[name].shape))
-                read.append(self.find(next(at), wanted, name))
-        y = self.graph.result(op)
-        made = self.part(y.name, tuple(call.ranges.get(a, (0, n)) for a, n in zip(nest.out, y.shape, strict=True)))
+                read.append(self.find(next(at), self.part(name, ranges), name))
+        made = self.part(op.outputs[0], out)
         written = next(at) + np.arange(len(made))
         self.check_scratchpad(written, 0)
-        kernel = tile_kernel(op, self.graph, call.ranges, self.moved.form, self.known)
+        kernel = parts.kernel(out, needed)
+        if not same_function(self.moved.kernels[call.kernel], kernel):
+            raise BrokenPlan(f"{op.name} calls the kernel of another part")
         read += self.constants(kernel, at)
         scratch = self.moved.scratch + core * self.moved.scratch_each + np.arange(kernel.scratch)
         return Called(read, written, made, scratch)
@@ -331,7 +333,7 @@ class Transfers:
             if any(level_side.meets(p.source) or level_side.meets(p.target) for p in self.level.pending):
                 raise BrokenPlan(f"{self.name} writes bytes that are being copied")
 
-    def part(self, tensor: str, ranges: tuple[Range, ...]) -> Array:
+    def part(self, tensor: str, ranges: Ranges) -> Array:
         """Owners of the bytes of a part of a tensor."""
         t = self.graph.tensors[tensor]
         return self.bytes_of(tensor).reshape(*t.shape, ITEM_BYTES[t.dtype])[tuple(slice(*r) for r in ranges)].ravel()

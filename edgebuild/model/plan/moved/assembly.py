@@ -13,17 +13,17 @@ from ..hierarchy.nest import Channel
 from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
-from ..search import Plan, Planner
+from ..printed import Ahead, Staged
+from ..search import Plan, Planner, views_of
 from ..section import Section
 from ..storage import layout_problem, placed_buffers, view_starts
 from .ahead import Early
 from .caches import coherence
 from .copies import ALIGN, WEIGHTS, MovedLayer
-from .feeding import Ahead, FedRun
+from .feeding import FedRun
 from .levels import channel_between, nearest, rooms
 from .residency import Residency, Step
 from .staging import (
-    Staged,
     Staging,
     Wanted,
     first_copies,
@@ -153,7 +153,8 @@ class _Assembly:
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
         caches = coherence(planner.target, cutter.rolling, steps, places, moved)
-        replay(cutter.rolling, steps, places, moved, level.height, ahead, caches, staged, planner.target)
+        views = views_of(cutter.rolling)
+        replay(cutter.graph, steps, places, moved, level.height, ahead, caches, staged, planner.target, views=views)
         profile = self._profile(made)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
                             "memory levels", ())  # fmt: skip

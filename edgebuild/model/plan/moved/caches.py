@@ -8,38 +8,13 @@ Buffers in cached memories take whole lines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ....base.levels import CACHE_LINE
 from ....base.target import Target
 from ..memory.problem import Place
+from ..printed import CLEAN, INVALIDATE, NO_CACHE, CacheStep, Coherence, scratch_name
 from ..rolling import RollingGraph
-from ..section import Section, scratch_name
-
-CLEAN, INVALIDATE = "clean", "invalidate"
-
-
-@dataclass(frozen=True)
-class CacheStep:
-    """Cleaning or invalidating of some bytes, before step `step`; behind the last step: at the end."""
-
-    step: int
-    kind: str
-    what: str  # a storage, or scratch
-    place: Place
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Coherence:
-    """Cached memories, the bytes of a line, and what is done for them."""
-
-    memories: frozenset[str] = frozenset()
-    line: int = 1
-    steps: tuple[CacheStep, ...] = ()
-
-
-NO_CACHE = Coherence()
+from ..section import Section
 
 
 def coherence(

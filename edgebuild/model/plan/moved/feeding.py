@@ -21,47 +21,16 @@ from ...ops.base import Constant, Form, Kernel
 from ..cuts import Cutter
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel
+from ..printed import RowMoves, Share, Stream
 from ..rolling import Rolled, calls, row_bytes, rows_of
 from ..section import Section, rings_of
 from .batches import Batches, batched, row_by_row
 from .cores import HANDOVER
-from .shares import COLUMNS, Share, shared_row
+from .shares import COLUMNS, shared_row
 
 ALIGN = 8  # bytes, of buffers in the first level
 SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
-CONSTANTS, STREAMS = 0, 2  # channels: of constants, and from which on those of rows
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Rows of a storage that are copied to (`fed`) or from a ring of `slots` rows at `near`.
-
-    A copy takes `together` rows, the last one those that are left. Even copies use `channel`, odd ones the next.
-    `whole`: a reduction makes all rows at once; one copy takes them.
-    """
-
-    storage: str
-    fed: bool
-    channel: int
-    rows: int
-    bytes: int  # of a row
-    slots: int
-    whole: bool = False
-    near: int = 0
-    together: int = 1
-
-    @property
-    def copies(self) -> int:
-        return 1 if self.whole else -(-self.rows // self.together)
-
-    @property
-    def total(self) -> int:
-        return self.rows * self.bytes
-
-    @property
-    def most(self) -> int:
-        """Bytes of the largest copy that takes some rows."""
-        return min(self.together, self.rows) * self.bytes
+STREAMS = 2  # the first channel of rows
 
 
 @dataclass(frozen=True)
@@ -85,57 +54,19 @@ class RunCost:
         return self.total - self.constants - self.beside
 
 
-@dataclass(frozen=True)
-class FedRun:
-    """A rolled run in the first level. Places count from `base`, those of tensors that stay there are absolute.
-
-    `seen`: the run as its kernels see it, with the rings of its streams. `places`: of inner rings and held tensors.
-    `blocks`: the constants of each op as one copy, `constants` where each of them lies. `scratch`: by result, of the
-    first core; that of the others lies behind it. Cores make `together` rows at once, each of them in at most `shares`
-    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of fed streams of which rows are
-    wanted. `stage`: a memory that the constants come by way of, and where each block lies in it.
-    """
+@dataclass(frozen=True, kw_only=True)
+class FedRun(RowMoves):
+    """A rolled run in the first level, with what it costs. `constant_bytes` come first there."""
 
     section: Section
     seen: Rolled
-    parts: tuple[tuple[Share, ...], ...]
-    streams: tuple[Stream, ...]
-    held: frozenset[str]
-    blocks: tuple[Constant, ...]
-    block_at: tuple[int, ...]
-    constants: tuple[tuple[int, ...], ...]  # of every op: where each constant lies
-    places: Mapping[str, int]
-    scratch: Mapping[str, int]
-    near_bytes: int
-    constant_bytes: int  # which come first
+    constant_bytes: int
     cost: RunCost
-    events: tuple[int, ...]
-    together: int = 1
-    shares: int = 1
-    prefetched: bool = False  # the constants are there already
-    stage: str = ""
-    stage_at: tuple[int, ...] = ()
-
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        return self.section.ops
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Of the first part of a row: all have its constants."""
         return tuple(parts[0].kernel for parts in self.parts)
-
-    def scratch_each(self, number: int) -> int:
-        """Bytes of scratch of a core in the calls of an op."""
-        return _aligned(max(share.kernel.scratch for share in self.parts[number]))
-
-    @property
-    def fed(self) -> tuple[Stream, ...]:
-        return tuple(s for s in self.streams if s.fed)
-
-    @property
-    def drained(self) -> tuple[Stream, ...]:
-        return tuple(s for s in self.streams if not s.fed)
 
     def placed(self, base: int, constants: int | None) -> FedRun:
         """The same with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
@@ -151,28 +82,6 @@ class FedRun:
             places={name: at + base for name, at in self.places.items()},
             scratch={name: at + base for name, at in self.scratch.items()},
         )
-
-    def rows(self, number: int, call: int) -> range:
-        """The rows that cores make in a call of an op."""
-        together = 1 if self.seen.rolling.modes[self.ops[number].outputs[0]] == "reduce" else self.together
-        return range(call * together, min((call + 1) * together, self.seen.counts[number]))
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """A block of constants that is fetched before step `first` begins, and waited for by step `step`.
-
-    `waited`: cycles for which that step still waits. `stage`: it comes by way of this memory, from place `far` in it.
-    """
-
-    first: int
-    step: int
-    channel: int
-    block: Constant
-    near: int
-    waited: float
-    stage: str = ""
-    far: int = 0
 
 
 @dataclass(frozen=True)
@@ -245,9 +154,13 @@ class Feeder:
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
         cost = self._cost(compute, sum(calls_), blocks, streams)
         held = held & {*operands, *results}
-        return FedRun(section, seen, parts, streams, held, blocks, tuple(block_at), absolute,
-                      {n: places[n] for n in inner}, scratch, at, constant_bytes, cost, trace.order,
-                      together, shares)  # fmt: skip
+        return FedRun(
+            section=section, seen=seen, counts=trace.counts[: len(trace.run)], parts=parts, streams=streams, held=held,
+            blocks=blocks, block_at=tuple(block_at), constants=absolute, places={n: places[n] for n in inner},
+            scratch=scratch, scratch_each=tuple(map(_aligned, sizes)), near_bytes=at, events=trace.order,
+            together=together, shares=shares, prefetched=False, stage="", stage_at=(), constant_bytes=constant_bytes,
+            cost=cost,
+        )  # fmt: skip
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:
         """The run with all of its operands fed."""

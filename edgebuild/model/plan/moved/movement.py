@@ -16,10 +16,11 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Mapped, TiledLayer
 from ..memory.problem import DoesNotFit
+from ..printed import Coherence
 from ..search import Plan, Planner, form_of
 from .assembly import Found, assembled
 from .auto import search_of
-from .caches import Coherence, coherence
+from .caches import coherence
 from .copies import MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
 from .offload import best_offer, check_engines, engines_of, scratchpads, used
@@ -99,7 +100,7 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
         return decided
     decided = with_residents(decided, spaces)
     caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
-    replay(plan.rolling, plan.steps, decided.places, decided.moved, caches=caches, target=target)
+    replay(plan.graph, plan.steps, decided.places, decided.moved, caches=caches, target=target)
     return replace(decided, caches=caches)
 
 
@@ -175,10 +176,10 @@ def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> tuple[dict[str, MovedLay
     """Without those ops whose result grows over an operand that later tiles still want."""
     caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
     try:
-        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches, target=plan.target)
+        replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
     except BrokenPlan:
         in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
         moved = {name: m for name, m in moved.items() if name not in in_place}
         caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
-        replay(plan.rolling, plan.steps, plan.places, moved, caches=caches, target=plan.target)
+        replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
     return moved, caches

@@ -20,7 +20,8 @@ from ...ops.base import Form
 from ..hierarchy.costs import compute_cycles
 from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Compute, TiledLayer
-from .copies import MOST_COPIES, MovedLayer, Region
+from ..printed import Region
+from .copies import MOST_COPIES, MovedLayer
 from .levels import layer_of_op, way_to
 from .tiles import TRIES, tiles_of
 

@@ -9,36 +9,18 @@ there the kernel counts columns from the row's begin.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ... import ops
 from ...axes import Same, Window, separable
 from ...ir import Graph, Op
 from ...kernels import kernel_of
 from ...ops.base import Form, Kernel
+from ..printed import Share
 from .parts import part_of
 
 COLUMNS = 2  # the dimension of N x H x W x C
 WINDOWS = ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
-
-
-@dataclass(frozen=True)
-class Share:
-    """The kernel of the parts `first` to `past` of a row, of which each is `width` columns, or to the row's end.
-
-    Part p reads operands from their column p x `step` - `before` on. `width` 0: it is the whole row.
-    """
-
-    kernel: Kernel
-    first: int = 0
-    past: int = 1
-    width: int = 0
-    step: int = 0
-    before: int = 0
-
-    def columns(self, part: int, every: int) -> tuple[int, int]:
-        """The columns of the result, of so many, that a part makes."""
-        return (part * self.width, min((part + 1) * self.width, every)) if self.width else (0, every)
 
 
 def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...] | None:

@@ -16,7 +16,8 @@ from ...ops.base import Constant
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel, parts_of
 from ..memory.problem import DoesNotFit, Place
-from .copies import ALIGN, Copy, MovedLayer, Turn
+from ..printed import Copy, Staged, Turn
+from .copies import ALIGN, MovedLayer
 from .feeding import FedRun
 from .levels import channel_between
 
@@ -62,25 +63,6 @@ class Staging:
     slots: int
     bytes: int
     waited: float
-
-
-@dataclass(frozen=True)
-class Staged:
-    """A copy from the store that is begun before step `first` and awaited before step `until`.
-
-    It takes `bytes` of a constant, from byte `offset` on, to `at`. `waited`: cycles that step `step` waits for it.
-    """
-
-    step: int
-    first: int
-    until: int
-    channel: int
-    block: Constant
-    offset: int
-    bytes: int
-    at: Place
-    waited: float
-    room: int  # bytes there, of all that the step's constants take
 
 
 def stage_of(target: Target, near: Memory, home: Memory, store: Memory) -> Channel | None:

@@ -17,7 +17,8 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.costs import cost
 from ..hierarchy.mapper import NoMapping, best, best_of
 from ..hierarchy.nest import Mapped, Range, TiledLayer
-from .copies import ALIGN, WEIGHTS, Copy, CoreWork, MovedLayer, Region, Turn
+from ..printed import Copy, CoreWork, Region, Turn
+from .copies import ALIGN, WEIGHTS, MovedLayer
 from .cores import Parts, shared
 from .parts import instances, offsets, tile_kernel
 
@@ -167,9 +168,10 @@ class _Tiles:
     def build(self) -> MovedLayer:
         turns = tuple(self.run(self.starts, self.ready, self.made))
         return MovedLayer(
-            self.op, self.layer, self.mapped, self.figures, tuple(self.chosen), tuple(b for b, _ in self.ready),
-            tuple(self.copies), turns, self.near_bytes, self.scratch, self.scratch_each, self.form,
+            self.op, tuple(self.chosen), tuple(b for b, _ in self.ready), tuple(self.copies), turns, self.near_bytes,
+            self.scratch, self.scratch_each, self.form, self.layer.operands[-1].held,
             tuple(sorted({c.channel for c in self.copies})), self.regions,
+            layer=self.layer, mapped=self.mapped, cost=self.figures,
         )  # fmt: skip
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:

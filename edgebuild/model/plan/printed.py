@@ -1,0 +1,315 @@
+"""Values of a plan: what its C is printed from, and all that its checks take of it. Nothing here plans or checks.
+
+The planner makes them, and its own classes may hold more; `Step` and `RolledCalls` name the part of two such classes
+that is printed. Checks are given no algorithm of the planner by them: orders, places, sizes and counts are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..ir import Op
+from ..ops.base import Constant, Form, Kernel
+from .memory.problem import Place
+
+CONSTANTS = 0  # the channel of the constants of a run by rows
+
+
+def newest_name(tensor: str) -> str:
+    """The name of the place where the newest row of a ring stands apart."""
+    return f"{tensor} (newest row)"
+
+
+def scratch_name(output: str) -> str:
+    return f"{output} (scratch)"
+
+
+class RolledCalls(Protocol):
+    """A run that goes row by row: rows of its rings, tensors inside of others, and rings whose newest row is apart.
+
+    `numbers`: the order of the calls. A number is that of an op of the run; one past the last op the application brings
+    a row of the streamed input; those behind it put the newest row of a ring of `apart` among the others.
+    """
+
+    @property
+    def rings(self) -> Mapping[str, int]: ...
+
+    @property
+    def inside(self) -> Mapping[str, str]: ...
+
+    @property
+    def apart(self) -> tuple[str, ...]: ...
+
+    @property
+    def numbers(self) -> tuple[int, ...]: ...
+
+
+class Step(Protocol):
+    """A step of the schedule: an op that runs whole (`rolled` None), or a run. `inner`: bytes of rings and scratch.
+
+    `forms`: of the ops' kernels. `results`: storages that are wanted behind it.
+    """
+
+    @property
+    def ops(self) -> tuple[Op, ...]: ...
+
+    @property
+    def forms(self) -> tuple[Form, ...]: ...
+
+    @property
+    def rolled(self) -> RolledCalls | None: ...
+
+    @property
+    def results(self) -> tuple[str, ...]: ...
+
+    @property
+    def inner(self) -> Mapping[str, int]: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy between a tensor, or a block of constants, and the first level: planes x rows pieces of `bytes`.
+
+    `far` counts from the tensor's or the block's first byte, `near` from that of the layer's buffers. Steps in bytes.
+    `stage`: constants come by way of this memory, by two copies. The one `into` it goes to `near`, counted there; the
+    other one takes them from `far`, counted there as well.
+    """
+
+    channel: int
+    fetch: bool
+    tensor: str  # empty: constants
+    block: int
+    far: int
+    near: int
+    bytes: int
+    rows: int = 1
+    planes: int = 1
+    far_row: int = 0
+    far_plane: int = 0
+    near_row: int = 0
+    near_plane: int = 0
+    stage: str = ""
+    into: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.bytes * self.rows * self.planes
+
+
+@dataclass(frozen=True)
+class CoreWork:
+    """The work of a core in a turn: number of the kernel, and the ranges of the result that it makes.
+
+    `at`: where each operand that is an activation, the result, and each constant of the kernel lie, from the first byte
+    of the layer's buffers.
+    """
+
+    kernel: int
+    at: tuple[int, ...]
+    ranges: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Copies up to number `fetched` are started, `waits` (channels) awaited, calls made, then copies up to `stored`.
+
+    Each core makes one of the calls. Where constants come by way of a second memory, `arrived` (channels) are awaited
+    first, and copies up to `staged` are started behind `waits`.
+    """
+
+    fetched: int
+    waits: tuple[int, ...]
+    calls: tuple[CoreWork, ...]
+    stored: int
+    arrived: tuple[int, ...] = ()
+    staged: int = 0
+
+
+@dataclass(frozen=True)
+class Region:
+    """A memory that tiles lie in: its part of the addresses `near`, from `base` on."""
+
+    memory: str
+    base: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TileMoves:
+    """An op that runs tile by tile. `blocks` are runs of constants that are fetched together.
+
+    `held`: the result stays in the first level. Until all is placed, places in a turn count from where their operand
+    begins.
+    """
+
+    op: Op
+    kernels: tuple[Kernel, ...]
+    blocks: tuple[Constant, ...]
+    copies: tuple[Copy, ...]
+    turns: tuple[Turn, ...]
+    near_bytes: int
+    scratch: int  # where the scratch of the first core's kernels lies; that of the others behind it
+    scratch_each: int  # bytes of a core's
+    form: Form  # of the kernels
+    held: bool
+    last_waits: tuple[int, ...]  # channels to wait for at the end
+    regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of a storage that are copied to (`fed`) or from a ring of `slots` rows at `near`.
+
+    A copy takes `together` rows, the last one those that are left. Even copies use `channel`, odd ones the next.
+    `whole`: a reduction makes all rows at once; one copy takes them.
+    """
+
+    storage: str
+    fed: bool
+    channel: int
+    rows: int
+    bytes: int  # of a row
+    slots: int
+    whole: bool = False
+    near: int = 0
+    together: int = 1
+
+    @property
+    def copies(self) -> int:
+        return 1 if self.whole else -(-self.rows // self.together)
+
+    @property
+    def total(self) -> int:
+        return self.rows * self.bytes
+
+    @property
+    def most(self) -> int:
+        """Bytes of the largest copy that takes some rows."""
+        return min(self.together, self.rows) * self.bytes
+
+
+@dataclass(frozen=True)
+class Share:
+    """The kernel of the parts `first` to `past` of a row, of which each is `width` columns, or to the row's end.
+
+    Part p reads operands from their column p x `step` - `before` on. `width` 0: it is the whole row.
+    """
+
+    kernel: Kernel
+    first: int = 0
+    past: int = 1
+    width: int = 0
+    step: int = 0
+    before: int = 0
+
+
+@dataclass(frozen=True)
+class RowMoves:
+    """A rolled run in the first level. Places count from its first byte there, those of held tensors are absolute.
+
+    `seen`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or takes up
+    if it reduces. `places`: of inner rings and held tensors. `blocks`: the constants of each op as one copy;
+    `constants`: where each of them lies. `scratch`: by result, of the first core; that of the others lies behind it, at
+    steps of `scratch_each` bytes (of every op). Cores make `together` rows at once, each of them in at most `shares`
+    parts by the kernels of `parts`. `events`: numbers of ops to call, and behind them of fed streams of which rows are
+    wanted. `stage`: a memory that the constants come by way of, and where each block lies in it.
+    """
+
+    section: Step
+    seen: RolledCalls
+    counts: tuple[int, ...]
+    parts: tuple[tuple[Share, ...], ...]
+    streams: tuple[Stream, ...]
+    held: frozenset[str]
+    blocks: tuple[Constant, ...]
+    block_at: tuple[int, ...]
+    constants: tuple[tuple[int, ...], ...]  # of every op: where each constant lies
+    places: Mapping[str, int]
+    scratch: Mapping[str, int]
+    scratch_each: tuple[int, ...]
+    near_bytes: int
+    events: tuple[int, ...]
+    together: int
+    shares: int
+    prefetched: bool  # the constants are there already
+    stage: str
+    stage_at: tuple[int, ...]
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return self.section.ops
+
+    @property
+    def fed(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if s.fed)
+
+    @property
+    def drained(self) -> tuple[Stream, ...]:
+        return tuple(s for s in self.streams if not s.fed)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A block of constants that is fetched before step `first` begins, and waited for by step `step`.
+
+    `waited`: cycles for which that step still waits. `stage`: it comes by way of this memory, from place `far` in it.
+    """
+
+    first: int
+    step: int
+    channel: int
+    block: Constant
+    near: int
+    waited: float
+    stage: str = ""
+    far: int = 0
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A copy from the store that is begun before step `first` and awaited before step `until`.
+
+    It takes `bytes` of a constant, from byte `offset` on, to `at`. `waited`: cycles that step `step` waits for it.
+    """
+
+    step: int
+    first: int
+    until: int
+    channel: int
+    block: Constant
+    offset: int
+    bytes: int
+    at: Place
+    waited: float
+    room: int  # bytes there, of all that the step's constants take
+
+
+CLEAN, INVALIDATE = "clean", "invalidate"
+
+
+@dataclass(frozen=True)
+class CacheStep:
+    """Cleaning or invalidating of some bytes, before step `step`; behind the last step: at the end."""
+
+    step: int
+    kind: str
+    what: str  # a storage, or scratch
+    place: Place
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Coherence:
+    """Cached memories, the bytes of a line, and what is done for them."""
+
+    memories: frozenset[str] = frozenset()
+    line: int = 1
+    steps: tuple[CacheStep, ...] = ()
+
+
+NO_CACHE = Coherence()

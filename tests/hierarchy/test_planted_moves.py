@@ -1,0 +1,254 @@
+"""Mistakes planted into the planner of movements, each of which the replay of the plan has to find.
+
+What the planner and its check both worked out by one function would be wrong in both. So the mistakes are planted into
+the functions of the planner, those above all that the check has its own of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebuild.base.request import ModelRequest
+from edgebuild.base.target import load_target
+from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.plan import search
+from edgebuild.model.plan.check.replay import BrokenPlan
+from edgebuild.model.plan.choose import plan
+from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
+from edgebuild.model.plan.memory.check import CheckFailed
+from edgebuild.model.plan.memory.problem import Place
+from edgebuild.model.plan.moved import assembly, feeding, movement, parts, shares, tiles
+from edgebuild.model.plan.moved.auto import Found, assembled, search_of
+from edgebuild.model.plan.moved.movement import with_moves
+from edgebuild.model.plan.moved.residency import Step
+from edgebuild.model.plan.printed import Copy, Share
+from edgebuild.model.plan.search import Plan, Planner
+from tests.hierarchy import test_caches, test_run_mutations, test_shares, test_staging
+from tests.hierarchy.test_mutations import convolution, four_tiles
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+def in_tiles(graph: Graph, choose: Callable[[TiledLayer], Mapped]) -> Plan:
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
+    return with_moves(plan(graph, load_target("host"), request), choose)
+
+
+def rows() -> Plan:
+    return in_tiles(convolution(), four_tiles)
+
+
+def channels() -> Plan:
+    """Channels of the result in two tiles, each with weights of its own."""
+    moves = Move("x", 0, 1), Move("weights", 1, 2), Move("y", 1, 2)
+    return in_tiles(convolution(), lambda layer: Mapped({"y": 12, "x": 6, "k": 4}, ("k",), moves))
+
+
+def of_a_slice() -> Plan:
+    """A sum whose first operand begins behind the begin of its storage."""
+    quant, shape = Quant((0.1,), (3,)), (1, 8, 4, 4)
+    tensors = {
+        "x": Tensor("x", (1, 12, 4, 4), "int8", quant),
+        "v": Tensor("v", shape, "int8", quant),
+        "z": Tensor("z", shape, "int8", quant),
+        "y": Tensor("y", shape, "int8", quant),
+    }
+    cut = Op("span", "cut", ("x",), ("v",), {"begin": (0, 4, 0, 0), "size": shape})
+    add = Op("add", "add", ("v", "z"), ("y",), {"clamp": (None, None)})
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
+    return with_moves(plan(Graph("slice", (cut, add), tensors, ("x", "z"), ("y",)), load_target("host"), request))
+
+
+def run() -> Plan:
+    """An op in tiles, and two as a run by rows whose constants come early."""
+    return test_run_mutations.planned()
+
+
+def reduced() -> Plan:
+    """A convolution and the mean over its result, as a run by rows; sums stand in scratch."""
+    net = test_run_mutations.convolutions()
+    tensors = {**net.tensors, "m": Tensor("m", (1, 8), "int8", Quant((0.1,), (3,)))}
+    mean = Op("mean", "mean", ("t1",), ("m",), {"axes": (1, 2)})
+    graph = replace(net, ops=(net.ops[0], mean), tensors=tensors, outputs=("m",))
+    planner = Planner(graph, load_target("host"), ModelRequest(Path("x"), "g0", "host", tile="off", map="auto"))
+    found, nothing = search_of(planner, 60 << 10), frozenset[str]()
+    fed = found.run(0, 2, nothing, found.room)
+    assert fed is not None
+    return assembled(planner, found, Found((Step(0, 2, nothing, fed, fed.cost.total, 0.0),), ()))
+
+
+def resident() -> Plan:
+    """Three convolutions, between which tensors stay in the first level."""
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="auto")
+    planner = Planner(test_run_mutations.convolutions(), load_target("host"), request)
+    found = search_of(planner, 60 << 10)
+    stays = frozenset(["t1"]), frozenset(["t1", "t2"]), frozenset(["t2"])
+    steps = [found.step(i, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
+    made = assembled(planner, found, Found(tuple(steps), ()))
+    assert {made.places[name].memory for name in ("t1", "t2")} == {"L1"}
+    return made
+
+
+def cramped() -> Plan:
+    """With so little of the first level that the op runs in many tiles."""
+    target = test_caches.behind_a_cache(load_target("host"), 1 << 11)
+    request = ModelRequest(Path("x"), "g0", "host", tile="off", map="layer")
+    return with_moves(plan(convolution(), target, request))
+
+
+def on_cores(sizes: tuple[int, ...] = test_shares.WINDOWS[0]) -> Plan:
+    """A run whose rows cores share."""
+    return test_shares.in_one_run(test_shares.windowed("conv2d", *sizes), "g0", 1)
+
+
+def in_equal_parts() -> Plan:
+    """The same, with a last part as wide as the others, whose last window reaches beyond the row."""
+    return on_cores(test_shares.WINDOWS[1])
+
+
+def before(owner: Any, name: str, change: Callable[..., Any]) -> Plant:
+    """Put a function in the place of one, which it is given as its first argument."""
+
+    def plant(patch: Patch) -> None:
+        right = getattr(owner, name)
+        patch.setattr(owner, name, lambda *a, **k: change(right, *a, **k))
+
+    return plant
+
+
+def of_copies(change: Callable[[list[Copy]], list[Copy]]) -> Plant:
+    """Change the copies that are made for a tile of activations."""
+
+    def move(right: Any, self: Any, *arguments: Any) -> None:
+        had = list(self.copies)
+        right(self, *arguments)
+        self.copies = had + change(self.copies[len(had) :])
+
+    return before(tiles._Tiles, "move", move)
+
+
+def of_turns(**change: Any) -> Plant:
+    return before(tiles._Tiles, "run", lambda right, *a: (replace(turn, **change) for turn in right(*a)))
+
+
+def of_the_run(change: Callable[[Any], Any]) -> Plant:
+    """Change the order of a run, its counts and its rings."""
+    return before(feeding, "row_by_row", lambda right, *a: change(right(*a)))
+
+
+def of_runs(change: Callable[[Any], Any]) -> Plant:
+    return before(feeding.Feeder, "run", lambda right, *a: change(right(*a)))
+
+
+def swapped(found: Any) -> Any:
+    """The first row is used before it is brought."""
+    order = list(found.order)
+    at = next(i for i, n in enumerate(order) if n < len(found.run))
+    order[at - 1], order[at] = order[at], order[at - 1]
+    return replace(found, order=tuple(order))
+
+
+def shifted(change: Callable[[str, Place], Place]) -> Plant:
+    """Places in the first level that differ from those of the layout."""
+
+    def placed(right: Any, self: Any, made: Any, at: dict[str, int], places: Any) -> Any:
+        return right(self, made, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, places)
+
+    return before(assembly._Assembly, "_placed", placed)
+
+
+def shared_wrongly(change: Callable[[Share], Share]) -> Plant:
+    def under(right: Any, *arguments: Any) -> Iterator[Share]:
+        return map(change, right(*arguments))
+
+    return before(shares, "_under_windows", under)
+
+
+def no_end(right: Any, *arguments: Any) -> Iterator[Share]:
+    """The last part of a row counts as one inside of it."""
+    inside, last = right(*arguments)
+    return iter([replace(inside, past=last.past)])
+
+
+def of_the_neighbour(right: Any, op: Op, graph: Graph, part: Any) -> Any:
+    """The kernel of a tile of output channels has the constants of the first."""
+    size = part["k"][1] - part["k"][0]
+    return right(op, graph, {**part, "k": (0, size)})
+
+
+def short_lives(right: Any, *arguments: Any) -> Any:
+    found = right(*arguments)
+    return replace(found, buffers=tuple(replace(b, upper=b.lower + 1) for b in found.buffers))
+
+
+def no_cleaning(right: Any, *arguments: Any) -> Any:
+    found = right(*arguments)
+    return replace(found, steps=tuple(s for s in found.steps if s.kind != "clean"))
+
+
+def late_slots(right: Any, *arguments: Any) -> Any:
+    """Constants that fill slots come a place higher than the step looks for them."""
+    return tuple(replace(s, at=Place(s.at.memory, s.at.offset + 8)) for s in right(*arguments))
+
+
+PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
+    "tiles: the copies of a result are left out": (
+        of_copies(lambda made: [c for c in made if c.fetch]), rows),
+    "tiles: the copies of an operand are left out": (
+        of_copies(lambda made: [c for c in made if not c.fetch or c.far == 0]), rows),
+    "tiles: nobody waits for copies": (of_turns(waits=()), rows),
+    "tiles: copies come from a row too low": (
+        of_copies(lambda made: [replace(c, far=c.far + 48) if c.fetch and c.far else c for c in made]), rows),
+    "tiles: a halo row short": (
+        of_copies(lambda made: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in made]), rows),
+    "tiles: the kernel of another tile": (before(tiles._Tiles, "number", lambda right, *a: right(*a) and 0), rows),
+    "tiles: constants of another tile": (before(parts, "tile_of", of_the_neighbour), channels),
+    "tiles: a part that needs a row less": (before(parts, "needed", lambda right, nest, i, *a: (
+        tuple((f, p - 1) if d == 1 and i == 0 else (f, p) for d, (f, p) in enumerate(right(nest, i, *a))))), rows),
+    "tiles: buffers that overlap": (before(tiles, "_bytes", lambda right, *a: right(*a) - 64), rows),
+    "tiles: a view taken for its storage": (before(search, "view_starts", lambda right, graph: {}), of_a_slice),
+    "run: a row used before it is brought": (of_the_run(swapped), run),
+    "run: the calls in another order": (of_the_run(lambda f: replace(f, order=f.order[::-1])), run),
+    "run: a call left out": (of_the_run(lambda f: replace(f, order=f.order[:-1])), run),
+    "run: a row too few is made": (
+        of_the_run(lambda f: replace(f, counts=tuple(n - 1 for n in f.counts[:2]) + f.counts[2:])), run),
+    "run: a ring with a row less": (
+        of_the_run(lambda f: replace(f, rings={n: max(1, r - 1) for n, r in f.rings.items()})), run),
+    "run: kernels that look in rings of another size": (
+        before(feeding.Feeder, "_chosen", lambda right, self, op, seen, *a: right(
+            self, op, replace(seen, rings={n: r + 1 for n, r in seen.rings.items()}), *a)), run),
+    "run: buffers that overlap": (
+        shifted(lambda n, p: replace(p, offset=0) if n.startswith("constants") else p), run),
+    "run: sums over the rows in use": (
+        of_runs(lambda r: replace(r, scratch={n: min(r.places.values(), default=0) for n in r.scratch})), reduced),
+    "run: rows of another size": (before(feeding, "row_bytes", lambda right, *a: right(*a) - 8), run),
+    "cores: a column too far to the right": (shared_wrongly(lambda s: replace(s, before=s.before - 1)), on_cores),
+    "cores: parts that are too near to each other": (shared_wrongly(lambda s: replace(s, step=s.step // 2)), on_cores),
+    "cores: a window beyond the end of the row": (before(shares, "_under_windows", no_end), in_equal_parts),
+    "cores: the kernel of the first part for all": (
+        before(shares, "_under_windows", lambda right, *a: (
+            lambda made: iter([replace(s, kernel=made[0].kernel) for s in made]))([*right(*a)])), on_cores),
+    "levels: a tensor that stays dies too early": (before(assembly._Assembly, "_near", short_lives), resident),
+    "levels: more than the first level has": (
+        before(movement, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),
+    "caches: nothing is cleaned": (before(movement, "coherence", no_cleaning), test_caches.planned),
+    "stage: constants a place too high": (before(assembly, "first_copies", late_slots), test_staging.in_parts),
+    "order: a reader before its writer": (
+        before(search, "schedule", lambda right, *a, **k: (lambda f: replace(f, order=f.order[::-1]))(right(*a, **k))),
+        lambda: in_tiles(test_run_mutations.convolutions(), four_tiles)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistakes_are_refused(name: str, monkeypatch: Patch) -> None:
+    plant, make = PLANTED[name]
+    make()
+    plant(monkeypatch)
+    with pytest.raises((BrokenPlan, CheckFailed)):
+        make()
