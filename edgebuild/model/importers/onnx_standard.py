@@ -134,7 +134,7 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
 
 
 def unknown(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
-    """What is wrong with a node of the standard's domain whose operator its opset does not have."""
+    """The error for a node of the standard's domain whose operator its opset does not have."""
     opset = opset_of(model)
     if node.domain not in OWN_DOMAINS or not opset or onnx.defs.has(node.op_type, opset):
         return ""
@@ -178,7 +178,7 @@ INFERENCE = re.compile(r"\(op_type:(?P<kind>\w+)(?:, node name: (?P<node>.*?))?\
 
 
 def _told(problem: Exception, file: str) -> Diagnostic:
-    """What the onnx package says of a model, with the node that it names."""
+    """The error for what the onnx package says of a model, with the node that it names."""
     words, text = str(problem), _first_line(problem)
     seen = INFERENCE.search(words) or NODE.search(words)
     parts = seen.groupdict() if seen else {}

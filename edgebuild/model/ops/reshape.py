@@ -102,7 +102,7 @@ def from_onnx_identity(node: Any) -> None:
 
 
 def from_onnx_dropout(node: Any) -> None:
-    """What it is outside of training: the identity. A mask keeps all elements."""
+    """Read it as outside of training: the identity. A mask keeps all elements."""
     from_onnx_identity(node)
     if len(node.outputs) > 1 and node.outputs[1]:
         kept = np.ones(node.tensor(0).shape, np.bool_)
