@@ -40,8 +40,8 @@ from tests.zoo.mobilenet_v2 import LARGE
 FACTORS = 9
 RANDOM = 100
 LAYERS, SECTIONS = 500, 60
-# MobileNetV1 width and size: the bar, and what DORY's paper measured (table 3), both in million cycles.
-GAP8 = {(1.0, 128): (20.0, 23.3), (0.5, 192): (14.3, 16.0), (0.25, 128): (2.5, 2.8)}
+# MobileNetV1 width and size, and what DORY's paper measured (Burrello 2021, table 4), in million cycles.
+GAP8 = {(1.0, 128): 23.3, (0.5, 192): 16.0, (0.25, 128): 2.8}
 MODELS, LIMIT = ("mlperf_kws", "mlperf_resnet", "person_detect"), "L1=16K"
 PLANNED = (
     *((name, "pulp-cluster", way) for name in ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144")
@@ -132,19 +132,27 @@ def swept() -> list[dict[str, Any]]:
 
 
 def gap8() -> list[dict[str, Any]]:
-    """MobileNetV1 by width and size on `gap8`: modelled million cycles beside what the paper measured for DORY."""
-    found, target = [], load_target("gap8")
+    """MobileNetV1 by width and size on `gap8`, in million modelled cycles, beside what the paper measured for DORY.
+
+    `borrowed` takes the rates of DORY's own kernels, which the target states, so it compares mappings alone. `printed`
+    takes the kernels that are printed for the target, which know no instruction beyond RV32IMC.
+    """
+    rows = []
+    stated = load_target("gap8")
+    rates = {"borrowed": stated, "printed": replace(stated, macs_per_cycle=None)}
     with tempfile.TemporaryDirectory() as folder:
-        for (width, size), (bar, measured) in GAP8.items():
+        for (width, size), measured in GAP8.items():
             file = Path(folder) / f"mobilenet_v1_{width}_{size}.onnx"
             model = quantized(mobilenet_v1(0, width=width, size=size, classes=1000), 0)
             file.write_bytes(model.SerializeToString(deterministic=True))
             request = ModelRequest(file, "model", "gap8", tile="off", map="auto")
-            figures, _ = modelled(Planner(prepare(file), target, request))
-            assert figures is not None
-            row = {"name": file.stem, "million_cycles": figures.cycles / 1e6, "compute": figures.compute / 1e6}
-            found.append(row | {"bar": bar, "measured_by_the_paper": measured})
-    return found
+            row: dict[str, Any] = {"name": f"{width}-{size}", "measured_by_the_paper": measured}
+            for kernels, target in rates.items():
+                figures, _ = modelled(Planner(prepare(file), target, request))
+                assert figures is not None
+                row |= {kernels: figures.cycles / 1e6, f"{kernels}_compute": figures.compute / 1e6}
+            rows.append(row)
+    return rows
 
 
 def tiles(count: int) -> dict[str, int]:
@@ -202,8 +210,8 @@ def main() -> None:
         )
     for row in cluster:
         print(
-            f"{row['name']} on gap8: {row['million_cycles']:.2f} million cycles, compute {row['compute']:.2f},"
-            f" bar {row['bar']}, measured for DORY {row['measured_by_the_paper']}"
+            f"MobileNetV1 {row['name']} on gap8: {row['printed']:.2f} million cycles with the kernels printed for it,"
+            f" {row['borrowed']:.2f} with the rates of DORY's, whose paper measured {row['measured_by_the_paper']}"
         )
     for row in sizes:
         print(f"mobilenet_v1 1.0-128 on gap8, L1 {row['L1']:,}, L2 {row['L2']:,}: {row['cycles']:,.0f} cycles")

@@ -2,12 +2,14 @@
 
 The library is built as its authors build it (-Ofast) and runs the layers of MLPerf Tiny's four models. The board is an
 STM32L4R5 at 120 MHz under microTVM, whose figures hold microTVM's own cost as well. So ratios between two models are
-judged, not cycles. Prints a table, writes build/bench/peers.json; needs CMSIS-NN and the models in `../shared`, and
-measures nothing without them. The status is 1 where a ratio is further from the board's than LIMIT.
+judged, not cycles. Prints a table, writes build/bench/peers.json. `--cmsis-nn DIR` names a checkout of CMSIS-NN; the
+models are those of `../shared`. Without either it measures nothing. The status is 1 where a ratio is further from the
+board's than LIMIT.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 from itertools import permutations
@@ -33,7 +35,7 @@ from tests.zoo.builders import mobilenet_v1
 
 TARGET = "mps2-an386"
 BOARD_TARGET = "m4-flash-model"  # the same with the board's flash, for which our own kernels are chosen
-LIBRARY = ROOT.parent / "shared" / "peers" / "CMSIS-NN"
+LIBRARY = ROOT.parent / "shared" / "peers" / "CMSIS-NN"  # by default
 GROUPS = ("FullyConnectedFunctions", "PoolingFunctions", "BasicMathFunctions", "SoftmaxFunctions")
 FAST = "-Ofast"  # default of the library's CMakeLists.txt, says its README
 SCRATCH = 64 << 10  # more than any layer asks for; the program fails where it is not
@@ -44,9 +46,9 @@ FLASH = flashes.flash_of(BOARD_TARGET)
 BOARD = {"kws": 4.51, "resnet": 3.74, "vww": 4.83, "ad": 3.91}
 
 
-def available() -> bool:
+def available(library: Path) -> bool:
     """The library and the models are there."""
-    return LIBRARY.is_dir() and all(file.is_file() for file in given().values())
+    return library.is_dir() and all(file.is_file() for file in given().values())
 
 
 def given() -> dict[str, Path]:
@@ -105,7 +107,7 @@ def macs(graph: Graph) -> int:
     return total
 
 
-def measure(graph: Graph, target: Target, folder: Path) -> dict[str, float]:
+def measure(graph: Graph, target: Target, folder: Path, library: Path) -> dict[str, float]:
     """Cycles per multiply-accumulate, in memory without wait states and from the board's flash."""
     text, weights, activation = description(graph)
     random = np.random.default_rng(0)
@@ -113,8 +115,8 @@ def measure(graph: Graph, target: Target, folder: Path) -> dict[str, float]:
         (folder / name).write_bytes(random.integers(0, 256, size, np.uint8).tobytes())
     (folder / "layers.h").write_text(text, encoding="utf-8")
     (folder / "cmsis_nn.san.o").unlink(missing_ok=True)  # the other objects are the same for all models
-    own = [file for group in GROUPS for file in sorted((LIBRARY / "Source" / group).glob("*_s8.c"))]
-    builder = Builder(target, folder, needs_libm=False, extra=(FAST,), cmsis_nn=LIBRARY)
+    own = [file for group in GROUPS for file in sorted((library / "Source" / group).glob("*_s8.c"))]
+    builder = Builder(target, folder, needs_libm=False, extra=(FAST,), cmsis_nn=library)
     elf = builder.program("peer", [ROOT / "tests/peers/cmsis_nn.c", *own, hal_dir() / "src/semihost.c"])
     run_program(elf, target)  # fails where a layer does
     count, _ = cycles(elf, target)
@@ -136,21 +138,24 @@ def furthest(rows: dict[str, dict[str, float]], column: str) -> tuple[float, str
     return max((share[a] / share[b], f"{a} to {b}") for a, b in permutations(share, 2))
 
 
-def measured() -> dict[str, dict[str, float]]:
+def measured(library: Path) -> dict[str, dict[str, float]]:
     """Rows of the table by model."""
     target = load_target(TARGET)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         publish(firmware_support(target), folder)
         (folder / f"{NAME}_memory.ld").touch()  # the builder's linker wants one
-        return {model: measure(graph, target, folder) for model, graph in graphs(folder).items()}
+        return {model: measure(graph, target, folder, library) for model, graph in graphs(folder).items()}
 
 
 def main() -> int:
-    if not available():
-        print(f"CMSIS-NN and the models are not in {LIBRARY.parents[1]}: nothing to measure")
+    parser = argparse.ArgumentParser(prog="./sconsw bench-peers", description=__doc__)
+    parser.add_argument("--cmsis-nn", type=Path, default=LIBRARY, metavar="DIR", help="a checkout of CMSIS-NN")
+    library: Path = parser.parse_args().cmsis_nn
+    if not available(library):
+        print(f"there is no CMSIS-NN in {library}, or there are no models in ../shared/models: nothing to measure")
         return 0
-    rows = measured()
+    rows = measured(library)
     print("| cycles per MAC | no wait states | flash of the board | board | here, flash of the board |")
     print("|---|---|---|---|---|")
     ours = {model: here(file) for model, file in given().items()}

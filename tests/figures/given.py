@@ -1,0 +1,45 @@
+"""Numbers with a unit that no command measures: limits that the code states, datasheets, sizes of an example."""
+
+from __future__ import annotations
+
+LIMIT = "a limit or a default, which the code states"
+PART = "a memory of a chip, from its datasheet, as hal/targets has it"
+EXAMPLE = "chosen for the example"
+PAPER = "from a paper, named beside it"
+FORMAT = "a property of a format"
+ROUGH = "a rough word of experience, said as such"
+
+GIVEN = (  # page, pattern of the words with the number, kind
+    ("README.md", r"144x144 \(1\.7 MB\)|RAM are 500,000 B", EXAMPLE),
+    ("docs/clocks.md", r"0 is 30 ms", EXAMPLE),
+    ("docs/debugging.md", r"within 1 %", ROUGH),
+    ("docs/distribute.md", r"travel as 3 bytes|partial sums take 4 bytes", FORMAT),
+    (
+        "docs/distribute.md",
+        r"RAM are 500,000 bytes|input of 62,208 bytes|has 60,000 bytes|weights, 442,464 bytes",
+        EXAMPLE,
+    ),
+    ("docs/distribute.md", r"\d+ bytes for each message|three frames of \d+ bytes", FORMAT),
+    ("docs/distribute.md", r"takes 6 seconds", ROUGH),
+    ("docs/figures.md", r"lines of 16 bytes|reads of 8 bytes", PART),
+    ("docs/integrate.md", r"24 KB from", EXAMPLE),
+    ("docs/memory-levels.md", r"nothing is 35 %", PAPER),
+    ("docs/memory-levels.md", r"needs 1\.2 MB|has 0\.86 MB|0\.30 MB of code", EXAMPLE),
+    ("docs/memory-levels.md", r"64 KB have no room|lines of 32 bytes", PART),
+    ("docs/memory-levels.md", r"within 2 % of the fastest|36 bytes each|100 cycles for the hand-over", LIMIT),
+    ("docs/memory-levels.md", r"moves 125,952 B|instead of 183,296 B", EXAMPLE),
+    ("docs/models.md", r"less than 128 times", FORMAT),
+    (
+        "docs/tiling.md",
+        r"the 10 % are|compute 10 % of|about 3 % more|at most 10 % more|within 10 % more|up to 4 bytes",
+        LIMIT,
+    ),
+    ("docs/tiling.md", r"take 3\.6 times", FORMAT),
+    ("sample_projects/autoencoder_on_two/README.md", r"264,192 bytes of weights", EXAMPLE),
+    ("sample_projects/autoencoder_on_two/README.md", r"262,144 bytes of flash", PART),
+    ("sample_projects/digits_on_two/README.md", r"5\.9 KB of weights|with 4 KB of flash", EXAMPLE),
+    ("sample_projects/mobilenet_in_levels/README.md", r"880 KB of weights", EXAMPLE),
+    ("sample_projects/mobilenet_in_levels/README.md", r"64 KB of L1|512 KB of L2|128 KB of DTCM|512 KB of AXI", PART),
+    ("sample_projects/rp2040_fixed/README.md", r"14 accesses on their own", EXAMPLE),
+)
+GIVEN_TABLES = (("docs/distribute.md", ""),)  # cells of several numbers, registered as sentences
