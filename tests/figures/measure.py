@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from edgebuild.base.request import model_request
-from edgebuild.base.target import load_target
+from edgebuild.base.target import hal_dir, load_target
 from edgebuild.model.cluster.products import ClusterRequest, build_cluster
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
@@ -86,13 +86,32 @@ def peers() -> dict[str, Any]:
     return known
 
 
-def bench_row(name: str, *path: str, **where: object) -> Mapping[str, Any]:
+def bench_row(name: str, /, *path: str, **where: object) -> Mapping[str, Any]:
     """The one row of a bench whose keys have these values; `path` leads to the list of rows."""
     rows = bench(name)
     for key in path:
         rows = rows[key]
     (row,) = [row for row in rows if all(row.get(key) == value for key, value in where.items())]
     return dict(row)
+
+
+def object_bytes(source: str, target: str, *flags: str) -> int:
+    """Bytes of code and constants of a file of hal/src, compiled for a target."""
+    toolchain = load_target(target).toolchain
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "object.o"
+        command = [
+            toolchain.cc,
+            *toolchain.cflags,
+            *flags,
+            f"-I{hal_dir() / 'include'}",
+            "-c",
+            hal_dir() / "src" / source,
+        ]
+        subprocess.run([*command, "-o", out], check=True)
+        size = toolchain.prefix + "size"
+        text = subprocess.run([size, out], check=True, capture_output=True, text=True).stdout
+    return int(text.splitlines()[1].split()[0])
 
 
 @cache

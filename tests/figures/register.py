@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .measure import Figures, bench, bench_row, build, peers, sample_cluster, sample_model
+from .measure import Figures, bench, bench_row, build, object_bytes, peers, sample_cluster, sample_model
 from .pages import Number, Table, page_texts, tables
 
 Label = tuple[str, ...]  # the leading cells of a row
@@ -345,6 +345,8 @@ def checks() -> list[Check]:
         Sentence("docs/distribute.md", r"the same in int8, at most " + FOUR, lambda: plans("int8", "weights")),
         Sentence("docs/distribute.md", r"of weights each \| " + FOUR, lambda: plans("int8", "joint")),
         Sentence("docs/distribute.md", r"at the same weights \| " + FOUR, lambda: plans("int8", "fdto")),
+        Sentence("docs/distribute.md", r"`cluster\.c` has ([\d,]+) bytes on Cortex-M4",
+                 lambda: [object_bytes("cluster.c", CORES["M4"], "-O2")]),
         Sentence("docs/distribute.md", r"\| (\d+) of (\d+) equal",
                  lambda: (bench("distribute")["brute"]["equal"], bench("distribute")["brute"]["networks"])),
         Sentence("docs/distribute.md", r"16 devices, proved \| ([\d.]+) s",
