@@ -101,7 +101,7 @@ def object_bytes(source: str, target: str, *flags: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "object.o"
         command = [
-            toolchain.cc,
+            toolchain.compiler,
             *toolchain.cflags,
             *flags,
             f"-I{hal_dir() / 'include'}",
