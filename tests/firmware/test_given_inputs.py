@@ -84,7 +84,7 @@ def test_an_array_for_each_input(cache: str, capsys: pytest.CaptureFixture[str])
         (lambda x: x.update(row=x["row"][:, 1:]), "'row' has shape [3, 7]"),
         (lambda x: x.update(cache=x["cache"].transpose(0, 2, 1)), "the model takes [vectors, 4, 8]"),
         (lambda x: x.update(row=np.array(["text"])), "'row' holds values of type <U4"),
-        (lambda x: x.update(row=np.array([None])), "not a .npy or .npz file of numbers"),
+        (lambda x: x.update(row=np.array([None])), "'row' holds values of type object"),
     ],
 )
 def test_arrays_that_do_not_fit(

@@ -30,6 +30,7 @@ from edgebuild.model.verify.directed import directed_rounds
 from edgebuild.model.verify.nudge import near_file
 from edgebuild.model.verify.oracles import reference
 from edgebuild.model.verify.recording import Plot, Round, source_of
+from edgebuild.model.verify.rounding import moves
 from tests.exporters.writer import Net
 from tests.importers.test_quantised import Quantised
 
@@ -294,3 +295,22 @@ def test_a_copy_that_the_oracle_refuses_is_no_error(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(edgebuild.model.verify, "reference", refused)
     report = json.loads(artifacts[-1].data)
     assert edgebuild.model.verify._moves(file, [], report, ()) == {}
+
+
+def test_an_exponent_is_no_number_that_rounding_moves(tmp_path: Path) -> None:
+    """A power of 2.0000002 of a negative number is not a number, and tells nothing of rounding."""
+    two, half = (onnx.numpy_helper.from_array(np.array(v, np.float32), n) for v, n in ((2.0, "two"), (0.5, "half")))
+    nodes = [onnx.helper.make_node("Pow", ["x", "two"], ["p"]), onnx.helper.make_node("Mul", ["p", "half"], ["y"])]
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (1, 4)) for n in "xy")
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y], [two, half]))
+    onnx.save(model, tmp_path / "model.onnx")
+    (tmp_path / "near").mkdir()
+    near = onnx.load(near_file(tmp_path / "model.onnx", np.random.default_rng(0), tmp_path / "near"))
+    moved = {t.name: float(onnx.numpy_helper.to_array(t)) for t in near.graph.initializer}
+    assert moved["two"] == 2.0 and moved["half"] != 0.5
+
+
+def test_a_mean_that_cancels_may_be_off_by_a_step_of_its_terms() -> None:
+    terms = np.linspace(-1, 1, 64, dtype=np.float32)[None]
+    far = moves([[terms]], lambda near, rng: [{"y": np.mean(near[0][0], dtype=np.float64, keepdims=True)}])
+    assert 1e-7 < far["y"] < 1e-5

@@ -16,11 +16,11 @@ DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx
 
 
 @pytest.mark.parametrize("name", ["mps2-an386", "riscv-virt"])
-@pytest.mark.parametrize("tile", ["off", "rolling", "ffmt"])
+@pytest.mark.parametrize("tile", ["off", "rolling", "fdt"])
 def test_the_layers_take_what_the_whole_takes(name: str, tile: str) -> None:
     """Also where steps stand in a loop, as parts of a path do."""
     artifacts = compile_model(model_request(DIGITS, "model", name, {"tile": tile}))
-    assert (b"/* steps from " in artifacts[0].data) == (tile == "ffmt")
+    assert (b"/* steps from " in artifacts[0].data) == (tile == "fdt")
     result = verify(DIGITS, load_target(name), artifacts, by_layer=True)
     layers = result["layers"]
     assert sum(layer["macs"] for layer in layers) == result["macs"]

@@ -23,7 +23,7 @@ from tests.fuzz.journal import Journal
 
 deadly = {int(n) for n in sys.argv[3:]}
 
-def part(unit, place):
+def part(unit, place, scores):
     if unit.seed in deadly:
         os._exit(3)
     return iter(())

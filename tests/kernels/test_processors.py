@@ -43,7 +43,6 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each target: the kinds
         "dsp, 2 planes gathered": SUMS,
         "dsp, 4 planes gathered": SUMS,
         "dsp four at once": ("add",),
-        "dsp products": ("mul",),
     },
     "m4-flash-model": {
         "dsp four pixels": SUMS,

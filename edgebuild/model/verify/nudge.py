@@ -25,6 +25,7 @@ SHAPES: Mapping[str, range] = {
     "Split": range(1, 2), "Squeeze": range(1, 2), "Tile": range(1, 3), "TopK": range(1, 2), "Unsqueeze": range(1, 2),
     "Upsample": range(1, 2),
 }  # fmt: skip
+WHOLE = {"Pow": 1}  # operand that stays: a negative number has no power of 2.0000002
 OF_SHAPES = ("Shape", "Size")  # no value of their operand is in their result
 
 
@@ -41,6 +42,7 @@ def _near_onnx(model: Path, rng: Rng) -> bytes:
     proto = onnx.load(str(model))
     fixed = _makes_shapes(proto.graph)
     fixed |= {name for node in proto.graph.node if node.op_type in STEPS for name in node.input[1:]}
+    fixed |= {n.input[WHOLE[n.op_type]] for n in proto.graph.node if n.op_type in WHOLE}
     given = [(t.name, t) for t in proto.graph.initializer]
     given += [(n.output[0], a.t) for n in proto.graph.node if n.op_type == "Constant" for a in n.attribute]
     for name, tensor in given:
