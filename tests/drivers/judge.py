@@ -1,8 +1,9 @@
 """A judge of generated drivers that knows no proof: it runs two programs on one random device and compares the traces.
 
 The device answers from the register description alone. A field that may change by itself has a new random value at each
-read; any other one has what was written last. A trace has each bus access with address, size and value, each call of a
-function from outside with its arguments, and at the end the result and all variables.
+read, and so have bits of silicon that are of no field. Any other field has what was written last. A trace has
+each bus access with address, size and value, each call of a function from outside with its arguments, and at the end
+the result and all variables.
 """
 
 from __future__ import annotations
@@ -47,10 +48,7 @@ class Trace:
 
 @dataclass
 class Bits:
-    """Of one byte of a device: bits that a store is compared in, that may change by themselves, and that are fields.
-
-    Bits of no field read as 0, as the proof takes them.
-    """
+    """Of one byte of a device: bits that a store is compared in, that may change by themselves, and that are fields."""
 
     stored: int = 0
     volatile: int = 0
@@ -65,6 +63,7 @@ class Judge:
     groups: dict[str, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.silicon = self.driver.layout.method == "fixed"
         self.moved = {f for d in self.driver.dialect.groups.values() for x in d.fields for f in x.rse | x.wse}
         for d in self.driver.dialect.devices.values():
             self._walk(d.group, d.address)
@@ -89,7 +88,7 @@ class Judge:
 
     def _note(self, group: str, r: Register, at: int) -> None:
         size = max(r.bits, 8) // 8
-        stored, volatile, fields = ((1 << 8 * size) - 1) & ~r.reset, 0, 0
+        stored, volatile, fields = (1 << 8 * size) - 1, 0, 0  # bits of no field are compared in stores, too
         for s in r.slots:
             stored = stored | s.cover if "w" in s.access else stored & ~s.cover
             fields |= s.cover
@@ -207,9 +206,10 @@ class _Run:
         drawn = self.random.getrandbits(64)
         self._step(("r", at, size), at)
         for i in range(size):
-            bits = self.judge.bytes.get(at + i, Bits(0, 255, 255))
-            kept = self.memory.setdefault(at + i, drawn >> 8 * i & 255)
-            value |= ((kept & ~bits.volatile | drawn >> 8 * i & bits.volatile) & bits.fields) << 8 * i
+            bits, new = self.judge.bytes.get(at + i, Bits(0, 255, 255)), drawn >> 8 * i & 255
+            kept = self.memory.setdefault(at + i, new)
+            rest = ~bits.fields & 255 if self.judge.silicon else 0
+            value |= (kept & bits.fields & ~bits.volatile | new & (bits.volatile | rest)) << 8 * i
         return value
 
     def _write(self, uc: Uc, offset: int, size: int, value: int, start: int) -> None:

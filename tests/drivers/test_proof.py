@@ -47,9 +47,9 @@ def compiled(case: Case, folder: Path) -> Made:
     return driver, artifacts
 
 
-def verdicts(made: Made) -> list[Verdict]:
+def verdicts(made: Made, only: frozenset[str] | None = None) -> list[Verdict]:
     driver, artifacts = made
-    return prove(driver, triple_of(driver.request.target), artifacts)
+    return prove(driver, triple_of(driver.request.target), artifacts, only)
 
 
 def slots_at(driver: Driver, group: str, line: str) -> Iterator[tuple[Slot, int]]:

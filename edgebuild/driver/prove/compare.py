@@ -60,7 +60,8 @@ def compare(a: Way, b: Way) -> None:
 
 def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], made: tuple[BusAccess, ...]) -> None:
     """Raise Different unless the bus accesses are those that merging left of the source: their kinds, addresses, sizes
-    and order, and what plain registers get. Where the hardware would not see the difference, raise Unknown."""
+    and order, and what plain registers and bits of no field get. Where the hardware would not see the difference, raise
+    Unknown."""
     for n, (x, y) in enumerate(zip(planned, made, strict=False)):
         if (x.kind, x.size, x.kind == "call" and x.name) != (y.kind, y.size, y.kind == "call" and y.name):
             _unplanned(planned[n:], made[n:])
@@ -68,6 +69,9 @@ def _same_bus(solver: z3.Solver, planned: tuple[BusAccess, ...], made: tuple[Bus
             _unplanned(planned[n:], made[n:])
         if x.kind == "w" and not y.matters and not all(_as_planned(solver, x, field) for field in y.fields):
             raise Different(f"the store of '{y.name}' has another value")
+        for low, value in x.rest:
+            if not _holds(solver, z3.Extract(low + value.size() - 1, low, y.value) == value):
+                raise Different(f"the store of '{y.name}' has other bits than it should where no field is")
     if len(planned) != len(made):
         n = min(len(planned), len(made))
         _unplanned(planned[n:], made[n:])

@@ -8,7 +8,7 @@ layout: a source accesses fields, generated code the bytes of registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ import z3
 
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.effort import EFFORT, STEP, Unknown, ask, solver_of
+from edgebuild.driver.prove.rests import after_reset, anything, unexplained, unowned
 from edgebuild.driver.prove.views import Planned, Views
 from edgebuild.driver.source.dialect import NEUTRAL, Dialect, Field, FieldId
 
@@ -84,7 +85,8 @@ class BusAccess:
     description, sees a difference.
 
     `fields`: of a store in generated code (field, its slot, its place, what it gets, what it had); `state` and
-    `stored`: of one that the source plans, all fields and the leaves that are written (None: all).
+    `stored`: of one that the source plans, all fields and the leaves that are written (None: all). `value`: what a
+    store in generated code stores; `rest`: (lowest bit, value) of all bits of no field in one that the source plans.
     """
 
     kind: str
@@ -95,6 +97,8 @@ class BusAccess:
     fields: tuple[tuple[Key, Slot, Any, Any, Any], ...] = ()
     state: dict[Key, Any] | None = None
     stored: frozenset[str] | None = frozenset()
+    value: Any = None
+    rest: tuple[tuple[int, Any], ...] = ()
 
 
 def calls_in(events: Iterable[Event]) -> int:
@@ -116,6 +120,7 @@ class Hardware:
     turns: dict[str, int] = field(default_factory=dict)  # how often each function has read
     found: dict[tuple[Key, str], Any] = field(default_factory=dict)  # by reads of fields that may change by themselves
     bus: list[BusAccess] = field(default_factory=list)  # what is made, or in the source what is planned
+    loaded: dict[tuple[str, str, str, int], Any] = field(default_factory=dict)  # beside fields, by planned loads
     counted: list[int] = field(default_factory=lambda: [0, 0, 0])  # events so far, those of `count` and of `calls`
 
     # ---- state
@@ -279,9 +284,11 @@ class Hardware:
 
     # ---- bus accesses
 
-    def plan(self, planned: Planned, place: Any = None) -> None:
+    def plan(self, planned: Planned, place: Any = None, held: Mapping[Any, Any] | None = None) -> Any:
         """The bus accesses of the source at a place: of an element where the registers are an array. Without a place
-        they stand before their expression, and the address is not compared."""
+        they stand before their expression, and the address is not compared. `held`: what a store of a whole register
+        has besides the fields of the source. Returns what the last load finds beside fields; None without a load."""
+        beside = None
         start = None
         if place is not None:
             base, index = z3.Extract(ADDRESS + INDEX - 1, INDEX, place), z3.Extract(INDEX - 1, 0, place)
@@ -291,7 +298,33 @@ class Hardware:
             matters = self._matters(planned.group, planned.register, kind)
             address = None if start is None else z3.simplify(start + first)
             state = dict(self.state) if kind == "w" else None
-            self.bus.append(BusAccess(kind, address, size, planned.register.name, matters, (), state, planned.stored))
+            rest: tuple[tuple[int, Any], ...] = ()
+            spot = planned.group, planned.register.name, "" if address is None else address.sexpr(), first
+            if kind == "r":
+                beside = self.loaded[spot] = anything(len(self.bus), 8 * size)
+            else:
+                rest = self._rest(planned, first, size, self.loaded.get(spot), held or {})
+            name, stored = planned.register.name, planned.stored
+            self.bus.append(BusAccess(kind, address, size, name, matters, (), state, stored, rest=rest))
+        return beside
+
+    def _rest(
+        self, planned: Planned, first: int, size: int, beside: Any, held: Mapping[Any, Any]
+    ) -> tuple[tuple[int, Any], ...]:
+        """Bits of no field as a store is to leave them: as read before, as a variable holds them, or as after reset."""
+        rows = []
+        for s in unowned(self.layout, planned.register):
+            low, high = max(s.lsb, 8 * first), min(s.lsb + s.width, 8 * (first + size))
+            if low >= high:
+                continue
+            if not planned.keeps:
+                whole = held.get((planned.group, leaf_of(planned.register, s)), after_reset(planned.register, s))
+                rows.append((low - 8 * first, z3.Extract(high - 1 - s.lsb, low - s.lsb, whole)))
+            elif beside is None:
+                raise Unknown(f"a store of '{planned.register.name}' that puts back what no load was planned for")
+            else:
+                rows.append((low - 8 * first, z3.Extract(high - 1 - 8 * first, low - 8 * first, beside)))
+        return tuple(rows)
 
     def _matters(self, group: str, register: Register, kind: str) -> bool:
         """Whether one access more or less is a difference: it has an effect, or the silicon may see it."""
@@ -314,6 +347,7 @@ class Hardware:
         asked = self.views.leaves.get(view, frozenset())
         turn = self.turn(view) if asked else ""
         self._on_bus("r", at, size, view)
+        value = value | self._beside_fields(at, size, view)
         for key, slot, place, low in self._window(at, size, view):
             if "r" not in slot.access:
                 continue
@@ -321,8 +355,16 @@ class Hardware:
             value = value | _placed(got, low, 8 * size)
         return value
 
+    def _beside_fields(self, at: Pointer, size: int, view: str) -> Any:
+        """The bits that the load just made finds where no readable field is."""
+        registers = self._registers(at, size, view)
+        drawn, value = anything(len(self.bus) - 1, 8 * size), z3.BitVecVal(0, 8 * size)
+        for low, width in unexplained(self.layout, [r for r, *_ in registers], registers[0][2], size):
+            value = value | _placed(z3.Extract(low + width - 1, low, drawn), low, 8 * size)
+        return value
+
     def store(self, at: Pointer, size: int, value: Any, view: str = "") -> None:
-        self.batch += 1
+        self.batch += not self.halves  # words that hold one field are one access
         window = sorted(self._window(at, size, view), key=lambda w: (bool(self.effects(w[0], w[1], "w")), w[1].lsb))
         self._reserved(at, size, value, view)
         fields = []
@@ -333,26 +375,33 @@ class Hardware:
             old = self.halves.pop(part, self.now(key, slot.width, place))
             new = _taken(value, old, low)
             if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
-                self.halves[part] = new
+                if not z3.is_true(z3.simplify(new == old)):
+                    self.halves[part] = new
             else:
                 fields.append((key, slot, place, new, old))
                 self.write(key, slot, place, new, None, back=key not in self.views.written.get(view, (key,)))
-        self._on_bus("w", at, size, view, tuple(fields))
+        self._on_bus("w", at, size, view, tuple(fields), value)
 
     def _on_bus(
-        self, kind: str, at: Pointer, size: int, view: str, fields: tuple[tuple[Key, Slot, Any, Any, Any], ...] = ()
+        self,
+        kind: str,
+        at: Pointer,
+        size: int,
+        view: str,
+        fields: tuple[tuple[Key, Slot, Any, Any, Any], ...] = (),
+        value: Any = None,
     ) -> None:
         register = self._registers(at, size, view)[0][0]
         matters = self._matters(at.group, register, kind)
-        self.bus.append(BusAccess(kind, at.value, size, register.name, matters, fields))
+        self.bus.append(BusAccess(kind, at.value, size, register.name, matters, fields, value=value))
 
     def _reserved(self, at: Pointer, size: int, value: Any, view: str) -> None:
-        """Bits that are of no field are to be stored as 0, or as they are after reset. A load finds 0 there."""
+        """In a layout of our own, bits that are of no field are to be stored as 0. A load finds 0 there."""
+        if self.layout.method == "fixed":  # what is right there depends on what was read (`compare`)
+            return
         registers, bits, taken = self._registers(at, size, view), value.size(), 0
         for _, slot, _, low in self._window(at, size, view):
             taken |= (1 << slot.width + low) - 1 & ~((1 << max(low, 0)) - 1)
-        for r, _, first in registers:
-            taken |= r.reset >> 8 * first
         held = z3.simplify(value & z3.BitVecVal(~taken & ((1 << bits) - 1), bits) == 0)
         if not z3.is_true(held):
             self.obligations.append((held, f"a store sets bits of '{registers[0][0].name}' that are of no field"))

@@ -11,35 +11,44 @@ import z3
 from edgebuild.driver.layout.registers import Layout, Register, Slot
 from edgebuild.driver.prove.effort import ask
 from edgebuild.driver.prove.hardware import leaf_of
+from edgebuild.driver.prove.rests import unowned
 from edgebuild.driver.prove.values import Held, Int
 
 
 @dataclass(frozen=True)
 class HeldField:
-    """A field of the source's value: its name there, its bits in the word, and the bits of its value."""
+    """A field of the source's value: its name there, its bits in the word, the bits of its value, and the value of bits
+    of no field in a literal."""
 
     name: tuple[Any, Any]
     lsb: int
     width: int
     size: int
+    reset: int = 0
 
 
 Form = tuple[HeldField, ...]
 
 
 def form_of(solver: z3.Solver, layout: Layout, fields: Held, word: Int) -> Form | None:
-    """The places of all fields in a word that has their values and else zeros; None if no register is like that."""
+    """The places of all fields in a word that has their values and else zeros; None if no register is like that.
+
+    Bits of no field of silicon are among the fields. In a literal they have their values after reset.
+    """
     for group in layout.groups.values():
         for register in group.registers:
-            form = _placed(group.group, register, fields)
+            form = _placed(layout, group.group, register, fields)
             if form and word.bits.size() >= register.bits and _fits(solver, form, fields, word):
                 return form
     return None
 
 
-def _placed(group: str, register: Register, fields: Held) -> Form | None:
-    found = []
+def _placed(layout: Layout, group: str, register: Register, fields: Held) -> Form | None:
+    rests = {(group, leaf_of(register, s)): s for s in unowned(layout, register)}
+    found = [HeldField(n, s.lsb, s.width, s.width, register.reset >> s.lsb & s.mask >> s.lsb) for n, s in rests.items()]
     for name, value in fields.items():
+        if name in rests:
+            continue
         at = next(_slots(group, register, name), None)
         if at is None:
             return None
@@ -71,7 +80,7 @@ def _fits(solver: z3.Solver, form: Form, fields: Held, word: Int) -> bool:
     mask, same = 0, []
     for f in form:
         mask |= ((1 << f.width) - 1) << f.lsb
-        inside = z3.Extract(f.width - 1, 0, fields[f.name])
+        inside = z3.Extract(f.width - 1, 0, fields.get(f.name, z3.BitVecVal(f.reset, f.size)))
         same.append(z3.Extract(f.lsb + f.width - 1, f.lsb, word.bits) == inside)
     rest = ((1 << word.bits.size()) - 1) & ~mask
     condition = z3.simplify(z3.And(*same, word.bits & rest == 0))

@@ -16,6 +16,7 @@ from edgebuild.driver.prove.classes import Interpreter
 from edgebuild.driver.prove.effort import Unknown
 from edgebuild.driver.prove.hardware import ADDRESS, INDEX, BusAccess, Key, Pointer, leaf_of, neutral_of
 from edgebuild.driver.prove.reals import integer
+from edgebuild.driver.prove.rests import unowned
 from edgebuild.driver.prove.values import (
     Held,
     Int,
@@ -43,13 +44,14 @@ class SideSource(Interpreter):
         self.begun, self.once = set(), None
         return super().run(name, taken)
 
-    def _on_bus(self, kind: str, c: Cursor, place: Any) -> None:
-        """Note what an access of the source is to be on the bus."""
+    def _on_bus(self, kind: str, c: Cursor, place: Any, held: Held | None = None) -> Any:
+        """Note what an access of the source is to be on the bus; what a load finds beside readable fields."""
         key = kind, clang.span(clang.bare(c))
         if key not in self.views.planned:
             self.hardware.bus.append(BusAccess(kind, None, name="an access that nothing is planned for"))
         elif (planned := self.views.planned[key]) is not None:
-            self.hardware.plan(planned, place)
+            return self.hardware.plan(planned, place, held)
+        return None
 
     def value(self, c: Cursor) -> Any:
         extent = clang.span(c) if self.views.hoisted else (0, 0)
@@ -183,8 +185,6 @@ class SideSource(Interpreter):
     def _read_at(self, chain: Chain, key: Key, slot: Slot, place: Any, turn: str) -> Any:
         assert isinstance(chain.end, Field)
         self.hardware.batch += 1
-        if "r" not in slot.access:  # of a whole register
-            return self._wide(z3.BitVecVal(0, slot.width), chain.end)
         return self._wide(self.hardware.read(key, slot, place, self._device(chain), turn), chain.end)
 
     def _wide(self, value: Any, f: Field) -> Any:
@@ -299,13 +299,23 @@ class SideSource(Interpreter):
         found: Held = {}
         named: set[Key] = set()
         places, turn = self._places(self._elements(c)), self._turn_of(c)
-        self._on_bus("r", c, places[-1][1][-1])
-        for x, (_, key, _, slot, place) in places:
-            found[_name(x)] = self._read_at(x, key, slot, place, turn)
+        _, (_, group_leaf, register, _, place) = places[-1]
+        beside = self._on_bus("r", c, place)
+        if beside is None:
+            raise Unknown("a load of a whole register that is not planned at its place")
+        for x, (_, key, _, slot, at) in places:
+            if "r" in slot.access:
+                found[_name(x)] = self._read_at(x, key, slot, at, turn)
+            else:
+                assert isinstance(x.end, Field)
+                element = z3.simplify(z3.Extract(INDEX - 1, 0, at)).as_long() if slot.count > 1 else 0
+                found[_name(x)] = self._wide(_bits(beside, slot, element), x.end)
             named.add(key)
-        _, (_, _, register, _, place) = places[-1]
         for key, other in _besides(register, named):
-            found[key] = z3.Select(self.hardware.array(key, other.width), place)
+            readable = "r" in other.access
+            found[key] = z3.Select(self.hardware.array(key, other.width), place) if readable else _bits(beside, other)
+        for s in unowned(self.layout, register):
+            found[group_leaf[0], leaf_of(register, s)] = _bits(beside, s)
         return found
 
     def held(self, chain: Chain) -> Int:
@@ -336,7 +346,7 @@ class SideSource(Interpreter):
         held = self.group_value(right)
         chains = self._elements(left)
         place = self._put(chains, {_name(x): Int(held[_name(x)], False) for x in chains if _name(x) in held}, held)
-        self._on_bus("w", left, place)
+        self._on_bus("w", left, place, held)
 
     def _put(self, chains: list[Chain], values: dict[Any, Any], held: Held) -> Any:
         """One store of a register; its place. `held`: what was loaded, of what silicon has besides."""
@@ -360,6 +370,12 @@ class SideSource(Interpreter):
     def _turn(self, store: tuple[Key, Slot, Any, Any]) -> tuple[bool, int]:
         """Fields whose write has a side effect come behind the others; then the lowest bit counts."""
         return bool(self.hardware.effects(store[0], store[1], "w")), store[1].lsb
+
+
+def _bits(word: Any, slot: Slot, element: int = 0) -> Any:
+    """The bits of a field in the word of its register."""
+    low = slot.lsb + element * slot.stride
+    return z3.Extract(low + slot.width - 1, low, word)
 
 
 def _besides(register: Register, named: set[Key]) -> Iterator[tuple[Key, Slot]]:

@@ -26,13 +26,15 @@ Span = tuple[int, int]
 class Planned:
     """Bus accesses that stand for the accesses of one register. `parts`: (kind, byte in the register, bytes).
 
-    `stored`: the leaves that get a value of the source; None: all of them.
+    `stored`: the leaves that get a value of the source; None: all of them. `keeps`: a store puts back the bits of no
+    field, as the load before it found them.
     """
 
     group: str
     register: Register
     parts: tuple[tuple[str, int, int], ...]
     stored: frozenset[str] | None = frozenset()
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def _plan(merged: Merged, region: Region) -> Planned:
     stores = [("w", first, size) for first in at] if region.kind == "w" else []
     stored = None if region.place.whole else frozenset(merged.leaves(region))
     group = merged.ref(region.place).group
-    return Planned(group, merged.register(region.place), (*loads, *stores), stored)
+    keeps = region.kind == "w" and window.read and not region.place.whole
+    return Planned(group, merged.register(region.place), (*loads, *stores), stored, keeps)
 
 
 def _bytes(bits: int) -> int:
