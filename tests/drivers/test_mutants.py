@@ -17,7 +17,10 @@ from edgebuild.driver.prove import loops, verdicts
 pytestmark = pytest.mark.needs("riscv64-unknown-elf-gcc")
 
 
-@pytest.mark.parametrize("number", [7, 14])
+SLOW = (1, 7, 13, 22, 27)  # drivers, by their numbers, with proofs of a second and more
+
+
+@pytest.mark.parametrize("number", [14, 31, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
 def test_no_fault_that_a_trace_shows_is_proved(number: int, tmp_path: Path) -> None:
     name, made = mutants.subject(number)
     score = mutants.judged(*made(tmp_path), 6, 5, tmp_path)
@@ -29,7 +32,7 @@ def test_a_trusting_proof_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """One that finds all ways alike."""
     for room in (verdicts, loops):
         monkeypatch.setattr(room, "compare", lambda *_: None)
-    _, made = mutants.subject(7)
+    _, made = mutants.subject(31)
     assert mutants.judged(*made(tmp_path), 6, 5, tmp_path).false
 
 
