@@ -297,6 +297,22 @@ def test_a_copy_that_the_oracle_refuses_is_no_error(tmp_path: Path, monkeypatch:
     assert edgebuild.model.verify._moves(file, [], report, ()) == {}
 
 
+def test_constants_of_a_branch_are_moved_as_well(tmp_path: Path) -> None:
+    """What rounding does to the results of an If is known by moving what its branches hold."""
+    half = onnx.numpy_helper.from_array(np.array(0.5, np.float32), "half")
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 4))
+    body = onnx.helper.make_graph([onnx.helper.make_node("Mul", ["x", "half"], ["y"])], "branch", [], [y], [half])
+    choice = onnx.helper.make_node("If", ["c"], ["z"], then_branch=body, else_branch=body)
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 4))
+    c = onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, ())
+    z = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, (1, 4))
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([choice], "g", [x, c], [z])), tmp_path / "model.onnx")
+    (tmp_path / "near").mkdir()
+    near = onnx.load(near_file(tmp_path / "model.onnx", np.random.default_rng(0), tmp_path / "near"))
+    for attribute in near.graph.node[0].attribute:
+        assert float(onnx.numpy_helper.to_array(attribute.g.initializer[0])) != 0.5
+
+
 def test_an_exponent_is_no_number_that_rounding_moves(tmp_path: Path) -> None:
     """A power of 2.0000002 of a negative number is not a number, and tells nothing of rounding."""
     two, half = (onnx.numpy_helper.from_array(np.array(v, np.float32), n) for v, n in ((2.0, "two"), (0.5, "half")))

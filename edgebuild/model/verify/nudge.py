@@ -39,17 +39,21 @@ def near_file(model: Path, rng: Rng, folder: Path) -> Path:
 def _near_onnx(model: Path, rng: Rng) -> bytes:
     import onnx
 
+    from ..importers.onnx_control import graphs
+
     proto = onnx.load(str(model))
-    fixed = _makes_shapes(proto.graph)
-    fixed |= {name for node in proto.graph.node if node.op_type in STEPS for name in node.input[1:]}
-    fixed |= {n.input[WHOLE[n.op_type]] for n in proto.graph.node if n.op_type in WHOLE}
-    given = [(t.name, t) for t in proto.graph.initializer]
-    given += [(n.output[0], a.t) for n in proto.graph.node if n.op_type == "Constant" for a in n.attribute]
+    parts = list(graphs(proto.graph))
+    nodes = [node for part in parts for node in part.node]
+    fixed = {name for part in parts for name in _makes_shapes(part)}
+    fixed |= {name for node in nodes if node.op_type in STEPS for name in node.input[1:]}
+    fixed |= {n.input[WHOLE[n.op_type]] for n in nodes if n.op_type in WHOLE}
+    given = [(t.name, t) for part in parts for t in part.initializer]
+    given += [(n.output[0], a.t) for n in nodes if n.op_type == "Constant" for a in n.attribute]
     for name, tensor in given:
         if tensor.data_type == onnx.TensorProto.FLOAT and name not in fixed:
             moved = nudged(onnx.numpy_helper.to_array(tensor), rng)
             tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))
-    for attribute in (a for node in proto.graph.node if node.domain == ML for a in node.attribute):
+    for attribute in (a for node in nodes if node.domain == ML for a in node.attribute):
         if attribute.name in SUMMED:
             attribute.floats[:] = nudged(np.array(attribute.floats, np.float32), rng).tolist()
     return bytes(proto.SerializeToString())
