@@ -238,6 +238,19 @@ def test_shapes_that_are_left_open(tmp_path: Path) -> None:
         verified(tmp_path / "m.onnx", shape="x=1,4,10,12")
 
 
+def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
+    """That of a state, which has the batch second, follows from the input's."""
+    shapes: dict[str, list[str | int]] = {"x": ["batch", "n"], "state": [2, "batch", "n"]}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Add", ["x", "state"], ["y"])], "g", inputs, [output])
+    onnx.save(helper.make_model(graph), tmp_path / "model.onnx")
+    read = read_model(tmp_path / "model.onnx", (("x", (1, 6)),))
+    assert read.tensors["state"].shape == (2, 1, 6)
+    with pytest.raises(EdgebuildError, match="input 'x' has the dynamic shape 1xn"):
+        read_model(tmp_path / "model.onnx")
+
+
 @pytest.mark.needs("gcc")
 def test_a_model_is_cut(tmp_path: Path) -> None:
     onnx.save(network(), tmp_path / "m.onnx")

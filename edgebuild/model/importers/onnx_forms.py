@@ -118,8 +118,11 @@ def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
 
 
 def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give inputs the shapes that were asked for; a first dimension that is left open is a batch of 1."""
-    values = {value.name: value for value in graph.input}
+    """Give inputs the shapes that were asked for; a first dimension that is left open is a batch of 1.
+
+    Sizes of one name are equal in all inputs, as the standard says of them.
+    """
+    values, sizes = {value.name: value for value in graph.input}, dict[str, int]()
     for name, shape in shapes.items():
         if name not in values:
             text = f"option 'shape': the model has no input '{name}'{did_you_mean(name, sorted(values))}"
@@ -131,13 +134,16 @@ def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[
         if own.dim and not fits:
             shown = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in own.dim)
             raise fail(f"option 'shape': input '{name}' is {shown}, not {'x'.join(map(str, shape))}", file=file)
+        sizes = {d.dim_param: n for d, n in zip(own.dim, shape, strict=False) if d.dim_param} | sizes
         own.Clear()
         for n in shape:
             own.dim.add().dim_value = n
-    for name, value in values.items():
-        dims = value.type.tensor_type.shape.dim
-        if name not in shapes and len(dims) > 1 and not dims[0].HasField("dim_value"):
-            dims[0].dim_value = 1
+    open_ = [value.type.tensor_type.shape.dim for name, value in values.items() if name not in shapes]
+    for dims in open_:
+        if len(dims) > 1 and not dims[0].HasField("dim_value"):
+            dims[0].dim_value = sizes.setdefault(dims[0].dim_param, 1) if dims[0].dim_param else 1
+    for d in (d for dims in open_ for d in dims if d.dim_param in sizes):
+        d.dim_value = sizes[d.dim_param]
 
 
 def bind(graph: onnx.GraphProto, file: str, values: Mapping[str, Sequence[int | float]]) -> None:
