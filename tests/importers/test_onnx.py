@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.model import ops
 from edgebuild.model.importers import read_model
@@ -107,3 +108,23 @@ def test_names_and_shapes_of_the_surface_are_those_of_the_file(tmp_path: Path) -
                 for name, value in zip(names, values, strict=True):
                     shape = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
                     assert graph.tensors[name].shape == shape
+
+
+@pytest.mark.parametrize("bounds", [("low", ""), ("", "high"), ("low", "high"), ("low", "three")])
+def test_clip_between_bounds_that_the_graph_computes(bounds: tuple[str, str], tmp_path: Path) -> None:
+    """Where they cross, the upper one counts. Melspectrograms keep 80 dB below their largest value so."""
+    nodes = [
+        helper.make_node("ReduceMin", ["x"], ["least"], keepdims=0),
+        helper.make_node("Mul", ["least", "half"], ["low"]),
+        helper.make_node("Neg", ["low"], ["high"]),
+        helper.make_node("Clip", ["x", *bounds], ["y"]),
+    ]
+    stored = [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in (("half", 0.5), ("three", -3.0))]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (2, 3, 4)) for n in "xy")
+    model = helper.make_model(helper.make_graph(nodes, "clip", [x], [y], stored), ir_version=8,
+                              opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
+    onnx.save(model, tmp_path / "model.onnx")
+    graph = read_model(tmp_path / "model.onnx")
+    values = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
+    (right,) = onnxruntime_outputs(model, [values])
+    np.testing.assert_array_equal(ops.run(graph, values)[graph.outputs[0]].reshape(right.shape), right)

@@ -45,6 +45,8 @@ def from_onnx_clip(node: Any) -> None:
     x = node.tensor(0)
     if x.quant is not None:
         return _between_stored(node)
+    if is_float(x) and any(_is_computed(node, position) for position in (1, 2)):
+        return _between_computed(node)
     low, high = bound(1, "min"), bound(2, "max")
     if is_float(x):
         low, high = (LARGEST * sign if v is None else v for v, sign in ((low, -1), (high, 1)))
@@ -57,6 +59,22 @@ def from_onnx_clip(node: Any) -> None:
         if value is not None:
             name = node.inner("pointwise", [name, node.array(value, like=x)], **pointwise.attributes(function))
     node.emit("reshape", [name], shape=x.shape)
+
+
+def _is_computed(node: Any, position: int) -> bool:
+    if len(node.inputs) <= position or not node.inputs[position]:
+        return False
+    bound = node.tensor(position)
+    return bound.quant is None and not bound.constant
+
+
+def _between_computed(node: Any) -> None:
+    """Bounds that the graph computes, as the largest value less 80 dB of a spectrogram."""
+    name, shape = node.inputs[0], node.tensor(0).shape
+    for function, position in (("maximum", 1), ("minimum", 2)):
+        if len(node.inputs) > position and node.inputs[position]:
+            name = node.inner("pointwise", [name, node.inputs[position]], **pointwise.attributes(function))
+    node.emit("reshape", [name], shape=shape)
 
 
 def _between_stored(node: Any) -> None:
