@@ -129,7 +129,7 @@ def test_what_is_live_where_a_model_does_not_fit_adds_up(way: dict[str, Any]) ->
         assert needed is not None and sum(parts) == int(needed.group(1)), live
 
 
-def broken(*arguments: object) -> None:
+def broken(*arguments: object, **printed: object) -> None:
     raise BrokenPlan("rolled\n  badly")
 
 
@@ -139,8 +139,8 @@ def test_a_failure_of_ours_ends_no_compilation(
     """The next best way is taken, and a warning names the one that failed; with EDGEBUILD_STRICT it is an error."""
     right = search.replay
 
-    def fails(rolling: Any, steps: Any, places: Any) -> None:
-        (broken if any(s.rolled for s in steps) else right)(rolling, steps, places)
+    def fails(graph: Any, steps: Any, places: Any, **printed: Any) -> None:
+        (broken if any(s.rolled for s in steps) else right)(graph, steps, places, **printed)
 
     monkeypatch.setattr(search, "replay", fails)
     for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
