@@ -298,7 +298,7 @@ def test_a_copy_that_the_oracle_refuses_is_no_error(tmp_path: Path, monkeypatch:
 
 
 def test_constants_of_a_branch_are_moved_as_well(tmp_path: Path) -> None:
-    """What rounding does to the results of an If is known by moving what its branches hold."""
+    """Rounding of the results of an If is known by moving what its branches hold."""
     half = onnx.numpy_helper.from_array(np.array(0.5, np.float32), "half")
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 4))
     body = onnx.helper.make_graph([onnx.helper.make_node("Mul", ["x", "half"], ["y"])], "branch", [], [y], [half])
