@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from edgebuild.model.calibrate import fitted, profile
+    from edgebuild.model.verify.calibrate import fitted, profile
 
     request = model_request_of(args, "model")
     if args.supply_ms < 0 or (args.supply_log and not args.fit):

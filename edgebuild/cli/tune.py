@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.model import choices
-    from edgebuild.model.tune import CYCLES, INSTRUCTIONS, tune
+    from edgebuild.model.verify.tune import CYCLES, INSTRUCTIONS, tune
 
     if args.clear:
         print(f"forgot the choices for {choices.clear()} kinds of processors")

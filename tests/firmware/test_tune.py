@@ -14,8 +14,8 @@ from edgebuild.base.target import load_target
 from edgebuild.model import choices
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.kernels import kernel_of, layer_name
-from edgebuild.model.tune import CYCLES, tune
 from edgebuild.model.verify import verify
+from edgebuild.model.verify.tune import CYCLES, tune
 from tests.conftest import ROOT
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"

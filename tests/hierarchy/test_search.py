@@ -15,7 +15,7 @@ import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
-from edgebuild.model.axes import Nest, Window
+from edgebuild.model.ir.axes import Nest, Window
 from edgebuild.model.mapping import map_layers
 from edgebuild.model.plan.hierarchy.baselines import dory, loma
 from edgebuild.model.plan.hierarchy.costs import Moved, cost, used

@@ -13,7 +13,7 @@ import pytest
 
 from tests.house.test_floors import PACKAGE, files, imports, module
 
-FACTS = {"base", "model.ir", "model.axes", "model.ops", "model.kernels"}
+FACTS = {"base", "model.ir", "model.ops", "model.kernels"}
 VALUES = {"model.plan.printed", "model.plan.memory.problem"}
 ANALYSED = {
     "driver.analysis.cdfg.Access",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgebuild.model import axes, ops
-from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model import ops
+from edgebuild.model.ir import Graph, Op, Tensor, axes
 from edgebuild.model.ops import insert, pool2d, spatial
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan import cuts, kernel_choices, rolling, search, section

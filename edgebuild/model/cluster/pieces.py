@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from .. import ops
-from ..axes import Nest
 from ..ir import Graph, Op, Tensor
+from ..ir.axes import Nest
 from ..ops.base import Ranges, check_limits
 from ..plan.distribute.transfers import Range, Transfer
 from ..plan.tiling.paths import needed

@@ -17,9 +17,9 @@ from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError
 from ...base.target import load_target
 from .. import ops
-from ..axes import Nest, Offset, Same, Window
 from ..importers import shapes
 from ..ir import ITEM_BYTES, Graph, Op
+from ..ir.axes import Nest, Offset, Same, Window
 from ..kernels import kernel_of
 from ..ops.base import Form, is_float, zero_of
 from ..plan.distribute import thesis

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .. import axes
-from ..axes import Nest
-from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir import ITEM_BYTES, Array, Graph, Op, axes
+from ..ir.axes import Nest
 from . import (
     add,
     batch_matmul,

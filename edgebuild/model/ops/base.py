@@ -11,8 +11,8 @@ import numpy as np
 
 from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
-from ..axes import Nest
 from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir.axes import Nest
 
 C_TYPES = {
     "bool": "uint8_t",

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Array, Graph, Op, Tensor
+from ..ir.axes import Dim, Fixed, Nest, Same
 from . import fixedpoint, spatial
 from .base import Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec
 
 ONE = 1 << 10

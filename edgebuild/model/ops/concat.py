@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Dim, Nest, Offset, Same
 from . import spatial
 from .base import Constant, Form, Kernel, Spec
 from .moves import axis_of

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Dim, Nest, Same, Whole
 from . import intervals, onnx_sides, spatial, sums
 from .base import Form, Kernel, Spec, Sums, is_float, zero_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same
 from . import batch_matmul, einsum, intervals, spatial, sums
 from .base import Constant, Form, Kernel, Spec, Sums, is_float, zero_of
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Fixed, Grouped, Nest, Same
 from ..ir import Array, Graph, Op
+from ..ir.axes import Dim, Fixed, Grouped, Nest, Same
 from . import intervals, spatial, sums
 from .base import Form, Kernel, Spec, Sums, is_float, zero_of
 

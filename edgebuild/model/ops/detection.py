@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
-from ..axes import Nest, Whole
 from ..ir import Array, Graph, Op, real_values
+from ..ir.axes import Nest, Whole
 from .base import Constant, Form, Kernel, Spec, is_float
 
 NAME = "custom TFLite_Detection_PostProcess"

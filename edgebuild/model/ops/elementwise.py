@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Fixed, Nest, Same
 from ..ir import Graph, Op, Tensor
+from ..ir.axes import Dim, Fixed, Nest, Same
 from . import fixedpoint, linear, loops, spatial
 from .base import Constant, Form, Kernel, is_float, zero_of
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
-from ..axes import Dim, Nest, Same, Whole
 from ..ir import Array, Graph, Op, Tensor
+from ..ir.axes import Dim, Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec
 
 LOG_SEGMENTS = 128

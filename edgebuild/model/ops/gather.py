@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same, Whole
 from ..ir import ITEM_BYTES, Array, Graph, Op, real_values
+from ..ir.axes import Dim, Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec
 from .moves import axis_of, taken_along
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec, is_float
 
 TAPS = {"nearest": 1, "bilinear": 2, "linear": 2, "bicubic": 4, "cubic": 4}

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Dim, Nest, Offset, Same
 from .base import Form, Kernel, Ranges, Spec
 from .slice import part_shape, runs_cost
 

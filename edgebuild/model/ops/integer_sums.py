@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest
 from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir.axes import Nest
 from . import conv2d, onnx_sides, pointwise, spatial
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Whole
 from .base import Constant, Form, Kernel, Spec, is_float
 
 MOST_TURNS, ERROR, MOST_CLASSES = 100, 0.005, 32

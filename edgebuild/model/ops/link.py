@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Whole
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Nest, Whole
 from .base import Form, Kernel, Spec
 
 EVERYONE = 255

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Whole
 from ..ir import Array, Graph, Op, Tensor
+from ..ir.axes import Dim, Nest, Whole
 from . import fixedpoint, sigmoid16
 from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Offset, Same
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Offset, Same
 from . import loops, moves
 from .base import Form, Kernel, Spec, zero_of
 from .slice import part_shape

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same
 from . import conv2d, dense, elementwise, fixedpoint, spatial
 from .base import Constant, Form, Kernel, Spec, is_float, quant_of, scale_of, zero_of
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Window
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Window
 from . import fixedpoint, intervals, linear, loops, onnx_sides, pointwise, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Whole
 from . import intervals, loops, normalise, pointwise, reduction
 from .base import UNSIGNED, Form, Kernel, Spec, is_float
 from .functions import WORDS, WRAPPED

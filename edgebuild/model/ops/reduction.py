@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same
 from ..ir import Graph, Op, Tensor
+from ..ir.axes import Dim, Nest, Same
 from . import pointwise
 from .moves import axis_of
 

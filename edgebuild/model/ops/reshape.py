@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Fixed, Nest, Same, Whole
 from ..ir import Array, Graph, Op, Tensor
+from ..ir.axes import Dim, Fixed, Nest, Same, Whole
 from .base import Ranges, Spec
 from .moves import axis_of
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op, Tensor
+from ..ir.axes import Nest, Same, Whole
 from . import bilinear, local_response, loops
 from .base import Constant, Form, Kernel, Spec, is_float
 from .moves import axis_of, moving

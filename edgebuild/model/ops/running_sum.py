@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Dim, Nest, Same, Whole
 from . import add, fixedpoint
 from .base import C_TYPES, SAME, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .functions import WORDS, WRAPPED

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Whole
 from . import loops, pointwise
 from .base import Constant, Form, Kernel, Spec
 from .gather import INDICES, wrapped

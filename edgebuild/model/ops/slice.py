@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..axes import Nest, Offset, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Nest, Offset, Same
 from . import loops
 from .base import Form, Kernel, Ranges, Spec
 

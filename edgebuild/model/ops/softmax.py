@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
+from ..ir.axes import Nest, Same, Whole
 from . import fixedpoint, softmax16
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .moves import axis_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Window
 from ..ir import Array, Graph, Op, Quant, Tensor
+from ..ir.axes import Window
 from . import fixedpoint
 from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
 

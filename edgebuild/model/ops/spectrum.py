@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same, Whole
 from . import frontend
 from .base import C_TYPES, Constant, Form, Kernel, Spec
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same, Whole
 from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
+from ..ir.axes import Dim, Nest, Same, Whole
 from . import fixedpoint, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 

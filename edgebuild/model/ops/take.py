@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import at_row, plus, times
-from ..axes import Dim, Grouped, Nest, Offset, Same, Whole, Window
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Whole, Window
 from . import loops
 from .base import Constant, Form, Kernel, Ranges, Spec, zero_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Nest, Same
 from ..ir import ITEM_BYTES, Array, Graph, Op
+from ..ir.axes import Nest, Same
 from . import loops
 from .base import C_TYPES, SAME, Constant, Form, Kernel, Spec
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same, Spread, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Dim, Nest, Same, Spread, Whole
 from . import intervals, onnx_sides, spatial
 from .base import Form, Kernel, Ranges, Spec, zero_of
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..axes import Dim, Nest, Same, Whole
 from ..ir import Array, Graph, Op
+from ..ir.axes import Dim, Nest, Same, Whole
 from .base import C_TYPES, Constant, Form, Kernel, Spec, is_float
 
 TABLES = ("feature", "threshold", "yes", "no", "root", "target", "weight", "missing")

@@ -17,8 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from .. import ops
-from ..axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
 from ..ir import Array, Graph, Op, Quant, Removed, Tensor, after_move, verify
+from ..ir.axes import Dim, Grouped, Nest, Offset, Same, Spread, Window, separable
 from ..ops.base import Interval, zero_of
 from ..ops.spatial import bias_quant, multipliers, requantize_sum
 from .rewrite import unused

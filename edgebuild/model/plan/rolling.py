@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from .. import ops
-from ..axes import Same, Spread, Window, input_range
 from ..ir import Graph, Op
+from ..ir.axes import Same, Spread, Window, input_range
 from .events import Event as Event
 from .events import Reads, waiting, with_keeping
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...axes import elementwise
 from ...ir import Graph, Op, Quant, Tensor, after_move, origin_of
+from ...ir.axes import elementwise
 from ...ops.base import unchanged
 from ..rewrite import Edit, unused
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...axes import Same, Window, input_range
 from ...ir import Array, Graph, Op, Tensor
+from ...ir.axes import Same, Window, input_range
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, Kernel
 from ..memory.problem import Place

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ... import ops
-from ...axes import Window, input_range
 from ...ir import Graph, Op, Quant, Tensor
+from ...ir.axes import Window, input_range
 from ...kernels import kernel_of
 from ...ops.base import Form, Kernel, Ranges
 from .cached import BrokenPlan

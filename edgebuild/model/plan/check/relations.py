@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from ... import ops
-from ...axes import Nest, Same, Spread, Window, elementwise, input_range
 from ...ir import ITEM_BYTES, Array, Graph, Op
+from ...ir.axes import Nest, Same, Spread, Window, elementwise, input_range
 from ...kernels import kernel_of
 from ...ops.base import PIXELS, SAME, Form
 from ..printed import RolledCalls

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....base.facts import read_facts
-from ...axes import Dim, Nest, Same, Window
+from ...ir.axes import Dim, Nest, Same, Window
 from .nest import Channel, Compute, Operand, TiledLayer
 
 LARGEST = 16384  # extent of an axis: tiles are searched by their sizes, in time and memory that grow with it

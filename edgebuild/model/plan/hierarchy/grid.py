@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...axes import Same, range_through
+from ...ir.axes import Same, range_through
 from .nest import Operand, TiledLayer, parts_of, ranges_of
 
 Grid = NDArray[Any]

@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil, prod
 from typing import Any
 
-from ...axes import Dim, Nest, Same, Window, range_through
+from ...ir.axes import Dim, Nest, Same, Window, range_through
 
 Range = tuple[int, int]
 Ranges = tuple[Range, ...]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...axes import Same, Window
+from ...ir.axes import Same, Window
 from ..hierarchy.nest import Operand, Range, Ranges, TiledLayer
 from ..tiling.path_cost import even
 

@@ -12,8 +12,8 @@ from ....base.errors import EdgebuildError, did_you_mean, fail
 from ....base.levels import Engine, Rates
 from ....base.target import Memory, Target
 from ... import ops
-from ...axes import Dim, Grouped, Nest, Same, Window, separable
 from ...ir import ITEM_BYTES, Graph, Op
+from ...ir.axes import Dim, Grouped, Nest, Same, Window, separable
 from ...kernels import kernel_of
 from ...kernels.unstated import PER_CALL
 from ...ops.base import Form

@@ -12,8 +12,8 @@ from typing import Any
 from ....base.errors import fail
 from ....base.levels import Engine
 from ....base.target import Memory, Target
-from ...axes import Nest, Window
 from ...ir import Graph, Op
+from ...ir.axes import Nest, Window
 from ...kernels import offload
 from ...kernels.unstated import PER_CALL
 from ...ops.base import Form

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ... import ops
-from ...axes import Same, Window, separable
 from ...ir import Graph, Op
+from ...ir.axes import Same, Window, separable
 from ...kernels import kernel_of
 from ...ops.base import Form, Kernel
 from ..printed import Share

@@ -13,8 +13,8 @@ from itertools import pairwise, product
 from math import prod
 
 from ... import ops
-from ...axes import Grouped, Nest, Spread, Window, input_range, separable
 from ...ir import ITEM_BYTES, Graph, Op
+from ...ir.axes import Grouped, Nest, Spread, Window, input_range, separable
 from ...kernels import code_bytes
 from ...ops.base import Ranges
 from ...ops.slice import neighbours

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ... import ops
-from ...axes import Grouped, Nest, Same, Spread, Window, input_range
 from ...ir import Graph, Op
+from ...ir.axes import Grouped, Nest, Same, Spread, Window, input_range
 from ...ops.base import Ranges, unchanged
 
 MOST_PARTS = 25

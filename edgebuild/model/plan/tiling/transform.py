@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ... import ops
-from ...axes import Nest
 from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
+from ...ir.axes import Nest
 from ...ops.base import Ranges, is_float
 from ...ops.spatial import bias_quant
 from .path_cost import Cuts, Range, Tiling, cuts, free

@@ -10,23 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..base.artifacts import Artifact, own_folder, publish
-from ..base.errors import fail
-from ..base.request import ModelRequest
-from ..base.target import Target, hal_dir, load_target
-from ..clock.configs import ClockPlan, clock_plan
-from ..clock.emit import clock_files, target_tree
-from ..clock.tree import Gpio
-from .clocked import power_model, works
-from .compile import plan_model
-from .emit import emit
-from .energy.fit import calibration_text, calibration_words, fit
-from .energy.layer_cost import require_timing
-from .energy.measurements import read_measurements, read_supply_log
-from .plan.choose import plan
-from .plan.search import Plan
-from .verify.harness import MODEL_SOURCES, NAME, Builder, write_sources
-from .verify.run import run_program
+from ...base.artifacts import Artifact, own_folder, publish
+from ...base.errors import fail
+from ...base.request import ModelRequest
+from ...base.target import Target, hal_dir, load_target
+from ...clock.configs import ClockPlan, clock_plan
+from ...clock.emit import clock_files, target_tree
+from ...clock.tree import Gpio
+from ..clocked import power_model, works
+from ..compile import plan_model
+from ..emit import emit
+from ..energy.fit import calibration_text, calibration_words, fit
+from ..energy.layer_cost import require_timing
+from ..energy.measurements import read_measurements, read_supply_log
+from ..plan.choose import plan
+from ..plan.search import Plan
+from .harness import MODEL_SOURCES, NAME, Builder, write_sources
+from .run import run_program
 
 # The phases of steps that gather their operands first are marked in the kernels.
 PHASES = ("-DEB_ACCESS()=eb_profile_access()", "-DEB_COMPUTE()=eb_profile_compute()", "-include", "profile_model.h")

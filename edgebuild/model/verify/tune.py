@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ..base.cache import folder
-from ..base.errors import EdgebuildError, fail
-from ..base.request import ModelRequest
-from ..base.target import load_target
-from . import choices
-from .compile import compile_model, plan_model
-from .importers import bound_file
-from .kernels import kernel_of, layer_name
-from .verify import verify
+from ...base.cache import folder
+from ...base.errors import EdgebuildError, fail
+from ...base.request import ModelRequest
+from ...base.target import load_target
+from .. import choices
+from ..compile import compile_model, plan_model
+from ..importers import bound_file
+from ..kernels import kernel_of, layer_name
+from . import verify
 
 INSTRUCTIONS, CYCLES = "instructions", "cycles"  # what is measured, as `verify` names it
 WORTH = 0.01  # of all that is measured: what a layer has to take for its variants to be tried
