@@ -24,8 +24,6 @@ from edgebuild.base.target import load_target
 from edgebuild.build import entry
 from edgebuild.build.summary import summary
 from edgebuild.model import choices
-from edgebuild.model.importers.external import external_files
-from edgebuild.model.plan.distribute.clusterfile import read_cluster
 
 SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
 
@@ -76,6 +74,8 @@ def files_read(request: ModelRequest | ClockRequest) -> list[str]:
 
 
 def _model_files(request: ModelRequest) -> list[str]:
+    from edgebuild.model.importers.external import external_files  # late: other work imports this file, too
+
     external = map(str, external_files(request.source))
     return [*map(str, request.files), *external, *choices.files(request), *targets_of(request)]
 
@@ -84,6 +84,8 @@ def targets_of(request: ModelRequest) -> list[str]:
     """The files of the targets of all devices of the cluster."""
     if request.cluster is None:
         return []
+    from edgebuild.model.plan.distribute.clusterfile import read_cluster
+
     devices = read_cluster(request.cluster)[0].devices
     return list(dict.fromkeys(file for d in devices for file in load_target(d.target).files))
 

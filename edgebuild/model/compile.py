@@ -12,17 +12,12 @@ from ..base.errors import Diagnostic, EdgebuildError, did_you_mean, fail, is_str
 from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
-from .clocked import clocked_plan
 from .emit import emit
 from .importers import Bound, Shapes, read_model
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants
 from .plan.choose import plan, warn_of
-from .plan.moved.auto import auto_plan
-from .plan.moved.levels import limited
-from .plan.moved.movement import check_request, reached, with_moves
-from .plan.moved.offload import engines_of
 from .plan.search import Plan
 
 SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels
@@ -57,16 +52,32 @@ def plan_model(request: ModelRequest, target: Target) -> Plan:
     if request.flash is not None and (request.map != "off" or request.objective == "energy"):
         raise fail("option 'flash': not with --map, nor with --objective energy", hints=["leave one of them out"])
     if request.map != "off":
-        target = reached(limited(target, request.limit))
-        check_request(target, request)
-        graph = prepare(request.source, request.shape, request.outputs, request.bind)
-        whole = replace(request, tile="off")
-        jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
-        return auto_plan(graph, target, whole) if jointly else with_moves(plan(graph, target, whole))
-    choose = clocked_plan if request.objective == "energy" else plan
+        return _mapped_plan(request, target)
+    choose = _clocked_plan if request.objective == "energy" else plan
     graph = prepare(request.source, request.shape, request.outputs, request.bind)
     check_constants(graph, target)
     return choose(graph, target, request)
+
+
+def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    from .clocked import clocked_plan  # late: few requests need clocks
+
+    return clocked_plan(graph, target, request)
+
+
+def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
+    """The plan of ops whose operands move between the target's memory levels."""
+    from .plan.moved.auto import auto_plan  # late, with all that is theirs: few targets have levels
+    from .plan.moved.levels import limited
+    from .plan.moved.movement import check_request, reached, with_moves
+    from .plan.moved.offload import engines_of
+
+    target = reached(limited(target, request.limit))
+    check_request(target, request)
+    graph = prepare(request.source, request.shape, request.outputs, request.bind)
+    whole = replace(request, tile="off")
+    jointly = request.map == "auto" and not engines_of(target)  # engines are chosen layer by layer
+    return auto_plan(graph, target, whole) if jointly else with_moves(plan(graph, target, whole))
 
 
 def prepare(source: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...clock.configs import mhz
-from ..energy.step_clocks import ClockSchedule
-from ..energy.values import Selection
 from ..plan.search import Plan
 from .names import comment
+
+if TYPE_CHECKING:
+    from ..energy.step_clocks import ClockSchedule
+    from ..energy.values import Selection
 
 
 def header_view(plan: Plan) -> dict[str, Any] | None:
@@ -18,7 +19,7 @@ def header_view(plan: Plan) -> dict[str, Any] | None:
     schedule, selection = plan.clocks, plan.clocks.selection
     return {
         "budgets": budget_views(plan),
-        "hse": mhz(schedule.clocks.hse_hz),
+        "hse": schedule.hse,
         "hse_hz": schedule.clocks.hse_hz,
         "budget": f"{schedule.problem.budget_us / 1000:g}",
         "budget_us": round(schedule.problem.budget_us),
@@ -83,7 +84,7 @@ def energy_words(plan: Plan) -> str:
     spent = f"{s.time_us / 1000:.2f} ms at work, {s.idle_us / 1000:.2f} ms idle ({s.mode.name})"
     energy = f"{s.energy_uj / 1000:.3f} mJ in {schedule.problem.budget_us / 1000:g} ms"
     lines = [
-        f"{plan.graph.file} on {plan.target.name}, HSE {mhz(schedule.clocks.hse_hz)}: everything here is modelled",
+        f"{plan.graph.file} on {plan.target.name}, HSE {schedule.hse}: everything here is modelled",
         f"  currents: {schedule.sources['currents']}; stalls: {schedule.sources['stalls']}",
         f"  {energy}: {spent}; no plan takes less than {s.bound_uj / 1000:.3f} mJ",
         f"{'step':>6} {'config':>9} {'g':>3} {'gather':>7} {'us':>9} {'uJ':>9}  layer",

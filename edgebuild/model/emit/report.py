@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ops
-from ..energy.compare import budget_row, iso_latency, section
 from ..ir import Graph, Tensor
 from ..plan.events import newest_name
 from ..plan.flash_bytes import code
@@ -17,6 +16,9 @@ from .levels_report import hierarchy
 from .names import access_functions
 from .trade import trade_rows
 from .weights_file import HEADER, Weights
+
+if TYPE_CHECKING:
+    from ..energy.step_clocks import ClockSchedule
 
 SCHEMA = 1
 
@@ -66,16 +68,22 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     if plan.moved or plan.why:
         data["hierarchy"] = hierarchy(plan, weights)
     if plan.clocks is not None:
-        clocks = plan.clocks
-        data["energy"] = section(clocks.problem, clocks.selection)
-        data["energy"] |= {
-            "hse_hz": clocks.clocks.hse_hz,
-            "sources": clocks.sources,
-            "iso_latency": [iso_latency(c) for c in clocks.comparisons],
-        }
-        if clocks.others:
-            data["energy"]["budgets"] = [budget_row(*each) for each in clocks.budgets]
+        data["energy"] = _energy(plan.clocks)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def _energy(clocks: ClockSchedule) -> dict[str, Any]:
+    from ..energy.compare import budget_row, iso_latency, section  # late: few plans have clocks
+
+    data: dict[str, Any] = {
+        **section(clocks.problem, clocks.selection),
+        "hse_hz": clocks.clocks.hse_hz,
+        "sources": clocks.sources,
+        "iso_latency": [iso_latency(c) for c in clocks.comparisons],
+    }
+    if clocks.others:
+        data["budgets"] = [budget_row(*each) for each in clocks.budgets]
+    return data
 
 
 def _rom(plan: Plan, weights: Weights) -> dict[str, Any]:

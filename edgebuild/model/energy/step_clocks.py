@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from edgebuild.clock.configs import ClockPlan
+from edgebuild.clock.configs import ClockPlan, mhz
 from edgebuild.clock.power import PowerModel
 from edgebuild.model.energy.compare import Comparison
 from edgebuild.model.energy.values import EnergyProblem, OperatingPoint, Selection
@@ -24,6 +24,11 @@ class ClockSchedule:
     @property
     def clocks(self) -> ClockPlan:
         return self.model.plan
+
+    @property
+    def hse(self) -> str:
+        """Frequency of the board's crystal, in words."""
+        return mhz(self.clocks.hse_hz)
 
     @property
     def sources(self) -> dict[str, str]:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...base.errors import fail, visible
 from ...base.inputs import MODEL, read_bytes
-from ..ir import Graph, origin_of
 from .foreign import foreign, foreign_folder
+
+if TYPE_CHECKING:  # a build without changes asks for a model's files, and needs no graphs
+    from ..ir import Graph
 
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 Bound = tuple[tuple[str, tuple[int | float, ...]], ...]
@@ -65,6 +68,8 @@ def bound_file(path: Path, bound: Bound) -> Iterator[Path]:
 
 def printable(graph: Graph) -> Graph:
     """The graph with names that may stand on a terminal and in a source: characters that nobody sees are escaped."""
+    from ..ir import origin_of
+
     names = {name: visible(name) for name in graph.tensors}
     if all(old == new for old, new in names.items()) and all(op.name == visible(op.name) for op in graph.ops):
         return graph

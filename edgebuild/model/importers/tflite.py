@@ -14,13 +14,13 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-import tflite
 
 from ...base.errors import EdgebuildError, fail
 from ..ir import Array, Graph, Quant, Tensor
 from ..ops import SPECS, TFLITE_READERS
 from .builder import GraphBuilder, Node, needed
 from .tflite_loops import choose, unroll
+from .tflite_schema import tflite
 from .tflite_tensors import TYPES, ints, operator_name, tensors_of
 from .tflite_variables import Variables, after
 

@@ -11,9 +11,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import tflite
 
 from ..ir import Array
+from .tflite_schema import tflite
 
 VECTORS = {
     tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,

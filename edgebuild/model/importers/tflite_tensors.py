@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tflite
 
 from ...base.errors import fail
 from ..ir import Array, Quant, Tensor
 from .builder import checked_size
+from .tflite_schema import tflite
 from .tflite_sparse import places
 
 TYPES = {

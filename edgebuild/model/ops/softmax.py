@@ -144,7 +144,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if x.dtype == "int16":
         m = softmax16.factor(scale_of(x), op.attrs["beta"])
         numbers: dict[str, int | float] = {"multiplier": m.mantissa, "shift": m.shift}
-        return Kernel("softmax.c.j2", f"softmax_{size}", shape, softmax16.CONSTANTS, numbers)
+        return Kernel("softmax.c.j2", f"softmax_{size}", shape, softmax16.tables(), numbers)
     table = exp_table(op, graph)
     scalars: dict[str, int | float] = {"table_size": len(table)}
     if graph.arithmetic == "onnx":

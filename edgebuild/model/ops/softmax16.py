@@ -7,6 +7,7 @@ largest element, of which 2^16 steps are 10; 1 / (1 + x) for x from 0 to 1. Valu
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from math import exp
 from typing import Any
 
@@ -42,9 +43,11 @@ def _table(function: Callable[[float], float], low: float, high: float) -> Array
     return np.clip(np.array(found), LOW, HIGH).astype(np.int16)
 
 
-EXP = _table(exp, -REACH, 0.0)
-RECIPROCAL = _table(lambda x: 1 / (1 + x), 0.0, 1.0)
-CONSTANTS = (Constant("exponential", EXP, "exp(x), -10 to 0, Q0.15"), Constant("inverse", RECIPROCAL, "1 / (1 + x)"))
+@cache  # few models need them, and they take milliseconds
+def tables() -> tuple[Constant, Constant]:
+    """exp(x) and 1 / (1 + x)."""
+    powers, inverses = _table(exp, -REACH, 0.0), _table(lambda x: 1 / (1 + x), 0.0, 1.0)
+    return Constant("exponential", powers, "exp(x), -10 to 0, Q0.15"), Constant("inverse", inverses, "1 / (1 + x)")
 
 
 def factor(scale: float, beta: float) -> fixedpoint.Multiplier:
@@ -60,12 +63,13 @@ def looked_up(table: Array, value: Array | np.int64) -> Array:
 
 
 def row(x: Array, scale: float, beta: float) -> Array:
+    powers_of, inverse_of = (table.data for table in tables())
     m, less = factor(scale, beta), x.astype(np.int64) - int(x.max())
     scaled = fixedpoint.requantize(less, m.mantissa, m.shift, "tflite") + HIGH
-    powers = looked_up(EXP, np.clip(scaled, LOW, HIGH))
+    powers = looked_up(powers_of, np.clip(scaled, LOW, HIGH))
     total = int(powers.sum())
     headroom = 31 - total.bit_length()
     part = ((total << headroom) + (1 << 13)) >> 14
-    share = int(looked_up(RECIPROCAL, np.int64(max(LOW, min(HIGH, part - 2**15 - 2**16)))))
+    share = int(looked_up(inverse_of, np.int64(max(LOW, min(HIGH, part - 2**15 - 2**16)))))
     right = 30 - headroom
     return np.clip((powers * share + (1 << (right - 1))) >> right, 0, HIGH).astype(np.int16)

@@ -143,7 +143,7 @@ def _tie_operand(op: Op, graph: Graph, position: int, known: Mapping[str, Mappin
         case Grouped(axis, group) if axis == last and len(channels) > 1:
             ties.tie(x.name, np.repeat(channels, group), y.name, np.arange(len(channels) * group))
         case Same() if position == 0 and _sums_over_channels(op, relation):
-            needed = np.setdiff1d(channels, list(_foldable(op, graph, known.get(x.name, {}))))
+            needed = np.delete(channels, [*_foldable(op, graph, known.get(x.name, {}))])
             ties.pin(x.name, needed)
         case _:
             ties.pin(x.name)
@@ -304,7 +304,7 @@ def _with_operands(
     if _sums_over_channels(op, relation):
         x = operands[0]
         axes[_axis(dims[0][-1])] = kept[x.name]
-        gone = np.setdiff1d(np.arange(x.shape[-1]), kept[x.name]).tolist()
+        gone = np.delete(np.arange(x.shape[-1]), kept[x.name]).tolist()
         folded = {c: known[x.name][c] for c in gone if c in known.get(x.name, {})}
         if folded:
             operands[2:], dims[2:] = [_bias(op, graph, folded)], [(Same(relation.out[-1]),)]

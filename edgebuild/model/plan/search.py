@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ...base.errors import EdgebuildError, fail
 from ...base.levels import CACHE_LINE
 from ...base.request import ModelRequest
 from ...base.target import Memory, Target
 from .. import ops
-from ..energy.step_clocks import ClockSchedule
 from ..ir import Graph
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
@@ -35,6 +35,9 @@ from .strips import in_strips
 from .tiling.critical import Rectangle
 from .tiling.explore import Evaluated, Limits, TilingOutcome, explore
 from .ways import little_more
+
+if TYPE_CHECKING:
+    from ..energy.step_clocks import ClockSchedule
 
 ALONE = 1.03  # of the instructions of every op whole, with every op by itself in as little memory as that allows
 NEAR = 1.005  # of the cost of the fastest plan: what is equally fast, so that the one of less memory is taken
