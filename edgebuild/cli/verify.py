@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         args.wrong_usage("--flash-of needs --cycles")
     from edgebuild.base.target import load_target
     from edgebuild.model.compile import compile_model
-    from edgebuild.model.importers import bound_file
+    from edgebuild.model.formats import bound_file
     from edgebuild.model.verify import verify
     from edgebuild.model.verify.vectors import read_inputs
 

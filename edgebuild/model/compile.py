@@ -13,7 +13,8 @@ from ..base.request import ModelRequest
 from ..base.target import Memory, Target, load_target
 from . import ops
 from .emit import emit
-from .importers import Bound, Shapes, read_model
+from .formats import read_model
+from .formats.format import Bound, Shapes
 from .ir import Graph, dump, verify
 from .passes.canonicalize import STAGES, canonicalize, stages
 from .passes.constants import remove_constants

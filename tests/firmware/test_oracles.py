@@ -16,7 +16,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _standing, verify
 from edgebuild.model.verify.nudge import near_file

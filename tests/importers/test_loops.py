@@ -15,7 +15,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
-from edgebuild.model.importers import read_model, tflite
+from edgebuild.model.formats import read_model, tflite
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import oracles, verify
 from tests.graphs.tflite_models import File

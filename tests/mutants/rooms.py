@@ -132,7 +132,7 @@ ROOMS: dict[str, Room] = {
         c=True,
     ),
     "importers": Room(
-        ("edgebuild/model/importers/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)
+        ("edgebuild/model/formats/**/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)
     ),
     "passes": Room(
         ("edgebuild/model/passes/**/*.py",),

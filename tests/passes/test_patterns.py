@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.importers import read_model
+from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Graph, Op, Quant, Tensor, dump
 from edgebuild.model.passes.canonicalize import canonicalize
 from tests.graphs import quantised

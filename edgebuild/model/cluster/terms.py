@@ -17,7 +17,7 @@ from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError
 from ...base.target import load_target
 from .. import ops
-from ..importers import shapes
+from ..formats import shapes
 from ..ir import ITEM_BYTES, Graph, Op
 from ..ir.axes import Nest, Offset, Same, Window
 from ..kernels import kernel_of

@@ -1,6 +1,6 @@
 """The one intermediate representation: a frozen graph of ops over tensors.
 
-Conventions that hold from the importers on, whatever the model file says:
+Conventions that hold from the formats on, whatever the model file says:
 
 * activations of spatial ops are NHWC, weights are laid out as each op's docstring says;
 * a tensor with `data` is a constant, every other tensor is an activation;

@@ -300,8 +300,7 @@ class Spec:
     """All that the rest of the house may ask of an op.
 
     `view` ops only give the bytes of their first operand another shape; they cost nothing and have
-    no kernel. `tflite` and `onnx` map operator names of the files to functions that read one node.
-    `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
+    no kernel. `float_only` ops have no quantised form; `exact` ops move or select values without arithmetic,
     so that they work on any dtype and keep their operand's quantisation. `part` is asked only for
     dimensions that the index relation allows to cut. `interval` bounds an int8 or int16
     result (see intervals.py; `exact` ops need none). `moved` is `reference` with the real numbers that it rounds moved
@@ -314,8 +313,6 @@ class Spec:
     nest: Callable[[Op, Graph], Nest]
     reference: Callable[..., Array]
     kernel: Callable[[Op, Graph, Form], Kernel] | None = None
-    tflite: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    onnx: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     view: bool = False
     rows: Callable[[Op, Graph], str] = lambda op, graph: ""  # how it can run row by row: "each", "reduce" or not
     any_rows: bool = False  # of "reduce": rows of the operand may have any length, as those behind a view
@@ -333,10 +330,6 @@ class Spec:
     sums: Callable[[Op, Graph], Sums | None] = lambda op, graph: None
     link: str = ""  # "send" or "receive": it moves a tensor between devices; these ops keep their order
     limits: tuple[Callable[[Op, Graph], str | None], ...] = ()  # docstring: the limit; result: what broke it
-
-    def reading(self, tflite: Mapping[str, Any], onnx: Mapping[str, Any]) -> Spec:
-        """The same with readers of the files."""
-        return replace(self, tflite=tflite, onnx=onnx)
 
 
 def named(spec: Spec) -> Spec:

@@ -12,48 +12,7 @@ from ..ir.axes import Dim, Fixed, Nest, Same
 from . import fixedpoint, linear, loops, spatial
 from .base import Constant, Form, Kernel, is_float, zero_of
 
-POINTWISE = {"add": "sum", "mul": "product"}  # of the kind that takes what these do not
 LOOPS = 4  # of the kernel's template
-
-
-def from_tflite(kind: str, options_type: str) -> Any:
-    def read(node: Any) -> None:
-        _emit(node, kind, spatial.tflite_clamp(node, node.options(options_type).FusedActivationFunction()))
-
-    return read
-
-
-def from_onnx(kind: str) -> Any:
-    def read(node: Any) -> None:
-        _emit(node, kind, (None, None))
-
-    return read
-
-
-def from_tflite_many(node: Any) -> None:
-    """ADD_N. Converters leave it in real numbers."""
-    x = node.tensor(0)
-    if x.quant is not None:
-        raise node.error(f"a sum of {len(node.inputs)} operands of {x.dtype}", "supported: float32; write it as ADD")
-    kind, attrs = ("add", {"finite": False}) if is_float(x) else ("pointwise", {"function": "sum"})
-    node.chained(node.inputs, kind, True, clamp=(None, None), **attrs)
-
-
-def _emit(node: Any, kind: str, clamp: Any) -> None:
-    """Plain integers are another kind's, and so are shapes that this kernel has too few loops for."""
-    x = node.tensor(0)
-    real = is_float(x) or x.quant is not None
-    if real and not _beyond_loops(x, node.tensor(1)):
-        node.emit(kind, node.inputs, clamp=clamp)
-    else:
-        node.emit("pointwise", node.inputs, function=POINTWISE[kind], clamp=clamp)
-
-
-def _beyond_loops(a: Tensor, b: Tensor) -> bool:
-    try:
-        return len(_turns(a, b, out_shape(a, b))) > LOOPS
-    except ValueError:  # shapes that do not fit: the limits say it
-        return False
 
 
 def out_shape(*operands: Tensor) -> tuple[int, ...]:

@@ -21,10 +21,6 @@ MOST = 4095  # exponentials that a sum in Q12.19 holds
 OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
 
 
-def from_tflite(node: Any) -> None:
-    node.emit("log_softmax", node.inputs)
-
-
 def tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
     """Minus distances 0, 1, ... in Q5.26, their exp() in Q12.19, and the factor from Q5.26 back to distances."""
     scale = scale_of(graph.operands(op)[0])
@@ -107,6 +103,5 @@ SPEC = Spec(
     nest=softmax.nest,
     reference=reference,
     kernel=kernel,
-    tflite={"LOG_SOFTMAX": from_tflite},
     limits=(known_form,),
 )

@@ -13,60 +13,10 @@ import numpy as np
 
 from ..ir import Array, Graph, Op
 from ..ir.axes import Nest, Same, Window
-from . import fixedpoint, intervals, linear, loops, onnx_sides, pointwise, spatial
+from . import fixedpoint, intervals, linear, loops, spatial
 from .base import Constant, Form, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 
 MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
-
-
-def from_tflite(kind: str) -> Any:
-    def read(node: Any) -> None:
-        options = node.options("Pool2DOptions")
-        window = (options.FilterHeight(), options.FilterWidth())
-        node.emit(kind, node.inputs, window=window, **spatial.tflite_window(node, options, window))
-
-    return read
-
-
-def from_tflite_lengths(node: Any) -> None:
-    """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
-    options = node.options("Pool2DOptions")
-    window = (options.FilterHeight(), options.FilterWidth())
-    attrs = spatial.tflite_window(node, options, window)
-    squares = node.inner("pointwise", node.inputs, **pointwise.attributes("square"))
-    average = node.inner("avg_pool2d", [squares], window=window, **{**attrs, "clamp": pointwise.OPEN, "finite": False})
-    node.emit("pointwise", [average], **{**pointwise.attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
-
-
-def from_onnx(kind: str) -> Any:
-    def read(node: Any) -> None:
-        window = tuple(node.attr("kernel_shape", []))
-        attrs, x = onnx_sides.onnx_window(node, window), node.nhwc()
-        window = (1, *window)[-2:]
-        if kind == "avg_pool2d":
-            attrs["count_include_pad"] = bool(node.attr("count_include_pad", 0))
-        if node.attr("ceil_mode", 0) and not node.attr("auto_pad", "NOTSET").startswith("SAME"):
-            x, attrs = _with_ceil(node, x, window, attrs)
-        node.emit_nchw(kind, [x], window=window, **attrs)
-
-    return read
-
-
-def _with_ceil(node: Any, x: str, window: tuple[int, ...], attrs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Padding with what ceil_mode adds at the end, which never counts; the file's own may, and is added first."""
-    own, pad = attrs["pad"], onnx_sides.ceil_pad(node.image_size(), window, attrs)
-    if attrs.get("count_include_pad", False) and pad != own:
-        if any(own):
-            x = node.inner("pad", [x], pads=((0, 0), own[::2], own[1::2], (0, 0)), value=None)
-        pad = tuple(whole - part for whole, part in zip(pad, own, strict=True))
-        attrs = {**attrs, "count_include_pad": False}
-    return x, {**attrs, "pad": pad}
-
-
-def from_onnx_global(node: Any) -> None:
-    window = node.image_size()
-    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
-    node.emit_nchw("avg_pool2d", [node.nhwc()], window=tuple(window), **attrs)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -247,8 +197,6 @@ MAX = Spec(
     nest=nest,
     reference=max_reference,
     kernel=kernel,
-    tflite={"MAX_POOL_2D": from_tflite("max_pool2d")},
-    onnx={"MaxPool": from_onnx("max_pool2d")},
     rows=spatial.rows,
     part=spatial.part,
     exact=True,
@@ -261,8 +209,6 @@ AVERAGE = Spec(
     nest=nest,
     reference=avg_reference,
     kernel=kernel,
-    tflite={"AVERAGE_POOL_2D": from_tflite("avg_pool2d"), "L2_POOL_2D": from_tflite_lengths},
-    onnx={"AveragePool": from_onnx("avg_pool2d"), "GlobalAveragePool": from_onnx_global},
     rows=average_rows,
     part=spatial.part,
     interval=intervals.rising(avg_reference),

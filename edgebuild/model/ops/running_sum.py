@@ -17,30 +17,9 @@ from ..ir.axes import Dim, Nest, Same, Whole
 from . import add, fixedpoint
 from .base import C_TYPES, SAME, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .functions import WORDS, WRAPPED
-from .moves import axis_of
 
 LEFT = add.LEFT_SHIFT["int8"]
 MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms of half a unit, LEFT bits up, that an int32 holds beside a first
-
-
-def from_onnx(node: Any) -> None:
-    _emit(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)))
-
-
-def from_tflite(node: Any) -> None:
-    options = node.options("CumsumOptions")
-    _emit(node, bool(options.Exclusive()), bool(options.Reverse()))
-
-
-def from_onnx_product(node: Any) -> None:
-    if node.tensor(0).quant is not None:
-        raise node.error("products of quantised values", "dequantise them first")
-    _emit(node, bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0)), product=True)
-
-
-def _emit(node: Any, exclusive: bool, backwards: bool, product: bool = False) -> None:
-    axis = axis_of(node, int(np.ravel(node.constant(1, "axis").data)[0]), len(node.tensor(0).shape))
-    node.emit("running_sum", node.inputs[:1], axis=axis, exclusive=exclusive, reverse=backwards, product=product)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -131,8 +110,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"CUMSUM": from_tflite},
-    onnx={"CumSum": from_onnx, "CumProd": from_onnx_product},
     plain=True,
     limits=(known_form,),
 )

@@ -7,7 +7,7 @@ values: a table made here with gemmlowp's own fixed-point steps, so that the res
 from __future__ import annotations
 
 from functools import cache
-from math import floor, inf, prod
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -16,31 +16,8 @@ from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
 from ..ir.axes import Nest, Same, Whole
 from . import fixedpoint, softmax16
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
-from .moves import axis_of
 
 INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
-
-
-def from_tflite(node: Any) -> None:
-    beta = float(node.options("SoftmaxOptions").Beta())
-    if not 0 < beta < inf:
-        raise node.error(f"beta {beta}", "it must be positive")
-    node.emit("softmax", node.inputs, beta=beta)
-
-
-def from_onnx(node: Any) -> None:
-    """Any axis is brought to the end. Before opset 13 the dimensions from `axis` on are one."""
-    x = node.tensor(0)
-    rank = len(x.shape)
-    axis = axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), rank)
-    if node.opset < 13:
-        rows = node.reshaped(node.inputs[0], (prod(x.shape[:axis]), prod(x.shape[axis:])))
-        return node.emit_as("softmax", [rows], x.shape, beta=1.0)
-    if axis == rank - 1:
-        return node.emit("softmax", node.inputs, beta=1.0)
-    perm = tuple(rank - 1 if d == axis else axis if d == rank - 1 else d for d in range(rank))
-    turned = node.inner("transpose", node.inputs[:1], perm=perm)
-    node.emit("transpose", [node.inner("softmax", [turned], beta=1.0)], perm=perm)
 
 
 def nest(op: Op, graph: Graph) -> Nest:
@@ -161,8 +138,6 @@ SPEC = Spec(
     nest=nest,
     reference=reference,
     kernel=kernel,
-    tflite={"SOFTMAX": from_tflite},
-    onnx={"Softmax": from_onnx},
     integers=("int8", "int16"),
     limits=(output_quantisation, step_of_int16),
 )

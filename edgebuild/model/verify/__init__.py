@@ -16,7 +16,7 @@ from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError, fail
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..compile import prepare
-from ..importers import Shapes
+from ..formats.format import Shapes
 from ..ir import Graph
 from . import flash as flashes
 from .directed import directed_rounds
