@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -76,9 +77,9 @@ class NamedArgumentsNode(ChannelsFirstNode):
         listed = value if isinstance(value, list) else [0 if isinstance(value, str) else value]
         return (listed * (len(self.tensor(0).shape) - 2) if len(listed) == 1 else listed) * ends
 
+    @abstractmethod
     def result_type(self) -> str:
         """The type that the file tells of the first result."""
-        raise NotImplementedError
 
 
 def tensors_of(value: Any) -> list[str]:
