@@ -13,6 +13,7 @@ import pytest
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import kernels
+from edgebuild.model.arithmetic import Arithmetic
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Array, Quant
 from edgebuild.model.kernels.blocks import fours
@@ -220,7 +221,7 @@ int main(void)
 
 @pytest.mark.needs("gcc")
 def test_a_product_in_halves_is_the_long_one(tmp_path: Path) -> None:
-    found = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], "tflite")
+    found = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], Arithmetic.TFLITE)
     (tmp_path / "halves.c").write_text(HALVES.format(helpers="\n".join(helper.text for helper in found)))
     checked(["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "halves.c", "-o", "halves"], tmp_path)
     checked(["./halves"], tmp_path)

@@ -29,7 +29,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     macs = ops.macs(graph)
     data: dict[str, Any] = {
         "schema": SCHEMA,
-        "model": {"name": plan.name, "file": graph.file, "sha256": sha256, "format": graph.arithmetic},
+        "model": {"name": plan.name, "file": graph.file, "sha256": sha256, "format": graph.format or graph.arithmetic},
         "target": plan.target.name,
         "inputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_in],
         "outputs": [_surface(graph.tensors[n], functions[n]) for n in graph.ports_out],

@@ -50,7 +50,7 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), b
         suffixes = " or ".join(f.suffix for f in sorted(formats().values(), key=lambda f: f.name, reverse=True))
         raise fail("not a model that edgebuild reads", file=str(path), hints=[f"use a {suffixes} file"])
     del data  # as large as the model
-    return printable(form.read(path, Wanted(shapes, outputs, bound)))
+    return replace(printable(form.read(path, Wanted(shapes, outputs, bound))), format=form.name)
 
 
 def files_beside(path: Path) -> list[Path]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base.errors import Diagnostic, EdgebuildError, fail, grouped, shortened
 from .. import ops
+from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Quant, State, Tensor, after_move, real_values
 from ..ops.base import check_limits
 
@@ -33,7 +34,7 @@ def checked_size(t: Tensor, file: str) -> Tensor:
 class GraphBuilder:
     """Tensors and ops so far. `graph` is a live view of them for the op modules' functions."""
 
-    def __init__(self, file: str, arithmetic: str) -> None:
+    def __init__(self, file: str, arithmetic: Arithmetic) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
         self.computed = 0  # elements of the constants that were computed while the file was read

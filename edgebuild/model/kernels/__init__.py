@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ...base.templates import environment
+from ..arithmetic import Arithmetic
 from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
@@ -139,13 +140,13 @@ class Helper:
         return f"{self.head};"
 
 
-def helpers(arithmetic: str) -> tuple[Helper, ...]:
+def helpers(arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C for a model of this arithmetic, in order."""
     return tuple(helper for file in HELPERS for helper in _helpers_in(file, arithmetic))
 
 
 @cache
-def _helpers_in(file: str, arithmetic: str) -> tuple[Helper, ...]:
+def _helpers_in(file: str, arithmetic: Arithmetic) -> tuple[Helper, ...]:
     text, found = environment().get_template(file).render(arithmetic=arithmetic), []
     for piece in f"\n{text}".split("\n%% ")[1:]:
         title, _, body = piece.partition("\n")
@@ -157,7 +158,7 @@ def _helpers_in(file: str, arithmetic: str) -> tuple[Helper, ...]:
     return tuple(found)
 
 
-def used_helpers(names: Iterable[str], arithmetic: str) -> tuple[Helper, ...]:
+def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C that defines these names, and what that uses in turn, in order.
 
     Files are read until all names are known: those with assembly for other cores take a quarter of a second.

@@ -31,7 +31,7 @@ def lined(template: str, variant: str, cost: float, rounding: float) -> Callable
     def make(layer: KernelLayer) -> Kernel | None:
         op, graph = layer.op, layer.graph
         y, function = graph.result(op), op.attrs["function"]
-        if y.dtype != "int16" or function not in BITS or graph.arithmetic != "tflite" or layer.plain.shape["loops"]:
+        if y.dtype != "int16" or function not in BITS or not graph.arithmetic.fixed_point or layer.plain.shape["loops"]:
             return None
         if spatial.bounds(op, y) != INT16:  # another activation follows
             return None

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...base.errors import EdgebuildError, fail, note_place
 from ...base.levels import Engine
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Quant, Tensor
 from ..ir.axes import Nest
 
@@ -192,7 +193,7 @@ class Sums:
     y_zero: int
     low: int
     high: int
-    arithmetic: str
+    arithmetic: Arithmetic
 
     @property
     def window(self) -> tuple[int, int]:
@@ -256,7 +257,7 @@ class Sums:
     @property
     def shifts_right(self) -> bool:
         """Two roundings, the second over at least one bit, in every channel."""
-        return self.arithmetic == "tflite" and bool(((self.right >= 1) & (self.right <= 31)).all())
+        return self.arithmetic.fixed_point and bool(((self.right >= 1) & (self.right <= 31)).all())
 
     @property
     def rounds_once(self) -> bool:
@@ -267,7 +268,7 @@ class Sums:
         """
         divides = self.mantissa & -self.mantissa
         between = (self.right >= 1) & (self.right <= 31)
-        return self.arithmetic == "onnx" and bool((between & (self.bound * divides < 2.0 ** (30 + self.right))).all())
+        return self.arithmetic.rounds_once and bool((between & (self.bound * divides < 2.0 ** (30 + self.right))).all())
 
     @cached_property
     def finish(self) -> str:

@@ -31,7 +31,7 @@ def cast_reference(op: Op, graph: Graph, x: Array) -> Array:
 def _narrow(op: Op, graph: Graph) -> bool:
     """Casts of reals to 8 or 16 bits end at the ends of their type in TFLM; in onnxruntime the low bits are left."""
     x, y = graph.operands(op)[0], graph.result(op)
-    return graph.arithmetic == "tflite" and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
+    return graph.arithmetic.saturating_casts and x.dtype == "float32" and y.dtype in ("int8", "uint8", "int16")
 
 
 def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -39,7 +39,7 @@ def quantize_reference(op: Op, graph: Graph, x: Array) -> Array:
     y = graph.result(op)
     steps = (x / np.float32(scale_of(y))).astype(np.float32)
     half_away = np.sign(steps) * np.floor(np.abs(steps).astype(np.float64) + 0.5)
-    steps = half_away if graph.arithmetic == "tflite" else np.rint(steps)
+    steps = half_away if graph.arithmetic.fixed_point else np.rint(steps)
     return np.clip(steps + zero_of(y), *fixedpoint.limits(y.dtype)).astype(y.dtype)
 
 

@@ -72,8 +72,8 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
     y = graph.result(op)
     flat = a.shape == b.shape == y.shape
     shape: dict[str, Any] = {"operator": op.kind, "float": is_float(y), "flat": flat, "arithmetic": graph.arithmetic}
-    shape["wide"] = op.kind == "mul" and graph.arithmetic == "onnx" and _beyond_words(a, b)
-    shape |= {"unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
+    shape["wide"] = op.kind == "mul" and graph.arithmetic.rounds_once and _beyond_words(a, b)
+    shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "left": 20 if y.dtype == "int8" else 15}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]
     if not flat:
@@ -90,7 +90,7 @@ def kernel(op: Op, graph: Graph, form: Form, scaling: Mapping[str, int], found: 
         factors = ("x0_mul", "x1_mul") if op.kind == "add" else ("y_mul",)
         scalars = {} if op.kind == "add" else {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
         scalars |= {**dict(zip(factors, found.factors, strict=True)), "offset": found.offset}
-        shape |= {"arithmetic": "linear", "shift": found.shift, "low": low, "high": high}
+        shape |= {"linear": True, "shift": found.shift, "low": low, "high": high}
         shape |= {"scale": "eb_scale", "clamp": "eb_clamp"}  # C functions
         shape |= {"unroll": flat and shape["N"] % 4 == 0 and not form.small}
     stem = f"{op.kind}_{shape['N']}" if flat else f"{op.kind}_{'x'.join(map(str, y.shape))}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
 from ..ir.axes import Dim, Nest, Whole
 from . import fixedpoint, sigmoid16
@@ -37,7 +38,7 @@ def _factors(op: Op, graph: Graph, name: str) -> tuple[Array, Array]:
     """Mantissas and shifts of the four gates."""
     found = [fixedpoint.quantize_multiplier(real) for real in op.attrs[name]]
     mantissa, shift = np.array([m.mantissa for m in found], np.int32), np.array([m.shift for m in found], np.int8)
-    return fixedpoint.wide(mantissa, shift, "tflite") if _wide(op, graph) else (mantissa, shift)
+    return fixedpoint.wide(mantissa, shift, Arithmetic.TFLITE) if _wide(op, graph) else (mantissa, shift)
 
 
 def _tanh_scaling(cell: Tensor) -> tuple[int, int]:
@@ -75,11 +76,11 @@ def _integer_step(
         total = weights.astype(np.int64) @ (value.astype(np.int64) - zero) + start
         mantissa, shift = (np.repeat(f, len(h)) for f in _factors(op, graph, name))
         scale = fixedpoint.requantize_wide if _wide(op, graph) else fixedpoint.requantize
-        return np.clip(scale(total, mantissa.astype(np.int64), shift, "tflite"), -(2**15), 2**15 - 1)
+        return np.clip(scale(total, mantissa.astype(np.int64), shift, Arithmetic.TFLITE), -(2**15), 2**15 - 1)
 
     def product(a: Array, b: Array, name: str) -> Array:
         m = fixedpoint.quantize_multiplier(op.attrs[name])
-        return fixedpoint.requantize(a * b, m.mantissa, m.shift, "tflite")
+        return fixedpoint.requantize(a * b, m.mantissa, m.shift, Arithmetic.TFLITE)
 
     def int16(value: Array) -> Array:
         return np.clip(value, -(2**15), 2**15 - 1)
@@ -101,7 +102,7 @@ def known_form(op: Op, graph: Graph) -> str | None:
         return None if hidden.dtype == cell.dtype == "float32" else f"states of {hidden.dtype} and {cell.dtype}"
     if x.dtype not in ("int8", "int16") or hidden.dtype != x.dtype or cell.dtype != "int16" or cell.quant is None:
         return f"input {x.dtype}, output {hidden.dtype}, cell {cell.dtype}"
-    if graph.arithmetic != "tflite":
+    if not graph.arithmetic.fixed_point:
         return "a quantised LSTM of another format"
     return None if 2.0 ** round(log2(scale_of(cell))) == scale_of(cell) else f"cell with scale {scale_of(cell)}"
 

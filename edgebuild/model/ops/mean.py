@@ -22,7 +22,7 @@ def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
     """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y) by n, shifted up as far as it goes."""
     x, y = graph.operands(op)[0], graph.result(op)
     count = divisor(op, graph)
-    if graph.arithmetic == "onnx":
+    if graph.arithmetic.rounds_once:
         return fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y) / count)
     m = fixedpoint.quantize_multiplier(scale_of(x) / scale_of(y))
     shift = min(count.bit_length() - 1, 32, 31 + m.shift)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import terms
+from ..arithmetic import Arithmetic
 from ..ir import Array, Graph, Op, Tensor
 from . import elementwise, loops, quantised, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, is_float
@@ -138,12 +139,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 
 
-def _text(op: Op, x: Tensor, arithmetic: str) -> str:
+def _text(op: Op, x: Tensor, arithmetic: Arithmetic) -> str:
     """C for an element, by the type of the operands."""
     row, function = row_of(op), op.attrs["function"]
     if x.dtype in WORDS and function in WRAPPED:
         return WRAPPED[function].replace("{word}", WORDS[x.dtype])
-    if is_float(x) and arithmetic == "onnx" and row.onnx:
+    if is_float(x) and arithmetic.passes_nan and row.onnx:
         return row.onnx
     return row.real if is_float(x) else row.integer
 

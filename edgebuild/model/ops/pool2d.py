@@ -44,12 +44,12 @@ def avg_reference(op: Op, graph: Graph, x: Array) -> Array:
     total: Array = reduce(np.add, (u.astype(kind) - zero for *_, u in spatial.taps(x, op, *windows, fill=zero)))
     if not integer:
         return clip_float(total / count, op.attrs["clamp"])
-    return _average(op, graph, total + zero * count if graph.arithmetic == "tflite" else total, count)
+    return _average(op, graph, total + zero * count if graph.arithmetic.fixed_point else total, count)
 
 
 def _average(op: Op, graph: Graph, total: Array, count: Array) -> Array:
     """The result from sums of `count` elements each; onnx: of elements less the zero point."""
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         mean = np.where(total > 0, total + count // 2, -((-total) + count // 2))
         return _clip(np.sign(mean) * (abs(mean) // count), op, graph)
     mantissa, shift = _multiplier_table(op, graph)
@@ -79,7 +79,7 @@ def _linear(op: Op, graph: Graph) -> linear.Scaled | None:
     count = op.attrs["window"][0] * op.attrs["window"][1]
     if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > linear.MOST_VALUES:
         return None
-    scaled = graph.arithmetic == "onnx"
+    scaled = graph.arithmetic.rounds_once
     zero = zero_of(x) if scaled else 0
     total = np.arange(count * (-128 - zero), count * (127 - zero) + 1)
     weight = (scale_of(x) / scale_of(y) if scaled else 1) / count
@@ -89,7 +89,7 @@ def _linear(op: Op, graph: Graph) -> linear.Scaled | None:
 def same_quantisation(op: Op, graph: Graph) -> str | None:
     """Quantised input and output have the same scale and zero point (TFLite, and max pooling)."""
     x, y = graph.operands(op)[0], graph.result(op)
-    if is_float(x) or x.quant == y.quant or (op.kind == "avg_pool2d" and graph.arithmetic == "onnx"):
+    if is_float(x) or x.quant == y.quant or (op.kind == "avg_pool2d" and graph.arithmetic.rounds_once):
         return None
     return f"input is {x.quant}, output is {y.quant}"
 
@@ -148,12 +148,12 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         **_letters(op, graph),
         "average": average,
         "float": not integer,
-        "finite": graph.arithmetic == "tflite",  # TFLite's maximum begins at the least finite number
+        "finite": graph.arithmetic.finite,  # TFLite's maximum begins at the least finite number
         "least": 0 if not integer else fixedpoint.limits(x.dtype)[0],
         "parts": loops.parts(count, average and not integer),
         "count_pad": bool(_counts_pad(op)),
         **spatial.rolled(form),
-        "scaled": average and integer and graph.arithmetic == "onnx",
+        "scaled": average and integer and graph.arithmetic.rounds_once,
     }
     constants: tuple[Constant, ...] = ()
     scalars = spatial.float_bounds(op, graph)
@@ -172,7 +172,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape["linear"] = found is not None
     if found is not None:
         shape |= {"up": found.up, "away": found.away, "shift": found.shift, "scaled": False}
-        shape |= {"taken": count * zero_of(x) if graph.arithmetic == "onnx" else 0}
+        shape |= {"taken": count * zero_of(x) if graph.arithmetic.rounds_once else 0}
         shape |= {"low": scalars["low"], "high": scalars["high"]}
         scalars, constants = {"y_mul": found.factor, "offset": found.offset}, ()
     stem = f"{'avg' if average else 'max'}_pool_{window[0]}x{window[1]}_c{x.shape[3]}"

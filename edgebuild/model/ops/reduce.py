@@ -61,7 +61,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         "join": _wrapped(op.kind, x.dtype) or JOINS[op.kind][0],
         "parts": loops.parts(prod(x.shape[d] for d in axes), is_float(x) and op.kind == "reduce_sum"),
     }
-    begun = is_float(x) and graph.arithmetic == "tflite"
+    begun = is_float(x) and graph.arithmetic.finite
     shape["start"] = {"reduce_max": "-", "reduce_min": "+"}.get(op.kind, "") if begun else ""
     stem = f"{op.kind}_{'x'.join(map(str, x.shape)) or 1}"
     return Kernel("reduce.c.j2", stem, shape, estimate=6.0 * x.elements)

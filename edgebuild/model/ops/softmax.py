@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import Arithmetic
 from ..ir import ITEM_BYTES, Array, Graph, Op, Tensor
 from ..ir.axes import Nest, Same, Whole
 from . import fixedpoint, softmax16
@@ -68,12 +69,14 @@ def _row(op: Op, graph: Graph, row: Array, table: Array) -> Array:
     inverse, over = fixedpoint.reciprocal(total, SUM_BITS)
     share = fixedpoint.rounding_high_multiply(e, inverse)
     low, high = fixedpoint.limits(graph.result(op).dtype)
-    if graph.arithmetic == "tflite":
+    if graph.arithmetic.fixed_point:
         y = fixedpoint.rounding_right_shift(share, over + 31 - _bits(graph.result(op))) + low
     else:
         m = output_multiplier(graph.result(op).quant)
         shift = m.shift - over  # below -31 every share is less than half a step
-        steps = fixedpoint.requantize(share, m.mantissa, shift, "onnx") if shift >= -31 else np.zeros_like(share)
+        steps = (
+            fixedpoint.requantize(share, m.mantissa, shift, Arithmetic.ONNX) if shift >= -31 else np.zeros_like(share)
+        )
         y = steps + zero_of(graph.result(op))
     return np.clip(y, low, high).astype(graph.result(op).dtype)
 
@@ -93,12 +96,12 @@ def output_quantisation(op: Op, graph: Graph) -> str | None:
     (x,), y = graph.operands(op), graph.result(op)
     q = y.quant
     if (x.dtype, y.dtype) == ("int8", "int16") and q is not None:
-        fits = graph.arithmetic == "tflite" and q.zero_point[0] == -(2**15)
+        fits = graph.arithmetic.fixed_point and q.zero_point[0] == -(2**15)
         return None if fits and abs(q.scale[0] * 2**16 - 1) < 1e-3 else f"output is int16, {q}"
     if y.dtype == "int16" and q is not None:
-        fits = graph.arithmetic == "tflite" and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
+        fits = graph.arithmetic.fixed_point and y.shape[-1] <= 1 << 16 and q.zero_point[0] == 0
         return None if fits and abs(q.scale[0] * 2**15 - 1) < 1e-3 else f"output is int16, {q}"
-    if is_float(y) or graph.arithmetic != "tflite" or q is None:
+    if is_float(y) or not graph.arithmetic.fixed_point or q is None:
         return None
     return None if q.zero_point[0] == -128 and abs(q.scale[0] * 256 - 1) < 1e-3 else f"output is {q}"
 
@@ -124,7 +127,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         return Kernel("softmax.c.j2", f"softmax_{size}", shape, softmax16.tables(), numbers)
     table = exp_table(op, graph)
     scalars: dict[str, int | float] = {"table_size": len(table)}
-    if graph.arithmetic == "onnx":
+    if graph.arithmetic.rounds_once:
         assert y.quant is not None
         m = output_multiplier(y.quant)
         scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}

@@ -14,7 +14,6 @@ from . import fixedpoint
 from .base import C_TYPES, Constant, Form, Ranges, clip_float, is_float, quant_of, scale_of, zero_of
 
 INTEGERS = ("int8", "int16", "int32")  # of the results of sums
-BIAS_APART = 0.02  # steps of the result: TFLite takes a bias whose scale is this near for one of scale(x) * scale(w)
 MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
 UNBOUNDED = ("clamp", "pointwise", "batch_matmul")  # ops whose float results TFLite leaves infinite
 
@@ -109,7 +108,7 @@ def wide(op: Op, graph: Graph) -> bool:
     """Whether an int16 op sums in 64 bits: TFLM does where the bias is int64, else in 32."""
     if graph.operands(op)[0].dtype != "int16":
         return False
-    return graph.arithmetic == "onnx" or (len(op.inputs) > 2 and graph.operands(op)[2].dtype == "int64")
+    return graph.arithmetic.rounds_once or (len(op.inputs) > 2 and graph.operands(op)[2].dtype == "int64")
 
 
 def reach(op: Op, graph: Graph) -> Array:
@@ -228,7 +227,7 @@ def sum_scalars(op: Op, graph: Graph) -> dict[str, int | float]:
 def float_bounds(op: Op, graph: Graph) -> dict[str, int | float]:
     """Bounds as scalar parameters; where TFLite's operator may have an activation, none is the finite numbers."""
     low, high = op.attrs["clamp"]
-    finite = graph.arithmetic == "tflite" and op.attrs.get("finite", op.kind not in UNBOUNDED)
+    finite = graph.arithmetic.finite and op.attrs.get("finite", op.kind not in UNBOUNDED)
     largest = float(np.finfo(np.float32).max if finite else np.inf)
     return {"low": -largest if low is None else float(low), "high": largest if high is None else float(high)}
 
@@ -256,7 +255,7 @@ def symmetric_weights(op: Op, graph: Graph) -> str | None:
         return f"{len(w.quant.scale)} weight scales for {channels} output channels"
     if is_float(x):
         return None
-    apart = BIAS_APART * scale_of(graph.result(op)) if graph.arithmetic == "tflite" else 0.0
+    apart = graph.arithmetic.bias_slack * scale_of(graph.result(op))
     return bias_scale_problem(x, w, graph.operands(op)[2] if len(op.inputs) > 2 else None, apart)
 
 

@@ -32,7 +32,7 @@ def reference(op: Op, graph: Graph, x: Array) -> Array:
 def known_form(op: Op, graph: Graph) -> str | None:
     """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
     x, y = graph.operands(op)[0], graph.result(op)
-    if graph.arithmetic != "tflite" or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
+    if not graph.arithmetic.fixed_point or x.dtype != "int8" or y.dtype != "int8" or y.quant is None or x.quant is None:
         return f"{x.dtype} to {y.dtype}"
     fits = y.quant.zero_point[0] == OUTPUT[1] and abs(y.quant.scale[0] / OUTPUT[0] - 1) < 1e-3
     return None if fits and y.shape[-1] <= MOST else f"output is {y.quant}, rows of {y.shape[-1]}"

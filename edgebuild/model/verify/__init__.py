@@ -202,7 +202,7 @@ def _judged(
         compared = _of_steps(compared, vectors, expected, outcome, report, recording)
     if recording.seen:
         compared = _by_steps(compared, outcome, recording)
-    each = "each op by exact arithmetic" if graph.arithmetic == "onnx" else "each op by its meaning in numpy"
+    each = "each op by exact arithmetic" if graph.arithmetic.rounds_once else "each op by its meaning in numpy"
     return compared | {"judge": f"{expected.judge}, and {each}" if recording.seen else expected.judge}
 
 

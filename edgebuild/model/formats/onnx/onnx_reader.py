@@ -20,6 +20,7 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from ....base.errors import fail, visible
+from ...arithmetic import Arithmetic
 from ...ir import Graph, Quant, Tensor, real_values
 from ..builder import GraphBuilder, Node, checked_size, needed
 from ..compose import batch_normalised, dequantize
@@ -71,7 +72,7 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
         hint = "convert it with onnx.version_converter or export it again"
         raise fail(f"opset {opset}; edgebuild reads {OPSETS.start} and later", file=file, hints=[hint])
     model = _inlined(model)
-    builder = GraphBuilder(file, "onnx")
+    builder = GraphBuilder(file, Arithmetic.ONNX)
     builder.tensors |= {t.name: t for t in (_constant(proto, file) for proto in model.graph.initializer)}
     inputs = [_input(v, file) for v in model.graph.input if v.name not in builder.tensors]
     builder.tensors |= {t.name: t for t in inputs}

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
+from ...arithmetic import Arithmetic
 from ...ir import Graph, Tensor
 from ..builder import MOST_OPS, GraphBuilder, Node, checked_size, needed
 from ..named_arguments import tensors_of
@@ -32,7 +33,7 @@ def read_pt2(path: Path, file: str, outputs: Sequence[str] = ()) -> Graph:
 
 
 def _read(archive: Archive, file: str, wanted: Sequence[str]) -> Graph:
-    module, builder = archive.program["graph_module"], GraphBuilder(file, "onnx")
+    module, builder = archive.program["graph_module"], GraphBuilder(file, Arithmetic.ONNX)
     graph, signature = module["graph"], module["signature"]
     results = [(kind, own) for spec in signature["output_specs"] for kind, own in spec.items()]
     states = {own["buffer_name"]: own["arg"]["name"] for kind, own in results if kind == "buffer_mutation"}

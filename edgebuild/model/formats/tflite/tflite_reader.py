@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from ....base.errors import EdgebuildError, fail
+from ...arithmetic import Arithmetic
 from ...ir import Array, Graph, Quant, Tensor
 from ..builder import GraphBuilder, Node, needed
 from .tflite_loops import choose, unroll
@@ -127,7 +128,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
     subgraph = model.Subgraphs(0)
     kinds = {operator_name(model, subgraph.Operators(i)) for i in range(subgraph.OperatorsLength())}
     _check_entries(model, kinds, file)
-    builder = GraphBuilder(file, "tflite")
+    builder = GraphBuilder(file, Arithmetic.TFLITE)
     tensors = tensors_of(model, subgraph, file, len(data))
     surface = ints(subgraph.InputsAsNumpy()), ints(subgraph.OutputsAsNumpy())
     if min((i for numbers in surface for i in numbers), default=0) < 0:

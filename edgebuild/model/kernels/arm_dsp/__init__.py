@@ -38,7 +38,7 @@ def add(layer: KernelLayer) -> Kernel | None:
 def mul(layer: KernelLayer) -> Kernel | None:
     """Products whose results no linear form gives: rounded twice in a few instructions."""
     k, y = layer.plain, layer.graph.result(layer.op)
-    if k.variant == "linear" or y.dtype != "int8" or layer.graph.arithmetic != "tflite":
+    if k.variant == "linear" or y.dtype != "int8" or not layer.graph.arithmetic.fixed_point:
         return None
     factor, shift = int(k.scalars["y_mul"]), int(k.scalars["y_shift"])
     if not -31 <= shift <= -1 or spatial.bounds(layer.op, y) != (-128, 127):

@@ -18,7 +18,7 @@ def fits(op: Op, graph: Graph) -> bool:
     """One image of int16, weights of int8, TFLite's rounding of 64-bit sums over 17 bits or more, no zero points."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     types = (x.dtype, w.dtype, y.dtype) == ("int16", "int8", "int16") and w.data is not None
-    if not types or graph.arithmetic != "tflite" or zero_of(x) or not spatial.wide(op, graph):
+    if not types or not graph.arithmetic.fixed_point or zero_of(x) or not spatial.wide(op, graph):
         return False
     _, shift = spatial.multipliers(op, graph)
     return spatial.narrow(op, graph) and bool(((shift > -33) & (shift < -1)).all())
@@ -105,7 +105,7 @@ def depthwise(layer: KernelLayer) -> Kernel | None:
 def _plain_halves(layer: KernelLayer) -> bool:
     """int16 in TFLite's arithmetic without zero points, whose results are bounded by their type alone."""
     tensors = (*layer.graph.operands(layer.op), layer.graph.result(layer.op))
-    if layer.graph.arithmetic != "tflite" or any(t.dtype != "int16" or zero_of(t) for t in tensors):
+    if not layer.graph.arithmetic.fixed_point or any(t.dtype != "int16" or zero_of(t) for t in tensors):
         return False
     return spatial.bounds(layer.op, tensors[-1]) == (-(2**15), 2**15 - 1)
 

@@ -48,7 +48,7 @@ def integer_op(op: Op, graph: Graph) -> Edit | None:
             return None
     joined = replace(op, inputs=tuple(inputs), outputs=quantize.outputs)
     wider = replace(graph, tensors={**graph.tensors, **{t.name: t for t in constants}})
-    same = graph.arithmetic == "onnx" or _equal_in_floats(joined, wider, others)
+    same = graph.arithmetic.rounds_once or _equal_in_floats(joined, wider, others)
     return Edit((op, quantize), (joined,), tuple(constants)) if same and _has_form(joined, wider, others) else None
 
 
@@ -126,7 +126,7 @@ def requantize_moves(op: Op, graph: Graph) -> Edit | None:
     TFLite's kernels move the integers as they are, whatever scales the file tells.
     """
     spec, y = ops.SPECS[op.kind], graph.tensors[op.outputs[0]]
-    if not spec.exact or y.quant is None or graph.arithmetic == "tflite":
+    if not spec.exact or y.quant is None or graph.arithmetic.fixed_point:
         return None
     values = {n: t for n in op.inputs if (t := graph.tensors[n]).quant is not None}
     wrong = {n: t for n, t in values.items() if t.quant != y.quant}
@@ -160,7 +160,7 @@ def quantize_of_dequantize(op: Op, graph: Graph) -> Edit | None:
     x, y = graph.tensors[first.inputs[0]], graph.tensors[op.outputs[0]]
     if (x.quant, x.dtype) == (y.quant, y.dtype):
         return None if op.outputs[0] in graph.outputs else Edit((op,), rename={y.name: x.name})
-    if graph.arithmetic == "tflite":  # whose requantize rounds in fixed point
+    if graph.arithmetic.fixed_point:  # whose requantize rounds in fixed point
         return None
     return Edit((op,), (Op("requantize", op.name, first.inputs, op.outputs, {}, op.origin),))
 
