@@ -23,7 +23,7 @@ from .archive import AtenNode
 
 TABLE = """
 abs neg sign floor ceil round reciprocal sqrt exp log erf sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh \
-sigmoid mish selu softplus softsign relu isnan>IsNaN logical_not>Not bitwise_not>BitwiseNot silu>Swish \
+sigmoid mish selu softplus relu isnan>IsNaN logical_not>Not bitwise_not>BitwiseNot silu>Swish \
 hardswish>HardSwish;; self
 mul div pow maximum>Max minimum>Min eq>Equal gt>Greater ge>GreaterOrEqual lt>Less le>LessOrEqual logical_and>And \
 logical_or>Or logical_xor>Xor; =; self other|exponent
