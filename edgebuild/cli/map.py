@@ -7,9 +7,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source", type=Path, metavar="FILE|MODEL", help="YAML `layers:`, or a .tflite, .onnx or .pt2 file"
-    )
+    parser.add_argument("source", type=Path, metavar="FILE|MODEL", help="YAML `layers:`, or a .tflite or .onnx file")
     parser.add_argument("--target", required=True, help="a name that `edgebuild targets` lists, or a YAML file")
     parser.add_argument("--search", default="exact", metavar="METHOD", help="exact, dory or loma:N; default: exact")
     parser.add_argument("--limit", metavar="NAME=BYTES,...", help="leave that much of a memory, as activations=24K")

@@ -12,7 +12,7 @@ from tests.graphs.tiny import tiny_tflite
 
 PACKAGES = {"numpy", "jinja2", "markupsafe", "yaml", "_yaml", "flatbuffers", "tflite"}  # of others
 ROOMS = {
-    "base", "build.entry", "build.run", "build.summary", "cli.common", "cli.model", "model.axes", "model.choices",
+    "base", "build.entry", "build.run", "build.summary", "cli.common", "cli.model", "model.arithmetic", "model.axes", "model.choices",
     "model.compile", "model.emit", "model.formats", "model.ir", "model.kernels", "model.ops", "model.passes",
     "model.plan",
 }  # fmt: skip

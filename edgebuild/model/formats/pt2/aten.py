@@ -17,7 +17,7 @@ from .aten_operators import READERS
 
 UNKNOWN = "edgebuild ops pt2 lists what is supported; ExportedProgram.run_decompositions() makes simpler operators"
 MOST_COMPUTED = 1 << 24  # elements of a constant that is computed while the file is read
-BROKEN = (AttributeError, EOFError, LookupError, NotImplementedError, OverflowError, RecursionError, RuntimeError,
+BROKEN = (AttributeError, EOFError, LookupError, OverflowError, RecursionError, RuntimeError,
           TypeError, ValueError, zipfile.BadZipFile)  # fmt: skip
 
 
