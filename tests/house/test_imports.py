@@ -12,8 +12,8 @@ from tests.graphs.tiny import tiny_tflite
 
 PACKAGES = {"numpy", "jinja2", "markupsafe", "yaml", "_yaml", "flatbuffers", "tflite"}  # of others
 ROOMS = {
-    "base", "build.entry", "build.run", "build.summary", "cli.common", "cli.model", "model.arithmetic", "model.axes", "model.choices",
-    "model.compile", "model.emit", "model.formats", "model.ir", "model.kernels", "model.ops", "model.passes",
+    "base", "build.entry", "build.run", "build.summary", "cli.common", "cli.model", "model.arithmetic", "model.axes",
+    "model.choices", "model.compile", "model.emit", "model.formats", "model.ir", "model.kernels", "model.ops", "model.passes",
     "model.plan",
 }  # fmt: skip
 # Parts of these rooms and packages that few models need.

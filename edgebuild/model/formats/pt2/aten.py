@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
+from zipfile import BadZipFile
 
 from ....base.errors import EdgebuildError, did_you_mean, fail
 from ...arithmetic import Arithmetic
@@ -17,8 +17,7 @@ from .aten_operators import READERS
 
 UNKNOWN = "edgebuild ops pt2 lists what is supported; ExportedProgram.run_decompositions() makes simpler operators"
 MOST_COMPUTED = 1 << 24  # elements of a constant that is computed while the file is read
-BROKEN = (AttributeError, EOFError, LookupError, OverflowError, RecursionError, RuntimeError,
-          TypeError, ValueError, zipfile.BadZipFile)  # fmt: skip
+BROKEN = (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, BadZipFile)
 
 
 def read_pt2(path: Path, file: str, outputs: Sequence[str] = ()) -> Graph:

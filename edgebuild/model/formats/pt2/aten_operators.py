@@ -156,7 +156,6 @@ def permute(node: AtenNode) -> None:
 
 
 def cut(node: AtenNode) -> None:
-    """slice, select."""
     x, index, at = node.tensor(0), compose.whole_index(node.tensor(0)), node.argument("index")
     axis = axis_of(node, node.argument("dim", 0), len(x.shape))
     index[axis] = range(x.shape[axis])[node.argument("start") : node.argument("end") : node.argument("step")]
@@ -165,7 +164,6 @@ def cut(node: AtenNode) -> None:
 
 
 def split(node: AtenNode) -> None:
-    """split, split_with_sizes, chunk, unbind: the file tells the sizes of the parts."""
     x, start = node.tensor(0), 0
     axis = axis_of(node, node.argument("dim", 0), len(x.shape))
     for output in range(len(node.outputs)):
@@ -188,7 +186,6 @@ def upsample(node: AtenNode) -> None:
 
 
 def filled(node: AtenNode) -> None:
-    """full, zeros, ones, and theirs of the shape of another tensor: the node comes to a constant."""
     dtype, size = node.output_type()
     data = np.full(size, node.argument("fill_value", float("ones" in node.origin)), dtype)
     node.builder.tensors[node.outputs[0]] = Tensor(node.outputs[0], size, dtype, None, data)
