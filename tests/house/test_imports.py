@@ -13,8 +13,8 @@ from tests.graphs.tiny import tiny_tflite
 PACKAGES = {"numpy", "jinja2", "markupsafe", "yaml", "_yaml", "flatbuffers", "tflite"}  # of others
 ROOMS = {
     "base", "build.entry", "build.run", "build.summary", "cli.common", "cli.model", "model.arithmetic", "model.axes",
-    "model.choices", "model.compile", "model.emit", "model.formats", "model.ir", "model.kernels", "model.ops", "model.passes",
-    "model.plan",
+    "model.choices", "model.compile", "model.emit", "model.formats", "model.ir", "model.kernels", "model.ops",
+    "model.passes", "model.plan",
 }  # fmt: skip
 # Parts of these rooms and packages that few models need.
 LATE = {"model.plan.distribute", "model.plan.moved.auto", "numpy.random", "numpy.ma", "model.formats.onnx.onnx_reader"}
