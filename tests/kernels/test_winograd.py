@@ -22,7 +22,7 @@ from edgebuild.model.kernels.arm_dsp import winograd
 from edgebuild.model.kernels.arm_dsp.factors import two_words
 from edgebuild.model.kernels.arm_dsp.winograd import transformed
 from edgebuild.model.ops import SPECS
-from edgebuild.model.plan.thrift import flash
+from edgebuild.model.plan.kernel_selection import flash
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import SAME, VALID, output_size
 from tests.kernels.test_pairs import Layers, compared

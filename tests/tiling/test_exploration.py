@@ -18,10 +18,8 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.emit.words import tiling_words
 from edgebuild.model.ir import Graph, Op, Tensor, dump
 from edgebuild.model.plan import search
-from edgebuild.model.plan.tiling.critical import Rectangle, critical
-from edgebuild.model.plan.tiling.explore import Evaluated, Limits, explore
-from edgebuild.model.plan.tiling.path_cost import Tiling, counts, even
-from edgebuild.model.plan.tiling.paths import paths
+from edgebuild.model.plan.tiling.explore import Evaluated, Limits, Rectangle, critical, explore
+from edgebuild.model.plan.tiling.paths import Tiling, counts, even, paths
 from edgebuild.model.plan.tiling.transform import tiled
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT

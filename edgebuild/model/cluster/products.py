@@ -23,7 +23,6 @@ from ..ops.link import EVERYONE
 from ..plan.choose import plan
 from ..plan.distribute.by_name import Chosen
 from ..plan.distribute.timeline import Timeline
-from ..plan.flash_bytes import code
 from ..plan.search import Plan
 from .cut import project
 from .pieces import Message
@@ -285,7 +284,7 @@ def code_of(part: Part) -> int:
     if part.plan is None:
         return 0
     messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
-    return round(MARGIN * (code(part.plan) + messages))
+    return round(MARGIN * (part.plan.code_bytes + messages))
 
 
 def _of(device: str, error: EdgebuildError, file: Path) -> EdgebuildError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...base.templates import times
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Kernel
-from ..plan.events import newest_name
+from ..plan.printed import newest_name
 from ..plan.rolling import Rolled, row_bytes, rows_of
 from ..plan.search import Plan
 from ..plan.storage import view_starts
@@ -79,7 +79,7 @@ def beside_apart(
     """
     args = list(found)
     for i, t in enumerate(tensors):
-        if (root := plan.rolling.storage[t.name]) not in rolled.apart:
+        if (root := plan.rolling.storage[t.name]) not in rolled.separate:
             continue
         own = plan.graph.tensors[root]
         if t is tensors[-1]:

@@ -335,9 +335,9 @@ def _fed(plan: Plan, step: int, run: FedRun, calls: list[list[Call]], weights: W
 
 def _roll(plan: Plan, step: int, rolled: Rolled, calls: tuple[Call, ...]) -> Roll:
     labels = [label(plan, op.outputs[0]) for op in rolled.ops]
-    kept = tuple(kept_row(plan, rolled, name) for name in rolled.apart)
+    kept = tuple(kept_row(plan, rolled, name) for name in rolled.separate)
     names = (*map(_row_constant, labels), "PUSHED_ROW", *(k.name for k in kept))
-    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.apart))
+    called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.separate))
     order = Order(tuple(lines(rolled.numbers)), called, names)
     streamed, live = plan.rolling.streamed, plan.schedule.profile[step]
     if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, product
+from math import prod
 from types import MappingProxyType
 
+from .. import ops
 from ..ir import Graph, Op
-from ..kernels.unstated import PER_BYTE_KEPT, PER_ROW_KEPT
+from ..kernels import kernel_of
+from ..kernels.unstated import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN
 from ..ops.base import PIXELS, Form
 from .printed import newest_name
 from .printed import scratch_name as scratch_name
-from .rolling import Rolled, RollingGraph
+from .rolling import Rolled, RollingGraph, Trace, calls
 
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: how many channels or columns, and whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
 ALIGN = 4  # bytes; every buffer starts and ends on it, so kernels may use word accesses
+MOST_STATES = 16  # of the operands of an op together; one with more may cost nothing
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it; below 0: above it."""
+    """`result` may share bytes with `operand` if it starts at least `distance` bytes below it; below 0: above it.
+
+    `saved`: bytes that both take less than one beside the other.
+    """
 
     operand: str
     result: str
     distance: int
+    saved: int
+
+    @classmethod
+    def of(cls, operand: str, result: str, distance: int, sizes: Mapping[str, int]) -> Overlap:
+        x, y = sizes[operand], sizes[result]
+        together = max(max(distance, 0) + x, y - min(distance, 0))
+        return cls(operand, result, distance, max(0, x + y - together))
 
 
 @dataclass(frozen=True)
@@ -41,23 +55,17 @@ class Section:
     forms: tuple[Form, ...]  # of the ops' kernels
     inner: Mapping[str, int]  # bytes of rings and scratch, which live in this step alone
     spans: Mapping[str, tuple[int, int]]  # numbers of the first and the last op during whose calls they are in use
-    overlaps: tuple[Overlap, ...]
-    guests: Mapping[str, tuple[str, int]] = field(
-        default_factory=dict
-    )  # of `inner`: the operand that each is over, place
+    overlap: Overlap | None = None
+    overlaid: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # of `inner`: operand it lies in, offset
     instructions: float = 0.0  # estimated
     cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
-
-    def host(self, name: str) -> str | None:
-        """The operand that a ring, a newest row or sums lie over."""
-        return self.guests[name][0] if name in self.guests else None
 
     @property
     def name(self) -> str:
         return self.ops[-1].name
 
     @property
-    def over(self) -> bool:
+    def in_place(self) -> bool:
         """Whether the op runs whole and its kernel works in place."""
         return self.rolled is None and any(form.over for form in self.forms)
 
@@ -82,19 +90,27 @@ class Section:
 
     @cached_property
     def in_use(self) -> list[int]:
-        """Bytes of `inner` in use during the calls of each op, beside those that lie over an operand."""
+        """Bytes of `inner` in use during the calls of each op, beside those that lie in an operand."""
         changes = [0] * (self.callers + 1)
-        for name, size in self.inner.items():
-            if name in self.guests:
-                continue
+        for name in self.inner.keys() - self.overlaid.keys():
             first, last = self.spans[name]
-            changes[first] += size
-            changes[last + 1] -= size
+            changes[first] += self.inner[name]
+            changes[last + 1] -= self.inner[name]
         return list(accumulate(changes[:-1]))
 
 
 def aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
+
+
+def instructions(sections: Sequence[Section]) -> float:
+    """Estimated, of all sections."""
+    return sum(s.instructions for s in sections)
+
+
+def cost(sections: Sequence[Section]) -> float:
+    """Of all sections: what plans are chosen by."""
+    return sum(s.cost for s in sections)
 
 
 def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
@@ -103,17 +119,11 @@ def whole_form(op: Op, form: Form, decoupled: Decoupled = COUPLED) -> Form:
     return replace(form, granularity=granularity, lfo=lfo)
 
 
-def apart_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[bool, ...]:
-    """Whether the newest row of each operand stands apart; empty if none does."""
-    found = tuple(root in rolled.apart for root, _ in rolling.operands[op.outputs[0]])
-    return found if any(found) else ()
-
-
 def rings_of(rolling: RollingGraph, rolled: Rolled, op: Op) -> tuple[int, ...]:
-    """Rows of the ring that each operand is, beside one that stands apart; 0 where it is there whole."""
+    """Rows of the ring that each operand is, without a separate newest row; 0 where it is there whole."""
     rings, inside = rolled.rings, rolled.inside
-    kept = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
-    return tuple(0 if n >= rows else n for n, rows in kept)
+    counts = [(rings.get(inside.get(root, root), 0), rows) for root, rows in rolling.operands[op.outputs[0]]]
+    return tuple(0 if n >= rows else n for n, rows in counts)
 
 
 def distance(op: Op, graph: Graph, in_place: str) -> int | None:
@@ -143,37 +153,108 @@ def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
     Sums of a reduction stay from its first call to its last, all other scratch is free after each call.
     """
     scratch = {op.outputs[0]: scratch_name(op.outputs[0]) for op in section.ops}
-    own = set(scratch.values())
-    inner = {name: size for name, size in section.inner.items() if name not in own}
-    spans, calls = {name: section.spans[name] for name in inner}, section.calls_of
+    inner = {name: size for name, size in section.inner.items() if name not in scratch.values()}
+    spans, counts = {name: section.spans[name] for name in inner}, section.calls_of
     for number, (name, choice) in enumerate(zip(scratch, chosen, strict=True)):
         if choice.scratch:
             inner[scratch[name]] = choice.scratch
             reduced = section.rolled is not None and name in section.results and section.rolled.spans.get(name)
             spans[scratch[name]] = reduced or (number, number)
-    kept = keeping(section)
-    instructions, cost = (
-        sum(n * each for n, each in zip(calls, of_call, strict=True)) + kept
-        for of_call in ([c.instructions for c in chosen], [c.cost for c in chosen])
-    )
+    separate = section.rolled.separate if section.rolled is not None else ()
+    times = dict(zip(scratch, counts, strict=True))
+    copying = sum(times[n] * (PER_ROW_KEPT + PER_BYTE_KEPT * inner[newest_name(n)]) for n in separate)
+    executed = sum(n * c.instructions for n, c in zip(counts, chosen, strict=True)) + copying
+    spent = sum(n * c.cost for n, c in zip(counts, chosen, strict=True)) + copying
     forms = tuple(choice.form for choice in chosen)
-    return replace(section, forms=forms, inner=inner, spans=spans, instructions=instructions, cost=cost)
+    return replace(section, forms=forms, inner=inner, spans=spans, instructions=executed, cost=spent)
 
 
-def keeping(section: Section) -> float:
-    """Instructions that put the newest rows of rings among the others."""
-    if section.rolled is None:
-        return 0.0
-    made = {op.outputs[0]: n for op, n in zip(section.ops, section.calls_of, strict=True)}
-    each = {name: PER_ROW_KEPT + PER_BYTE_KEPT * section.inner[newest_name(name)] for name in section.rolled.apart}
-    return sum(made[name] * each[name] for name in section.rolled.apart)
+@dataclass(frozen=True)
+class Choices:
+    """Kernels that the ops of a graph may have, the fastest first; each later one asks for less scratch.
 
+    `form`: for which core they are, and what was asked for of them.
+    """
 
-def instructions(sections: Sequence[Section]) -> float:
-    """Estimated, of all sections."""
-    return sum(s.instructions for s in sections)
+    rolling: RollingGraph
+    form: Form
+    decoupled: Decoupled = field(default_factory=dict)
+    _cache: dict[tuple[object, ...], tuple[Choice, ...]] = field(default_factory=dict, init=False, compare=False)
 
+    def _once(self, key: tuple[object, ...], make: Callable[[], tuple[Choice, ...]]) -> tuple[Choice, ...]:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
 
-def cost(sections: Sequence[Section]) -> float:
-    """Of all sections: what plans are chosen by."""
-    return sum(s.cost for s in sections)
+    def of(self, section: Section) -> list[tuple[Choice, ...]]:
+        """For each op of a section the kernels that it may have."""
+        if section.rolled is None:
+            return [self.whole(section.ops[0], section.in_place)]
+        return [self.in_run(op, section.rolled) for op in section.ops]
+
+    def whole(self, op: Op, in_place: bool = False) -> tuple[Choice, ...]:
+        """Those of an op that runs whole. `in_place`: that work in place, all in the same way; there may be none."""
+        return self._once(
+            (op.outputs[0], in_place),
+            lambda: self._fastest_first(op, replace(whole_form(op, self.form, self.decoupled), over=in_place)),
+        )
+
+    def in_run(self, op: Op, rolled: Rolled) -> tuple[Choice, ...]:
+        """Those of an op of a rolled run. They are the same where newest rows are separate, and find them there."""
+        rings = rings_of(self.rolling, rolled, op)
+        separate = tuple(root in rolled.separate for root, _ in self.rolling.operands[op.outputs[0]])
+        if not any(separate):
+            return self.by_rows(op, rings)
+        return self._once(
+            (op.outputs[0], rings, separate),
+            lambda: tuple(
+                replace(choice, form=replace(choice.form, rings=rings, apart=separate))
+                for choice in self.in_run(op, rolled.joined)
+            ),
+        )
+
+    def by_rows(self, op: Op, rings: tuple[int, ...]) -> tuple[Choice, ...]:
+        """Those of an op whose operands are rings of so many rows; 0: there whole."""
+        rows = self.rolling.operands[op.outputs[0]][0][1]
+        return self._once(
+            (op.outputs[0], rings), lambda: self._fastest_first(op, replace(self.form, rings=rings, rows=rows))
+        )
+
+    def _fastest_first(self, op: Op, form: Form) -> tuple[Choice, ...]:
+        graph = self.rolling.graph
+        stated = float(PER_TURN * prod(ops.nest(op, graph).extents.values()))
+        stated, call = (stated / calls(self.rolling, op), PER_ROW_CALL) if form.rolled else (stated, PER_CALL)
+        kernel, choices = kernel_of(op, graph, form), list[Choice]()
+        how = kernel.in_place if form.over else ""
+        gathers = form.granularity > 0 and kernel_of(op, graph, replace(form, over=False)).traffic.rounds > 0
+        while not choices or aligned(kernel.scratch) < choices[-1].scratch:
+            if (form.over and (not how or how != kernel.in_place)) or (gathers and not kernel.traffic.rounds):
+                break
+            scratch, count = aligned(kernel.scratch), kernel.estimate or stated
+            form = replace(form, scratch_limit=choices[-1].scratch - 1 if choices else None)
+            choices.append(Choice(form, scratch, count + call, count * kernel.pace + call))
+            kernel = kernel_of(op, graph, replace(form, scratch_limit=scratch - 1)) if kernel.scratch else kernel
+        return tuple(choices)
+
+    def least_costs(self, trace: Trace) -> list[float]:
+        """By number of an op, what it and those behind it cost by rows at least, whichever ops before it run whole."""
+        each = [n * self._least_cost(trace, op) for n, op in zip(trace.counts, trace.run, strict=False)]
+        return list(accumulate(reversed(each)))[::-1]
+
+    def _least_cost(self, trace: Trace, op: Op) -> float:
+        states = [self._states(trace, root, rows) for root, rows in self.rolling.operands[op.outputs[0]]]
+        if prod(map(len, states)) > MOST_STATES:
+            return 0.0
+        return min(c.cost for rings in product(*states) for c in self.by_rows(op, rings))
+
+    def _states(self, trace: Trace, root: str, rows: int) -> set[int]:
+        """Rows of the rings that an operand may be: its own, or one that it is made in the place of; 0: it is whole."""
+        states, names = {0}, [root]
+        while names:
+            name = names.pop()
+            ring = trace.rings.get(name, 0)
+            states.add(0 if ring >= rows else ring)
+            if ring == 1:
+                readers = (op.outputs[0] for op in self.rolling.readers.get(name, []))
+                names += [y for y in readers if name in self.rolling.in_place_rows[y]]
+        return states

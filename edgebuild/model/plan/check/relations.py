@@ -127,7 +127,7 @@ class Relations:
         storages = [self.views[callee.op.inputs[position]].storage for position in callee.operands]
         rows = [rolled.rings.get(rolled.inside.get(name, name), 0) for name in storages]
         wanted = tuple(n if n < self.rows(name) else 0 for n, name in zip(rows, storages, strict=True))
-        apart = tuple(name in rolled.apart for name in storages)
+        apart = tuple(name in rolled.separate for name in storages)
         return callee.form.rings == wanted and callee.form.apart == (apart if any(apart) else ())
 
 

@@ -43,7 +43,7 @@ class Addresses:
         if section is None or section.rolled is None:
             return Addresses(graph, places, {}, {}, {})
         rolled = section.rolled
-        return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.apart, 0))
+        return Addresses(graph, places, rolled.rings, rolled.inside, dict.fromkeys(rolled.separate, 0))
 
     def row_bytes(self, storage: str) -> int:
         return Relations(self.graph).row_bytes(storage)
@@ -267,7 +267,7 @@ def _meet(one: Array, other: Array) -> bool:
 def kept_by(section: Step, number: int) -> str | None:
     """The ring whose newest row a call puts among the others, if the number is of such a call."""
     at = number - len(section.ops) - 1
-    return section.rolled.apart[at] if section.rolled is not None and at >= 0 else None
+    return section.rolled.separate[at] if section.rolled is not None and at >= 0 else None
 
 
 def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]]:
@@ -280,7 +280,7 @@ def calls_of(relations: Relations, section: Step) -> list[tuple[int, int | None]
     """
     if section.rolled is None:
         return [(0, None)]
-    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.apart)), list[tuple[int, int | None]]()
+    made, found = [0] * (len(section.ops) + 1 + len(section.rolled.separate)), list[tuple[int, int | None]]()
     for number in section.rolled.numbers:
         found.append((number, made[number]))
         made[number] += 1

@@ -181,7 +181,7 @@ class _Assembly:
         """The step as it takes room in the second level: none but for an op that runs there."""
         if isinstance(step.by, FedRun):
             return replace(step.by.section, inner={}, spans={})
-        whole = replace(self.planner.cutter.whole(step.start), overlaps=())
+        whole = replace(self.planner.cutter.whole(step.start), overlap=None)
         return whole if step.by.moved is None else replace(whole, inner={}, spans={})
 
     def _final(self, section: Section, moved: Mapping[str, MovedLayer | FedRun]) -> Section:

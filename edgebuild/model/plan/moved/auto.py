@@ -61,7 +61,7 @@ def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, Tar
     cutter = planner.cutter
     if len(memories) < 2:
         return {}
-    steps = tuple(replace(cutter.whole(at), overlaps=()) for at in range(len(cutter.order)))
+    steps = tuple(replace(cutter.whole(at), overlap=None) for at in range(len(cutter.order)))
     problem, inside = layout_problem(cutter, steps, memories)
     try:
         found = layout(problem, effort=EFFORT)

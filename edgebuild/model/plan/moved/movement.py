@@ -178,7 +178,7 @@ def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> tuple[dict[str, MovedLay
     try:
         replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
     except BrokenPlan:
-        in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
+        in_place = {s.overlap.result for s in plan.steps if s.overlap is not None}
         moved = {name: m for name, m in moved.items() if name not in in_place}
         caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
         replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)

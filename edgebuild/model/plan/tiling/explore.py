@@ -14,13 +14,54 @@ from dataclasses import dataclass, field, replace
 
 from ....base import progress
 from ...ir import Graph, Op
-from .critical import Rectangle, critical
-from .path_cost import Estimate, Tiling, counts, cuts, overlap, result_bytes
-from .paths import paths
+from .paths import Estimate, Tiling, counts, overlap, part_ranges, paths, result_bytes
 from .transform import tiled
 
 UNLIMITED = 1 << 40
 TRIES = 6  # choices that are scheduled and laid out in a round, best estimate first
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """Bytes [offset, past) taken by a buffer during the steps `first` to `last`, both inclusive."""
+
+    name: str
+    offset: int
+    past: int
+    first: int
+    last: int
+
+
+def critical(pieces: Sequence[Rectangle]) -> tuple[str, ...]:
+    """Buffers of all chains that reach from the top to zero, each standing on the next; the largest first.
+
+    Two buffers touch if one ends where the other begins while both are live (Stahl 2024, section 4.3.3). Where no
+    chain reaches zero, because of gaps, all that is live below a highest buffer counts.
+    """
+    height = max((p.past for p in pieces), default=0)
+    reached: dict[Rectangle, bool] = {}
+    ends: dict[int, list[Rectangle]] = {}
+    for piece in pieces:
+        ends.setdefault(piece.past, []).append(piece)
+
+    def rests(piece: Rectangle) -> bool:
+        """Whether a chain from here reaches zero; marks what it goes through."""
+        if piece not in reached:
+            reached[piece] = False
+            below = [rests(p) for p in ends.get(piece.offset, ()) if _meet(p, piece)]
+            reached[piece] = piece.offset == 0 or any(below)
+        return reached[piece]
+
+    tops = [p for p in pieces if p.past == height]
+    complete = [rests(p) for p in tops]
+    if not any(complete):
+        reached = {p: True for p in pieces if any(_meet(p, top) for top in tops)}
+    sizes = {p.name: p.past - p.offset for p, rests_on in reached.items() if rests_on}
+    return tuple(sorted(sizes, key=lambda name: (-sizes[name], name)))
+
+
+def _meet(a: Rectangle, b: Rectangle) -> bool:
+    return a.first <= b.last and b.first <= a.last
 
 
 @dataclass(frozen=True)
@@ -214,11 +255,11 @@ class _Search:
                     continue
                 self.known.add(key)
                 self.work += len(path.ops)
-                cut = cuts(graph, tiling)
-                if cut is None:
+                ranges = part_ranges(graph, tiling)
+                if ranges is None:
                     continue
                 self.estimated += 1
-                estimate = Estimate(graph, tiling, cut)
+                estimate = Estimate(graph, tiling, ranges)
                 cost = estimate.cost
                 if cost.extra_macs > left.extra_macs:
                     break  # more parts overlap more

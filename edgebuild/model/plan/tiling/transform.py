@@ -11,18 +11,17 @@ from ...ir import ITEM_BYTES, Graph, Op, Quant, Tensor
 from ...ir.axes import Nest
 from ...ops.base import Ranges, is_float
 from ...ops.spatial import bias_quant
-from .path_cost import Cuts, Range, Tiling, cuts, free
-from .paths import needed
+from .paths import PartRanges, Range, Tiling, free, needed, part_ranges
 
 OPEN = (None, None)
 
 
 def tiled(graph: Graph, tiling: Tiling) -> Graph:
     """The graph with the path's ops replaced by those of its parts. All other names stay."""
-    found = cuts(graph, tiling)
-    assert found is not None, "a tiling that cannot be cut was chosen"
-    parts = _Parts(graph, tiling, found)
-    for number, tile in enumerate(found.tiles):
+    ranges = part_ranges(graph, tiling)
+    assert ranges is not None, "a tiling that cannot be cut was chosen"
+    parts = _Parts(graph, tiling, ranges)
+    for number, tile in enumerate(ranges.tiles):
         parts.tile(number, tile)
     if tiling.path.fan_in:
         parts.finish()
@@ -40,7 +39,7 @@ class _Parts:
 
     graph: Graph
     tiling: Tiling
-    cuts: Cuts
+    ranges: PartRanges
     ops: list[Op] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     so_far: str | None = None  # the result, or its sums, with all parts made until now
@@ -63,7 +62,7 @@ class _Parts:
         """All ops of one part, and its way into the result."""
         path, made = self.tiling.path, ""
         for i, op in enumerate(path.ops):
-            nest, cut = ops.nest(op, self.graph), self.cuts.of_tile(i, tile)
+            nest, cut = ops.nest(op, self.graph), self.ranges.of_tile(i, tile)
             inputs = []
             for position, name in enumerate(op.inputs):
                 shape = self.graph.tensors[name].shape
@@ -73,7 +72,7 @@ class _Parts:
                 self.add_to_sums(op, inputs, number)
                 return
             made = self.compute(op, nest, cut, inputs, number)
-        self.insert(made, self.cuts.of_tile(len(path.ops) - 1, tile), number)
+        self.insert(made, self.ranges.of_tile(len(path.ops) - 1, tile), number)
 
     def compute(self, op: Op, nest: Nest, cut: Mapping[str, Range], inputs: list[str], number: int) -> str:
         y = self.graph.result(op)

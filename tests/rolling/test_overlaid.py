@@ -11,7 +11,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Array, Graph, dump
-from edgebuild.model.plan import cuts, over
+from edgebuild.model.plan import cuts, in_place
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.search import Plan
@@ -42,53 +42,54 @@ def check(graph: Graph) -> Plan:
 
 def test_they_take_less_memory(monkeypatch: Patch) -> None:
     found = check(layers())
-    assert any(s.guests for s in found.steps)
+    assert any(s.overlaid for s in found.steps)
     assert any(b.overlaps and b.calls for b in found.buffers)
-    monkeypatch.setattr(cuts, "with_guests", lambda trace, section, *a: section)
+    monkeypatch.setattr(cuts, "with_overlaid", lambda trace, section, *a: section)
     assert found.arena_bytes < check(layers()).arena_bytes
 
 
 def test_they_never_take_more(monkeypatch: Patch) -> None:
-    """A result behind guests that are too large would stick out of the operand."""
+    """A result behind more than there is room for would stick out of the operand."""
     graphs = examples(small_graphs(), 100)
     found = [planned(replace(graph), tile="rolling") for graph in graphs]
-    assert any(section.guests for plan in found for section in plan.steps)
-    monkeypatch.setattr(cuts, "with_guests", lambda trace, section, *a: section)
+    assert any(section.overlaid for plan in found for section in plan.steps)
+    monkeypatch.setattr(cuts, "with_overlaid", lambda trace, section, *a: section)
     for graph, plan in zip(graphs, found, strict=True):
         assert plan.arena_bytes <= planned(replace(graph), tile="rolling").arena_bytes, dump(graph)
 
 
 def too_early(patch: Patch) -> None:
     """More of the operand counts as read."""
-    right = over.Eaten.before
+    right = in_place.Consumed.before
 
-    def before(self: over.Eaten, call: Array) -> Array:
+    def before(self: in_place.Consumed, call: Array) -> Array:
         found: Array = right(self, call) + 96
         return found
 
-    patch.setattr(over.Eaten, "before", before)
+    patch.setattr(in_place.Consumed, "before", before)
 
 
 def over_each_other(patch: Patch) -> None:
-    """All guests lie at the start of the operand."""
-    patch.setattr(over, "_packed", lambda order: {guest.name: 0 for guest in order})
+    """All that is overlaid lies at the start of the operand."""
+    patch.setattr(in_place, "_packed", lambda parts: {part.name: 0 for part in parts})
 
 
 def below_the_result(patch: Patch) -> None:
-    """The result does not keep behind the guests."""
-    right = over.with_guests
+    """The result does not keep behind what is overlaid."""
+    right = in_place.with_overlaid
 
-    def with_guests(*a: object) -> object:
-        found = right(*a)  # type: ignore[arg-type]
-        return replace(found, overlaps=tuple(replace(o, distance=max(0, o.distance)) for o in found.overlaps))
+    def with_overlaid(*a: object) -> object:
+        section = right(*a)  # type: ignore[arg-type]
+        overlap = section.overlap
+        return replace(section, overlap=overlap and replace(overlap, distance=max(0, overlap.distance)))
 
-    patch.setattr(cuts, "with_guests", with_guests)
+    patch.setattr(cuts, "with_overlaid", with_overlaid)
 
 
 PLANTED = {
-    "guests that come too early": too_early,
-    "guests over each other": over_each_other,
-    "a result over guests": below_the_result,
+    "what comes too early": too_early,
+    "parts over each other": over_each_other,
+    "a result over what is overlaid": below_the_result,
 }
 
 
@@ -101,7 +102,7 @@ def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize("target", ["mps2-an386", "riscv-virt"])
 def test_cores_compute_the_same(target: str, tmp_path: Path) -> None:
-    net = Onnx("guests", (4, 24, 10), 3, 13)
+    net = Onnx("overlaid", (4, 24, 10), 3, 13)
     x = net.conv("input", 8, (1, 1))
     for _ in range(2):
         x = net.conv(net.conv(x, 8, (3, 3)), 8, (1, 1))
@@ -109,5 +110,5 @@ def test_cores_compute_the_same(target: str, tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(quantized(net.model(net.conv(x, 4, (1, 1)))).SerializeToString())
     request = model_request(file, "model", target, {"objective": "ram"})
-    assert any(s.guests for s in plan_model(request, load_target(target)).steps)
+    assert any(s.overlaid for s in plan_model(request, load_target(target)).steps)
     assert verify(file, load_target(target), compile_model(request))["equal"]
