@@ -125,7 +125,7 @@ class _Part:
 
 
 def _overlaid(section: Section, limits: Mapping[str, int], room: int, grain: int) -> dict[str, int]:
-    """Parts that are overlaid, and their offsets from the operand's start; empty if that does not lower the most in use.
+    """Offsets of what is overlaid, from the operand's start; none if that does not lower the most in use.
 
     `limits`: where each must end. `room`: where all must. As long as something in use at the peak can be overlaid, the
     largest of that is.

@@ -215,7 +215,7 @@ def _inner(
     section: Section, step: int, places: Mapping[str, Place], tensor: str, name: str,
     rows: int = 0, scratch: bool = False, newest: bool = False,
 ) -> Placed:  # fmt: skip
-    """The buffer that is called `name` in `section.inner`, and holds rows of a tensor or serves the kernel that makes it."""
+    """The buffer `name` of `section.inner`, which holds rows of a tensor or serves the kernel that makes it."""
     calls = section.spans[name] if section.rolled is not None else None
     operand = section.overlaid[name][0] if name in section.overlaid else None
     return Placed(tensor, section.inner[name], places[name], step, step, None, operand, rows, calls, scratch, newest)
