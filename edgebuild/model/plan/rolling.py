@@ -191,12 +191,12 @@ class RollingGraph:
     @cached_property
     def in_place_rows(self) -> dict[str, list[str]]:
         """For each op the operands of its rows' size that it alone reads, and element by element."""
-        found: dict[str, list[str]] = {}
+        rows: dict[str, list[str]] = {}
         for op in self.graph.ops:
             y = op.outputs[0]
             alone = [root for root in self.overwritten(op) if len(self.readers.get(root, [])) == 1]
-            found[y] = [root for root in alone if row_bytes(self.graph, root) == row_bytes(self.graph, y)]
-        return found
+            rows[y] = [root for root in alone if row_bytes(self.graph, root) == row_bytes(self.graph, y)]
+        return rows
 
     def by_row(self, name: str) -> bool:
         """Whether no reader of a storage sees it in other rows, through a view."""

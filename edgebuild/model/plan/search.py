@@ -314,8 +314,8 @@ class Planner:
         try:
             steps, placed, places = self._place(cutter, steps)
         except DoesNotFit as reason:
-            taken = 0 if self.request.ram is not None else self._taken(reason.memory)
-            raise does_not_fit(reason, cutter, loosened(cutter, steps), self._alternatives, taken) from None
+            used = 0 if self.request.ram is not None else self._used(reason.memory)
+            raise does_not_fit(reason, cutter, loosened(cutter, steps), self._alternatives, used) from None
         peak = max(profile := cutter.profile(steps), default=0)
         if any(s.rolled for s in steps):
             order = Schedule((), profile, peak, peak, False, "rolling sections", ())
@@ -349,7 +349,7 @@ class Planner:
     def _alternatives(self) -> Alternatives:
         return Alternatives(self.cutter, " --tile auto" if self.request.tile == "off" else "")
 
-    def _taken(self, memory: str) -> int:
+    def _used(self, memory: str) -> int:
         """Bytes of a memory that stack and states take."""
         size = next((m.size for m in self.target.memories if m.name == memory), 0)
         return size - next((m.capacity or 0 for m in self.memories if m.name == memory), size)
@@ -432,12 +432,12 @@ def constant_bytes(graph: Graph) -> int:
 def arena_memories(graph: Graph, target: Target, request: ModelRequest) -> tuple[BufferMemory, ...]:
     """Where activations may go, best first, less stack and states; `--ram` limits what the first may give."""
     stack, moves = target.firmware.stack if target.firmware is not None else 0, request.map != "off"
-    taken = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
-    taken[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
-    taken[target.memory("weights").name] += constant_bytes(graph) if moves else 0
+    used = Counter({next((m.name for m in target.memories if "stack" in m.roles), ""): stack})
+    used[next((m.name for m in target.memories if "data" in m.roles), "")] += state_bytes(graph)
+    used[target.memory("weights").name] += constant_bytes(graph) if moves else 0
     memories = [
         BufferMemory(
-            m.name, max(1, m.size - taken[m.name]), max(target.dma_align, CACHE_LINE * m.cached) if moves else 1
+            m.name, max(1, m.size - used[m.name]), max(target.dma_align, CACHE_LINE * m.cached) if moves else 1
         )
         for m in target.memories
         if "arena" in m.roles and (m.access == "cpu" if request.map == "off" else m.level != 1)

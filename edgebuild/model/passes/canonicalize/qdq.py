@@ -60,10 +60,10 @@ def _has_form(op: Op, graph: Graph, others: set[str]) -> bool:
     spec = ops.SPECS[op.kind]
     types = [graph.tensors[n].dtype for n in (*op.inputs, *op.outputs) if n not in others]
     if op.kind in SUMS:
-        known = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
+        supported = {types[0], types[1]} <= {"int8", "int16"} and types[-1] in spec.integers
     else:
-        known = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
-    return known and (spec.exact or check_limits(spec, op, graph) is None)  # a requantize follows what is exact
+        supported = len(set(types)) == 1 and (spec.exact or types[0] in spec.integers)
+    return supported and (spec.exact or check_limits(spec, op, graph) is None)  # a requantize follows what is exact
 
 
 def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
@@ -104,8 +104,8 @@ def _quantised(t: Tensor, op: Op, x: Tensor, y: Tensor) -> Tensor | None:
     zero = round(-128 - low / scale)
     data = np.clip(np.rint(t.data / scale) + zero, -128, 127).astype(np.int8)
     most = max(abs(end - x.quant.zero_point[0]) for end in limits(x.dtype)) * x.quant.scale[0]
-    apart = np.abs((data.astype(np.float64) - zero) * scale - t.data).max() * (most if op.kind == "mul" else 1.0)
-    if apart > NEAR * y.quant.scale[0]:
+    error = np.abs((data.astype(np.float64) - zero) * scale - t.data).max() * (most if op.kind == "mul" else 1.0)
+    if error > NEAR * y.quant.scale[0]:
         return None
     return Tensor(f"{t.name}@{op.outputs[0]}", t.shape, "int8", Quant((scale,), (zero,)), data)
 

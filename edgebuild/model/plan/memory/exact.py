@@ -350,9 +350,9 @@ class Walks:
         over = low + (keys & (1 << bits) - 1).cumsum() - below.take(section) > self.height
         if not over.any():
             return None
-        found = int(over.argmax())
-        members = np.array(self.sections.live[int(section[found])], np.int64)
-        return members[state.waits[members] & (state.low[members] >= low[found])]
+        first = int(over.argmax())
+        members = np.array(self.sections.live[int(section[first])], np.int64)
+        return members[state.waits[members] & (state.low[members] >= low[first])]
 
     @property
     def _bits(self) -> int:
@@ -405,10 +405,10 @@ class _Walk:
         state, (twins, others) = self.state, self.all.twins
         able = state.waits & (state.support == state.low)
         able[twins] &= ~state.waits[others]
-        found = np.flatnonzero(able)
-        if not len(found):
+        waiting = np.flatnonzero(able)
+        if not len(waiting):
             return None
-        lowest = found[state.support[found] == state.support[found].min()]
+        lowest = waiting[state.support[waiting] == state.support[waiting].min()]
         return int(lowest[self.rank[lowest].argmin()])
 
     def _place(self, i: int) -> _Ints | None:

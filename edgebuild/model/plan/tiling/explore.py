@@ -150,7 +150,7 @@ class _Search:
     evaluated: int = 0
     work: int = 0  # ops of the paths that were looked at
     parts: set[str] = field(default_factory=set)  # results of parts, which are not cut again
-    known: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
+    looked_at: set[tuple[object, ...]] = field(default_factory=set)  # tilings that were looked at in this round
 
     def run(self) -> None:
         while self.best.order and not self.enough and not self.limits.over and self.improve():
@@ -168,7 +168,7 @@ class _Search:
     def improve(self) -> bool:
         """One round: the best set of tilings of the present graph. False if none makes the arena smaller."""
         base, before, graph = self.best, self.tilings, self.best.graph
-        self.known = set()
+        self.looked_at = set()
         left = replace(
             self.limits,
             extra_macs=self.limits.extra_macs - self.spent,
@@ -187,14 +187,14 @@ class _Search:
             level, plan = least(choices, len(base.order), left)
             top = [c for c in plan if c.bytes == level and c.tiling is None]
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
-        found: tuple[TilingChoice, ...] | None = None
+        kept: tuple[TilingChoice, ...] | None = None
         for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):
-            if self.limits.over or self.enough or (found and max(c.bytes for c in chosen) > self.best.arena):
+            if self.limits.over or self.enough or (kept and max(c.bytes for c in chosen) > self.best.arena):
                 break
-            as_good = found is not None and weight(chosen) < weight(found)
+            as_good = kept is not None and weight(chosen) < weight(kept)
             if self.try_out(base, before, chosen, self.best.arena if as_good else self.best.arena - 1):
-                found = chosen
-        return found is not None
+                kept = chosen
+        return kept is not None
 
     def reachable(
         self, base: Evaluated, graph: Graph, roof: int, left: Limits, choices: list[TilingChoice], looked_at: set[str]
@@ -225,16 +225,16 @@ class _Search:
                     yield within(choices, count, max(level, left.ram)) or plan
         first, _ = least(choices, count, left)
         for level in sorted({c.bytes for c in choices if first <= c.bytes < roof}):
-            found = within(choices, count, level)
-            if found is not None and affordable(found, left):
-                yield found
+            option = within(choices, count, level)
+            if option is not None and affordable(option, left):
+                yield option
 
     def around(self, base: Evaluated, graph: Graph, name: str, roof: int, left: Limits) -> list[TilingChoice]:
         """All tilings of paths around a critical buffer whose ops follow each other in the schedule.
 
         Those that take `roof` bytes or more, or do more twice than is `left`, are of no use.
         """
-        found = []
+        choices = []
         position = {op.outputs[0]: i for i, op in enumerate(base.order)}
         for path in paths(graph, name, self.methods):
             if not self.parts.isdisjoint(op.outputs[0] for op in path.ops):
@@ -251,9 +251,9 @@ class _Search:
             for n in counts(graph, path):
                 tiling = Tiling(path, n)
                 key = (path.ops[0].outputs[0], path.ops[-1].outputs[0], path.operands, path.cut, path.fan_in, n)
-                if key in self.known or self.limits.over:
+                if key in self.looked_at or self.limits.over:
                     continue
-                self.known.add(key)
+                self.looked_at.add(key)
                 self.work += len(path.ops)
                 ranges = part_ranges(graph, tiling)
                 if ranges is None:
@@ -265,8 +265,8 @@ class _Search:
                     break  # more parts overlap more
                 if alive + cost.bytes < roof:
                     choice = TilingChoice(at[0], at[-1] + 1, alive + cost.bytes, cost.extra_macs, tiling, cost.code)
-                    found.append(replace(choice, saved=estimate.saved))
-        return found
+                    choices.append(replace(choice, saved=estimate.saved))
+        return choices
 
     def try_out(
         self, base: Evaluated, before: tuple[TilingChoice, ...], plan: Iterable[TilingChoice], most: int

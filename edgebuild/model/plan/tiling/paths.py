@@ -72,17 +72,17 @@ def axis_of(nest: Nest, operand: int, dim: int) -> str | None:
 
 def needed(nest: Nest, operand: int, parts: Mapping[str, tuple[int, int]], shape: tuple[int, ...]) -> Ranges:
     """Ranges of an operand that a part of the op needs; `parts` has the ranges of the axes that are cut."""
-    found = []
+    ranges = []
     for dim, size in enumerate(shape):
         relation = nest.operands[operand][dim]
         part = parts.get(relation.axis)
         if part is None:
-            found.append((0, size))
+            ranges.append((0, size))
         elif isinstance(relation, Same):
-            found.append(part)
+            ranges.append(part)
         else:
-            found.append(input_range(nest, operand, dim, *part))
-    return tuple(found)
+            ranges.append(input_range(nest, operand, dim, *part))
+    return tuple(ranges)
 
 
 def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
@@ -99,15 +99,15 @@ def paths(graph: Graph, tensor: str, methods: frozenset[str]) -> Iterator[Path]:
                 windowed = _either(above, below)
                 if len(cut) > 1 and not any(windowed):
                     continue
-                found = Path(
+                path = Path(
                     tuple(op for op, _ in (*head, *tail)),
                     tuple(position for _, position in (*head, *tail)),
                     end,
                     fan_in,
                     windowed,
                 )
-                if found.method in methods:
-                    yield found
+                if path.method in methods:
+                    yield path
 
 
 Links = tuple[tuple[Op, int], ...]
@@ -205,11 +205,11 @@ class PartRanges:
 
     def of_tile(self, i: int, tile: tuple[int, ...]) -> dict[str, Range]:
         """The ranges of op `i` in a tile, given by its number along each cut dimension."""
-        return {axis: found[t] for axis, found, t in zip(self.axes[i], self.ranges[i], tile, strict=True)}
+        return {axis: parts[t] for axis, parts, t in zip(self.axes[i], self.ranges[i], tile, strict=True)}
 
     @property
     def tiles(self) -> Iterator[tuple[int, ...]]:
-        return product(*(range(len(found)) for found in self.ranges[-1]))
+        return product(*(range(len(parts)) for parts in self.ranges[-1]))
 
 
 def even(size: int, count: int) -> tuple[Range, ...]:
@@ -287,8 +287,8 @@ def _reads_nothing(nest: Nest, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
     for operand, relations in enumerate(nest.operands):
         for d, r in enumerate(relations):
             if isinstance(r, Window | Spread) and r.axis in ranges:
-                found = (input_range(nest, operand, d, *part) for part in ranges[r.axis])
-                if any(first >= past for first, past in found):
+                ranges_read = (input_range(nest, operand, d, *part) for part in ranges[r.axis])
+                if any(first >= past for first, past in ranges_read):
                     return True
     return False
 
@@ -354,11 +354,11 @@ class Estimate:
             if path.fan_in and i == len(path.ops) - 1:
                 most = max(most, before + slices)
                 break
-            made = self._bytes(i)
+            size = self._bytes(i)
             position = path.operands[i]
             in_place = position in ops.taken_up(op, self.graph)
-            most = max(most, slices + (max(before, made) if in_place else before + made))
-            before = made
+            most = max(most, slices + (max(before, size) if in_place else before + size))
+            before = size
         return TilingCost(max(most, before) + self._result, macs, code)
 
     @property
@@ -374,7 +374,7 @@ class Estimate:
 
     def _kinds(self, i: int) -> list[int]:
         """How many kinds of parts of op `i` there are along each dimension: by their size and their padding."""
-        nest, found = ops.nest(self.tiling.path.ops[i], self.graph), []
+        nest, counts = ops.nest(self.tiling.path.ops[i], self.graph), []
         relations = {r.axis: r for dims in nest.operands for r in dims if isinstance(r, Window | Spread)}
         for axis, parts in zip(self.ranges.axes[i], self.ranges.ranges[i], strict=True):
             kinds = {(past - first, 0, 0) for first, past in parts}
@@ -383,8 +383,8 @@ class Estimate:
             elif r is not None:
                 reach = (nest.extents[r.tap] - 1) * r.dilation + 1 - r.pad - r.size
                 kinds = {(b - a, max(0, r.pad - a * r.stride), max(0, (b - 1) * r.stride + reach)) for a, b in parts}
-            found.append(len(kinds))
-        return found
+            counts.append(len(kinds))
+        return counts
 
     def _largest(self, i: int) -> dict[str, Range]:
         """The longest range of op `i` along each axis."""
