@@ -11,7 +11,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Array, Graph, dump
-from edgebuild.model.plan import cuts, in_place
+from edgebuild.model.plan import cuts, section
 from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.search import Plan
@@ -44,7 +44,7 @@ def test_they_take_less_memory(monkeypatch: Patch) -> None:
     found = check(layers())
     assert any(s.overlaid for s in found.steps)
     assert any(b.overlaps and b.calls for b in found.buffers)
-    monkeypatch.setattr(cuts, "with_overlaid", lambda trace, section, *a: section)
+    monkeypatch.setattr(cuts, "with_overlaid", lambda trace, step, *a: step)
     assert found.arena_bytes < check(layers()).arena_bytes
 
 
@@ -53,35 +53,35 @@ def test_they_never_take_more(monkeypatch: Patch) -> None:
     graphs = examples(small_graphs(), 100)
     found = [planned(replace(graph), tile="rolling") for graph in graphs]
     assert any(section.overlaid for plan in found for section in plan.steps)
-    monkeypatch.setattr(cuts, "with_overlaid", lambda trace, section, *a: section)
+    monkeypatch.setattr(cuts, "with_overlaid", lambda trace, step, *a: step)
     for graph, plan in zip(graphs, found, strict=True):
         assert plan.arena_bytes <= planned(replace(graph), tile="rolling").arena_bytes, dump(graph)
 
 
 def too_early(patch: Patch) -> None:
     """More of the operand counts as read."""
-    right = in_place.Consumed.before
+    right = section.Consumed.before
 
-    def before(self: in_place.Consumed, call: Array) -> Array:
+    def before(self: section.Consumed, call: Array) -> Array:
         found: Array = right(self, call) + 96
         return found
 
-    patch.setattr(in_place.Consumed, "before", before)
+    patch.setattr(section.Consumed, "before", before)
 
 
 def over_each_other(patch: Patch) -> None:
     """All that is overlaid lies at the start of the operand."""
-    patch.setattr(in_place, "_packed", lambda parts: {part.name: 0 for part in parts})
+    patch.setattr(section, "_packed", lambda parts: {part.name: 0 for part in parts})
 
 
 def below_the_result(patch: Patch) -> None:
     """The result does not keep behind what is overlaid."""
-    right = in_place.with_overlaid
+    right = section.with_overlaid
 
     def with_overlaid(*a: object) -> object:
-        section = right(*a)  # type: ignore[arg-type]
-        overlap = section.overlap
-        return replace(section, overlap=overlap and replace(overlap, distance=max(0, overlap.distance)))
+        step = right(*a)  # type: ignore[arg-type]
+        overlap = step.overlap
+        return replace(step, overlap=overlap and replace(overlap, distance=max(0, overlap.distance)))
 
     patch.setattr(cuts, "with_overlaid", with_overlaid)
 

@@ -20,11 +20,10 @@ from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.in_place import Consumed, least_distance
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, simulate
 from edgebuild.model.plan.search import Plan
-from edgebuild.model.plan.section import cost
+from edgebuild.model.plan.section import Consumed, cost, least_distance
 from edgebuild.model.verify import measure, verify
 from tests.conftest import ROOT
 from tests.graphs import examples, small_graphs

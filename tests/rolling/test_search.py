@@ -13,9 +13,8 @@ from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.cuts import Cuts, Cutter, Interval, little_more
-from edgebuild.model.plan.refusal import Alternatives
 from edgebuild.model.plan.rolling import Trace, possible_starts, simulate
-from edgebuild.model.plan.search import Planner
+from edgebuild.model.plan.search import Alternatives, Planner
 from edgebuild.model.plan.section import cost, instructions
 from tests.bench_planning import chain
 from tests.graphs import examples, small_graphs

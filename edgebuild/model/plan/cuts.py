@@ -23,7 +23,6 @@ from ...base.errors import fail
 from ..ir import ITEM_BYTES, Graph, Op
 from ..kernels import kernel_of
 from ..ops.base import SAME, Form
-from .in_place import best_overlap, least_rings, with_overlaid, with_separate_rows
 from .rolling import RollingGraph, Trace, possible_starts, simulate
 from .section import (
     ALIGN,
@@ -33,10 +32,14 @@ from .section import (
     Overlap,
     Section,
     aligned,
+    best_overlap,
     cost,
     distance,
+    least_rings,
     scratch_name,
     with_kernels,
+    with_overlaid,
+    with_separate_rows,
 )
 
 STEP = 0.94  # of the memory of one cut to the limit of the next
