@@ -387,8 +387,7 @@ class Planner:
             sizes |= section.inner
             lives |= dict.fromkeys(section.inner, (step, step))
         pieces = tuple(Rectangle(n, p.offset, p.offset + sizes[n], *lives[n]) for n, p in places.items())
-        profile, storage = cutter.profile(steps), cutter.rolling.storage
-        return Evaluated(candidate, placed.height, cutter.order, storage, cutter.life, sizes, profile, pieces)
+        return Evaluated(candidate, placed.height, cutter.order, cutter.life, sizes, cutter.profile(steps), pieces)
 
 
 def _scheduled(

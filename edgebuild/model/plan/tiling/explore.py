@@ -72,7 +72,6 @@ class Evaluated:
     graph: Graph
     arena: int
     order: tuple[Op, ...]
-    storage: Mapping[str, str]
     life: Mapping[str, tuple[int, int]]
     sizes: Mapping[str, int]
     live: tuple[int, ...]
@@ -285,12 +284,7 @@ class _Search:
         return True
 
 
-def explore(
-    graph: Graph,
-    evaluate: Evaluate,
-    methods: frozenset[str],
-    limits: Limits,
-) -> TilingOutcome:
+def explore(graph: Graph, evaluate: Evaluate, methods: frozenset[str], limits: Limits) -> TilingOutcome:
     """The graph tiled by `methods` ("fdt", "ffmt", "both") so that its arena is least, or within `limits.ram`.
 
     Interrupted by the user or the clock, it is the best found until then.
@@ -299,15 +293,8 @@ def explore(
     untiled = evaluate(graph)
     search = _Search(evaluate, methods, limits, untiled)
     search.run()
-    seconds = time.monotonic() - began
-    return TilingOutcome(
-        search.best.graph,
-        search.tilings,
-        max(untiled.live, default=0),
-        search.estimated,
-        search.evaluated,
-        seconds,
-    )
+    peak, seconds = max(untiled.live, default=0), time.monotonic() - began
+    return TilingOutcome(search.best.graph, search.tilings, peak, search.estimated, search.evaluated, seconds)
 
 
 def affordable(plan: Iterable[TilingChoice], limits: Limits) -> bool:
@@ -340,26 +327,18 @@ def least(choices: Sequence[TilingChoice], count: int, limits: Limits) -> tuple[
 
 def within(choices: Sequence[TilingChoice], count: int, level: int) -> tuple[TilingChoice, ...] | None:
     """The plan of least weight that takes at most `level` bytes anywhere; None if there is none."""
-    by_start: dict[int, list[TilingChoice]] = {}
-    for c in choices:
-        if c.bytes <= level:
-            by_start.setdefault(c.start, []).append(c)
-    best: list[tuple[tuple[int, int, int], TilingChoice | None] | None] = [((0, 0, 0), None)] + [None] * count
-    for start in range(count):
-        before = best[start]
-        for c in by_start.get(start, ()) if before is not None else ():
-            weight = tuple(a + b for a, b in zip(before[0], c.weight, strict=True))  # type: ignore[index]
-            there = best[c.stop]
-            if there is None or weight < there[0]:
-                best[c.stop] = (weight, c)
-    plan: list[TilingChoice] = []
-    at = count
-    while at > 0:
-        there = best[at]
-        if there is None or there[1] is None:
-            return None
-        plan.append(there[1])
-        at = there[1].start
+    best: dict[int, tuple[tuple[int, ...], TilingChoice | None]] = {0: ((0, 0, 0), None)}
+    for c in sorted((c for c in choices if c.bytes <= level), key=lambda c: c.start):
+        if c.start in best:
+            weight = tuple(a + b for a, b in zip(best[c.start][0], c.weight, strict=True))
+            if c.stop not in best or weight < best[c.stop][0]:
+                best[c.stop] = weight, c
+    if count not in best:
+        return None
+    plan, last = list[TilingChoice](), best[count][1]
+    while last is not None:
+        plan.append(last)
+        last = best[last.start][1]
     return tuple(reversed(plan))
 
 

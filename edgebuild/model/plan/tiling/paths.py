@@ -247,13 +247,12 @@ def part_ranges(graph: Graph, tiling: Tiling) -> PartRanges | None:
     all_axes, all_ranges = [axes], [ranges]
     for i in range(len(path.ops) - 1, -1, -1):
         nest = ops.nest(path.ops[i], graph)
-        if not all(separable(nest, axis) for axis in axes):
+        cut = dict(zip(axes, ranges, strict=True))
+        if not all(separable(nest, axis) for axis in axes) or not _whole_groups(graph, path.ops[i], cut):
             return None
-        if not _whole_groups(graph, path.ops[i], dict(zip(axes, ranges, strict=True))):
+        if i == 0 and _reads_nothing(nest, cut):
             return None
         if i == 0:
-            if _reads_nothing(nest, dict(zip(axes, ranges, strict=True))):
-                return None
             break
         position, before = path.operands[i], ops.nest(path.ops[i - 1], graph)
         dims = _dims(nest, position, axes)
@@ -271,26 +270,18 @@ def part_ranges(graph: Graph, tiling: Tiling) -> PartRanges | None:
 
 
 def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
-    """A part that needs several groups of an operand has all of each."""
-    for relations in ops.nest(op, graph).operands:
-        for r in relations:
-            if isinstance(r, Grouped) and r.axis in ranges:
-                for first, past in ranges[r.axis]:
-                    several = (past - 1) // r.group > first // r.group
-                    if several and (first % r.group or past % r.group):
-                        return False
-    return True
+    """Whether a part that needs several groups of an operand has all of each."""
+    relations = (r for operand in ops.nest(op, graph).operands for r in operand)
+    groups = ((r.group, *part) for r in relations if isinstance(r, Grouped) for part in ranges.get(r.axis, ()))
+    return all(first // n == (past - 1) // n or not (first % n or past % n) for n, first, past in groups)
 
 
 def _reads_nothing(nest: Nest, ranges: Mapping[str, tuple[Range, ...]]) -> bool:
     """Whether a part needs no element of an operand: rows between the taps of a transposed convolution do."""
-    for operand, relations in enumerate(nest.operands):
-        for d, r in enumerate(relations):
-            if isinstance(r, Window | Spread) and r.axis in ranges:
-                ranges_read = (input_range(nest, operand, d, *part) for part in ranges[r.axis])
-                if any(first >= past for first, past in ranges_read):
-                    return True
-    return False
+    relations = ((i, d, r) for i, operand in enumerate(nest.operands) for d, r in enumerate(operand))
+    windows = ((i, d, ranges.get(r.axis, ())) for i, d, r in relations if isinstance(r, Window | Spread))
+    needs = (input_range(nest, i, d, *part) for i, d, parts in windows for part in parts)
+    return any(first >= past for first, past in needs)
 
 
 def overlap(graph: Graph, path: Path) -> bool:
