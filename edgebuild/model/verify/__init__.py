@@ -75,7 +75,7 @@ def verify(
         outcome = _run(builder, vectors, report, dma)
         recording = _recorded(prepare(model_path, *reading), vectors, artifacts, report, builder)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
-        modelled = _modelled(folder / "minimal.elf", target, flash, flash_of or target.name) if by_cycles else {}
+        timed = _timed(folder / "minimal.elf", target, outcome, flash, flash_of or target.name, by_cycles)
         counted = {"layers": layers(model_path, artifacts, report, builder, by_cycles, flash)} if by_layer else {}
     compared = _judged(model_path, vectors, expected, outcome, report, reading, recording)
     return {
@@ -85,7 +85,7 @@ def verify(
         **({"notes": list(expected.notes)} if expected.notes else {}),
         "inputs_tried": len(vectors),
         "instructions": outcome.instructions,
-        **modelled,
+        **timed,
         "stack_bytes": outcome.stack_bytes,
         "arena_touched_bytes": outcome.arena_touched,
         "macs": report["macs"]["model"],
@@ -93,6 +93,15 @@ def verify(
         **_figures(sizes, target.firmware is not None),
         **counted,
     }
+
+
+def _timed(
+    elf: Path, target: Target, outcome: Outcome, flash: Flash | None, board: str, by_cycles: bool
+) -> dict[str, Any]:
+    """Cycles of one inference, counted where the runner can, modelled where that is wanted; and by what."""
+    if outcome.cycles is not None and target.runner is not None:
+        return {"cycles": outcome.cycles, "cycles_model": target.runner.cycles}
+    return _modelled(elf, target, flash, board) if by_cycles else {}
 
 
 def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dict[str, Any]:
