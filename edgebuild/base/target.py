@@ -49,6 +49,7 @@ class Core:
 
     isa: str
     features: tuple[Annotated[str, one_of(FEATURES)], ...] = ()
+    cycles: str = ""  # the table of hal/cycles; empty: that of the compiler's -mcpu
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ from .directed import directed_rounds
 from .elf import ElfSizes, read_sizes
 from .harness import NAME, SANITIZERS, Builder, folder_of, sources, write_sources
 from .layers import layers
+from .modelled import cycles
 from .nudge import near_file
 from .oracles import Array, Port, Reference, fit, reference
 from .recording import Plot, Round, Seen, can_record, record, source_of
 from .rounding import Rng, distance, limit, moves
 from .run import Outcome, run_harness
 from .stepwise import judged, rounds_to_steps, stepwise
-from .traced import cycles
 from .vectors import Given, random_inputs, split_vectors
 
 VECTORS = 5
@@ -106,12 +106,11 @@ def _timed(
 
 def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dict[str, Any]:
     """Cycles of one inference, with those for which the core waits for the board's flash, and the models' names."""
-    count, name = cycles(elf, target)
+    count, waited, name = cycles(elf, target, flash)
     if flash is None:
         return {"cycles": count, "cycles_model": name}
-    waited = flashes.waited(elf, target, flash)
     return {
-        "cycles": count + waited,
+        "cycles": count,
         "cycles_waited": waited,
         "cycles_model": f"{name.removesuffix('; no wait states')}; {flashes.in_words(board, flash)}",
     }

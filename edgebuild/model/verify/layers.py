@@ -11,10 +11,9 @@ import numpy as np
 from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import Flash, hal_dir
-from .flash import waited_up_to
 from .harness import MODEL_SOURCES, Builder, write_sources
+from .modelled import cycles_by_step
 from .run import run_program
-from .traced import cycles_by_step
 from .vectors import random_inputs
 
 EMPTY = 64  # in layers.c
@@ -57,12 +56,9 @@ def layers(
     exact = np.diff(marks[:, 2]).astype(float)
     cycles = (
         [round(n) for n in exact - exact[-EMPTY:].mean()] if target.runner.cycles
-        else cycles_by_step(elf, target) if by_cycles
+        else cycles_by_step(elf, target, flash) if by_cycles
         else []
     )  # fmt: skip
-    if cycles and flash is not None:
-        waited = np.diff(waited_up_to(elf, target, flash, "eb_layer")).tolist()
-        cycles = [c + w for c, w in zip(cycles, waited, strict=False)]  # the last call ends nothing
     found = []
     for i, step in enumerate(steps):
         figures = {"instructions": round((float(taken[i]) - empty) * scale)}
