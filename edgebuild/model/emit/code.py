@@ -28,7 +28,6 @@ from .names import (
     label,
     literal,
     newest_constant,
-    offset_names,
     scratch_constant,
     shape_text,
 )
@@ -164,7 +163,7 @@ def _has_floats(plan: Plan) -> bool:
 
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
     """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
-    names, rows = offset_names(plan), list[dict[str, Any]]()
+    names, rows = plan.offset_names, list[dict[str, Any]]()
     for b in plan.buffers:
         if b.newest:
             note = f"the newest row of that{_calls(plan, plan.steps[b.first].ops, *b.calls) if b.calls else ''}"

@@ -12,9 +12,8 @@ from ..ops.base import C_TYPES
 from ..plan.moved.feeding import FedRun
 from ..plan.printed import Share, Stream
 from ..plan.search import Plan
-from ..plan.storage import view_starts
 from .call_loops import Arg, Call
-from .names import at_macro, comment, offset_names
+from .names import at_macro, comment
 from .near import Named, blocks, constants_at, ring, run_places, stage_at
 from .order import Order
 from .weights_file import Weights
@@ -105,8 +104,8 @@ def _parts(share: Share) -> str:
 def near_address(plan: Plan, step: int, run: FedRun, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
     root = plan.rolling.storage[t.name]
-    at = run_places(plan, step, run).get((root, "")) or Named(offset_names(plan)[root], plan.places[root].offset)
-    start = view_starts(plan.graph).get(t.name, 0)
+    at = run_places(plan, step, run).get((root, "")) or Named(plan.offset_names[root], plan.places[root].offset)
+    start = plan.view_starts.get(t.name, 0)
     return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
 
 
@@ -158,7 +157,7 @@ def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapp
     for early in plan.ahead:
         wait(early.step, early.channel)
     for kept in reversed(plan.caches.steps):
-        name = offset_names(plan).get(kept.what, str(kept.place.offset))
+        name = plan.offset_names.get(kept.what, str(kept.place.offset))
         at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {name})"
         line = remark(f"    eb_cache_{kept.kind}({at}, {kept.bytes}); ", comment(kept.what))
         before.setdefault(kept.step, []).insert(0, line)
@@ -175,7 +174,7 @@ def _constants(to: str, from_: str, size: int) -> str:
 
 
 def _far(plan: Plan, storage: str) -> str:
-    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {offset_names(plan)[storage]})"
+    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {plan.offset_names[storage]})"
 
 
 def _row(plan: Plan, step: int, s: Stream, numbers: Mapping[str, int], row: str) -> str:

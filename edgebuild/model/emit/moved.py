@@ -11,8 +11,7 @@ from ..plan.moved.copies import MovedLayer
 from ..plan.moved.staging import PARTS
 from ..plan.printed import Copy, CoreWork, Turn
 from ..plan.search import Plan
-from ..plan.storage import view_starts
-from .names import at_macro, comment, offset_names, scalar
+from .names import at_macro, comment, scalar
 from .near import Named, block_of, near, stage_at, tile_places
 from .weights_file import Weights
 
@@ -118,11 +117,11 @@ def _copies(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
-    starts = view_starts(plan.graph)
+    starts = plan.view_starts
     stored = {c.block for c in moved.copies if not c.tensor and (c.into or not c.stage)}
     offsets = {block: weights.offset(moved.blocks[block]) for block in stored}
     fixed, first = min(offsets.values(), default=0), block_of(plan, step, moved, weights) if stored else None
-    owners, names = moved.at_operands, offset_names(plan)
+    owners, names = moved.at_operands, plan.offset_names
     for c in moved.copies:
         there = stage_at(plan, step, c.near) if c.into else _near(plan, moved, c, owners, places)
         if c.stage and not c.into:

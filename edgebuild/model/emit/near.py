@@ -10,7 +10,7 @@ from ..plan.moved.copies import MovedLayer
 from ..plan.moved.feeding import FedRun
 from ..plan.printed import Stream
 from ..plan.search import Plan
-from .names import at_macro, comment, offset_names
+from .names import at_macro, comment
 from .weights_file import Weights
 
 SCRATCH = "scratch"
@@ -41,7 +41,7 @@ def near(plan: Plan, moved: MovedLayer, at: int) -> tuple[str, int]:
 def tile_places(plan: Plan, moved: MovedLayer) -> tuple[Named, ...]:
     """Of each place of a call where its buffers begin, behind them where the scratch does."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
-    stem, owners = f"{offset_names(plan)[moved.op.outputs[0]]}_NEAR", moved.at_operands
+    stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
     found = []
     for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
         least = min(near(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
@@ -53,7 +53,7 @@ def tile_places(plan: Plan, moved: MovedLayer) -> tuple[Named, ...]:
         root = plan.rolling.storage[tensor]
         letter = "Y" if i + 1 == len(owners) else "X" if len(owners) == 2 else f"X{i}"
         if moved.layer.operands[owners[i]].held:
-            found.append(Named(offset_names(plan)[root], plan.places[root].offset))
+            found.append(Named(plan.offset_names[root], plan.places[root].offset))
         else:
             found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
     note = f"scratch of {comment(moved.op.name)}" if any(kernel.scratch for kernel in moved.kernels) else ""
@@ -62,13 +62,13 @@ def tile_places(plan: Plan, moved: MovedLayer) -> tuple[Named, ...]:
 
 def ring(plan: Plan, step: int, stream: Stream) -> Named:
     """The ring that rows of a stream come to, or leave from."""
-    name = f"{offset_names(plan)[stream.storage]}_NEAR_{step}"
+    name = f"{plan.offset_names[stream.storage]}_NEAR_{step}"
     return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
 
 
 def run_places(plan: Plan, step: int, run: FedRun) -> dict[tuple[str, str], Named]:
     """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
-    names, found = offset_names(plan), dict[tuple[str, str], Named]()
+    names, found = plan.offset_names, dict[tuple[str, str], Named]()
     for storage, at in run.places.items():
         if storage in run.held:
             found[storage, ""] = Named(names[storage], plan.places[storage].offset)
@@ -120,7 +120,7 @@ def block_of(plan: Plan, step: int, moved: MovedLayer | FedRun, weights: Weights
     size = sum(block.data.nbytes for block in filled)
     note = f"{size} B: constants of step {step}, {comment(op.name)}"
     first = min(weights.offset(block) for block in filled)
-    return Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
+    return Named(f"{plan.offset_names[op.outputs[0]]}_BLOCK", first, note)
 
 
 def fetched(plan: Plan, step: int, moved: MovedLayer | FedRun) -> tuple[Constant, ...]:
@@ -136,7 +136,7 @@ def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
         if s.step not in found:
             op = plan.steps[s.step].ops[0]
             note = f"constants of step {s.step}, steps {s.first} to {s.step}: {comment(op.name)}"
-            found[s.step] = Named(f"{offset_names(plan)[op.outputs[0]]}_STAGE", s.at.offset, note), s.at.memory, s.room
+            found[s.step] = Named(f"{plan.offset_names[op.outputs[0]]}_STAGE", s.at.offset, note), s.at.memory, s.room
     return found
 
 

@@ -21,7 +21,7 @@ from .addresses import Kept, address, beside_apart, kept_row, row_offset, where_
 from .call_loops import Arg, Call, Loop, looped
 from .fed import FedStep, at_level, fed_step, near_address
 from .moved import MovedStep, moved_step
-from .names import LARGEST, MATHS, at_macro, comment, label, offset_names, scalar, scratch_constant, shape_text, wrapped
+from .names import LARGEST, MATHS, at_macro, comment, label, scalar, scratch_constant, shape_text, wrapped
 from .near import SCRATCH, Named, blocks, fetched, run_places
 from .order import Order, lines
 from .share import Letter, shared
@@ -147,7 +147,7 @@ def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[st
 
 
 def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
-    return f"{offset_names(plan)[use.op.outputs[0]]}_{constant.name.upper()}"
+    return f"{plan.offset_names[use.op.outputs[0]]}_{constant.name.upper()}"
 
 
 def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:

@@ -133,6 +133,23 @@ class Plan:
     def arena_bytes(self) -> int:
         return self.layout.height
 
+    @cached_property
+    def view_starts(self) -> dict[str, int]:
+        """Of every view that does not begin where its storage does: the bytes before it."""
+        return view_starts(self.graph)
+
+    @cached_property
+    def offset_names(self) -> dict[str, str]:
+        """The constant that holds each tensor's offset: input, or kind and position of the op, never two alike."""
+        prefix, graph = self.name.upper(), self.graph
+        names = {n: f"{prefix}_IN" + (f"_{i}" if len(graph.inputs) > 1 else "") for i, n in enumerate(graph.inputs)}
+        running = [op for section in self.steps for op in section.ops]
+        names |= {op.outputs[0]: f"{prefix}_{op.kind.upper()}_{at}" for at, op in enumerate(running)}
+        for b in self.buffers:
+            if b.view_of:
+                names[b.tensor] = names[b.view_of]
+        return names
+
     def home(self, tensor: str) -> Memory:
         """The memory that a tensor lies in."""
         name = self.places[self.rolling.storage[tensor]].memory
