@@ -29,9 +29,20 @@ EQUAL = {"BRANCH_EQ": False, "BRANCH_NEQ": True}  # comparisons of categories: w
 
 
 def _numbers(node: Any, name: str, dtype: Any) -> Array:
-    if node.attr(f"{name}_as_tensor", None) is not None:
-        raise node.error(f"{name}_as_tensor", "numbers in float32 are supported")
-    return np.array(node.attr(name, []), dtype)
+    """A list of numbers, or the tensor that is there in its place where they are doubles."""
+    tensor = node.attr(f"{name}_as_tensor", None)
+    return np.array(node.attr(name, []) if tensor is None else onnx.numpy_helper.to_array(tensor).ravel(), dtype)
+
+
+def _not_above(bound: float, before: bool) -> Any:
+    """The largest number of float32 that is not above a bound of double precision, or `before` it.
+
+    An operand of float32 is not above the one exactly if it is not above the other.
+    """
+    with np.errstate(over="ignore"):
+        number = np.float32(bound)
+    above = number >= bound if before else number > bound
+    return np.nextafter(number, np.float32(-np.inf)) if above else number
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Forest:
 def _forest(node: Any, of: str) -> Forest:
     """`of`: what the attributes of the leaves' targets begin with."""
     ids = {name: _numbers(node, f"nodes_{name}", np.int64) for name in NODES}
-    bounds = _numbers(node, "nodes_values", np.float32)
+    bounds = _numbers(node, "nodes_values", np.float64)
     modes = [m.decode() if isinstance(m, bytes) else m for m in node.attr("nodes_modes", [])]
     unknown = sorted({*modes} - {*MODES, *EQUAL, "LEAF"})
     if unknown or node.attr("aggregate_function", "SUM") not in AGGREGATES:
@@ -81,7 +92,8 @@ class _Tables:
     def __init__(self, bounds: Array, more: int) -> None:
         self.next, count = bounds.size, bounds.size + more
         self.of = {name: np.zeros(count, np.int64) for name in ("feature", "yes", "no", "missing")}
-        self.threshold = np.append(bounds, np.zeros(more, np.float32))
+        self.bounds = np.append(bounds, np.zeros(more))
+        self.threshold = self.bounds.astype(np.float32)
 
     def leaf(self, at: int, first: int, past: int) -> None:
         """A node that says entries first to past of target and weight."""
@@ -94,13 +106,12 @@ class _Tables:
         swapped, before = MODES[mode]
         self.of["yes"][at], self.of["no"][at] = ways[::-1] if swapped else ways
         self.of["feature"][at], self.of["missing"][at] = feature, tracks != swapped
-        if before:
-            self.threshold[at] = np.nextafter(self.threshold[at], np.float32(-np.inf))
+        self.threshold[at] = _not_above(self.bounds[at], before)
 
     def _equal(self, at: int, feature: int, ways: tuple[int, int], tracks: bool) -> None:
         """Equal is not above the bound, and then above the number before. What is not a number is above both."""
         second, self.next = self.next, self.next + 1
-        self.threshold[second] = self.threshold[at]
+        self.bounds[second] = self.bounds[at]
         self.branch(at, feature, "BRANCH_LEQ", (second, ways[1]), tracks)
         self.branch(second, feature, "BRANCH_LT", ways[::-1], False)
 
@@ -166,7 +177,7 @@ def ensemble(node: Any) -> None:
         raise node.error(f"post_transform {node.attr('post_transform', 0)}", hint)
     count = len(modes)
     equal = sum(ENSEMBLE_MODES[mode] in EQUAL for mode in modes)
-    tables = _Tables(np.concatenate([bounds, np.zeros(len(weight), np.float32)]).astype(np.float32), equal)
+    tables = _Tables(np.concatenate([bounds, np.zeros(len(weight))]).astype(np.float64), equal)
     for at, mode in enumerate(modes):
         ways = [int(ids[f"nodes_{way}nodeids"][at] + count * ids[f"nodes_{way}leafs"][at]) for way in ("true", "false")]
         branch = ids["nodes_featureids"][at], ENSEMBLE_MODES[mode], (ways[0], ways[1])
@@ -183,11 +194,8 @@ ENSEMBLE_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_
 
 
 def _stored(node: Any, name: str) -> Array:
-    """A tensor attribute; numbers in double precision would compare otherwise in float32."""
-    data = onnx.numpy_helper.to_array(node.attr(name, onnx.TensorProto()))
-    if data.dtype == np.float64:
-        raise node.error(f"{name} in double precision", "numbers in float32 are supported")
-    return data.astype(np.float32) if data.dtype.kind == "f" else data
+    """A tensor attribute."""
+    return onnx.numpy_helper.to_array(node.attr(name, onnx.TensorProto()))
 
 
 def regressor(node: Any) -> None:
