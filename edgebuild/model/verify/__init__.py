@@ -18,6 +18,7 @@ from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..formats.format import Shapes
 from ..ir import Graph
+from . import cancelling
 from . import flash as flashes
 from .directed import directed_rounds
 from .elf import ElfSizes, read_sizes
@@ -204,7 +205,10 @@ def _judged(
     compared = _compare(outcome, expected, report, recording)
     if not rounds_to_steps(graph):
         if not compared["equal"] and _real(compared["differs"], report):
-            compared = _compare(outcome, expected, report, recording, _moves(model, vectors, report, reading[1]))
+            moved = _moves(model, vectors, report, reading[1])
+            compared = _compare(outcome, expected, report, recording, moved)
+            if not compared["equal"]:
+                compared = _compare(outcome, expected, report, recording, moved, cancelling.bounds(graph, vectors))
         return compared | {"judge": expected.judge}
     if expected.slack and not report.get("state_bytes"):
         compared = _of_steps(compared, vectors, expected, outcome, report, recording)
@@ -303,6 +307,7 @@ def _compare(
     report: dict[str, Any],
     recording: Recording,
     moved: Mapping[str, float] = MappingProxyType({}),
+    bounds: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """All outputs of all vectors, and the intermediate results that were seen."""
     differences: dict[str, float] = {}
@@ -311,7 +316,8 @@ def _compare(
         difference, is_equal = 0.0, True
         for mine, theirs in pairs:
             apart = distance(mine, theirs)
-            allowed = limit(theirs, moved.get(name, 0.0)) if mine.dtype.kind == "f" else expected.slack
+            rounding = limit(theirs, moved.get(name, 0.0), bounds.get(name, 0.0))
+            allowed = rounding if mine.dtype.kind == "f" else expected.slack
             is_equal = is_equal and apart <= allowed  # false for NaN
             difference = max(difference, apart)
         differences[name] = _number(difference)
