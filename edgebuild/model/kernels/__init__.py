@@ -5,7 +5,7 @@ A folder holds rows, the templates that they print, and `helpers.c.j2` with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,6 +15,8 @@ from ..ir import Graph, Op
 from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload
+from .arm_dsp import dot
+from .micro import Function
 from .row import KernelLayer, Row
 
 ROWS: tuple[Row, ...] = (*arm_dsp.ROWS, *arm_mve.ROWS, *blocks.ROWS, *cmsis_nn.ROWS, *dae.ROWS, *floats.ROWS)
@@ -34,6 +36,9 @@ HELPERS = (
     "shared.c.j2",
     *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn")),
 )
+
+# Functions in assembly by name; each is made when a model needs it.
+FUNCTIONS: dict[str, Callable[[], Function]] = {**dot.FUNCTIONS}
 
 
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -142,7 +147,13 @@ class Helper:
 
 def helpers(arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C for a model of this arithmetic, in order."""
-    return tuple(helper for file in HELPERS for helper in _helpers_in(file, arithmetic))
+    return (*(helper for file in HELPERS for helper in _helpers_in(file, arithmetic)), *map(_assembled, FUNCTIONS))
+
+
+@cache
+def _assembled(name: str) -> Helper:
+    function = FUNCTIONS[name]()
+    return Helper((name,), ("EB_CFI", "EB_REG"), function.before, function.head, function.body)
 
 
 @cache
@@ -163,12 +174,15 @@ def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, 
 
     Files are read until all names are known: those with assembly for other cores take a quarter of a second.
     """
-    known, needed = dict[str, Helper](), set[str]()
     waiting = [name for name in names if name != "memcpy"]
+    asked = set(waiting)
+    assembled, needed = {name: _assembled(name) for name in FUNCTIONS if name in asked}, set[str]()
+    known, wanted = dict[str, Helper](), {*asked, *(name for h in assembled.values() for name in h.uses)}
     for file in HELPERS:
-        if known.keys() >= set(waiting):
+        if known.keys() >= wanted - FUNCTIONS.keys():
             break
         known |= {name: helper for helper in _helpers_in(file, arithmetic) for name in helper.names}
+    known |= assembled
     while waiting:
         name = waiting.pop()
         if name in known and name not in needed:
