@@ -136,6 +136,7 @@ class Dot:
         """Registers [pixel][pair of channels] or [pair of pixels][channel]: of the low bytes, of whole words."""
         across = self.m.channels if self.m.packs == "pixels" else -(-self.m.channels // 2)
         names = [tuple(SUMS[at : at + 2]) for at in range(0, self.m.pixels * self.m.channels, 2)]
+        names = [pair[::-1] for pair in names] if self.m.packs == "pixels" else names  # their sums begin with the whole
         return [names[at : at + across] for at in range(0, len(names), across)]
 
     def of(self, pixel: int, channel: int) -> str:
