@@ -17,9 +17,9 @@ COLUMNS = 120  # of a line of C
 
 @dataclass(frozen=True)
 class Loop:
-    """`body` runs as often as the number `turns` says; the body ends with its branch."""
+    """`body` runs as often as the number `turns` says, or the one of that name; a loop's body ends with its branch."""
 
-    turns: str
+    turns: str | float
     body: tuple[Part, ...]
 
 
@@ -41,13 +41,14 @@ class Unrolled:
 class Cases:
     """A list of runs, each of which goes to the loop for its size: `runs` names a sequence of (size, turns).
 
-    `dispatch` runs before each of them and once at the end; each loop ends with its branch, and `back` follows it.
+    Instructions: `dispatch` before each run and once at the end, `turn` by size, `back` from a loop to the next run.
     """
 
     runs: str
-    dispatch: tuple[str, ...]
-    loops: Mapping[object, tuple[str, ...]]
-    back: tuple[str, ...]
+    text: tuple[str, ...]
+    dispatch: int
+    turn: Mapping[object, int]
+    back: int
 
 
 Part = str | Loop | Unrolled | Cases
@@ -76,8 +77,7 @@ def lines(parts: Sequence[Part]) -> list[str]:
             case Unrolled():
                 found += [*part.enter, *(line for body in part.bodies for line in body), *part.end]
             case Cases():
-                found += part.dispatch
-                found += [line for body in part.loops.values() for line in (*body, *part.back)]
+                found += part.text
     return found
 
 
@@ -102,14 +102,13 @@ def executed(parts: Sequence[Part], turns: Turns) -> float:
             case Cases():
                 runs = turns[part.runs]
                 assert isinstance(runs, Sequence)
-                back = _length(part.back)
-                found += (len(runs) + 1) * _length(part.dispatch)
-                found += sum(count * _length(part.loops[size]) + back for size, count in runs)
+                found += (len(runs) + 1) * part.dispatch
+                found += sum(count * part.turn[size] + part.back for size, count in runs)
     return found
 
 
-def _number(turns: Turns, name: str) -> float:
-    value = turns[name]
+def _number(turns: Turns, name: str | float) -> float:
+    value = turns[name] if isinstance(name, str) else name
     assert isinstance(value, int | float)
     return value
 
@@ -153,7 +152,7 @@ def _quoted(line: str) -> str:
     text, slash, comment = line.partition(" /*")
     if is_instruction(text):
         name, _, operands = text.partition(" ")
-        text = f"{name:6} {operands}"
+        text = f"{name:6} {operands}" if operands else name
     return f'        "{text}\\n\\t"{slash}{comment}'
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from ....base.target import SLOW_FLASH
 from ...ops import spatial
-from ...ops.base import Form, Kernel, Sums
+from ...ops.base import Kernel
 from .. import curves
 from ..row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, of_sums
 from . import (
     convolution,
-    dense_eight,
     depthwise,
     depthwise_four,
     few_taps,
-    four_pixels,
     gathered,
     matrix,
     svdf_pairs,
@@ -71,32 +67,12 @@ def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:
     return (70 if taps > 4 else 34 if padded else 2) + 18 * clamped
 
 
-WAITING = 1.3  # pace of convolutions where flash is slow (`bench-cycles`): they read their weights again and again
-
-
-def convolution_row(core: frozenset[str], make: Callable[[Sums, Form], Kernel | None]) -> Row:
-    """A row of a kernel for all channels, which takes longer on cores that wait for flash."""
-
-    def made(s: Sums, form: Form) -> Kernel | None:
-        k = make(s, form)
-        return replace(k, pace=WAITING * k.pace) if k is not None and SLOW_FLASH in form.core else k
-
-    return Row(CONVOLUTION, core, of_sums(made))
-
-
 CORE = frozenset({"dsp"})
 WAITS = CORE | {SLOW_FLASH}
 ROWS = (
-    convolution_row(CORE, convolution.one_pixel),
-    convolution_row(CORE, convolution.widened_pixel),
-    convolution_row(CORE, convolution.two_pixels),
-    convolution_row(WAITS, four_pixels.four_pixels),
-    convolution_row(WAITS, dense_eight.eight_channels),
-    convolution_row(CORE, convolution.flat_pixels),
-    convolution_row(CORE, partial(convolution.narrow_pixels, 2)),
-    convolution_row(CORE, partial(convolution.narrow_pixels, 1)),
-    convolution_row(CORE, convolution.straight_pixel),
-    convolution_row(CORE, few_taps.narrow),
+    *(Row(CONVOLUTION, CORE, of_sums(v.kernel)) for v in convolution.VARIANTS),
+    *(Row(CONVOLUTION, WAITS, of_sums(v.kernel)) for v in convolution.WAITING),
+    Row(CONVOLUTION, CORE, of_sums(few_taps.narrow)),
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),

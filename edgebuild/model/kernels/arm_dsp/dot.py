@@ -71,7 +71,7 @@ OPERANDS = {
     "zipped": Operand(16, "int32_t", "as eb_zip4 has them in x"),
 }
 ONE_BY_ONE = frozenset({"starts"})
-MICROS = (
+_LISTED = (
     Micro("eb_dot2", 2, 4, "paired halves"),
     Micro("eb_dot2n", 2, 4, "paired bytes"),
     Micro("eb_dot2_single", 2, 4, "paired halves", loads=ONE_BY_ONE),
@@ -86,6 +86,7 @@ MICROS = (
     Micro("eb_dot4", 4, 2, "zipped", packs="pixels", loads=frozenset(), ends=FINISHES),
     Micro("eb_dot8", 1, 8, "halves", loads=frozenset(), ends=FINISHES),
 )
+MICROS = {m.name: m for m in _LISTED}
 
 
 @dataclass(frozen=True)
@@ -198,11 +199,18 @@ def function(m: Micro, finish: str) -> Function:
         f"{m.name}_{finish}",
         tuple(f"EB_REG {kind}{name}" for kind, name in d.arguments),
         _remark(d),
-        (f"push {{{listed}, lr}}", pushed(saved), f"/* sp: {places} */", *body, f"pop {{{listed}, pc}}"),
+        (
+            f"push {{{listed}, lr}}",
+            pushed(saved),
+            f"/* sp: {places} */",
+            *body,
+            f"pop {{{listed}, pc}}",
+            *([] if m.loads else ("6:", "bpl 4b", "b 3b")),
+        ),
     )
 
 
-FUNCTIONS = {f"{m.name}_{end}": partial(function, m, end) for m in MICROS for end in m.ends}
+FUNCTIONS = {f"{m.name}_{end}": partial(function, m, end) for m in MICROS.values() for end in m.ends}
 
 
 @cache
@@ -273,8 +281,11 @@ def _entry(d: Dot, left: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
         bne 3f
         """), (2, 2)
     shift = 32 - OPERANDS[d.m.x].bytes.bit_length()
+    bits = f"lsls {left}, {left}, #{shift} /* the count's lowest bit becomes the sign, the next the carry */"
+    if not d.m.loads:  # two groups or three go on behind the end, so that whole turns begin without a taken branch
+        return (bits, "bcs 6f", "bmi 5f"), (3, 3, 3, 4)
     return asm(f"""
-        lsls {left}, {left}, #{shift} /* the count's lowest bit becomes the sign, the next the carry */
+        {bits}
         bcc 6f
         bpl 4f
         b 3f
@@ -420,7 +431,9 @@ def _finished(d: Dot) -> list[str]:
     for first in range(0, m.channels, some):
         own = held[::-1] if m.ahead else held
         made += d.load(own[1:], W, False) if m.ahead and first == 0 else d.load(own, W, several)
-        channels = [(c, own[(c - first) * each], own[(c - first) * each + each - 1]) for c in range(first, first + some)]
+        channels = [
+            (c, own[(c - first) * each], own[(c - first) * each + each - 1]) for c in range(first, first + some)
+        ]
         sums = [(d.of(p, c), one, two) for c, one, two in channels for p in range(m.pixels)]
         made += finish.scaled([s for s, _, _ in sums], [f for _, f, _ in sums], [f for _, _, f in sums], zero, unit)
     return made
@@ -467,7 +480,8 @@ def _stored_pairs(d: Dot) -> list[str]:
         for one, other in ((d.of(0, 0), d.of(1, 0)), (d.of(2, 0), d.of(3, 0))):
             made += [f"pkhbt {one}, {one}, {other}, lsl #16", *_within(one, "r0", "lr", other)]
             made.append(f"lsr {other}, {one}, #16")
-    return made + list(asm(f"""
+    return made + list(
+        asm(f"""
         ldr r2, [sp, #{d.at("y")}]
         ldr r3, [sp, #{d.at("step")}]
         add r12, r2, r3, lsl #1
@@ -476,7 +490,8 @@ def _stored_pairs(d: Dot) -> list[str]:
         strh {d.of(3, 0)}, [r12, r3]
         strh {d.of(0, 0)}, [r2], #2
         str r2, [sp, #{d.at("y")}]
-        """))
+        """)
+    )
 
 
 def _stored_bytes(d: Dot) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....base.target import DUAL_ISSUE
+from ....base.target import DUAL_ISSUE, SLOW_FLASH
 from ...ir import Array
 from ...ops import spatial
 from ...ops.base import C_TYPES, Constant, Form, Kernel, Sums, Traffic
@@ -23,6 +23,7 @@ from .factors import two_words
 TAPS = ("r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10")
 WEIGHTS = ("r1", "lr")  # in turn
 PACE = 1.5  # on a core that issues two instructions at once (`bench-cycles`): each product waits for its sum
+WAITING = 1.3  # the same where flash is slow
 REACH = 4095  # of the offset of a load or store
 Text = dict[str, int | str | bool | tuple[int, ...]]
 
@@ -151,7 +152,8 @@ def _few(
     return Kernel(
         "arm_dsp/few_taps.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
         scratch=2 * rows * window.line, variant="dsp few taps", estimate=cost,
-        pace=PACE if DUAL_ISSUE in form.core else 1.0, traffic=Traffic(passes=made_rows * -(-made // 2)),
+        pace=PACE if DUAL_ISSUE in form.core else WAITING if SLOW_FLASH in form.core else 1.0,
+        traffic=Traffic(passes=made_rows * -(-made // 2)),
     )  # fmt: skip
 
 
