@@ -156,7 +156,9 @@ def _rv_pixels(m: TwoInOne, ends: Ends) -> list[Part]:
         """)
     jumps = (f"j 1{n}f" for n in range(1, len(m.loops) + 1))
     table = (".option push", ".option norvc", "3:", "j 20f", *jumps, ".option pop")
-    loops = {n: (f"1{n}:", *_rv_turn(m, groups), f"bnez a7, 1{n}b") for n, groups in enumerate(m.loops, 1)}
+    loops: dict[object, Lines] = {
+        n: (f"1{n}:", *_rv_turn(m, groups), f"bnez a7, 1{n}b") for n, groups in enumerate(m.loops, 1)
+    }
     made += [_cases(dispatch, table, 1, loops, ("j 2b",)), "20:", *_rv_ends(m, ends)]
     return made
 
@@ -252,7 +254,9 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
         end += [f"add s{n}, s{n}, t{n}", f"srai t{n}, t{n}, 16", f"add s{4 + n}, s{4 + n}, t{n}"]
     end.append("bne a0, a7, 5b")
     taps = [line for n in range(MOST, 1, -1) for line in (f"{100 + n}:", *_rv_tap(n, False))]
-    turns = {n: _length(begin) + (n - 1) * _length(_rv_tap(2, False)) + _length(end) for n in range(1, MOST + 1)}
+    turns: dict[object, int] = {
+        n: _length(begin) + (n - 1) * _length(_rv_tap(2, False)) + _length(end) for n in range(1, MOST + 1)
+    }
     # The end of the list takes the first instructions alone.
     run = Cases("runs", (*found, *dispatch, *begin, *taps, *end, "j 2b"), _length(found), turns, 1 + _length(dispatch))
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a5", FRAME), ("a6", FRAME + 4))
