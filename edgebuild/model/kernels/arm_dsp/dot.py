@@ -193,7 +193,7 @@ def function(m: Micro, finish: str) -> Function:
     saved = ["r0", "r2", "r3", *SUMS, "lr"][0 if m.packs else 1 :]
     listed = f"{'r0, ' if m.packs else ''}r2-r11"
     inside = [*_begin(d), *_products(d), *_separate(d), *_finished(d), *_stored(d)]
-    body: list[Part] = [Loop("blocks", ("1:", *inside, *_next(d)))] if m.packs else inside
+    body: list[Part] = [Loop("blocks", ("1:", *inside))] if m.packs else inside
     places = ", ".join(f"{d.at(n)} {n}" for i, (_, n) in enumerate(d.arguments) if i != 1 and (i or m.packs))
     return Function(
         f"{m.name}_{finish}",
@@ -235,28 +235,36 @@ def _remark(d: Dot) -> str:
 
 
 def _begin(d: Dot) -> list[str]:
-    """Start values, copied to every pixel, and the pointer to the pixels."""
+    """The pointer to the pixels and their end, then start values, copied to every pixel."""
     m, first = d.m, list(SUMS[: d.m.channels * (2 if d.m.packs == "pixels" else 1)])
     made = [f"ldr {X}, [sp]"] if m.packs and m.x != "listed" else []
+    made += [f"ldr {_past(d) or _left(d)}, [sp, #{d.at('x_end')}]"] if m.x != "listed" else []
     made += d.load(first, W, "starts" in m.loads)
-    made += [f"mov {SUMS[at]}, {SUMS[at % len(first)]}" for at in range(len(first), m.pixels * m.channels)]
-    return made
+    return made + [f"mov {SUMS[at]}, {SUMS[at % len(first)]}" for at in range(len(first), m.pixels * m.channels)]
+
+
+def _past(d: Dot) -> str:
+    """The register of the pixels' end where one is free in the loop."""
+    return {(1, 4): "lr", (2, 1): "r12", (2, 2): "r12"}.get((d.m.pixels, d.m.channels), "")
+
+
+def _left(d: Dot) -> str:
+    """The register of the bytes that are left before the first turn."""
+    return "r12" if d.m.packs else "lr"
 
 
 def _products(d: Dot) -> list[Part]:
     """All taps, four at a time."""
-    m, left = d.m, "r12" if d.m.packs else "lr"
+    m, left, kept = d.m, _left(d), _past(d)
     count = 4 if m.packs else 2  # groups of four taps that are written out for a turn
     bodies = tuple((f"{2 + at}:", *_body(d, at == count - 1)) for at in range(count))
-    kept = {(1, 4): "lr", (2, 1): "r12", (2, 2): "r12"}.get((m.pixels, m.channels))  # where a register is free
     past = kept or ("r3" if m.ahead else "lr")
     end = [] if kept or m.ahead or m.packs == "pixels" else [f"ldr {past}, [sp, #{d.at('x_end')}]"]
     end += [] if m.packs == "pixels" else [f"cmp {X}, {past}"]
     taps = Unrolled("groups", *_entry(d, left), bodies, (*end, "bne 2b"))
     if m.x != "listed":
-        first = kept or left
         ahead = [f"ldr lr, [{W}], #4"] if m.ahead else []
-        return [f"ldr {first}, [sp, #{d.at('x_end')}]", *ahead, f"sub {left}, {first}, {X}", taps]
+        return [*ahead, f"sub {left}, {kept or left}, {X}", taps]
     run: tuple[Part, ...] = (
         *asm(f"""
         7:
@@ -455,25 +463,24 @@ def _within(register: str, low: str, high: str, other: str) -> list[str]:
 
 
 def _stored(d: Dot) -> list[str]:
-    """Results to memory."""
+    """Results to memory, and the next group of channels."""
     if not d.m.packs:
         return _stored_bytes(d)
     if d.m.packs == "pixels":
         return _stored_pairs(d)
-    names = ["y0", "y1"] if d.m.pixels == 2 else ["y"]
-    places = ("r2", "r3")[: len(names)]
-    made, back = [] if d.finish.sums else _joined(d), len(names) == 2
-    made += [f"ldrd r2, r3, [sp, #{d.at('y0')}]"] if back else [f"ldr r2, [sp, #{d.at('y')}]"]
-    for pixel, y in enumerate(places):
+    y, places = ("y0", ("r2", "r3")) if d.m.pixels == 2 else ("y", ("r2",))
+    two = f"{'d' if len(places) == 2 else ''} {', '.join(places)}, [sp, #{d.at(y)}]"
+    made = [f"ldr{two}", *([] if d.finish.sums else _joined(d)), f"ldr r12, [sp, #{d.at('blocks')}]"]
+    for pixel, place in enumerate(places):
         if d.finish.sums:
-            made.append(f"stm {y}!, {{{', '.join(d.of(pixel, c) for c in range(d.m.channels))}}}")
+            made.append(f"stm {place}!, {{{', '.join(d.of(pixel, c) for c in range(d.m.channels))}}}")
         else:
-            made += [f"str {d.of(pixel, c)}, [{y}], #4" for c in range(0, d.m.channels, 4)]
-    return made + ([f"strd r2, r3, [sp, #{d.at('y0')}]"] if back else [f"str r2, [sp, #{d.at('y')}]"])
+            made += [f"str {d.of(pixel, c)}, [{place}], #4" for c in range(0, d.m.channels, 4)]
+    return [*made, "subs r12, r12, #1", f"str{two}", f"str r12, [sp, #{d.at('blocks')}]", "bne 1b"]
 
 
 def _stored_pairs(d: Dot) -> list[str]:
-    """Two channels of four pixels."""
+    """Two channels of four pixels, and the next group."""
     made = [f"bfi {d.of(p, 0)}, {d.of(p, 1)}, #8, #24" for p in range(4)]
     if d.finish.clamped:
         made += d.stacked({"low4": "r0", "high4": "lr"})
@@ -489,7 +496,11 @@ def _stored_pairs(d: Dot) -> list[str]:
         strh {d.of(2, 0)}, [r12]
         strh {d.of(3, 0)}, [r12, r3]
         strh {d.of(0, 0)}, [r2], #2
+        ldr r12, [sp, #{d.at("blocks")}]
         str r2, [sp, #{d.at("y")}]
+        subs r12, r12, #1
+        str r12, [sp, #{d.at("blocks")}]
+        bne 1b
         """)
     )
 
@@ -509,9 +520,3 @@ def _stored_bytes(d: Dot) -> list[str]:
         else:
             made += [f"strb {d.of(0, c)}, [r2{at}]", f"strb {d.of(1, c)}, [r3{at}]"]
     return made
-
-
-def _next(d: Dot) -> list[str]:
-    """The next group of channels."""
-    at = d.at("blocks")
-    return [f"ldr r12, [sp, #{at}]", "subs r12, r12, #1", f"str r12, [sp, #{at}]", "bne 1b"]

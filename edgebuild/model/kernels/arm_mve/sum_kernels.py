@@ -116,7 +116,7 @@ def _convolution(
     products = lines * blocks * _products(s, pixels, taps.shape[1], shape.get("pairs"))
     return Kernel(
         "arm_mve/conv.c.j2", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),), scalars,
-        scratch=scratch, variant=name, estimate=30 + gathering + products,
+        scratch=scratch, variant=name, estimate=(30 if gathering else 0) + gathering + products,
         pace=1.0 if own else SHARED, traffic=Traffic(passes=lines * blocks * -(-pixels // 2)),
         in_place=PIXELS if over else "",
     )  # fmt: skip
