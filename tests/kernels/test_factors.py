@@ -100,17 +100,17 @@ def test_factors_that_no_word_holds() -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize("target, variant", [
-    ("mps2-an386", "dsp two pixels"), ("mps2-an386", "dsp one pixel"), ("mps2-an386", "dsp two narrow pixels"),
+    ("mps2-an386", "dsp 2 pixels"), ("mps2-an386", "dsp 1 pixel"), ("mps2-an386", "dsp 2 pixels, int8"),
     ("mps2-an386", "dsp taps"), ("mps2-an386", "dsp plane"), ("mps2-an386", "dsp lines"),
-    ("m4-flash-model", "dsp four pixels"), ("m4-flash-model", "dsp four outputs"),
-    ("m4-flash-model", "dsp eight channels"), ("mps2-an500", "dsp two pixels"),
+    ("m4-flash-model", "dsp 4 pixels"), ("m4-flash-model", "dsp four outputs"),
+    ("m4-flash-model", "dsp 8 channels"), ("mps2-an500", "dsp 2 pixels"),
 ])  # fmt: skip
 def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As layers get them for which one word does not do."""
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
     monkeypatch.setattr(factors, "_one_word", lambda *_: None)
     form = form_of(load_target(target))
-    count = 250 if variant == "dsp four pixels" else 60  # few layers suit it
+    count = 250 if variant == "dsp 4 pixels" else 60  # few layers suit it
     layers = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in integer(kind, count)]
     layers += [made(seed) for made in (network, eights) for seed in range(20)]
     taken = [g for g in layers if suits(g, form, variant)]

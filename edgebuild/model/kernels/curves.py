@@ -22,7 +22,7 @@ INT16 = (-(2**15), 2**15 - 1)
 BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
 
 
-def lined(template: str, variant: str, cost: float, rounding: float) -> Callable[[KernelLayer], Kernel | None]:
+def linear_pieces(template: str, variant: str, cost: float, rounding: float) -> Callable[[KernelLayer], Kernel | None]:
     """The maker of a kernel for curves without broadcasting.
 
     `cost`: instructions an element, and `rounding` more where the argument is shifted.

@@ -13,11 +13,11 @@ from . import (
     convolution,
     depthwise,
     depthwise_four,
-    few_taps,
     gathered,
     matrix,
     svdf_pairs,
     wide,
+    window_registers,
     winograd,
 )
 
@@ -72,7 +72,7 @@ WAITS = CORE | {SLOW_FLASH}
 ROWS = (
     *(Row(CONVOLUTION, CORE, of_sums(v.kernel)) for v in convolution.VARIANTS),
     *(Row(CONVOLUTION, WAITS, of_sums(v.kernel)) for v in convolution.WAITING),
-    Row(CONVOLUTION, CORE, of_sums(few_taps.narrow)),
+    Row(CONVOLUTION, CORE, of_sums(window_registers.bytes_)),
     Row(CONVOLUTION, CORE, of_sums(winograd.winograd)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.taps)),
     Row(DEPTHWISE, CORE, of_sums(depthwise.planes)),
@@ -80,7 +80,7 @@ ROWS = (
     Row(DEPTHWISE, CORE, of_sums(depthwise_four.fours)),
     Row(CONVOLUTION, CORE, of_sums(depthwise_four.fours)),
     Row("conv2d", CORE, gathered.convolution),
-    Row("conv2d", CORE, few_taps.halves),
+    Row("conv2d", CORE, window_registers.halves),
     Row("transpose_conv2d", CORE, gathered.gathered),
     Row("dense", CORE, wide.dense),
     Row("depthwise_conv2d", CORE, wide.depthwise),
@@ -95,5 +95,5 @@ ROWS = (
     Row("batch_matmul", CORE, matrix.wide),
     Row("svdf_state", CORE, svdf_pairs.state),
     Row("svdf", CORE, svdf_pairs.total),
-    Row("pointwise", CORE, curves.lined("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
+    Row("pointwise", CORE, curves.linear_pieces("arm_dsp/curve.c.j2", "dsp lines", 6.0, 1.0)),
 )

@@ -182,27 +182,27 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
     if not _near(s) or not _whole(s) or (pointwise and pixels == 1):
         return None
     outside, edges = s.padded_rows, s.padded_columns or n > fw * c
-    lined = edges and c % 4 > 0
+    copied_rows = edges and c % 4 > 0
     odd = (pixels if pointwise else ow) % 2
     shape = shape_of(s, form) | {
         "pointwise": pointwise, "pixels": pixels, "words": fh * n, "odd": bool(odd), "kept": bool(odd) and form.over,
     }  # fmt: skip
     if not pointwise:
-        shape |= {"n": n, "lined": lined, "edges": edges, "padded_rows": outside}
-        shape |= {"padded": outside or (edges and not lined), "inner_last": (w * c - n) // c - s.stride[1]}
+        shape |= {"n": n, "copied_rows": copied_rows, "edges": edges, "padded_rows": outside}
+        shape |= {"padded": outside or (edges and not copied_rows), "inner_last": (w * c - n) // c - s.stride[1]}
     passes = pixels // 2 + odd if pointwise else -(-ow // 2) * _rows(s, form)
     edge, groups, run = borders(s, form, 2, (w * c - n) // c), fh * n // 4, fw * c
     inside, there = edge.passes - edge.columns, 1 - edge.missing
     if pointwise:
         cost = passes * (2 + 16.3 * groups)
-    elif lined:
+    elif copied_rows:
         cost = edge.passes * 87 + groups * (9.6 * inside * there + 11 * edge.columns)
         cost += 15.6 * edge.columns * there * fh * run
     else:
         cost = edge.passes * (53.6 + 19.9 * fh + 21.6 * edge.missing * groups) + 11.8 * inside * there * groups
         cost += edge.columns * there * fh * (42.5 + 3.9 * run)
     return Gathered(
-        fh, groups, passes, shape, cost, 4 * fh * n + (2 * n if lined else 0),
+        fh, groups, passes, shape, cost, 4 * fh * n + (2 * n if copied_rows else 0),
         left=odd * (1 if pointwise else _rows(s, form)), padded=not pointwise and (outside or edges),
         alone=("eb_dot1" if pointwise else "eb_dot1i") if odd else "",
         in_place=PIXELS if pointwise and (form.over or not odd) else "",
@@ -221,7 +221,7 @@ def packed_taps(s: Sums, form: Form) -> Gathered | None:
     edges, outside = s.padded_columns, s.padded_rows
     shape = shape_of(s, form) | {
         "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside,
-        "straight": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
+        "whole_windows": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
     }  # fmt: skip
     passes = -(-ow // 2) * _rows(s, form)
     edge = borders(s, form, 2)
@@ -304,18 +304,18 @@ def zipped(s: Sums, form: Form) -> Gathered | None:
 # Where flash is slow, weights that are read again and again wait for it; where two instructions issue at once, those of
 # the tuned forms do, and pixels wait to be widened.
 TUNED, ONCE = {DUAL_ISSUE: 0.93, SLOW_FLASH: 1.12}, {SLOW_FLASH: 1.03}
-PLAIN, NARROW = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
-TWO_PIXELS = Variant("dsp two pixels", "arm_dsp/conv.c.j2", "eb_dot2", widened_pairs, TUNED)
+PLAIN, WIDENED = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
+TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/conv_pairs.c.j2", "eb_dot2", widened_pairs, TUNED)
 VARIANTS = (
-    Variant("dsp one pixel", "arm_dsp/dense.c.j2", "eb_dot1", in_place_bytes, PLAIN),
-    Variant("dsp widened pixel", "arm_dsp/dense_wide.c.j2", "eb_dot1w", widened_once, ONCE),
+    Variant("dsp 1 pixel", "arm_dsp/dense.c.j2", "eb_dot1", in_place_bytes, PLAIN),
+    Variant("dsp 1 pixel, int16", "arm_dsp/dense_wide.c.j2", "eb_dot1w", widened_once, ONCE),
     TWO_PIXELS,
-    Variant("dsp two flat pixels", "arm_dsp/conv_flat.c.j2", "eb_dot2", packed_taps, TUNED),
-    Variant("dsp two narrow pixels", "arm_dsp/conv_narrow.c.j2", "eb_dot2n", _bytes(2), NARROW),
-    Variant("dsp one pixel", "arm_dsp/conv_narrow.c.j2", "eb_dot1", _bytes(1), NARROW),
-    Variant("dsp straight pixel", "arm_dsp/conv_runs.c.j2", "eb_dot1r", row_pointers, NARROW),
+    Variant("dsp 2 pixels, packed taps", "arm_dsp/conv_packed.c.j2", "eb_dot2", packed_taps, TUNED),
+    Variant("dsp 2 pixels, int8", "arm_dsp/conv_bytes.c.j2", "eb_dot2n", _bytes(2), WIDENED),
+    Variant("dsp 1 pixel", "arm_dsp/conv_bytes.c.j2", "eb_dot1", _bytes(1), WIDENED),
+    Variant("dsp 1 pixel, row pointers", "arm_dsp/conv_rows.c.j2", "eb_dot1r", row_pointers, WIDENED),
 )
 WAITING = (  # where flash is slow
-    Variant("dsp four pixels", "arm_dsp/conv_four.c.j2", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
-    Variant("dsp eight channels", "arm_dsp/dense_eight.c.j2", "eb_dot8", widened_once_of_eights, ONCE),
+    Variant("dsp 4 pixels", "arm_dsp/conv_four.c.j2", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
+    Variant("dsp 8 channels", "arm_dsp/dense_eight.c.j2", "eb_dot8", widened_once_of_eights, ONCE),
 )

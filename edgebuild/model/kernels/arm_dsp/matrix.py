@@ -63,7 +63,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
     cost = 30.0 + a * b * -(-columns // 2) * (4 * c + 40 + -(-n // 2) * (60 + 3.7 * c))
     return Kernel(
         "arm_dsp/matmul_halves.c.j2", k.stem, shape, k.constants, scalars,
-        scratch=4 * (c + c % 2), variant="dsp wide pairs", estimate=cost,
+        scratch=4 * (c + c % 2), variant="dsp pairs of int16", estimate=cost,
     )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def wide(layer: KernelLayer) -> Kernel | None:
     cost = 30.0 + a * b * -(-columns // 2) * (5 * c + 30 + n * (90 + 2.6 * c))
     return Kernel(
         "arm_dsp/matmul_wide.c.j2", k.stem, shape, k.constants, scalars,
-        scratch=4 * c, variant="dsp wide columns", estimate=cost,
+        scratch=4 * c, variant="dsp columns of int16", estimate=cost,
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ class Window:
         return np.asarray((both[..., 0] & 0xFFFF) | both[..., 1] << 16)
 
 
-def narrow(s: Sums, form: Form) -> Kernel | None:
+def bytes_(s: Sums, form: Form) -> Kernel | None:
     """int8. Of channels that are a multiple of four, blocks of four taps take as few instructions, without lines."""
     if s.finish == "sums" or not s.fits or s.weights.shape[3] != s.size[2] or s.size[2] % 4 == 0:
         return None
@@ -150,8 +150,8 @@ def _few(
     pair = 8 + len(window.loads) + k * (len(window.products) + result + 5 / together)
     cost = 20 + made_rows * (40 + rows * (20 + 4 * line) + -(-made // 2) * pair)
     return Kernel(
-        "arm_dsp/few_taps.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
-        scratch=2 * rows * window.line, variant="dsp few taps", estimate=cost,
+        "arm_dsp/window_registers.c.j2", stem, shape, (Constant("w", words(record).ravel(), "by channel"),), scalars,
+        scratch=2 * rows * window.line, variant="dsp taps in registers", estimate=cost,
         pace=PACE if DUAL_ISSUE in form.core else WAITING if SLOW_FLASH in form.core else 1.0,
         traffic=Traffic(passes=made_rows * -(-made // 2)),
     )  # fmt: skip
