@@ -45,7 +45,7 @@ def template(request: DriverRequest) -> str:
         raise fail("option 'overlay-template': only a fixed layout has an overlay", hints=["--layout fixed:FILE"])
     target = load_target(request.target)
     source = read_sources(request.sources, triple_of(request.target), request.flags)
-    cdfg = read_functions(source.unit, source.dialect)
+    cdfg = read_functions(source)
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
     found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
@@ -92,7 +92,7 @@ def analyse(request: DriverRequest) -> Driver:
     bus = Bus(request.register_width, target.bus == "bytes")
     source = read_sources(request.sources, triple_of(request.target), request.flags)
     dialect = source.dialect
-    cdfg = read_functions(source.unit, dialect)
+    cdfg = read_functions(source)
     shapes = simplify(dialect, cdfg)
     files, absent = [*source.files, *target.files], tuple[str, ...]()
     uses: Mapping[str, Uses] = {}

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clang.cindex import Cursor
-from clang.cindex import CursorKind as K
-
 from edgebuild.driver.analysis.cdfg import Access, Function, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, wide_type
 from edgebuild.driver.merge.merging import Merged
-from edgebuild.driver.source import clang
+from edgebuild.driver.source import ir
 
 
 def chained(before: list[str], text: str) -> str:
@@ -51,7 +48,7 @@ class WholeTexts:
 
     def _group(self, a: Access) -> str:
         prefix = self.merged.ref(a).base
-        inside = self._cursor(prefix.cursor)
+        inside = self._source(prefix.expression)
         simple = inside.replace("_", "a").isalnum()
         if prefix.pointer:
             return inside if simple else f"({inside})"
@@ -61,13 +58,13 @@ class WholeTexts:
         """The element of an array leaf, counted through all of its dimensions."""
         ref = self.merged.ref(a)
         text = ""
-        for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self._cursor(cursor)
+        for c, size in zip(ref.indices, ref.index_dims, strict=True):
+            inside = self._source(c)
             text = f"({text}) * {size}u + ({inside})" if text else inside
         return text
 
-    def _cursor(self, c: Cursor) -> str:
-        text = self.text.part(*clang.span(c))
+    def _source(self, c: ir.Expression) -> str:
+        text = self.text.part(*c.span)
         return f"{text[:-2]}.operator->()" if text.endswith("->") else text  # an operator's call ends with its sign
 
     def _address(self, a: Access) -> list[str]:
@@ -95,7 +92,7 @@ class WholeTexts:
             return chained(before, f"{name}({', '.join([*address, *(values[n] for n in leaves)])})")
         before, value = [], site.variable
         if site.right is not None:
-            value = self._cursor(site.right)
+            value = self._source(site.right)
             if self.merged.translated(site) or (self.cpp and site.does):
                 name = self._new(wide_type(window.bits))
                 before, value = [f"{name} = {value}"], name
@@ -105,13 +102,13 @@ class WholeTexts:
 
     def _values(self, site: Site) -> tuple[list[str], dict[tuple[str, int], str]]:
         """The values that a literal names, and what C++ does in front, since arguments of a call have no order."""
-        values = {self._leaf(x): self._cursor(v) for x, v in site.parts if v is not None}
+        values = {self._leaf(x): self._source(v) for x, v in site.parts if v is not None}
         before = []
         for i in site.inner if self.cpp and (len(site.inner) > 1 or site.does) else ():
             a, v = site.parts[i]
             assert v is not None
             kept = self._new(wide_type(self._width(a)))
-            before.append((clang.span(v)[0], f"{kept} = {values[self._leaf(a)]}"))
+            before.append((v.span[0], f"{kept} = {values[self._leaf(a)]}"))
             values[self._leaf(a)] = kept
         return [text for _, text in sorted(before)], values
 
@@ -147,7 +144,7 @@ class WholeTexts:
             return self._begun(site, "")
         if site.form == "copy":
             assert site.right is not None
-            return self._begun(site, self._cursor(site.right))
+            return self._begun(site, self._source(site.right))
         if site.form == "make":
             before, values = self._values(site)
             home, leaves = site.parts[0][0], self.merged.named(site)
@@ -163,13 +160,12 @@ class WholeTexts:
         if site.right is None:
             value = f"{old} {site.operator[-1]} 1"
         else:
-            value = self._cursor(site.right)
+            value = self._source(site.right)
             value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
         return f"{v} = {self.hal.changed(ref.group, register, ref.leaf, element)}({v}, {value})"
 
 
-def is_place(cursor: Cursor) -> bool:
+def is_steady(c: ir.Expression) -> bool:
     """Whether an expression is a variable or an address: it means the same wherever it is evaluated."""
-    cursor = clang.bare(cursor)
-    address = cursor.kind == K.UNARY_OPERATOR and clang.unary(cursor) == "&"
-    return address or cursor.kind in (K.DECL_REF_EXPR, K.CXX_THIS_EXPR)
+    bare = c.bare
+    return isinstance(bare, ir.Name | ir.This) or (isinstance(bare, ir.Unary) and bare.operator == "&")

@@ -6,17 +6,16 @@ number of lines, so that `#line` at the top of each source is enough for a debug
 
 from __future__ import annotations
 
-from clang.cindex import Cursor
-
 from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Offset, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
-from edgebuild.driver.emit.held import TextPart, WholeTexts, chained, is_place
+from edgebuild.driver.emit.held import TextPart, WholeTexts, chained, is_steady
 from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.ir import Expression
 from edgebuild.driver.source.sources import LineMark, Source
 
 
@@ -112,7 +111,7 @@ class _Rewriter(WholeTexts):
     def _constant(self, a: Access) -> str:
         """The text of a value that is the same at the place of the merged store."""
         right = a.site.right
-        if a.site.form != "assign" or a.site.used or right is None or clang.constant(right) is None:
+        if a.site.form != "assign" or a.site.used or right is None or right.constant is None:
             return ""
         return self._raw(self._raw_text(right))
 
@@ -138,9 +137,9 @@ class _Rewriter(WholeTexts):
     def _first(self, site: Site, type_: str) -> tuple[list[str], str]:
         """Assignments that C++ makes in front of the left side, and the value: arguments of a call have no order."""
         assert site.right is not None and site.write
-        value = self._cursor(site.right)
+        value = self._source(site.right)
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
-        if not self.cpp or not site.does or not open_ or is_place(site.right):
+        if not self.cpp or not site.does or not open_ or is_steady(site.right):
             return [], value
         name = self._new(type_)
         return [f"{name} = {value}"], name
@@ -150,7 +149,7 @@ class _Rewriter(WholeTexts):
         assert site.read and site.write
         if site.form == "compound":
             assert site.right is not None
-            first, right = self._first(site, site.right.type.get_canonical().spelling)
+            first, right = self._first(site, site.right.type.text)
             address, before = self._once(site)
             value = f"{self._read(site.read, address)} {site.operator[:-1]} ({right})"
             return chained([*first, *before], self._write(site, address, value))
@@ -171,8 +170,8 @@ class _Rewriter(WholeTexts):
         if None not in a.key and MEMORY not in a.variables:
             return address, []
         types = (f"volatile struct {ref.group} *", "unsigned int")
-        places = [not ref.base.pointer or is_place(ref.base.cursor)]
-        places += [len(ref.indices) == 1 and is_place(ref.indices[0])]
+        places = [not ref.base.pointer or is_steady(ref.base.expression)]
+        places += [len(ref.indices) == 1 and is_steady(ref.indices[0])]
         before = []
         for i, uses in enumerate(self._uses(site)[: len(address)]):
             if not uses and not places[i]:
@@ -218,17 +217,16 @@ class _Rewriter(WholeTexts):
 
     def _raw_address(self, a: Access) -> list[str]:
         ref = self.merged.ref(a)
-        base = self._raw_text(ref.base.cursor)
+        base = self._raw_text(ref.base.expression)
         address = [f"({base})" if ref.base.pointer else f"&({base})"]
         text = ""
-        for cursor, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = self._raw_text(cursor)
+        for c, size in zip(ref.indices, ref.index_dims, strict=True):
+            inside = self._raw_text(c)
             text = f"({text}) * {size}u + ({inside})" if text else inside
         return [*address, text] if text else address
 
-    def _raw_text(self, c: Cursor) -> str:
-        start, end = clang.span(c)
-        return self.text.data[start:end].decode()
+    def _raw_text(self, c: Expression) -> str:
+        return c.source.decode()
 
     @staticmethod
     def _raw(text: str) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clang.cindex import Cursor
-
 from edgebuild.base.errors import Diagnostic
 from edgebuild.driver.analysis.cdfg import Access, Cdfg, Site
 from edgebuild.driver.merge.merging import Merged
-from edgebuild.driver.source import clang
+from edgebuild.driver.source.ir import Expression
 
 
 def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     """A warning for each constant that the source writes to a field which does not take it."""
     found = []
     for a, value in (w for f in cdfg.functions.values() for s in f.sites for w in _writes(s)):
-        slot, number = merged.register(a).slot(merged.ref(a).leaf), clang.constant(value)
+        slot, number = merged.register(a).slot(merged.ref(a).leaf), value.constant
         if number is None or not slot.accepts:
             continue
         stored = number & ((1 << slot.width) - 1)
@@ -28,7 +26,7 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     return found
 
 
-def _writes(site: Site) -> Iterator[tuple[Access, Cursor]]:
+def _writes(site: Site) -> Iterator[tuple[Access, Expression]]:
     if site.form == "assign" and site.write and site.right is not None:
         yield site.write, site.right
     if site.form in ("group", "make"):

@@ -20,7 +20,6 @@ from edgebuild.driver.layout.registers import (
     words,
     write_window,
 )
-from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect, Field
 
 
@@ -167,7 +166,7 @@ def _check_held(cdfg: Cdfg, merged: Merged) -> None:
         assert here and site.of
         home = site.of.parts[0][0]
         if (merged.ref(here).group, merged.register(here)) != (merged.ref(home).group, merged.register(home)):
-            at = clang.place(site.left.extent.start)
+            at = site.left.where
             text = f"'{site.variable}' holds register '{merged.register(home).name}'"
             text += f", and not '{merged.register(here).name}': use a variable for each"
             raise EdgebuildError(Diagnostic(text, at.file, at.line, at.column))

@@ -120,6 +120,7 @@ class Unit:
 
 SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL)
 CLASSES = (CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL)
+OUTSIDE = (CursorKind.TRANSLATION_UNIT, CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC)
 FUNCTIONS = (
     CursorKind.FUNCTION_DECL,
     CursorKind.CXX_METHOD,
@@ -370,12 +371,6 @@ def _expression_kind(kind: CursorKind) -> bool:
     return bool(kind.is_expression())
 
 
-@cache
-def method(prefix: str, kind: CursorKind) -> str:
-    """The name of a visitor's method for cursors of this kind, as `e_paren_expr`."""
-    return f"{prefix}_{kind.name.lower()}"
-
-
 def members(class_: Cursor) -> list[Cursor]:
     """Members and bases of a class; for a class that a template makes, which shows none, those of the template."""
     if children(class_):
@@ -401,5 +396,5 @@ def bare(cursor: Cursor) -> Cursor:
         return cursor._bare
 
 
-def is_volatile(type_: Type) -> bool:
-    return bool(type_.is_volatile_qualified()) or type_.kind == TypeKind.ATOMIC
+def is_reference(type_: Type) -> bool:
+    return type_.get_canonical().kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE)

@@ -18,8 +18,9 @@ from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.base.text import quoted
 from edgebuild.driver.source import clang, macros
-from edgebuild.driver.source.dialect import Dialect, read_dialect
-from edgebuild.driver.source.hidden import no_hidden_uses
+from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, read_dialect, read_offsets
+from edgebuild.driver.source.hidden import no_hidden_uses, no_unread_uses
+from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.reach import check_headers
 from edgebuild.driver.source.shared import check_macros
 
@@ -91,6 +92,12 @@ class Source:
     dialect: Dialect
     files: tuple[str, ...]
     lines: tuple[tuple[int, int, LineMark], ...]  # each `#line` of the unit's text: where it begins and ends
+    offsets: tuple[Offset, ...] = ()
+
+    @cached_property
+    def program(self) -> Program:
+        """The unit as typed values."""
+        return Program(self.unit)
 
 
 def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] = ()) -> Source:
@@ -119,7 +126,11 @@ def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] 
         again = (*flags, "-ferror-limit=0")
         no_hidden_uses(unit, dialect, partial(clang.parse, name, triple=triple, flags=again, cpp=True, wrong=True))
     files = dict.fromkeys([*map(str, reader.files), *unit.files])
-    return Source(unit, dialect, tuple(files), text.lines)
+    check_memory(unit, dialect)
+    offsets = read_offsets(unit, dialect)
+    if cpp:
+        no_unread_uses(unit, dialect)
+    return Source(unit, dialect, tuple(files), text.lines, offsets)
 
 
 def _flags(sources: Sequence[Path], options: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,419 @@
+"""From libclang's tree to the values of `ir`: the one place that tells kinds of cursors apart in bodies of functions.
+
+What no driver may have is refused here: computed goto, exceptions, and statements that libclang does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from clang.cindex import Cursor, CursorKind, Type, TypeKind
+
+from edgebuild.driver.source import clang, ir
+from edgebuild.driver.source.texts import assembly
+
+K = CursorKind
+Made = TypeVar("Made")
+CASTS = {
+    K.CSTYLE_CAST_EXPR: "c",
+    K.CXX_STATIC_CAST_EXPR: "static",
+    K.CXX_REINTERPRET_CAST_EXPR: "static",
+    K.CXX_CONST_CAST_EXPR: "constant",
+    K.CXX_FUNCTIONAL_CAST_EXPR: "value",
+}
+NUMBERS = (K.INTEGER_LITERAL, K.CHARACTER_LITERAL, K.CXX_BOOL_LITERAL_EXPR)
+REFUSED = {
+    K.INDIRECT_GOTO_STMT: "computed goto is not supported in a driver",
+    K.CXX_TRY_STMT: "exceptions are not supported in a driver",
+    K.CXX_THROW_EXPR: "exceptions are not supported in a driver",
+    K.ADDR_LABEL_EXPR: "the address of a label is not supported in a driver",
+}
+
+
+class Program:
+    """One unit. Types and declarations are the same values each time; bodies are made when they are asked for."""
+
+    def __init__(self, unit: clang.Unit) -> None:
+        self.unit = unit
+        self._kept: dict[tuple[type, int], Any] = {}
+        self._around: Cursor | None = None  # the function whose body is being lowered
+
+    def _once(self, kind: type[Made], origin: Any) -> Made:
+        key = (kind, origin.data[1 if kind is ir.Function and origin.kind == K.LAMBDA_EXPR else 0])
+        if key not in self._kept:
+            self._kept[key] = kind(self, origin)  # type: ignore[call-arg]
+        return self._kept[key]
+
+    def type(self, origin: Type) -> ir.CType:
+        return self._once(ir.CType, origin)
+
+    def record(self, origin: Cursor) -> ir.Record:
+        return self._once(ir.Record, origin)
+
+    def member(self, origin: Cursor) -> ir.Member:
+        return self._once(ir.Member, origin)
+
+    def variable(self, origin: Cursor) -> ir.Variable:
+        return self._once(ir.Variable, origin)
+
+    def function(self, origin: Cursor) -> ir.Function:
+        return self._once(ir.Function, origin)
+
+    def declaration(self, origin: Cursor | None) -> ir.Declaration | None:
+        """What a name stands for."""
+        if origin is None:
+            return None
+        if origin.kind in (K.VAR_DECL, K.PARM_DECL):
+            return self.variable(origin)
+        if origin.kind in clang.FUNCTIONS:
+            return self.function(origin)
+        if origin.kind == K.ENUM_CONSTANT_DECL:
+            return self._once(ir.Constant, origin)
+        return self.member(origin) if origin.kind == K.FIELD_DECL else self._once(ir.Declaration, origin)
+
+    # ---- what the unit has
+
+    @cached_property
+    def functions(self) -> tuple[ir.Function, ...]:
+        """The functions that the text itself defines, those of classes included."""
+        return tuple(map(self.function, self.unit.functions))
+
+    @cached_property
+    def lambdas(self) -> dict[int, tuple[ir.Function, ir.Function]]:
+        """The lambdas in functions of the text: (lambda, the function around it), by where they begin."""
+        pairs = self.unit.lambdas.items()
+        return {start: (self.function(c), self.function(around)) for start, (c, around) in pairs}
+
+    @cached_property
+    def variables(self) -> tuple[ir.Variable, ...]:
+        """Variables outside of functions that the text itself declares, and those that functions keep."""
+        own = [d for d in self.unit.top if d.kind == K.VAR_DECL and self.unit.own(d)]
+        inner = (d for f in self.unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
+        return tuple(map(self.variable, (*own, *(d for d in inner if d.storage_class.name == "STATIC"))))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All functions that the unit declares, and those that it defines."""
+        return frozenset(
+            [f.spelling for f in self.unit.top if f.kind == K.FUNCTION_DECL] + [f.full_name for f in self.functions]
+        )
+
+    def body(self, function: Cursor) -> ir.Block | None:
+        own = next((c for c in clang.children(function) if c.kind == K.COMPOUND_STMT), None)
+        outer, self._around = self._around, function
+        block = self.block(own) if own is not None else None
+        self._around = outer
+        return block
+
+    def initialisers(self, constructor: Cursor) -> tuple[ir.Initialiser, ...]:
+        found = []
+        for before, value in pairwise([None, *clang.children(constructor)]):
+            if value is None or not clang.is_expression(value):
+                continue
+            kind = before.kind if before is not None else None
+            member = before.spelling if before is not None and kind == K.MEMBER_REF else ""
+            base = self.record(before.referenced) if before is not None and kind == K.TYPE_REF else None
+            found.append(ir.Initialiser(member, base, self.expression(value)))
+        return tuple(found)
+
+    # ---- expressions
+
+    def expression(self, c: Cursor) -> ir.Expression:
+        kind = c.kind
+        handler = EXPRESSIONS.get(kind)
+        if handler:
+            return handler(self, c)
+        if kind in REFUSED:
+            raise clang.error_at(c, self.unit.text, REFUSED[kind])
+        if kind in NUMBERS:
+            return ir.Number(self, c)
+        if kind in CASTS:
+            return ir.Cast(self, c, [ir.Other(self, c, ()), *self._inside(c)][-1], CASTS[kind])
+        if kind.is_expression() or kind.is_reference() or kind.is_declaration():
+            return ir.Other(self, c, self._inside(c))
+        text = f"this expression ({kind.name.lower()}) is not supported in a driver"
+        raise clang.error_at(c, self.unit.text, text)
+
+    def _inside(self, c: Cursor) -> tuple[ir.Expression, ...]:
+        return tuple(self.expression(x) for x in clang.children(c) if clang.is_expression(x))
+
+    def _parenthesised(self, c: Cursor) -> ir.Expression:
+        return ir.Parenthesised(self, c, self.expression(clang.children(c)[0]))
+
+    def _unexposed(self, c: Cursor) -> ir.Expression:
+        """What libclang has no kind for: conversions, `a ?: b`, `offsetof`, designators, and the compiler's own."""
+        children = clang.children(c)
+        members = [x.referenced for x in children if x.kind == K.MEMBER_REF]
+        inside = self._inside(c)
+        if clang.is_offset(c):
+            return ir.OffsetOf(self, c, tuple(map(self.member, members)), inside)
+        if len(inside) == 4 and len({x.span for x in inside[:3]}) == 1:  # it repeats its first operand
+            return ir.Choice(self, c, inside[0], None, inside[3])
+        if members:
+            named = tuple(self.member(m) for m in members)
+            return ir.Designated(self, c, named, inside[:-1], inside[-1])
+        if len(inside) == 1:
+            return ir.Converted(self, c, inside[0], len(children) == 1)
+        return ir.Intrinsic(self, c, inside)
+
+    def _member(self, c: Cursor) -> ir.Expression:
+        inside = self._inside(c)
+        return ir.MemberOf(self, c, inside[0] if inside else None, self.declaration(c.referenced))
+
+    def _subscript(self, c: Cursor) -> ir.Expression:
+        base, index = self._inside(c)
+        return ir.Subscript(self, c, base, index)
+
+    def _unary(self, c: Cursor) -> ir.Expression:
+        (operand,), operator = self._inside(c), clang.unary(c)
+        if operator.endswith(("++", "--")):
+            return ir.Step(self, c, operator[-1], operand, operator.startswith("post"))
+        return ir.Unary(self, c, operator, operand)
+
+    def _binary(self, c: Cursor) -> ir.Expression:
+        (left, right), operator = self._inside(c), clang.binary(c)
+        if operator == "=":
+            return ir.Assignment(self, c, left, right)
+        if operator == ",":
+            return ir.Comma(self, c, left, right)
+        return (ir.Logical if operator in ("&&", "||") else ir.Binary)(self, c, left, right, operator)
+
+    def _compound(self, c: Cursor) -> ir.Expression:
+        left, right = self._inside(c)
+        return ir.Assignment(self, c, left, right, clang.binary(c)[:-1])
+
+    def _conditional(self, c: Cursor) -> ir.Expression:
+        condition, yes, no = self._inside(c)
+        return ir.Choice(self, c, condition, yes, no)
+
+    def _list(self, c: Cursor) -> ir.Expression:
+        return ir.ListValue(self, c, self._inside(c))
+
+    def _generic(self, c: Cursor) -> ir.Expression:
+        controller, *chosen = self._inside(c)
+        return ir.Generic(self, c, controller, tuple(chosen))
+
+    def _statements(self, c: Cursor) -> ir.Expression:
+        return ir.Statements(self, c, self.block(clang.children(c)[0]))
+
+    def _lambda(self, c: Cursor) -> ir.Expression:
+        function = self.function(c)
+        head = (x for x in clang.children(c) if x.kind not in (K.COMPOUND_STMT, K.PARM_DECL))
+        captured = (self.expression(x) for x in head if clang.is_expression(x) or x.kind == K.VARIABLE_REF)
+        assert function.body is not None
+        return ir.Lambda(self, c, tuple(captured), function.body, function)
+
+    def _call(self, c: Cursor) -> ir.Expression:
+        """A call: of a function, through a pointer, of a method, of an operator, or of a constructor."""
+        parts = [x for x in clang.children(c) if clang.is_expression(x)]
+        if not self.unit.cpp:
+            callee, *arguments = map(self.expression, parts)
+            named = clang.bare(parts[0]).referenced
+            to = self.function(named) if named is not None and named.kind == K.FUNCTION_DECL else None
+            return ir.Call(self, c, to, callee, None, tuple(arguments))
+        referenced = c.referenced
+        if referenced is None or referenced.kind not in clang.FUNCTIONS:  # through a pointer
+            first, *arguments = map(self.expression, parts) if parts else (ir.Other(self, c, ()),)
+            return ir.Call(self, c, None, first, None, tuple(arguments))
+        to = self.function(referenced)
+        if to.form == "constructor":
+            return ir.Call(self, c, to, None, None, tuple(map(self.expression, parts)))
+        method = bool(parts) and parts[0].kind == K.MEMBER_REF_EXPR and parts[0].referenced == referenced
+        if method:
+            objects = self._inside(parts[0])
+            arguments = list(map(self.expression, parts[1:]))
+            return ir.Call(self, c, to, None, next(iter(objects), None), tuple(arguments), not objects)
+        named = next((x for x in parts if _names(x, referenced)), parts[0] if parts else None)
+        rest = [self.expression(x) for x in parts if x is not named]
+        if to.has_object and rest:  # an operator
+            return ir.Call(self, c, to, None, rest[0], tuple(rest[1:]))
+        callee = self.expression(named) if named is not None else None
+        return ir.Call(self, c, to, callee, None, tuple(rest))
+
+    # ---- statements
+
+    def block(self, c: Cursor) -> ir.Block:
+        return ir.Block(self, c, tuple(map(self.statement, clang.children(c))))
+
+    def statement(self, c: Cursor) -> ir.Statement:
+        handler = STATEMENTS.get(c.kind)
+        if handler:
+            return handler(self, c)
+        if c.kind in REFUSED and not clang.is_expression(c):
+            raise clang.error_at(c, self.unit.text, REFUSED[c.kind])
+        if clang.is_expression(c):
+            return ir.Evaluation(self, c, self.expression(c))
+        text = f"this statement ({c.kind.name.lower()}) is not supported in a driver"
+        raise clang.error_at(c, self.unit.text, text)
+
+    def _attributed(self, c: Cursor) -> ir.Statement:
+        """A statement with attributes, such as `__attribute__((fallthrough));`."""
+        own = [x for x in clang.children(c) if not x.kind.is_attribute()]
+        return self.statement(own[0]) if len(own) == 1 else ir.Block(self, c, tuple(map(self.statement, own)))
+
+    def _declared(self, d: Cursor) -> ir.Declared:
+        """What stands behind the name is its first value, but for the length of an array."""
+        parts = [x for x in clang.children(d) if clang.is_expression(x)]
+        value = None
+        if parts and clang.span(parts[-1])[0] >= clang.offset(d.location):
+            last, array = parts[-1], d.type.get_canonical().kind
+            listed = last.kind == K.INIT_LIST_EXPR or last.type.get_canonical().kind == TypeKind.CONSTANTARRAY
+            length = array == TypeKind.VARIABLEARRAY or (array == TypeKind.CONSTANTARRAY and not listed)
+            value = None if length else last
+        sizes = tuple(self.expression(x) for x in parts if x is not value)
+        return ir.Declared(self, d, self.variable(d), sizes, self.expression(value) if value is not None else None)
+
+    def _declarations(self, c: Cursor) -> ir.Statement:
+        own = [d for d in clang.children(c) if d.kind == K.VAR_DECL]
+        others = (x for d in clang.children(c) if d not in own and self.unit.cpp for x in clang.preorder(d))
+        uses = tuple(self.expression(x) for x in others if x.kind == K.MEMBER_REF_EXPR)
+        return ir.Declarations(self, c, tuple(map(self._declared, own)), uses)
+
+    def _parts(self, c: Cursor) -> tuple[tuple[ir.Statement, ...], list[Cursor]]:
+        """(what C++ declares or does in front of the condition of an if, while or switch, the other parts)."""
+        parts, before = clang.children(c), list[ir.Statement]()
+        start = self.unit.text[clang.span(c)[0] : clang.span(parts[0])[0]]
+        if self.unit.cpp and c.kind == K.SWITCH_STMT and b";" in start:
+            text = "a statement in front of a switch's value is not supported"  # libclang does not show it
+            raise clang.error_at(c, self.unit.text, text, "  write it in front of the switch")
+        while self.unit.cpp and len(parts) > 2:
+            gap = self.unit.text[clang.span(parts[0])[1] : clang.span(parts[1])[0]].strip()
+            if parts[0].kind == K.VAR_DECL:
+                before.append(self._declared(parts[0]))
+            elif parts[0].kind == K.DECL_STMT or gap.startswith(b";"):
+                before.append(self.statement(parts[0]))
+            else:
+                break
+            parts = parts[1:]
+        return tuple(before), parts
+
+    def _if(self, c: Cursor) -> ir.Statement:
+        before, (condition, then, *rest) = self._parts(c)
+        otherwise = self.statement(rest[0]) if rest else None
+        return ir.If(self, c, before, self.expression(condition), self.statement(then), otherwise)
+
+    def _while(self, c: Cursor) -> ir.Statement:
+        before, (condition, body) = self._parts(c)
+        return ir.Loop(self, c, before, self.expression(condition), None, self.statement(body), again=bool(before))
+
+    def _do(self, c: Cursor) -> ir.Statement:
+        body, condition = clang.children(c)
+        return ir.Loop(self, c, (), self.expression(condition), None, self.statement(body), first=True)
+
+    def _for(self, c: Cursor) -> ir.Statement:
+        """A `for`: parts that are missing have no child, and the places of the semicolons tell which is which."""
+        *parts, body = clang.children(c)
+        start, condition, step = parts[:1], parts[1:2], parts[2:]
+        if len(parts) in (1, 2):
+            places = list(_semicolons(c))
+            if len(places) < 2:
+                raise clang.error_at(c, self.unit.text, "this loop comes out of a macro and cannot be read")
+            start, condition, step = ([p for p in parts if _turn(p, places) == i] for i in range(3))
+        once = any(d.spelling == "bf_state_" for p in parts[:1] for d in clang.children(p))
+        tested, stepped = (self.expression(p[0]) if p else None for p in (condition, step))
+        return ir.Loop(self, c, tuple(map(self.statement, start)), tested, stepped, self.statement(body), once=once)
+
+    def _range(self, c: Cursor) -> ir.Statement:
+        *parts, body = clang.children(c)
+        over = tuple(self.expression(p) for p in parts if clang.is_expression(p))
+        declared = tuple(self.variable(p) for p in parts if p.kind == K.VAR_DECL)
+        return ir.RangeLoop(self, c, over, self.statement(body), declared)
+
+    def _switch(self, c: Cursor) -> ir.Statement:
+        before, (value, body) = self._parts(c)
+        return ir.Switch(self, c, before, self.expression(value), self.statement(body))
+
+    def _case(self, c: Cursor) -> ir.Statement:
+        *values, body = clang.children(c)
+        return ir.Case(self, c, tuple(map(self.expression, values)), self.statement(body))
+
+    def _label(self, c: Cursor) -> ir.Statement:
+        inner = clang.children(c)
+        return ir.Label(self, c, c.spelling, self.statement(inner[0]) if inner else ir.Empty(self, c))
+
+    def _goto(self, c: Cursor) -> ir.Statement:
+        label = clang.children(c)[0]
+        return ir.Goto(self, c, label.spelling, clang.span(label.referenced)[0] < clang.span(c)[0])
+
+    def _return(self, c: Cursor) -> ir.Statement:
+        values = clang.children(c)
+        return ir.Return(self, c, self.expression(values[0]) if values else None)
+
+    def _assembly(self, c: Cursor) -> ir.Statement:
+        text = assembly(self._around, c) if self._around is not None else None
+        return ir.Assembly(self, c, self._inside(c), text)
+
+
+def _names(c: Cursor, to: Cursor) -> bool:
+    """Whether an operand of a call is the name of what is called."""
+    value = clang.bare(c)
+    return value.kind == K.DECL_REF_EXPR and value.referenced is not None and value.referenced == to
+
+
+def _semicolons(c: Cursor) -> Iterator[int]:
+    """Where the semicolons between the parts of a `for` stand."""
+    depth = 0
+    for token in c.get_tokens():
+        word = token.spelling
+        depth += (word in "([{") - (word in ")]}")
+        if word == ";" and depth == 1:
+            yield token.extent.start.offset
+
+
+def _turn(part: Cursor, semicolons: list[int]) -> int:
+    """How many semicolons of a `for` stand in front of one of its parts."""
+    start, (first, second, *_) = clang.span(part)[0], semicolons
+    return 0 if start < first else 1 if start <= second else 2
+
+
+Lowered = TypeVar("Lowered", bound=ir.Node)
+Handler = Callable[[Program, Cursor], Lowered]
+EXPRESSIONS: dict[CursorKind, Handler[ir.Expression]] = {
+    K.PAREN_EXPR: Program._parenthesised,
+    K.UNEXPOSED_EXPR: Program._unexposed,
+    K.FLOATING_LITERAL: ir.RealNumber,
+    K.CXX_NULL_PTR_LITERAL_EXPR: ir.NullPointer,
+    K.CXX_THIS_EXPR: ir.This,
+    K.STRING_LITERAL: lambda p, c: ir.String(p, c, c.spelling),
+    K.DECL_REF_EXPR: lambda p, c: ir.Name(p, c, p.declaration(c.referenced)),
+    K.VARIABLE_REF: lambda p, c: ir.Name(p, c, p.declaration(c.referenced)),
+    K.MEMBER_REF_EXPR: Program._member,
+    K.ARRAY_SUBSCRIPT_EXPR: Program._subscript,
+    K.UNARY_OPERATOR: Program._unary,
+    K.BINARY_OPERATOR: Program._binary,
+    K.COMPOUND_ASSIGNMENT_OPERATOR: Program._compound,
+    K.CONDITIONAL_OPERATOR: Program._conditional,
+    K.CALL_EXPR: Program._call,
+    K.INIT_LIST_EXPR: Program._list,
+    K.COMPOUND_LITERAL_EXPR: lambda p, c: ir.CompoundLiteral(p, c, p._inside(c)[-1]),
+    K.CXX_UNARY_EXPR: lambda p, c: ir.Unevaluated(p, c, p._inside(c)),
+    K.GENERIC_SELECTION_EXPR: Program._generic,
+    K.StmtExpr: Program._statements,
+    K.LAMBDA_EXPR: Program._lambda,
+    K.CXX_NEW_EXPR: lambda p, c: ir.Allocation(p, c, p._inside(c)),
+    K.CXX_DELETE_EXPR: lambda p, c: ir.Allocation(p, c, p._inside(c)),
+}
+STATEMENTS: dict[CursorKind, Handler[ir.Statement]] = {
+    K.COMPOUND_STMT: Program.block,
+    K.NULL_STMT: ir.Empty,
+    K.UNEXPOSED_STMT: Program._attributed,
+    K.DECL_STMT: Program._declarations,
+    K.IF_STMT: Program._if,
+    K.WHILE_STMT: Program._while,
+    K.DO_STMT: Program._do,
+    K.FOR_STMT: Program._for,
+    K.CXX_FOR_RANGE_STMT: Program._range,
+    K.SWITCH_STMT: Program._switch,
+    K.CASE_STMT: Program._case,
+    K.DEFAULT_STMT: Program._case,
+    K.LABEL_STMT: Program._label,
+    K.GOTO_STMT: Program._goto,
+    K.BREAK_STMT: ir.Break,
+    K.CONTINUE_STMT: ir.Continue,
+    K.RETURN_STMT: Program._return,
+    K.ASM_STMT: Program._assembly,
+    K.MS_ASM_STMT: Program._assembly,
+}
