@@ -1,4 +1,4 @@
-"""Member chains, such as `gpio->pads[i + 1].out`: a root, steps, and what it ends at; and keys, which name addresses."""
+"""Member chains, such as `gpio->pads[i + 1].out`: a root, steps, and an end; and keys, which name addresses."""
 
 from __future__ import annotations
 

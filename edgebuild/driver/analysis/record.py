@@ -15,7 +15,7 @@ Path = tuple[tuple[str, int], ...]
 
 @dataclass
 class Recorder:
-    """The graph of one function so far. `path`: where the expression that is evaluated stands in its full expression."""
+    """The graph of one function so far. `path`: the place of an expression in its full expression."""
 
     chains: Chains
     nodes: list[Node] = field(default_factory=list)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from edgebuild.driver.analysis.cdfg import MEMORY, Cdfg, Chain, Function, Node, Site, link
@@ -223,7 +224,7 @@ class Walker:
             self.check_volatile(c)
 
     def operands(self, operands: Iterable[Expression], sequencing: str = "u", used: bool = True) -> None:
-        self.in_turn([(sequencing, i, lambda x=x: self.expression(x, used)) for i, x in enumerate(operands)])  # type: ignore[misc]
+        self.in_turn([(sequencing, i, partial(self.expression, x, used)) for i, x in enumerate(operands)])
 
     def in_turn(self, steps: Iterable[tuple[str, int, Callable[[], None]]]) -> None:
         """Do the parts of an expression, each with the number by which the language puts it in order."""
@@ -268,7 +269,7 @@ class Walker:
         else:
             steps.append(("u", 0, lambda: self.expression(chain.root)))
         indices = [(i, s.index) for i, s in enumerate(chain.steps) if s.index is not None]
-        rest = [("u", i + 1, lambda x=x: self.expression(x)) for i, x in indices]  # type: ignore[misc]
+        rest = [("u", i + 1, partial(self.expression, x)) for i, x in indices]
         self.in_turn([*(steps if not chain.device else ()), *rest])
 
     def unevaluated(self, c: ir.Node) -> None:
@@ -366,7 +367,7 @@ class Walker:
             ends.append(graph.current)
 
         arms = [x for x in (c.yes, c.no) if x]
-        rest = [("s", i + 1, lambda i=i, x=x: arm(i, x)) for i, x in enumerate(arms)]  # type: ignore[misc]
+        rest = [("s", i + 1, partial(arm, i, x)) for i, x in enumerate(arms)]
         self.in_turn([("s", 0, decide), *rest])
         graph.join(*ends)
 

@@ -6,7 +6,7 @@ number of lines, so that `#line` at the top of each source is enough for a debug
 
 from __future__ import annotations
 
-from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Offset, Site
+from edgebuild.driver.analysis.cdfg import MEMORY, Access, Cdfg, Site
 from edgebuild.driver.analysis.conflicts import Region
 from edgebuild.driver.emit.edits import Text
 from edgebuild.driver.emit.hal import Hal, number, value_type, wide_type
@@ -14,7 +14,7 @@ from edgebuild.driver.emit.held import TextPart, WholeTexts, chained, is_steady
 from edgebuild.driver.layout.registers import Window
 from edgebuild.driver.merge.merging import Merged
 from edgebuild.driver.source import clang
-from edgebuild.driver.source.dialect import Dialect
+from edgebuild.driver.source.dialect import Dialect, Offset
 from edgebuild.driver.source.ir import Expression
 from edgebuild.driver.source.sources import LineMark, Source
 

@@ -433,12 +433,12 @@ def check_memory(unit: clang.Unit, dialect: Dialect) -> None:
     """Raise EdgebuildError for a union with a way to a group, whose other members would reach registers that nobody
     knows of, and for a struct that holds one."""
     classes = (c for c in unit.top if c.kind in clang.CLASSES and c.spelling not in dialect.groups and unit.own(c))
-    for field in (f for c in classes for f in clang.children(c) if f.kind == CursorKind.FIELD_DECL):
-        name, pointer = group_of(field.type, dialect)
-        if name and not pointer and not clang.is_reference(field.type):
-            text = f"'{field.spelling}': a group is no member of a struct"
-            raise clang.error_at(field, unit.text, text, f"  use a pointer: bfGroup {name} *{field.spelling}")
+    for m in (f for c in classes for f in clang.children(c) if f.kind == CursorKind.FIELD_DECL):
+        name, pointer = group_of(m.type, dialect)
+        if name and not pointer and not clang.is_reference(m.type):
+            text = f"'{m.spelling}': a group is no member of a struct"
+            raise clang.error_at(m, unit.text, text, f"  use a pointer: bfGroup {name} *{m.spelling}")
     for union in clang.preorder(unit.tu.cursor) if b"union" in unit.text else ():
-        for field in clang.children(union) if union.kind == CursorKind.UNION_DECL else ():
-            if field.kind == CursorKind.FIELD_DECL and group_of(field.type, dialect)[0]:
-                raise clang.error_at(field, unit.text, f"'{field.spelling}': a union cannot hold a group")
+        for m in clang.children(union) if union.kind == CursorKind.UNION_DECL else ():
+            if m.kind == CursorKind.FIELD_DECL and group_of(m.type, dialect)[0]:
+                raise clang.error_at(m, unit.text, f"'{m.spelling}': a union cannot hold a group")

@@ -1,15 +1,15 @@
 """C and C++ as typed values: types and declarations, and bodies of functions as expressions and statements.
 
-`lowering` makes them from libclang's tree, once. All that follow read these values alone. Operands stand in the order of
-the text. What libclang finds out on request (constants, positions, sizes) is asked when it is needed, and kept.
+`lowering` makes them from libclang's tree, once, and analysis and prover read these values alone. Operands stand in the
+order of the text. What libclang finds out on request (constants, positions) is asked when it is needed, and kept.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, dataclass_transform
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
@@ -464,11 +464,6 @@ class Constant(Declaration):
 # ---- nodes
 
 
-@cache
-def _operands(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind) if f.name not in ("program", "origin"))
-
-
 class Node(Value):
     """A piece of a body."""
 
@@ -484,6 +479,11 @@ class Node(Value):
         return clang.place(self.origin.extent.start)
 
     @property
+    def bare(self) -> Node:
+        """Of an expression, the one inside of parentheses and implicit conversions."""
+        return self
+
+    @property
     def source(self) -> bytes:
         """Its text."""
         return self.program.unit.text[slice(*self.span)]
@@ -491,11 +491,8 @@ class Node(Value):
     @cached_property
     def parts(self) -> tuple[Node, ...]:
         """The nodes that it is made of, in order."""
-        inside: list[Node] = []
-        for name in _operands(type(self)):
-            value = getattr(self, name)
-            inside += [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, Node)]
-        return tuple(inside)
+        values = (value if isinstance(value, tuple) else (value,) for value in vars(self).values())
+        return tuple(x for value in values for x in value if isinstance(x, Node))
 
     def all(self) -> Iterator[Node]:
         """It and all below it, in order."""
@@ -519,10 +516,14 @@ class Expression(Node):
         """The value of an integer constant expression."""
         return clang.constant(self.origin)
 
-    @cached_property
+    @property
     def bare(self) -> Expression:
-        """The expression inside of parentheses and implicit conversions."""
         return self
+
+    @property
+    def word(self) -> str:
+        """What it is, for messages."""
+        return str(self.origin.kind.name.lower())
 
     @property
     def is_left_out(self) -> bool:
@@ -581,7 +582,7 @@ class Wrapped(Expression):
 class Parenthesised(Wrapped):
     """`(x)`."""
 
-    @cached_property
+    @property
     def bare(self) -> Expression:
         return self.inside.bare
 
@@ -591,7 +592,7 @@ class Converted(Wrapped):
 
     transparent: bool
 
-    @cached_property
+    @property
     def bare(self) -> Expression:
         return self.inside.bare if self.transparent else self
 
@@ -772,10 +773,6 @@ class Other(Expression):
 
     operands: tuple[Expression, ...]
 
-    @property
-    def word(self) -> str:
-        return str(self.origin.kind.name.lower())
-
 
 # ---- statements
 
@@ -807,9 +804,16 @@ class Declared(Statement):
     sizes: tuple[Expression, ...]
     value: Expression | None
 
+    def first_text(self, offsets: Iterable[int | None]) -> str:
+        """The text of the first value without macros; `offsets` stand for the `offsetof`s in it."""
+        text = clang.pretty(self.origin).partition("=")[2] if self.value else ""
+        for offset in offsets:
+            text = re.sub(r"(?:__builtin_)?offsetof\([^)]*\)", f"{offset}U", text, count=1)
+        return " ".join(text.split())
+
 
 class Declarations(Statement):
-    """The declarations of one statement. `uses`: the members that others than variables name, such as a class of C++."""
+    """The declarations of one statement. `uses`: members that others than variables name, as a class does."""
 
     variables: tuple[Declared, ...]
     uses: tuple[Expression, ...] = ()
@@ -825,7 +829,7 @@ class If(Statement):
 
 
 class Loop(Statement):
-    """`while`, `do` and `for`. `first`: the body stands in front of the condition. `once`: a section of `bf_critical`."""
+    """`while`, `do` and `for`. `first`: the body comes before the condition. `once`: a section of `bf_critical`."""
 
     before: tuple[Statement, ...]
     condition: Expression | None

@@ -5,6 +5,7 @@ What no driver may have is refused here: computed goto, exceptions, and statemen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -13,9 +14,10 @@ from typing import Any, TypeVar
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from edgebuild.driver.source import clang, ir
-from edgebuild.driver.source.texts import assembly
 
 K = CursorKind
+ASSEMBLY = (K.ASM_STMT, K.MS_ASM_STMT)
+WORD = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\w+|\S'  # of C
 Made = TypeVar("Made")
 CASTS = {
     K.CSTYLE_CAST_EXPR: "c",
@@ -88,11 +90,19 @@ class Program:
         return {start: (self.function(c), self.function(around)) for start, (c, around) in pairs}
 
     @cached_property
-    def variables(self) -> tuple[ir.Variable, ...]:
+    def definitions(self) -> dict[str, ir.Function]:
+        """The functions with a body, by their names; of C those of headers, too."""
+        if self.unit.cpp:
+            return {f.full_name: f for f in self.functions}
+        own = (f for f in self.unit.top if f.kind == K.FUNCTION_DECL and f.is_definition())
+        return {f.spelling: self.function(f) for f in own}
+
+    @property
+    def statics(self) -> tuple[ir.Declared, ...]:
         """Variables outside of functions that the text itself declares, and those that functions keep."""
         own = [d for d in self.unit.top if d.kind == K.VAR_DECL and self.unit.own(d)]
         inner = (d for f in self.unit.functions for d in clang.preorder(f) if d.kind == K.VAR_DECL)
-        return tuple(map(self.variable, (*own, *(d for d in inner if d.storage_class.name == "STATIC"))))
+        return tuple(map(self._declared, (*own, *(d for d in inner if d.storage_class.name == "STATIC"))))
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -216,11 +226,11 @@ class Program:
             return ir.Call(self, c, to, callee, None, tuple(arguments))
         referenced = c.referenced
         if referenced is None or referenced.kind not in clang.FUNCTIONS:  # through a pointer
-            first, *arguments = map(self.expression, parts) if parts else (ir.Other(self, c, ()),)
-            return ir.Call(self, c, None, first, None, tuple(arguments))
+            inside = self._inside(c) or (ir.Other(self, c, ()),)
+            return ir.Call(self, c, None, inside[0], None, inside[1:])
         to = self.function(referenced)
         if to.form == "constructor":
-            return ir.Call(self, c, to, None, None, tuple(map(self.expression, parts)))
+            return ir.Call(self, c, to, None, None, self._inside(c))
         method = bool(parts) and parts[0].kind == K.MEMBER_REF_EXPR and parts[0].referenced == referenced
         if method:
             objects = self._inside(parts[0])
@@ -230,8 +240,7 @@ class Program:
         rest = [self.expression(x) for x in parts if x is not named]
         if to.has_object and rest:  # an operator
             return ir.Call(self, c, to, None, rest[0], tuple(rest[1:]))
-        callee = self.expression(named) if named is not None else None
-        return ir.Call(self, c, to, callee, None, tuple(rest))
+        return ir.Call(self, c, to, self.expression(named) if named is not None else None, None, tuple(rest))
 
     # ---- statements
 
@@ -343,7 +352,7 @@ class Program:
         return ir.Return(self, c, self.expression(values[0]) if values else None)
 
     def _assembly(self, c: Cursor) -> ir.Statement:
-        text = assembly(self._around, c) if self._around is not None else None
+        text = _assembly_text(self._around, c) if self._around is not None else None
         return ir.Assembly(self, c, self._inside(c), text)
 
 
@@ -367,6 +376,18 @@ def _turn(part: Cursor, semicolons: list[int]) -> int:
     """How many semicolons of a `for` stand in front of one of its parts."""
     start, (first, second, *_) = clang.span(part)[0], semicolons
     return 0 if start < first else 1 if start <= second else 2
+
+
+def _assembly_text(function: Cursor, statement: Cursor) -> str | None:
+    """The strings and colons of an assembly statement, without macros; None if they are not at hand."""
+    number = [x for x in clang.preorder(function) if x.kind in ASSEMBLY].index(statement)
+    words = re.findall(WORD, clang.pretty(function))
+    starts = [i for i, w in enumerate(words) if w == "asm"]
+    if number >= len(starts):
+        return None
+    inside = words[starts[number] : starts[number + 1] if number + 1 < len(starts) else None]
+    end = inside.index(";") if ";" in inside else len(inside)
+    return " ".join(w for w in inside[:end] if w[0] in '":')
 
 
 Lowered = TypeVar("Lowered", bound=ir.Node)
