@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from edgebuild.driver.analysis.cdfg import Access, Chain, Node, Site, link
 from edgebuild.driver.analysis.chains import Chains
 from edgebuild.driver.source.dialect import Field
-from edgebuild.driver.source.ir import Declared, Expression, Span
+from edgebuild.driver.source.ir import Declared, Expression, Span, Variable
 from edgebuild.driver.source.ir import Node as Piece
 
 Path = tuple[tuple[str, int], ...]
@@ -28,7 +28,7 @@ class Recorder:
     starts: dict[int, Node] = field(default_factory=dict)
     path: Path = ()
 
-    def node(self, kind: str, at: Piece | None = None, text: str = "") -> Node:
+    def node(self, kind: str, at: Piece | Variable | None = None, text: str = "") -> Node:
         """A new node behind the current one."""
         before, node = self.current, self.floating(kind, at, text)
         if before:
@@ -36,7 +36,7 @@ class Recorder:
         self.current = node
         return node
 
-    def floating(self, kind: str = "join", at: Piece | None = None, text: str = "") -> Node:
+    def floating(self, kind: str = "join", at: Piece | Variable | None = None, text: str = "") -> Node:
         """A new node that nothing leads to yet."""
         node = Node(kind, at.where if at is not None else None, text=text)
         self.nodes.append(node)

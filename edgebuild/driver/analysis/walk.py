@@ -651,7 +651,7 @@ class Walker:
             self.full_expression(x, wrap=False)
         top = graph.join()
         for d in c.declared:
-            graph.node("assign", text=d.key).where = d.starts
+            graph.node("assign", at=d, text=d.key)
         graph.node("call", at=c)
         yes, end = graph.floating(), graph.floating()
         for target in (yes, end):

@@ -54,7 +54,7 @@ from edgebuild.driver.source.lowering import Program
 
 
 class Side:
-    """What an access is. Here nothing is one; `sides` has the two sides of a proof."""
+    """The meaning of accesses. Here nothing is one; `sides` has the two sides of a proof."""
 
     run: Interpreter
 
@@ -74,8 +74,8 @@ class Side:
         return c.constant
 
     def device(self, d: ir.Variable) -> Pointer:
-        """The address of a device."""
-        raise NotImplementedError
+        """The address of a device, as the source has it."""
+        return Pointer(z3.BitVecVal(self.run.dialect.devices[d.name].address, ADDRESS))
 
     def cast(self, value: Any, c: ir.Cast) -> Any:
         """The value inside of a cast as its type."""

@@ -121,7 +121,7 @@ def made_object(run: Interpreter, c: Expression) -> Pointer | None:
 
 def _construct(run: Interpreter, at: Pointer, call: ir.Call) -> None:
     to = call.to
-    assert to is not None
+    assert to is not None and to.class_ is not None
     if to.is_copy:
         if not to.is_default:
             raise Unknown("a copy of an object")

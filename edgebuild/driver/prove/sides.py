@@ -140,10 +140,6 @@ class SourceSide(Side):
             return self.place(chain)[0]
         return super().address(c)
 
-    def device(self, d: ir.Variable) -> Pointer:
-        """The address of a device, as the source has it."""
-        return Pointer(z3.BitVecVal(self.run.dialect.devices[d.name].address, ADDRESS))
-
     def offset(self, c: ir.OffsetOf) -> int | None:
         """Of a field, that of its register."""
         member = c.members[0]

@@ -8,7 +8,6 @@ waits, a few turns are then followed, and the verdict says `bounded`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -200,8 +199,8 @@ def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[st
             yield name, f"its type is {mine[name][0]}, in the generated code {theirs[name][0]}"
         elif mine[name] != theirs[name]:
             yield name, "it begins with another value in the generated code"
-    macros = _macros(source.unit.text)
-    for name, text in _macros(other.unit.text).items():
+    macros = source.unit.macros
+    for name, text in other.unit.macros.items():
         if text not in macros.get(name, text):
             yield name, "the generated code defines it in another way"
     for f in other.functions:
@@ -218,7 +217,7 @@ def _variables(program: Program, driver: Driver) -> dict[str, tuple[str, str]]:
             name = f"{variable.function}: {variable.name}" if variable.function else variable.qualified
             offsets = [_offset(x, driver) for x in (d.value.all() if d.value else ()) if isinstance(x, ir.OffsetOf)]
             first = variables.get(name, ("", ""))[1] or d.first_text(offsets)
-            variables[name] = re.sub(r"\b\w+::", "", variable.type.text), first
+            variables[name] = d.type_text, first
     return variables
 
 
@@ -228,12 +227,3 @@ def _offset(c: ir.OffsetOf, driver: Driver) -> int | None:
     if group in driver.dialect.groups:
         return driver.layout.groups[group].offset_of((group, name))
     return c.constant
-
-
-def _macros(text: bytes) -> dict[str, str]:
-    """Definitions of macros by their names; those of one name are one text."""
-    definitions: dict[str, str] = {}
-    define = r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)"
-    for m in re.finditer(define, text.decode("utf-8", "replace"), re.MULTILINE):
-        definitions[m[1]] = definitions.get(m[1], "") + " ".join(m[2].split())
-    return definitions

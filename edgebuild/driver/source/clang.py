@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,6 +83,15 @@ class Unit:
         """Whether a declaration stands in the text, and not in a header that stays one."""
         start = c.extent.start
         return start.file is not None and start.file.name == self.tu.spelling
+
+    @cached_property
+    def macros(self) -> dict[str, str]:
+        """Definitions of macros by their names; those of one name are one text."""
+        definitions: dict[str, str] = {}
+        define = r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)"
+        for m in re.finditer(define, self.text.decode("utf-8", "replace"), re.MULTILINE):
+            definitions[m[1]] = definitions.get(m[1], "") + " ".join(m[2].split())
+        return definitions
 
     @cached_property
     def _names(self) -> dict[str, str]:

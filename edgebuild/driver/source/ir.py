@@ -12,31 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, dataclass_transform
 
-from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
+from clang.cindex import Cursor, Type
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.clang import Place
 
 Span = tuple[int, int]  # bytes of the unit's text: first, and one behind the last
-KINDS = {
-    TypeKind.POINTER: "pointer",
-    TypeKind.CONSTANTARRAY: "array",
-    TypeKind.INCOMPLETEARRAY: "open array",
-    TypeKind.VARIABLEARRAY: "variable array",
-    TypeKind.LVALUEREFERENCE: "reference",
-    TypeKind.RVALUEREFERENCE: "rvalue reference",
-    TypeKind.RECORD: "record",
-    TypeKind.VOID: "void",
-    TypeKind.BOOL: "bool",
-    TypeKind.FLOAT: "real",
-    TypeKind.DOUBLE: "real",
-    TypeKind.ATOMIC: "atomic",
-    TypeKind.UNEXPOSED: "dependent",
-}
-SIGNED = (TypeKind.INT, TypeKind.LONG, TypeKind.LONGLONG, TypeKind.SHORT, TypeKind.SCHAR, TypeKind.CHAR_S)
-REFERENCES = ("reference", "rvalue reference")
-ADDRESSES = ("pointer", "array", "open array", *REFERENCES)  # types whose values are addresses
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -47,126 +29,77 @@ class Value:
         dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
-class CType(Value):
-    """A type. `kind` is one of KINDS, or "number"; it is that of the type behind all typedefs."""
-
-    program: ProgramLike
-    origin: Type
-
-    @cached_property
-    def _canonical(self) -> Type:
-        return self.origin.get_canonical()
-
-    @cached_property
-    def kind(self) -> str:
-        return KINDS.get(self._canonical.kind, "number")
-
-    @cached_property
-    def written(self) -> str:
-        """The kind of the type as it is written: a typedef of an array is a "number" here."""
-        return KINDS.get(self.origin.kind, "number")
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes; negative where it is not known."""
-        return int(self._canonical.get_size())
-
-    @cached_property
-    def signed(self) -> bool:
-        type_ = self._canonical
-        if type_.kind == TypeKind.ENUM:
-            type_ = type_.get_declaration().enum_type.get_canonical()
-        return type_.kind in SIGNED
-
-    @cached_property
-    def name(self) -> str:
-        """The type as it is written."""
-        return str(self.origin.spelling)
-
-    @cached_property
-    def text(self) -> str:
-        """The type without typedefs."""
-        return str(self._canonical.spelling)
-
-    @property
-    def is_reference(self) -> bool:
-        return self.kind in REFERENCES
-
-    @cached_property
-    def is_address(self) -> bool:
-        return self.kind in ADDRESSES
-
-    @cached_property
-    def is_volatile(self) -> bool:
-        return bool(self.origin.is_volatile_qualified())
-
-    @cached_property
-    def changes(self) -> bool:
-        """Whether an object of this type may change by itself."""
-        canonical = self._canonical
-        return self.is_volatile or canonical.is_volatile_qualified() or canonical.kind == TypeKind.ATOMIC
-
-    @cached_property
-    def has_effects(self) -> bool:
-        """Whether each access of an object of this type counts."""
-        return self.is_volatile or self.origin.kind == TypeKind.ATOMIC
-
-    @cached_property
-    def is_const(self) -> bool:
-        return bool(self.origin.is_const_qualified())
-
-    @cached_property
-    def is_pod(self) -> bool:
-        return bool(self._canonical.is_pod())
-
-    @cached_property
-    def canonical(self) -> CType:
-        return self.program.type(self._canonical)
-
-    @cached_property
-    def to(self) -> CType:
-        """What a pointer or a reference points to."""
-        return self.program.type(self._canonical.get_pointee())
-
-    @cached_property
-    def element(self) -> CType:
-        """The elements of an array, as they are written."""
-        of = self.origin if self.written in ("array", "variable array", "open array") else self._canonical
-        return self.program.type(of.element_type)
-
-    @cached_property
-    def count(self) -> int:
-        """Elements of an array."""
-        return int(self._canonical.element_count)
-
-    @cached_property
-    def record(self) -> Record | None:
-        return self.program.record(self._canonical.get_declaration()) if self.kind == "record" else None
-
-    @cached_property
-    def fields(self) -> tuple[Member, ...]:
-        """The members of a struct, without those of its bases."""
-        return tuple(self.program.member(f) for f in self._canonical.get_fields())
-
-    @cached_property
-    def group(self) -> tuple[str, bool]:
-        """(name of the struct or union that it is or points to, whether it points); ("", False) for other types."""
-        return clang.record(self.origin)
-
-
-class ProgramLike(Protocol):
-    """What the values of this file ask of `lowering.Program`."""
+class Lowering(Protocol):
+    """Parts that a value has made when it is asked for them."""
 
     unit: clang.Unit
 
     def type(self, origin: Type) -> CType: ...
-    def record(self, origin: Cursor) -> Record: ...
-    def member(self, origin: Cursor) -> Member: ...
-    def variable(self, origin: Cursor) -> Variable: ...
-    def function(self, origin: Cursor) -> Function: ...
-    def expression(self, c: Cursor) -> Expression: ...
+    def record(self, type_: Type) -> Record | None: ...
+    def fields(self, type_: Type) -> tuple[Member, ...]: ...
+    def parameters(self, function: Cursor, expected: bool) -> tuple[Variable, ...]: ...
     def body(self, function: Cursor) -> Block | None: ...
     def initialisers(self, constructor: Cursor) -> tuple[Initialiser, ...]: ...
+    def default(self, declaration: Cursor) -> Expression | None: ...
+
+
+class CType(Value):
+    """A type; what stands behind typedefs, but for what is as it is written.
+
+    `kind` is "pointer", "array", "open array", "variable array", "reference", "rvalue reference", "record", "void",
+    "bool", "real", "atomic", "dependent" (on a template), or "number" for all others.
+    """
+
+    program: Lowering
+    origin: Type
+    kind: str
+    written: str  # the kind as it is written: a typedef of an array is a "number"
+    name: str  # as it is written
+    text: str  # without typedefs
+    size: int  # bytes; negative where it is not known
+    count: int  # elements of an array
+    signed: bool
+    is_volatile: bool  # as it is written
+    is_const: bool  # as it is written
+    is_pod: bool
+    changes: bool  # whether an object of this type may change by itself
+    group: tuple[str, bool]  # name of the struct or union that it is or points to, and whether it points; else ""
+
+    @property
+    def is_reference(self) -> bool:
+        return self.kind in ("reference", "rvalue reference")
+
+    @property
+    def is_address(self) -> bool:
+        return self.is_reference or self.kind in ("pointer", "array", "open array")
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether each access of an object of this type counts."""
+        return self.is_volatile or self.written == "atomic"
+
+    @cached_property
+    def canonical(self) -> CType:
+        return self.program.type(self.origin.get_canonical())
+
+    @cached_property
+    def to(self) -> CType:
+        """The type that a pointer or a reference points to."""
+        return self.program.type(self.canonical.origin.get_pointee())
+
+    @cached_property
+    def element(self) -> CType:
+        """The elements of an array, as they are written."""
+        return self.program.type((self if "array" in self.written else self.canonical).origin.element_type)
+
+    @cached_property
+    def record(self) -> Record | None:
+        return self.program.record(self.canonical.origin)
+
+    @cached_property
+    def fields(self) -> tuple[Member, ...]:
+        """The members of a struct, without those of its bases."""
+        return self.program.fields(self.canonical.origin)
 
 
 # ---- declarations
@@ -175,48 +108,32 @@ class ProgramLike(Protocol):
 class Declaration(Value):
     """Something with a name."""
 
-    program: ProgramLike
+    program: Lowering
     origin: Cursor
-
-    @cached_property
-    def name(self) -> str:
-        return str(self.origin.spelling)
+    name: str
 
     @cached_property
     def type(self) -> CType:
         return self.program.type(self.origin.type)
 
     @cached_property
-    def offset(self) -> int:
-        """Where its name stands, in bytes."""
-        return clang.offset(self.origin.location)
-
-    @cached_property
     def span(self) -> Span:
         return clang.span(self.origin)
 
-    @cached_property
+    @property
     def where(self) -> Place:
-        """Where its name stands."""
+        """The position of its name."""
         return clang.place(self.origin.location)
 
-    @cached_property
-    def starts(self) -> Place:
-        return clang.place(self.origin.extent.start)
-
-    @cached_property
-    def qualified(self) -> str:
-        """The name with its namespaces and classes."""
-        return clang.qualified(self.origin)
-
-    @cached_property
+    @property
     def owner(self) -> str:
         """The struct that it is in, or "" (groups are structs)."""
         return self.program.unit.member(self.origin)[0]
 
     @cached_property
-    def _values(self) -> tuple[Cursor, ...]:
-        return tuple(x for x in clang.children(self.origin) if clang.is_expression(x))
+    def default(self) -> Expression | None:
+        """The value of a parameter that a call leaves out, or the first one of a member, as its class gives it."""
+        return self.program.default(self.origin)
 
     def error(self, message: str, *hints: str) -> EdgebuildError:
         return clang.error_at(self.origin, self.program.unit.text, message, *hints)
@@ -225,29 +142,18 @@ class Declaration(Value):
 class Variable(Declaration):
     """A variable or a parameter."""
 
-    @cached_property
+    offset: int  # of its name in the text, in bytes
+    is_parameter: bool
+    is_global: bool
+    storage: str  # "STATIC", "EXTERN", or another word
+    function: str  # that it stands in, with its classes; "" for one outside of functions
+    qualified: str  # its name with its namespaces and classes
+    cleanup: str | None  # the function that `__attribute__((cleanup(f)))` calls at the end of its scope
+
+    @property
     def key(self) -> str:
         """A name that no other variable of the unit has."""
         return f"{self.name}@{self.offset}"
-
-    @cached_property
-    def is_parameter(self) -> bool:
-        return self.origin.kind == CursorKind.PARM_DECL
-
-    @cached_property
-    def storage(self) -> str:
-        """ "STATIC", "EXTERN", or another word."""
-        return str(self.origin.storage_class.name)
-
-    @cached_property
-    def function(self) -> str:
-        """The function that it stands in, with its classes; "" for one outside of functions."""
-        parent = self.origin.semantic_parent
-        return clang.qualified(parent) if parent is not None and parent.kind in clang.FUNCTIONS else ""
-
-    @cached_property
-    def is_global(self) -> bool:
-        return self.origin.semantic_parent.kind in clang.OUTSIDE
 
     def lives_in(self, function: Function) -> bool:
         """Whether it lives in a call of the function only. What a lambda captures is not its own."""
@@ -255,184 +161,77 @@ class Variable(Declaration):
             return False
         return self.is_parameter or (self.storage not in ("STATIC", "EXTERN") and bool(self.function))
 
-    @cached_property
-    def cleanup(self) -> str | None:
-        """The function that `__attribute__((cleanup(f)))` calls at the end of its scope."""
-        if all(x.kind != CursorKind.UNEXPOSED_ATTR for x in clang.children(self.origin)):
-            return None
-        match = re.search(r"\bcleanup\((\w+)\)", clang.pretty(self.origin))
-        return match[1] if match else None
-
-    @cached_property
-    def default(self) -> Expression | None:
-        """The value of a parameter that a call leaves out."""
-        return self.program.expression(self._values[-1]) if self._values else None
-
 
 class Member(Declaration):
     """A member of a struct, a class or a union that holds a value."""
 
-    @cached_property
-    def is_value(self) -> bool:
-        """Whether it is a field; else it is a method, or a variable of the class."""
-        return self.origin.kind == CursorKind.FIELD_DECL
-
-    @cached_property
-    def in_union(self) -> bool:
-        return self.origin.semantic_parent.kind == CursorKind.UNION_DECL
-
-    @cached_property
-    def bits(self) -> int | None:
-        """The width of a bit field."""
-        return int(self.origin.get_bitfield_width()) if self.origin.is_bitfield() else None
-
-    @cached_property
-    def at_bit(self) -> int:
-        """Its lowest bit in the struct."""
-        return int(self.origin.get_field_offsetof())
+    offset: int  # of its name in the text, in bytes
+    in_union: bool
+    bits: int | None  # the width of a bit field
+    at_bit: int  # its lowest bit in the struct
 
     @property
     def at(self) -> int:
         """Its byte offset in the struct."""
         return self.at_bit // 8
 
-    @cached_property
-    def default(self) -> Expression | None:
-        """The first value that its class gives it."""
-        values = [self.program.expression(x) for x in self._values]
-        if self.type.kind == "array":
-            values = [x for x in values if isinstance(x, ListValue)]
-        return values[-1] if values else None
+
+class Constant(Declaration):
+    """A constant of an enumeration."""
+
+    value: int
 
 
 class Record(Value):
     """A struct, a class or a union."""
 
-    program: ProgramLike
-    origin: Cursor
-
-    @cached_property
-    def name(self) -> str:
-        return str(self.origin.spelling)
-
-    @cached_property
-    def members(self) -> tuple[Member, ...]:
-        """Members that hold values, in order; none of a template's instance."""
-        own = (c for c in clang.children(self.origin) if c.kind == CursorKind.FIELD_DECL)
-        return tuple(self.program.member(c) for c in own)
-
-    @cached_property
-    def _all(self) -> list[Cursor]:
-        return clang.members(self.origin)
-
-    @cached_property
-    def destructor(self) -> Function | None:
-        """The destructor that is written, if not as a default."""
-        own = (m for m in self._all if m.kind == CursorKind.DESTRUCTOR and not m.is_default_method())
-        return next(map(self.program.function, own), None)
-
-    @cached_property
-    def bases(self) -> tuple[CType, ...]:
-        return tuple(self.program.type(m.type) for m in self._all if m.kind == CursorKind.CXX_BASE_SPECIFIER)
-
-    @cached_property
-    def has_virtual_base(self) -> bool:
-        specifiers = (m for m in self._all if m.kind == CursorKind.CXX_BASE_SPECIFIER)
-        return any(conf.lib.clang_isVirtualBase(m) for m in specifiers)
-
-    @cached_property
-    def is_constructed(self) -> bool:
-        """Whether a constructor is written, and not as a default."""
-        own = (m for m in clang.children(self.origin) if m.kind == CursorKind.CONSTRUCTOR)
-        return any(not m.is_default_method() for m in own)
-
-    @cached_property
-    def has_table(self) -> bool:
-        """Whether its objects begin with a pointer to the table of its virtual methods."""
-        methods = (m for m in self._all if m.kind in (CursorKind.CXX_METHOD, CursorKind.DESTRUCTOR))
-        return any(m.is_virtual_method() for m in methods) or any(b.record and b.record.has_table for b in self.bases)
-
-
-FORMS = {
-    CursorKind.FUNCTION_DECL: "function",
-    CursorKind.CXX_METHOD: "method",
-    CursorKind.CONSTRUCTOR: "constructor",
-    CursorKind.DESTRUCTOR: "destructor",
-    CursorKind.CONVERSION_FUNCTION: "conversion",
-    CursorKind.LAMBDA_EXPR: "lambda",
-}
+    program: Lowering
+    name: str
+    members: tuple[Member, ...]  # that hold values, in order; none of a template's instance
+    bases: tuple[CType, ...]
+    destructor: Function | None  # that is written, if not as a default
+    has_virtual_base: bool
+    is_constructed: bool  # whether a constructor is written, and not as a default
+    has_table: bool  # whether its objects begin with a pointer to the table of its virtual methods
 
 
 class Function(Declaration):
-    """A function, a method, or the body of a lambda."""
+    """A function, a method, or the body of a lambda.
 
-    @cached_property
-    def form(self) -> str:
-        """One of FORMS; "" for a template."""
-        return FORMS.get(self.origin.kind, "")
+    `form` is "function", "method", "constructor", "destructor", "conversion" or "lambda".
+    """
 
-    @cached_property
-    def full_name(self) -> str:
-        """A name that no other function of the unit has."""
-        return self.program.unit.function_name(self.origin)
+    form: str
+    full_name: str  # that no other function of the unit has
+    is_static: bool  # whether other files cannot call it
+    has_object: bool  # whether it is called for an object
+    is_virtual: bool
+    is_copy: bool  # whether it is a constructor that copies or moves an object
+    is_default: bool
+    is_written: bool  # whether its class declares it, and not as a default
+    interrupt: str | None  # that it is declared to serve; "" if that has no name
 
-    @cached_property
+    @property
     def is_operator(self) -> bool:
         return self.name.startswith("operator")
 
     @cached_property
     def parameters(self) -> tuple[Variable, ...]:
-        own = (p for p in clang.children(self.origin) if p.kind == CursorKind.PARM_DECL)
-        return tuple(self.program.variable(p) for p in own)
+        return self.program.parameters(self.origin, False)
 
     @cached_property
     def expected(self) -> tuple[Variable, ...]:
         """Its parameters as a call has them: also those of an instance of a template."""
-        return tuple(self.program.variable(p) for p in self.origin.get_arguments() or () if p is not None)
+        return self.program.parameters(self.origin, True)
 
     @cached_property
     def result(self) -> CType:
         return self.program.type(self.origin.result_type)
 
     @cached_property
-    def is_static(self) -> bool:
-        """Whether other files cannot call it."""
-        return self.origin.storage_class.name == "STATIC" and self.form == "function"
-
-    @cached_property
-    def has_object(self) -> bool:
-        """Whether it is called for an object."""
-        return self.form == "method" and not self.origin.is_static_method()
-
-    @cached_property
-    def is_virtual(self) -> bool:
-        return self.form == "method" and bool(self.origin.is_virtual_method())
-
-    @cached_property
-    def is_copy(self) -> bool:
-        """Whether it is a constructor that copies or moves an object."""
-        return bool(self.origin.is_copy_constructor() or self.origin.is_move_constructor())
-
-    @cached_property
-    def is_default(self) -> bool:
-        return bool(self.origin.is_default_method())
-
-    @cached_property
-    def is_written(self) -> bool:
-        """Whether its class declares it, and not as a default."""
-        declared = any(m == self.origin for m in clang.children(self.origin.semantic_parent))
-        return declared and not self.is_default
-
-    @cached_property
-    def class_(self) -> Record:
-        """The class of a constructor."""
-        return self.program.record(self.origin.semantic_parent)
-
-    @cached_property
-    def interrupt(self) -> str | None:
-        """The interrupt that it is declared to serve; "" if that has no name."""
-        said = (c.spelling for c in clang.children(self.origin) if c.kind == CursorKind.ANNOTATE_ATTR)
-        return next((s.rpartition(":")[2] for s in said if s.startswith("edgebuild:interrupt:")), None)
+    def class_(self) -> Record | None:
+        """The class of a method."""
+        return self.program.record(self.origin.semantic_parent.type)
 
     @cached_property
     def body(self) -> Block | None:
@@ -440,7 +239,7 @@ class Function(Declaration):
 
     @cached_property
     def initialisers(self) -> tuple[Initialiser, ...]:
-        """What stands between a constructor's head and its body."""
+        """All that stands between a constructor's head and its body."""
         return self.program.initialisers(self.origin)
 
 
@@ -453,21 +252,13 @@ class Initialiser:
     value: Expression
 
 
-class Constant(Declaration):
-    """A constant of an enumeration."""
-
-    @cached_property
-    def value(self) -> int:
-        return int(self.origin.enum_value)
-
-
 # ---- nodes
 
 
 class Node(Value):
     """A piece of a body."""
 
-    program: ProgramLike
+    program: Lowering
     origin: Cursor
 
     @cached_property
@@ -522,7 +313,7 @@ class Expression(Node):
 
     @property
     def word(self) -> str:
-        """What it is, for messages."""
+        """A word for it in messages."""
         return str(self.origin.kind.name.lower())
 
     @property
@@ -611,7 +402,7 @@ class MemberOf(Expression):
 
     @property
     def value_member(self) -> Member | None:
-        return self.member if isinstance(self.member, Member) and self.member.is_value else None
+        return self.member if isinstance(self.member, Member) else None
 
 
 class Subscript(Expression):
@@ -803,6 +594,11 @@ class Declared(Statement):
     variable: Variable
     sizes: tuple[Expression, ...]
     value: Expression | None
+
+    @property
+    def type_text(self) -> str:
+        """The type of the variable without namespaces."""
+        return re.sub(r"\b\w+::", "", self.variable.type.text)
 
     def first_text(self, offsets: Iterable[int | None]) -> str:
         """The text of the first value without macros; `offsets` stand for the `offsetof`s in it."""

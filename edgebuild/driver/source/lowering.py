@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from clang.cindex import Cursor, CursorKind, Type, TypeKind
+from clang.cindex import Cursor, CursorKind, Type, TypeKind, conf
 
 from edgebuild.driver.source import clang, ir
 
@@ -19,6 +19,30 @@ K = CursorKind
 ASSEMBLY = (K.ASM_STMT, K.MS_ASM_STMT)
 WORD = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|\w+|\S'  # of C
 Made = TypeVar("Made")
+KINDS = {
+    TypeKind.POINTER: "pointer",
+    TypeKind.CONSTANTARRAY: "array",
+    TypeKind.INCOMPLETEARRAY: "open array",
+    TypeKind.VARIABLEARRAY: "variable array",
+    TypeKind.LVALUEREFERENCE: "reference",
+    TypeKind.RVALUEREFERENCE: "rvalue reference",
+    TypeKind.RECORD: "record",
+    TypeKind.VOID: "void",
+    TypeKind.BOOL: "bool",
+    TypeKind.FLOAT: "real",
+    TypeKind.DOUBLE: "real",
+    TypeKind.ATOMIC: "atomic",
+    TypeKind.UNEXPOSED: "dependent",
+}
+SIGNED = (TypeKind.INT, TypeKind.LONG, TypeKind.LONGLONG, TypeKind.SHORT, TypeKind.SCHAR, TypeKind.CHAR_S)
+FORMS = {
+    K.FUNCTION_DECL: "function",
+    K.CXX_METHOD: "method",
+    K.CONSTRUCTOR: "constructor",
+    K.DESTRUCTOR: "destructor",
+    K.CONVERSION_FUNCTION: "conversion",
+    K.LAMBDA_EXPR: "lambda",
+}
 CASTS = {
     K.CSTYLE_CAST_EXPR: "c",
     K.CXX_STATIC_CAST_EXPR: "static",
@@ -40,41 +64,142 @@ class Program:
 
     def __init__(self, unit: clang.Unit) -> None:
         self.unit = unit
-        self._kept: dict[tuple[type, int], Any] = {}
+        self._kept: dict[tuple[str, int], Any] = {}
         self._around: Cursor | None = None  # the function whose body is being lowered
 
-    def _once(self, kind: type[Made], origin: Any) -> Made:
-        key = (kind, origin.data[1 if kind is ir.Function and origin.kind == K.LAMBDA_EXPR else 0])
-        if key not in self._kept:
-            self._kept[key] = kind(self, origin)  # type: ignore[call-arg]
-        return self._kept[key]
+    def _once(self, kind: str, key: int, make: Callable[[], Made]) -> Made:
+        if (kind, key) not in self._kept:
+            self._kept[kind, key] = make()
+        return self._kept[kind, key]
+
+    # ---- types and declarations; libclang's `data` tells where they lie
 
     def type(self, origin: Type) -> ir.CType:
-        return self._once(ir.CType, origin)
+        return self._once("type", origin.data[0], lambda: self._type(origin))
 
-    def record(self, origin: Cursor) -> ir.Record:
-        return self._once(ir.Record, origin)
+    def _type(self, t: Type) -> ir.CType:
+        c = t.get_canonical()
+        number = c.get_declaration().enum_type.get_canonical() if c.kind == TypeKind.ENUM else c
+        kind, volatile = KINDS.get(c.kind, "number"), bool(t.is_volatile_qualified())
+        changes = volatile or c.is_volatile_qualified() or kind == "atomic"
+        return ir.CType(
+            self,
+            t,
+            kind,
+            KINDS.get(t.kind, "number"),
+            str(t.spelling),
+            str(c.spelling),
+            int(c.get_size()),
+            int(c.element_count) if kind == "array" else 0,
+            number.kind in SIGNED,
+            volatile,
+            bool(t.is_const_qualified()),
+            bool(c.is_pod()),
+            bool(changes),
+            clang.record(t),
+        )
 
-    def member(self, origin: Cursor) -> ir.Member:
-        return self._once(ir.Member, origin)
-
-    def variable(self, origin: Cursor) -> ir.Variable:
-        return self._once(ir.Variable, origin)
-
-    def function(self, origin: Cursor) -> ir.Function:
-        return self._once(ir.Function, origin)
-
-    def declaration(self, origin: Cursor | None) -> ir.Declaration | None:
-        """What a name stands for."""
-        if origin is None:
+    def record(self, type_: Type) -> ir.Record | None:
+        if type_.get_canonical().kind != TypeKind.RECORD:
             return None
-        if origin.kind in (K.VAR_DECL, K.PARM_DECL):
-            return self.variable(origin)
-        if origin.kind in clang.FUNCTIONS:
-            return self.function(origin)
-        if origin.kind == K.ENUM_CONSTANT_DECL:
-            return self._once(ir.Constant, origin)
-        return self.member(origin) if origin.kind == K.FIELD_DECL else self._once(ir.Declaration, origin)
+        c = type_.get_canonical().get_declaration()
+        return self._once("record", c.data[0], lambda: self._record(c))
+
+    def _record(self, c: Cursor) -> ir.Record:
+        parts, own = clang.members(c), clang.children(c)
+        specifiers = [m for m in parts if m.kind == K.CXX_BASE_SPECIFIER]
+        bases = tuple(self.type(m.type) for m in specifiers)
+        destructor = next((m for m in parts if m.kind == K.DESTRUCTOR and not m.is_default_method()), None)
+        virtual = any(m.is_virtual_method() for m in parts if m.kind in (K.CXX_METHOD, K.DESTRUCTOR))
+        return ir.Record(
+            self,
+            str(c.spelling),
+            tuple(self.member(m) for m in own if m.kind == K.FIELD_DECL),
+            bases,
+            self.function(destructor) if destructor is not None else None,
+            any(conf.lib.clang_isVirtualBase(m) for m in specifiers),
+            any(m.kind == K.CONSTRUCTOR and not m.is_default_method() for m in own),
+            virtual or any(b.record.has_table for b in bases if b.record),
+        )
+
+    def fields(self, type_: Type) -> tuple[ir.Member, ...]:
+        return tuple(map(self.member, type_.get_fields()))
+
+    def member(self, c: Cursor) -> ir.Member:
+        def make() -> ir.Member:
+            bits = int(c.get_bitfield_width()) if c.is_bitfield() else None
+            union = c.semantic_parent.kind == K.UNION_DECL
+            offset, at = clang.offset(c.location), int(c.get_field_offsetof())
+            return ir.Member(self, c, str(c.spelling), offset, union, bits, at)
+
+        return self._once("member", c.data[0], make)
+
+    def variable(self, c: Cursor) -> ir.Variable:
+        return self._once("variable", c.data[0], lambda: self._variable(c))
+
+    def _variable(self, c: Cursor) -> ir.Variable:
+        parent, cleanup = c.semantic_parent, None
+        if any(x.kind == K.UNEXPOSED_ATTR for x in clang.children(c)):
+            cleanup = re.search(r"\bcleanup\((\w+)\)", clang.pretty(c))
+        function = clang.qualified(parent) if parent is not None and parent.kind in clang.FUNCTIONS else ""
+        return ir.Variable(
+            self,
+            c,
+            str(c.spelling),
+            clang.offset(c.location),
+            c.kind == K.PARM_DECL,
+            parent is not None and parent.kind in clang.OUTSIDE,
+            str(c.storage_class.name),
+            function,
+            clang.qualified(c),
+            cleanup[1] if cleanup else None,
+        )
+
+    def function(self, c: Cursor) -> ir.Function:
+        return self._once("function", c.data[c.kind == K.LAMBDA_EXPR], lambda: self._function(c))
+
+    def _function(self, c: Cursor) -> ir.Function:
+        form, default = FORMS[c.kind], bool(c.is_default_method())
+        said = (x.spelling for x in clang.children(c) if x.kind == K.ANNOTATE_ATTR)
+        interrupts = (s.rpartition(":")[2] for s in said if s.startswith("edgebuild:interrupt:"))
+        declared = form == "constructor" and any(m == c for m in clang.children(c.semantic_parent))
+        return ir.Function(
+            self,
+            c,
+            str(c.spelling),
+            form,
+            self.unit.function_name(c),
+            c.storage_class.name == "STATIC" and form == "function",
+            form == "method" and not c.is_static_method(),
+            form == "method" and bool(c.is_virtual_method()),
+            bool(c.is_copy_constructor() or c.is_move_constructor()),
+            default,
+            declared and not default,
+            next(interrupts, None),
+        )
+
+    def parameters(self, function: Cursor, expected: bool) -> tuple[ir.Variable, ...]:
+        """The parameters of a function; `expected`: as a call has them, also those of an instance of a template."""
+        declared = (p for p in clang.children(function) if p.kind == K.PARM_DECL)
+        return tuple(self.variable(p) for p in (function.get_arguments() or () if expected else declared) if p)
+
+    def default(self, declaration: Cursor) -> ir.Expression | None:
+        values = [x for x in clang.children(declaration) if clang.is_expression(x)]
+        if declaration.kind == K.FIELD_DECL and declaration.type.get_canonical().kind == TypeKind.CONSTANTARRAY:
+            values = [x for x in values if x.kind == K.INIT_LIST_EXPR]
+        return self.expression(values[-1]) if values else None
+
+    def declaration(self, c: Cursor | None) -> ir.Declaration | None:
+        """The declaration that a name stands for."""
+        if c is None:
+            return None
+        if c.kind in (K.VAR_DECL, K.PARM_DECL):
+            return self.variable(c)
+        if c.kind in clang.FUNCTIONS:
+            return self.function(c)
+        if c.kind == K.ENUM_CONSTANT_DECL:
+            return ir.Constant(self, c, str(c.spelling), int(c.enum_value))
+        return self.member(c) if c.kind == K.FIELD_DECL else ir.Declaration(self, c, str(c.spelling))
 
     # ---- what the unit has
 
@@ -125,7 +250,7 @@ class Program:
                 continue
             kind = before.kind if before is not None else None
             member = before.spelling if before is not None and kind == K.MEMBER_REF else ""
-            base = self.record(before.referenced) if before is not None and kind == K.TYPE_REF else None
+            base = self.record(before.type) if before is not None and kind == K.TYPE_REF else None
             found.append(ir.Initialiser(member, base, self.expression(value)))
         return tuple(found)
 
