@@ -19,9 +19,8 @@ from edgebuild.driver.layout.optimize import group_uses, optimize, writers
 from edgebuild.driver.layout.problem import Uses
 from edgebuild.driver.layout.registers import Bus, Layout
 from edgebuild.driver.merge.check import check
-from edgebuild.driver.merge.limits import refused
-from edgebuild.driver.merge.merging import Merged, hazards, merge
-from edgebuild.driver.merge.races import races
+from edgebuild.driver.merge.hazards import hazards, races, refused
+from edgebuild.driver.merge.merging import Merged, merge
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.sources import Source, read_sources
@@ -38,7 +37,7 @@ def compile_driver(request: DriverRequest) -> tuple[tuple[Artifact, ...], Driver
 
 def template(request: DriverRequest) -> str:
     """An overlay to begin with, for a driver on a fixed layout."""
-    from edgebuild.driver.registers import fixed, template
+    from edgebuild.driver.registers import fixed, overlay
 
     way, _, file = request.layout.partition(":")
     if way != "fixed" or not file:
@@ -49,7 +48,7 @@ def template(request: DriverRequest) -> str:
     shapes = simplify(source.dialect, cdfg)
     bus = Bus(request.register_width, target.bus == "bytes")
     found = fixed.fix(Path(file), source.unit.text, source.dialect, shapes, bus)
-    return template.overlay_template(found.open, cdfg)
+    return overlay.overlay_template(found.open, cdfg)
 
 
 def triple_of(target: str) -> str:

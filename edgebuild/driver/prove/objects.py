@@ -1,4 +1,4 @@
-"""What C++ does unseen, as functions of a run: constructors and what members begin with, destructors, and lambdas.
+"""C++ that runs unseen, as functions of a run: constructors and what members begin with, destructors, and lambdas.
 
 Where a function calls a lambda itself, the body runs among the variables of that function. A lambda that stands as an
 argument is given away with its copies; its body is proved alone.

@@ -232,5 +232,5 @@ def body_of(function: ir.Function) -> ir.Block:
 
 
 def pieces(function: ir.Function) -> list[ir.Node]:
-    """What a function does: its body, and what stands in front of a constructor's."""
+    """All that a function does: its body, and what stands in front of a constructor's."""
     return [*(i.value for i in function.initialisers if function.form == "constructor"), body_of(function)]

@@ -279,7 +279,7 @@ class Program:
         return ir.Parenthesised(self, c, self.expression(clang.children(c)[0]))
 
     def _unexposed(self, c: Cursor) -> ir.Expression:
-        """What libclang has no kind for: conversions, `a ?: b`, `offsetof`, designators, and the compiler's own."""
+        """Expressions that libclang has no kind for: conversions, `a ?: b`, `offsetof`, designators, and others."""
         children = clang.children(c)
         members = [x.referenced for x in children if x.kind == K.MEMBER_REF]
         inside = self._inside(c)
@@ -389,7 +389,7 @@ class Program:
         return self.statement(own[0]) if len(own) == 1 else ir.Block(self, c, tuple(map(self.statement, own)))
 
     def _declared(self, d: Cursor) -> ir.Declared:
-        """What stands behind the name is its first value, but for the length of an array."""
+        """The variable with its first value, which stands behind the name; but so does the length of an array."""
         parts = [x for x in clang.children(d) if clang.is_expression(x)]
         value = None
         if parts and clang.span(parts[-1])[0] >= clang.offset(d.location):

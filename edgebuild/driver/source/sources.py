@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 
-from edgebuild.base.errors import fail
+from edgebuild.base.errors import caret, fail
 from edgebuild.base.inputs import TEXT, read_bytes, read_text
 from edgebuild.base.request import CPP_SUFFIXES
 from edgebuild.base.text import quoted
@@ -22,7 +22,6 @@ from edgebuild.driver.source.dialect import Dialect, Offset, check_memory, read_
 from edgebuild.driver.source.hidden import no_hidden_uses, no_unread_uses
 from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.source.reach import check_headers
-from edgebuild.driver.source.shared import check_macros
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
@@ -283,3 +282,41 @@ def _replaced(text: Lined, printed: list[macros.Printed]) -> Lined:
             pieces += [b"\n", *(f'#pragma pop_macro("{n}")\n'.encode() for n in p.hidden), text.mark(p.end), b"\n"]
         at = p.end
     return Lined((*pieces, *text.part(at, len(text.data))))
+
+
+# ---- sources of one driver are one unit, so a macro of one must not change what another one means
+
+
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", re.M)
+UNDEF = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+(\w+)", re.M)
+TEST = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b([^\n]*)", re.M)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def check_macros(texts: Sequence[tuple[Path, str]], given: Collection[str]) -> None:
+    """Raise EdgebuildError where a source asks for a macro that one before it defines in another way.
+
+    Compiled by itself it would find none. `given`: macros that all of them find.
+    """
+    before: dict[str, tuple[Path, str]] = {}
+    for path, text in texts:
+        bare = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+        own = {m[1]: (m.start(), " ".join(m[2].split())) for m in reversed([*DEFINE.finditer(bare)])}
+        for test in TEST.finditer(bare):
+            for word in re.finditer(r"[A-Za-z_]\w*", test[1]):
+                name = word[0]
+                if name not in before or name in given:
+                    continue
+                place, value = own.get(name, (len(bare), ""))
+                if place > test.start() and (name not in own or value != before[name][1]):
+                    raise _changed(path, text, test.start(1) + word.start(), name, before[name][0])
+        before |= {name: (path, value) for name, (_, value) in own.items()}
+        for name in UNDEF.findall(bare):
+            before.pop(name, None)
+
+
+def _changed(path: Path, text: str, at: int, name: str, other: Path) -> Exception:
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    said = f"'{name}' is a macro of {other.name}, which stands in front of this source in the same unit"
+    hints = (*caret(text.split("\n")[line - 1], column, len(name)), "  use another name, or make two drivers")
+    return fail(said, file=str(path), line=line, column=column, hints=hints)
