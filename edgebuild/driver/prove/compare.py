@@ -5,7 +5,7 @@ Two paths agree if they have the same events in the same order, and leave the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +27,11 @@ from edgebuild.driver.prove.hardware import (
 from edgebuild.driver.prove.interpreter import Interpreter
 from edgebuild.driver.prove.values import Cut, Int, Pruned, Real, bits_of
 
-WAYS = 1024  # through one function
+PATHS = 1024  # through one function
 
 
 @dataclass(frozen=True)
-class Way:
+class Path:
     conditions: tuple[Any, ...]
     events: tuple[Event, ...]
     state: dict[Key, Any]
@@ -47,23 +47,23 @@ class Way:
 
 
 class Tree:
-    """The ways through a function by their conditions, which alternate where they part."""
+    """The paths through a function by their conditions, which alternate where they part."""
 
-    def __init__(self, ways: list[Way], depth: int = 0) -> None:
-        self.way = next((w for w in ways if len(w.conditions) == depth), None)
-        longer = (w for w in ways if len(w.conditions) > depth)
-        parts: dict[int, list[Way]] = {}
+    def __init__(self, paths: list[Path], depth: int = 0) -> None:
+        self.path = next((w for w in paths if len(w.conditions) == depth), None)
+        longer = (w for w in paths if len(w.conditions) > depth)
+        parts: dict[int, list[Path]] = {}
         for w in longer:
             parts.setdefault(w.conditions[depth].get_id(), []).append(w)
-        assert not (self.way and parts), "a way that ends goes on"
+        assert not (self.path and parts), "a path that ends goes on"
         self.branches = [(p[0].conditions[depth], Tree(p, depth + 1)) for p in parts.values()]
 
 
-def together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iterator[tuple[Way, Way]]:
-    """The pairs of ways that one input may lead to. Steps go down the two trees in turn."""
+def together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iterator[tuple[Path, Path]]:
+    """The pairs of paths that one input may lead to. Steps go down the two trees in turn."""
     if not a.branches and not b.branches:
-        assert a.way and b.way
-        yield (b.way, a.way) if swapped else (a.way, b.way)
+        assert a.path and b.path
+        yield (b.path, a.path) if swapped else (a.path, b.path)
     elif not a.branches:
         yield from together(solver, b, a, not swapped)
     else:
@@ -75,22 +75,29 @@ def together(solver: z3.Solver, a: Tree, b: Tree, swapped: bool = False) -> Iter
             solver.pop()
 
 
-def all_ways(
-    program: Interpreter, name: str, prefix: tuple[bool, ...] = (), limit: int = WAYS
-) -> tuple[list[Way], bool]:
-    """All ways behind some decisions, and whether some were cut off. Raises Unknown if there are more than `limit`."""
-    found: list[Way] = []
-    ways = each_way(program, name, prefix)
-    for way in ways:
-        if way is not None:
-            found.append(way)
-        if len(found) > limit:
-            raise Unknown("too many ways through the function")
-    return found, program.pruned
+def all_paths(
+    program: Interpreter,
+    name: str,
+    prefix: tuple[bool, ...] = (),
+    limit: int = PATHS,
+    check: Callable[[Path], None] = lambda path: None,
+) -> tuple[list[Path], bool]:
+    """All paths behind some decisions, and whether some were cut off. Raises Unknown if there are more than `limit`.
+
+    `check` is called with each of them as it is found.
+    """
+    paths: list[Path] = []
+    for path in each_path(program, name, prefix):
+        if path is not None:
+            check(path)
+            paths.append(path)
+        if len(paths) > limit:
+            raise Unknown("too many paths through the function")
+    return paths, program.pruned
 
 
-def each_way(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> Iterator[Way | None]:
-    """One way after the other; None for one that is not followed to its end, which `program.pruned` then says."""
+def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> Iterator[Path | None]:
+    """One path after the other; None for one that is not followed to its end, which `program.pruned` then says."""
     todo: list[list[bool]] = [list(prefix)]
     program.pruned = False
     while todo:
@@ -109,7 +116,7 @@ def each_way(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> 
             raise Unknown("an expression that is too deep") from None
         h, d = program.hardware, program.decisions
         todo += d.open
-        yield Way(
+        yield Path(
             tuple(d.path),
             tuple(h.events),
             h.state,
@@ -125,17 +132,17 @@ def each_way(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) -> 
         )
 
 
-def covered(a: Way, ways: list[Way]) -> None:
+def covered(a: Path, paths: list[Path]) -> None:
     """Raise Different if the generated code does not end where the source does."""
-    answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in ways)))))
+    answer = ask(solver_of(*a.conditions, z3.Not(z3.Or(*(z3.And(*b.conditions) for b in paths)))))
     if answer == z3.sat:
         raise Different("the source ends, and the generated code does not")
     if answer == z3.unknown:
         raise Unknown("the solver gives up on the conditions")
 
 
-def compare(a: Way, b: Way) -> None:
-    """Raise Different if some input leads to both ways and they differ."""
+def compare(a: Path, b: Path) -> None:
+    """Raise Different if some input leads to both paths and they differ."""
     solver = solver_of(*a.conditions, *b.conditions)
     if ask(solver) == z3.unsat:
         return
@@ -220,7 +227,7 @@ def _same_outside(solver: z3.Solver, a: Outside, b: Outside, when: str) -> None:
         _same_state(solver, {("", "an object"): x}, {("", "an object"): y}, None, when)
 
 
-def _same_variables(solver: z3.Solver, a: Way, b: Way) -> None:
+def _same_variables(solver: z3.Solver, a: Path, b: Path) -> None:
     """At the head of a loop, local variables that both sides have hold the same values."""
     mine, theirs = by_name(a.env), by_name(b.env)
     for name in shared(a, b):
@@ -236,7 +243,7 @@ def by_name(env: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def shared(a: Way, b: Way) -> list[str]:
+def shared(a: Path, b: Path) -> list[str]:
     """Names of local variables that are alike on both sides: numbers or addresses of one width."""
     mine, theirs = by_name(a.env), by_name(b.env)
     return [
@@ -248,7 +255,7 @@ def shared(a: Way, b: Way) -> list[str]:
     ]
 
 
-def _events(solver: z3.Solver, a: Way, b: Way) -> None:
+def _events(solver: z3.Solver, a: Path, b: Path) -> None:
     """Raise Different unless the generated events are those of the source.
 
     One bus access stores some ordered fields: the next ones of the source, and others as they are. How many of the

@@ -271,7 +271,7 @@ class Hardware:
         return frozenset((key[0], leaf) for found in leaves if key[1] in found for leaf in found)
 
     def _follows(self, condition: Any) -> bool:
-        """Whether a condition follows from the bounds of indices. Then it is still to be proved for each way."""
+        """Whether a condition follows from the bounds of indices. Then it is still to be proved for each path."""
         if not self.hints or ask(solver_of(*self.hints, z3.Not(condition))) != z3.unsat:
             return False
         self.obligations.append((condition, "a store of an array's element changes what lies beside the array"))

@@ -1,9 +1,9 @@
 """Loops by induction: what both sides have in common at the head of a loop, they have again when they come back there.
 
-A function is cut at the heads of its own loops. Between two cuts there are few ways, whatever the number of turns. At a
-head both sides have proved to have the same events behind them, the same registers, objects and local variables. From
+A function is cut at the heads of its own loops. Between two cuts there are few paths, whatever the number of turns. At
+a head both sides have proved to have the same events behind them, the same registers, objects and local variables. From
 there on all of these have new values that nothing is known of but that both sides share them. Constants, and parameters
-that are not assigned, keep their values as long as every way to the head agrees (Floyd, 1967; here for two programs).
+that are not assigned, keep their values as long as every path to the head agrees (Floyd, 1967; here for two programs).
 
 What holds for any such values holds for those of each turn. Where it does not, the proof by turns has the last word.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import z3
 
 from edgebuild.driver.layout.registers import Layout, Register, Slot
-from edgebuild.driver.prove.compare import Tree, Way, all_ways, by_name, compare, covered, shared, together
+from edgebuild.driver.prove.compare import Path, Tree, all_paths, by_name, compare, covered, shared, together
 from edgebuild.driver.prove.effort import Unknown, ask, solver_of
 from edgebuild.driver.prove.hardware import ADDRESS, Different, Pointer, leaf_of, unowned
 from edgebuild.driver.prove.interpreter import Interpreter, heads
@@ -26,7 +26,7 @@ from edgebuild.driver.prove.places import body_of
 from edgebuild.driver.prove.values import Cut, Held, Int, Real, bits_of
 from edgebuild.driver.source import ir
 
-SEGMENT, ROUNDS = 128, 64  # ways from one cut on; segments
+SEGMENT, ROUNDS = 128, 64  # paths from one cut on; segments
 
 Head = tuple[int, int]  # number of the loop, and whether its condition was tested before
 
@@ -52,9 +52,9 @@ class Start:
 
 @dataclass
 class LoopNode:
-    """A head, the way that led there first on each side, and what all ways so far have in common."""
+    """A head, the path that led there first on each side, and what all paths so far have in common."""
 
-    way: tuple[Start, ...]
+    path: tuple[Start, ...]
     taken: tuple[tuple[bool, ...], tuple[bool, ...]]
     names: set[str]
     kept: dict[str, Any]
@@ -145,20 +145,20 @@ class _Induction:
             if node is None:
                 return self.pruned
             node.waits = False
-            self.segment((*node.way, node.start), node.taken)
+            self.segment((*node.path, node.start), node.taken)
         raise Unknown("too many loops")
 
     def segment(self, starts: tuple[Start, ...], taken: tuple[tuple[bool, ...], ...]) -> None:
-        """Compare all ways from one head to the next."""
+        """Compare all paths from one head to the next."""
         source, other = self.sides
         source.hints = []
-        mine = self.ways(0, starts, taken[0])
+        mine = self.paths(0, starts, taken[0])
         other.assumed = list({h.get_id(): h for h in source.hints}.values())
-        theirs = self.ways(1, starts, taken[1])
+        theirs = self.paths(1, starts, taken[1])
         if not (mine and theirs):
-            raise Unknown("no way leads on")
+            raise Unknown("no path leads on")
         solver = solver_of()
-        near: dict[int, list[Way]] = {}
+        near: dict[int, list[Path]] = {}
         for a, b in together(solver, Tree(mine), Tree(theirs)):
             near.setdefault(id(a), []).append(b)
         for a in mine:
@@ -168,7 +168,7 @@ class _Induction:
                 if a.at:
                     self.arrive(a, b, starts)
 
-    def ways(self, side: int, starts: tuple[Start, ...], taken: tuple[bool, ...]) -> list[Way]:
+    def paths(self, side: int, starts: tuple[Start, ...], taken: tuple[bool, ...]) -> list[Path]:
         program = self.sides[side]
         numbers = self.numbers[side]
 
@@ -179,12 +179,12 @@ class _Induction:
 
         current: list[Any] = [None, None]
         program.heads = heads
-        found, pruned = all_ways(program, self.name, taken, SEGMENT)
+        found, pruned = all_paths(program, self.name, taken, SEGMENT)
         self.pruned = self.pruned or pruned
         return found
 
-    def arrive(self, a: Way, b: Way, starts: tuple[Start, ...]) -> None:
-        """Add what holds at the end of a pair of ways to what is known of the head there."""
+    def arrive(self, a: Path, b: Path, starts: tuple[Start, ...]) -> None:
+        """Add what holds at the end of a pair of paths to what is known of the head there."""
         assert a.at
         values, theirs = by_name(a.env), by_name(b.env)
         names = set(shared(a, b))
@@ -202,7 +202,7 @@ class _Induction:
         node.kept, node.waits = {n: v for n, v in agreed.items() if n in node.names}, True
         node.held = alike
 
-    def _held(self, a: Way, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Form]:
+    def _held(self, a: Path, mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Form]:
         """Variables that hold a register, and how the sides write it; those without a value yet are left out."""
         solver = solver_of(*a.conditions)
         pairs = ((n, mine[n], theirs[n]) for n in mine if isinstance(mine[n], dict) and isinstance(theirs.get(n), Int))

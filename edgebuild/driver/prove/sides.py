@@ -134,7 +134,7 @@ class SourceSide(Side):
         return self.place(chain)[0]
 
     def address(self, c: Expression) -> Pointer:
-        """The address of a group, or of a struct that names the way to one."""
+        """The address of a group, or of a struct that leads to one."""
         chain = self.chains.read(c)
         if chain and not chain.is_field:
             return self.place(chain)[0]

@@ -16,11 +16,11 @@ from edgebuild.driver.prove.hardware import ADDRESS, INDEX, Pointer
 from edgebuild.driver.source.ir import CType
 
 TURNS, POLLS, DEPTH = 64, 3, 4  # of a loop; of a loop whose end is not known; of calls
-WIDE = 64  # bits of an integer on its way to a floating-point value and back
+WIDE = 64  # bits of an integer that becomes a floating-point value, and back
 
 
 class Pruned(Exception):
-    """The way is not followed any longer: a poll that lasts."""
+    """The path is not followed any longer: a poll that lasts."""
 
 
 class Break(Exception):
@@ -37,7 +37,7 @@ class Return(Exception):
 
 
 class Cut(Exception):
-    """The way is followed to a loop's head, from where another one goes on (`loops`)."""
+    """The path is followed to a loop's head, from where another one goes on (`loops`)."""
 
     def __init__(self, at: tuple[int, int]) -> None:
         self.at = at
@@ -163,16 +163,16 @@ Answers = dict[tuple[int, ...], tuple[bool, bool, Any]]
 
 @dataclass
 class Decisions:
-    """The conditions on the way, and which ways were not taken yet."""
+    """The conditions on the path, and which paths were not taken yet."""
 
     taken: list[bool]
-    answers: Answers = field(default_factory=dict)  # of the solver, on all ways so far
+    answers: Answers = field(default_factory=dict)  # of the solver, on all paths so far
     open: list[list[bool]] = field(default_factory=list)
     path: list[Any] = field(default_factory=list)
     number: int = 0
     bounded: bool = False
     given: tuple[Any, ...] = ()  # what holds besides
-    asked: dict[int, Any] = field(default_factory=dict)  # conditions on this way, whether they left a choice or not
+    asked: dict[int, Any] = field(default_factory=dict)  # conditions on this path, whether they left a choice or not
 
     def decide(self, condition: Any) -> bool:
         condition = z3.simplify(condition)

@@ -1,6 +1,6 @@
 """The verdict on each function: proved, refuted with the difference, or unknown with the reason.
 
-Each way through the source is compared with each way through the generated code that the same inputs can take. Both
+Each path through the source is compared with each path through the generated code that the same inputs can take. Both
 must have the same events in the same order, find the same values in all fields at each of them and at the end, and
 return the same. Loops are proved by induction (`loops`), and where that does not do, turn by turn. Of a loop that
 waits, a few turns are then followed, and the verdict says `bounded`.
@@ -9,12 +9,14 @@ waits, a few turns are then followed, and the verdict says `bounded`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from edgebuild.base.artifacts import Artifact
 from edgebuild.driver.prove import objects
-from edgebuild.driver.prove.compare import Tree, Way, all_ways, compare, covered, each_way, together
+from edgebuild.driver.prove.compare import Path, Tree, all_paths, compare, covered, each_path, together
 from edgebuild.driver.prove.effort import EFFORT, Unknown, solver_of
 from edgebuild.driver.prove.hardware import Different
 from edgebuild.driver.prove.interpreter import Interpreter
@@ -27,7 +29,7 @@ from edgebuild.driver.source.lowering import Program
 from edgebuild.driver.stages import Driver
 
 BOUND = f"only {POLLS} turns of a loop that waits, {TURNS} of others and {DEPTH} calls in each other were looked at"
-SOME = 8  # ways that are looked at first where induction fails
+SOME = 8  # paths that are looked at first where induction fails
 
 
 @dataclass(frozen=True)
@@ -129,31 +131,34 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
             done, bounded = by_induction(name, source, other)
             if done and not bounded:
                 return Verdict(name, "proved")
+        if not source.apart or has_loops(source, name):  # turns of loops make many paths: a few are looked at first
             source.hints, other.assumed = [], []
             EFFORT.phase()
-            _search(name, source, other)
+            with suppress(Unknown):
+                _search(name, source, other)
+        source.hints, other.assumed = [], []
         EFFORT.phase()
-        bounded = _by_ways(name, source, other)
+        bounded = _by_paths(name, source, other)
     except Different as difference:
         return Verdict(name, "refuted", str(difference))
     except Unknown as reason:
         return Verdict(name, "unknown", str(reason))
     except RecursionError:
-        return Verdict(name, "unknown", "a way with too many conditions")
+        return Verdict(name, "unknown", "a path with too many conditions")
     if bounded:
         return Verdict(name, "unknown", f"no difference, but {BOUND}", bounded=True)
     return Verdict(name, "proved")
 
 
-def _by_ways(name: str, source: Interpreter, other: Interpreter) -> bool:
-    """Compare each way from the start to the end; whether some were cut off. Raises Different or Unknown."""
-    mine, open_ = all_ways(source, name)
+def _by_paths(name: str, source: Interpreter, other: Interpreter) -> bool:
+    """Compare each path from the start to the end; whether some were cut off. Raises Different or Unknown."""
+    mine, open_ = all_paths(source, name)
     other.assumed = list({h.get_id(): h for h in source.hints}.values())
-    theirs, also = all_ways(other, name)
+    theirs, also = all_paths(other, name)
     if not mine:
-        raise Unknown("no way through the function ends soon")
+        raise Unknown("no path through the function ends soon")
     solver = solver_of()
-    near: dict[int, list[Way]] = {}
+    near: dict[int, list[Path]] = {}
     for a, b in together(solver, Tree(mine), Tree(theirs)) if theirs else ():
         near.setdefault(id(a), []).append(b)
     for a in mine:
@@ -164,15 +169,14 @@ def _by_ways(name: str, source: Interpreter, other: Interpreter) -> bool:
 
 
 def _search(name: str, source: Interpreter, other: Interpreter) -> None:
-    """Raise Different for a difference on the first ways: there may be too many. Nothing follows if there is none."""
-    ways = (w for w in each_way(source, name) if w is not None)
-    for a in list(islice(ways, SOME)):
+    """Raise Different for a difference on the first paths: there may be too many. Nothing follows if there is none."""
+    paths = (w for w in each_path(source, name) if w is not None)
+    for a in list(islice(paths, SOME)):
         other.assumed, other.given = list({h.get_id(): h for h in source.hints}.values()), a.conditions
-        theirs, _ = all_ways(other, name)
-        other.given = ()
-        covered(a, theirs)
-        for b in theirs:
-            compare(a, b)
+        try:
+            covered(a, all_paths(other, name, check=partial(compare, a))[0])
+        finally:
+            other.given = ()
 
 
 def summary(verdicts: list[Verdict]) -> Iterator[str]:
@@ -188,7 +192,7 @@ def summary(verdicts: list[Verdict]) -> Iterator[str]:
 
 
 def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[str, str]]:
-    """(name, what is wrong) of each variable and function that one side has in another way, or alone."""
+    """(name, what is wrong) of each variable and function that one side has in another path, or alone."""
     mine, theirs = (_variables(program, driver) for program in (source, other))
     for name in sorted(mine.keys() | theirs.keys()):
         if name not in theirs:
@@ -202,7 +206,7 @@ def unlike(source: Program, other: Program, driver: Driver) -> Iterator[tuple[st
     macros = source.unit.macros
     for name, text in other.unit.macros.items():
         if text not in macros.get(name, text):
-            yield name, "the generated code defines it in another way"
+            yield name, "the generated code defines it in another path"
     for f in other.functions:
         if f.full_name not in source.names and not (f.name.startswith(HAL) or other.unit.cpp):
             yield f.full_name, "the source has no such function"
