@@ -17,8 +17,8 @@ from edgebuild.model.verify import verify
 from edgebuild.model.verify.cycles import Block, CycleTable, Instruction, block_cycles
 from edgebuild.model.verify.execution import execute, read_counts
 from edgebuild.model.verify.harness import Builder
+from edgebuild.model.verify.in_order import PipelineTable
 from edgebuild.model.verify.modelled import model_of
-from edgebuild.model.verify.pipeline import PipelineTable
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
 

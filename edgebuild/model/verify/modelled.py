@@ -1,6 +1,6 @@
 """Modelled cycles of one inference, from what the simulator executed.
 
-A table of the core says what blocks of code take, and what leads from one to the next: cycles.py for Arm, pipeline.py
+A table of the core says what blocks of code take, and what leads from one to the next: cycles.py for Arm, in_order.py
 for RISC-V. Contention on buses is not part of the models.
 """
 
@@ -14,7 +14,7 @@ from ...base.facts import read_facts
 from ...base.target import Flash, Target, hal_dir
 from .cycles import Block, Caches, CycleTable, Shape, Step
 from .execution import Execution, execute
-from .pipeline import PipelineTable
+from .in_order import PipelineTable
 
 
 class CoreModel(Protocol):

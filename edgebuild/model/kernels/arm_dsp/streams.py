@@ -1,4 +1,4 @@
-"""What the dot products of `dot.py` read beside pixels: a stream of start values, words of weights and factors."""
+"""Operands of the dot products of `dot.py` beside pixels: a stream of start values, words of weights and factors."""
 
 from __future__ import annotations
 
