@@ -156,9 +156,9 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static void eb_pairs_armv7m_4x1_up_clamped(
-    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
-    EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
-    EB_REG int32_t low, EB_REG int32_t high);
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const
+    uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t
+    high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
@@ -464,12 +464,12 @@ static inline int32_t eb_rescale_away(int32_t x, int32_t multiplier, int32_t rou
     return (y + (y >> 31) + rounding) >> shift;
 }
 
-/* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
- * r2 0x8000, r4 and r5 a group's sums, r6 and r7 T, r8 and r9 S1. */
+/* 4 pixels, the words of pixels 0, 1 and 2, 3 side by side in x; blocks of 1 channels, their weights side by side;
+ * results of a pixel lie `step` behind those of the one before. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_pairs_armv7m_4x1_up_clamped(
-    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
-    EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
-    EB_REG int32_t low, EB_REG int32_t high)
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const
+    uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t
+    high)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -483,7 +483,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_pa
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 rescale, 8 y, 48 runs, 52 step, 56 blocks, 60 offset, 64 low, 68 high */
         "mov    r2, #0x8000\n\t"
         "1:\n\t"
         "ldr    r12, [sp, #4]\n\t"
@@ -493,7 +492,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_pa
         "add    r6, r6, r10\n\t"
         "mov    r7, r6\n\t"
         "mov    r9, r8\n\t"
-        "ldr    r0, [sp]\n\t"
+        "ldr    r0, [sp, #0]\n\t"
         "ldr    lr, [sp, #48]\n\t"
         "2:\n\t"
         "ldrb   r12, [lr], #1\n\t"

@@ -41,7 +41,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1320 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1324 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[248];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -62,8 +62,8 @@ enum {
 enum {
     TINY_CONV2D_0_W = 16, /* 27 int32: by groups of four channels */
     TINY_DEPTHWISE_CONV2D_1_W = 124, /* 26 int32: by groups of four channels */
-    TINY_DENSE_3_W = 228, /* 24 int32: start values, weights and factors by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 324, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_DENSE_3_W = 228, /* 25 int32: by groups of four channels */
+    TINY_SOFTMAX_4_TABLE = 328, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
@@ -72,7 +72,7 @@ static void depthwise_3x3_s2_c4_row(const int8_t *x, int8_t *y, int32_t row, con
                                     int32_t y_zero, int32_t unit, int32_t low4, int32_t high4,
                                     int8_t *scratch);
 static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t high);
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit);
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero);
 static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t table_size);
 static void tiny_rows_0(void);
 
@@ -97,7 +97,7 @@ void tiny_invoke(void)
     dense_c16_k3(
         AT(int8_t, TINY_MAX_POOL2D_2), AT(int8_t, TINY_DENSE_3),
         WEIGHTS(int32_t, TINY_DENSE_3_W),
-        /* y_zero */ -3, /* unit */ 67108864);
+        /* y_zero */ -3);
     EB_STEP();
     /* 3  softmax classes; 8 B live */
     softmax_3(
@@ -174,22 +174,21 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
-static void eb_dot1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit);
 static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n);
 static inline void eb_set(int8_t *to, int32_t value, int32_t n);
 static inline void eb_spread(
     int8_t *to, const int8_t *from, int32_t n, const uint8_t *offsets, int32_t piece, int32_t step);
+static void eb_mve1_signed(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end, EB_REG int32_t taps,
+    EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, ring of 3 rows */
-/* 4 channels of pairs of pixels, 18 bytes under each; `last`: the results of the last pair.
- * r0 r2 r4 r6 sums of the first pixel, r8 r10 r12 lr of the second; q0 and q1 pixels, from r9; q2 weights, from r5;
- * r1 results, q4 q5 r3 those of the pair before; q6 and q7 multipliers and shifts, q3 start values. */
+/* 4 channels of pairs of pixels, 18 bytes under each. `last`: results of the last pair. r0 r2 r4 r6 sums of the first
+ * pixel, r8 r10 r12 lr of the second; q0 and q1 pixels, from r9; q2 weights, from r5; r1 results, q4 q5 r3 those of the
+ * pair before; q6 and q7 multipliers and shifts, q3 start values. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_conv2d_3x3_s1_c2_k4_row_pairs(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *last,
-        EB_REG const int32_t *w_end,
-    EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *last, EB_REG const int32_t
+    *w_end, EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
 {
     __asm__(
         ".p2align 2\n\t"
@@ -230,26 +229,26 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_co
         "ldr    r11, [sp, #152]\n\t"
         "2:\n\t" /* what the first turn stores is nothing yet; the next one overwrites it */
         "vldrb.u8 q0, [r9], #6\n\t"
-        "vmladav.s8  r0, q2, q0\n\t"
+        "vmladav.s8 r0, q2, q0\n\t"
         "vqmovnb.s32 q4, q4\n\t"
         "vldrb.u8 q1, [r9], #10\n\t"
-        "vmladav.s8  r8, q2, q1\n\t"
+        "vmladav.s8 r8, q2, q1\n\t"
         "vqmovnt.s32 q4, q5\n\t"
         "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladav.s8  r2, q2, q0\n\t"
+        "vmladav.s8 r2, q2, q0\n\t"
         "vqadd.s16 q4, q4, r11\n\t"
-        "vmladav.s8  r10, q2, q1\n\t"
+        "vmladav.s8 r10, q2, q1\n\t"
         "vqmovnb.s16 q4, q4\n\t"
         "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladav.s8  r4, q2, q0\n\t"
+        "vmladav.s8 r4, q2, q0\n\t"
         "vldrb.u8 q5, [sp]\n\t"
-        "vmladav.s8  r12, q2, q1\n\t"
+        "vmladav.s8 r12, q2, q1\n\t"
         "vmax.s8 q4, q4, q5\n\t"
         "vldrb.u8 q2, [r5], #16\n\t"
-        "vmladav.s8  r6, q2, q0\n\t"
+        "vmladav.s8 r6, q2, q0\n\t"
         "vpst\n\t"
         "vldrbt.u8 q0, [r9], #6\n\t"
-        "vmladav.s8  lr, q2, q1\n\t"
+        "vmladav.s8 lr, q2, q1\n\t"
         "vldrb.u8 q2, [r5], #2\n\t"
         "vmladava.s8 r0, q2, q0\n\t"
         "vldrb.u8 q5, [sp, #16]\n\t"
@@ -298,7 +297,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_co
         "vshr.u32 q4, q4, #16\n\t"
         "vstrb.32 q4, [r3, #4]\n\t"
         "addw   r7, r7, #108\n\t"
-
         "ldrd   r0, r1, [sp, #104]\n\t"
         "adds   r0, r0, #4\n\t"
         "adds   r1, r1, #4\n\t"
@@ -433,12 +431,13 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 }
 
 /* dense: 16 -> 3, step 2, result lives to step 3 */
-static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit)
+static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero)
 {
     EB_STEP();
-    int8_t last[4];
-    eb_dot1_signed(x, w, last, x + 16, 1, y_zero, unit);
-    memcpy(y, last, 3);
+    const int8_t *in = x;
+    int8_t rest[1][4];
+    eb_mve1_signed(in, w, rest[0], w + 25, 16, y_zero, 0, 0);
+    memcpy(y, rest[0], 3);
 }
 
 /* classes: 3 -> 3, step 3, result lives to step 3 */
@@ -636,147 +635,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
         "pop    {r3-r11, pc}\n\t");
 }
 
-/* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of int8 may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
- * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit)
-{
-    __asm__(
-        "push   {r0, r2-r11, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 48\n\t"
-               ".cfi_rel_offset r4, 12\n\t"
-               ".cfi_rel_offset r5, 16\n\t"
-               ".cfi_rel_offset r6, 20\n\t"
-               ".cfi_rel_offset r7, 24\n\t"
-               ".cfi_rel_offset r8, 28\n\t"
-               ".cfi_rel_offset r9, 32\n\t"
-               ".cfi_rel_offset r10, 36\n\t"
-               ".cfi_rel_offset r11, 40\n\t"
-               ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit,  */
-        "1:\n\t"
-        "ldm    r1!, {r4-r7}\n\t"
-        "ldr    lr, [sp, #8]\n\t"
-        "sub    r12, lr, r0\n\t"
-        "lsls   r12, r12, #29\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
-        "bcc    6f\n\t"
-        "bpl    4f\n\t"
-        "b      3f\n\t"
-        "6:\n\t"
-        "bmi    5f\n\t"
-        "2:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "3:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "4:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "5:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "cmp    r0, lr\n\t"
-        "bne    2b\n\t"
-        "ldr    r2, [sp, #4]\n\t"
-        "ldrd   r3, r12, [sp, #52]\n\t"
-        "sub    r5, r5, r4\n\t"
-        "sub    r7, r7, r6\n\t"
-        "asr    r5, r5, #8\n\t"
-        "asr    r7, r7, #8\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r9, r5\n\t"
-        "ror    r8, r12, r8\n\t"
-        "ror    r9, r12, r9\n\t"
-        "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
-        "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
-        "smmlar r4, r4, r8, r3\n\t"
-        "smmlar r5, r5, r9, r3\n\t"
-        "ssat   r4, #8, r4\n\t"
-        "ssat   r5, #8, r5\n\t"
-        "smmlar r6, r6, r10, r6\n\t"
-        "smmlar r7, r7, r11, r7\n\t"
-        "ror    r10, r12, r10\n\t"
-        "ror    r11, r12, r11\n\t"
-        "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
-        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
-        "smmlar r6, r6, r10, r3\n\t"
-        "smmlar r7, r7, r11, r3\n\t"
-        "ssat   r6, #8, r6\n\t"
-        "ssat   r7, #8, r7\n\t"
-        "bfi    r4, r5, #8, #8\n\t"
-        "bfi    r4, r6, #16, #8\n\t"
-        "bfi    r4, r7, #24, #8\n\t"
-        "str    r4, [r2], #4\n\t"
-        "str    r2, [sp, #4]\n\t"
-        "ldr    r0, [sp]\n\t"
-        "ldr    r12, [sp, #48]\n\t"
-        "subs   r12, r12, #1\n\t"
-        "str    r12, [sp, #48]\n\t"
-        "bne    1b\n\t"
-        "pop    {r0, r2-r11, pc}\n\t");
-}
-
 /* n bytes, also to where they overlap if `to` is before `from`. */
 static inline void eb_copy_bytes(int8_t *to, const int8_t *from, int32_t n)
 {
@@ -829,6 +687,108 @@ static inline void eb_spread(
                      : [to] "+&r"(to), [from] "+&r"(from), [n] "+&r"(n)
                      : [offsets] "r"(offsets), [piece] "r"(piece), [step] "rI"(step)
                      : "cc", "lr", "q0", "q1", "memory");
+}
+
+/* `taps` int8 of one pixel by groups of four channels, w to w_end. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_mve1_signed(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int32_t *w_end, EB_REG int32_t taps,
+    EB_REG int32_t zero, EB_REG int32_t low, EB_REG int32_t high)
+{
+    __asm__(
+        ".p2align 2\n\t" /* for adr */
+        "push   {r4-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 36\n\t"
+               ".cfi_rel_offset r4, 0\n\t"
+               ".cfi_rel_offset r5, 4\n\t"
+               ".cfi_rel_offset r6, 8\n\t"
+               ".cfi_rel_offset r7, 12\n\t"
+               ".cfi_rel_offset r8, 16\n\t"
+               ".cfi_rel_offset r9, 20\n\t"
+               ".cfi_rel_offset r10, 24\n\t"
+               ".cfi_rel_offset r11, 28\n\t"
+               ".cfi_rel_offset lr, 32\n\t")
+        "vpush  {d8-d9}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 16\n\t")
+        "mov    r11, r0\n\t"
+        "mov    r5, r1\n\t"
+        "mov    r1, r2\n\t"
+        "ldr    r7, [sp, #52]\n\t"
+        "bic    r4, r7, #15\n\t"
+        "add    r4, r4, r11\n\t"
+        "adr.w  r6, 2f\n\t"
+        "tst    r7, #16\n\t"
+        "it     ne\n\t"
+        "adrne.w r6, 3f\n\t"
+        "cmp    r7, #16\n\t"
+        "it     lo\n\t"
+        "adrlo.w r6, 4f\n\t"
+        "orr    r6, r6, #1\n\t"
+        "and    r7, r7, #15\n\t"
+        "mov    r12, r4\n\t"
+        "mov    r10, r6\n\t"
+        "ldr    r0, [sp, #56]\n\t"
+        "vdup.16 q4, r0\n\t"
+        "1:\n\t"
+        "ldm    r5!, {r0, r2, r4, r6}\n\t"
+        "mov    r9, r11\n\t"
+        "bx     r10\n\t"
+        "2:\n\t"
+        "vldrb.u8 q0, [r9], #16\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladava.s8 r0, q2, q0\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "vmladava.s8 r2, q3, q0\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladava.s8 r4, q2, q0\n\t"
+        "vmladava.s8 r6, q3, q0\n\t"
+        "3:\n\t"
+        "vldrb.u8 q0, [r9], #16\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladava.s8 r0, q2, q0\n\t"
+        "vldrb.u8 q2, [r5], #16\n\t"
+        "vmladava.s8 r2, q3, q0\n\t"
+        "vldrb.u8 q3, [r5], #16\n\t"
+        "vmladava.s8 r4, q2, q0\n\t"
+        "vmladava.s8 r6, q3, q0\n\t"
+        "cmp    r9, r12\n\t"
+        "bne    2b\n\t"
+        "4:\n\t"
+        "cbz    r7, 5f\n\t"
+        "vctp.8 r7\n\t" /* lanes behind the last tap read as 0 */
+        "vpst\n\t"
+        "vldrbt.u8 q0, [r9]\n\t"
+        "vldrb.u8 q2, [r5]\n\t"
+        "add    r5, r5, r7\n\t"
+        "vmladava.s8 r0, q2, q0\n\t"
+        "vldrb.u8 q2, [r5]\n\t"
+        "add    r5, r5, r7\n\t"
+        "vmladava.s8 r2, q2, q0\n\t"
+        "vldrb.u8 q2, [r5]\n\t"
+        "add    r5, r5, r7\n\t"
+        "vmladava.s8 r4, q2, q0\n\t"
+        "vldrb.u8 q2, [r5]\n\t"
+        "add    r5, r5, r7\n\t"
+        "vmladava.s8 r6, q2, q0\n\t"
+        "5:\n\t"
+        "vldrw.u32 q2, [r5], #16\n\t"
+        "vmov   q0[2], q0[0], r0, r4\n\t"
+        "vldrb.s32 q3, [r5], #4\n\t"
+        "vmov   q0[3], q0[1], r2, r6\n\t"
+        "vqrdmulh.s32 q0, q0, q2\n\t"
+        "vshr.s32 q2, q0, #31\n\t" /* halves away from zero */
+        "vadd.i32 q0, q0, q2\n\t"
+        "vrshl.s32 q0, q0, q3\n\t"
+        "vqmovnb.s32 q0, q0\n\t"
+        "vqadd.s16 q0, q0, q4\n\t"
+        "vqmovnb.s16 q0, q0\n\t"
+        "vstrb.32 q0, [r1], #4\n\t"
+        "cmp    r5, r3\n\t"
+        "bne    1b\n\t"
+        "vpop   {d8-d9}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset -16\n\t")
+        "pop    {r4-r11, pc}\n\t");
 }
 
 _Static_assert(TINY_CONV2D_0 + 96 <= 248, "TINY_CONV2D_0 leaves the arena");

@@ -64,9 +64,9 @@ enum {
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 32 int32: start values, weights and factors by groups of four channels */
+    TINY_CONV2D_0_W = 16, /* 32 int32: start values, weights and factors by groups of four of channels */
     TINY_DEPTHWISE_CONV2D_1_W = 144, /* 26 int32: by groups of four channels */
-    TINY_DENSE_3_W = 248, /* 24 int32: start values, weights and factors by groups of four channels */
+    TINY_DENSE_3_W = 248, /* 24 int32: start values, weights and factors by groups of four of channels */
     TINY_SOFTMAX_4_TABLE = 344, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
@@ -208,15 +208,15 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline uint32_t eb_load(const int8_t *from);
 static inline uint32_t eb_most(uint32_t a, uint32_t b);
-static void eb_dot1_relu_clamped(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_taps9_relu_clamped(
     EB_REG const int8_t *const *taps, EB_REG const int32_t *w, EB_REG int32_t c, EB_REG int8_t *y,
     EB_REG int32_t c_end, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
+static void eb_dot1_relu_clamped(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
+    blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_dot1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit);
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
+    blocks, EB_REG int32_t zero, EB_REG int32_t unit);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, ring of 3 rows */
 static void conv2d_3x3_s1_c2_k4_row(const int8_t *x, int8_t *y, int32_t row, const int32_t *w, int32_t x_zero,
@@ -424,148 +424,6 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b)
     return most;
 }
 
-/* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of int8 may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
- * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_relu_clamped(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
-{
-    __asm__(
-        "push   {r0, r2-r11, lr}\n\t"
-        EB_CFI(".cfi_adjust_cfa_offset 48\n\t"
-               ".cfi_rel_offset r4, 12\n\t"
-               ".cfi_rel_offset r5, 16\n\t"
-               ".cfi_rel_offset r6, 20\n\t"
-               ".cfi_rel_offset r7, 24\n\t"
-               ".cfi_rel_offset r8, 28\n\t"
-               ".cfi_rel_offset r9, 32\n\t"
-               ".cfi_rel_offset r10, 36\n\t"
-               ".cfi_rel_offset r11, 40\n\t"
-               ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit, low4, high4 */
-        "1:\n\t"
-        "ldm    r1!, {r4-r7}\n\t"
-        "ldr    lr, [sp, #8]\n\t"
-        "sub    r12, lr, r0\n\t"
-        "lsls   r12, r12, #29\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
-        "bcc    6f\n\t"
-        "bpl    4f\n\t"
-        "b      3f\n\t"
-        "6:\n\t"
-        "bmi    5f\n\t"
-        "2:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "3:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "4:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "5:\n\t"
-        "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
-        "sxtb16 r8, r3\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
-        "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
-        "cmp    r0, lr\n\t"
-        "bne    2b\n\t"
-        "ldr    r2, [sp, #4]\n\t"
-        "ldrd   r3, r12, [sp, #52]\n\t"
-        "sub    r5, r5, r4\n\t"
-        "sub    r7, r7, r6\n\t"
-        "asr    r5, r5, #8\n\t"
-        "asr    r7, r7, #8\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r9, r5\n\t"
-        "ror    r8, r12, r8\n\t"
-        "ror    r9, r12, r9\n\t"
-        "smmlar r4, r4, r8, r3\n\t"
-        "smmlar r5, r5, r9, r3\n\t"
-        "ssat   r4, #8, r4\n\t"
-        "ssat   r5, #8, r5\n\t"
-        "smmlar r6, r6, r10, r6\n\t"
-        "smmlar r7, r7, r11, r7\n\t"
-        "ror    r10, r12, r10\n\t"
-        "ror    r11, r12, r11\n\t"
-        "smmlar r6, r6, r10, r3\n\t"
-        "smmlar r7, r7, r11, r3\n\t"
-        "ssat   r6, #8, r6\n\t"
-        "ssat   r7, #8, r7\n\t"
-        "ldrd   r10, r11, [sp, #60]\n\t"
-        "bfi    r4, r5, #8, #8\n\t"
-        "bfi    r4, r6, #16, #8\n\t"
-        "bfi    r4, r7, #24, #8\n\t"
-        "ssub8  r12, r4, r10\n\t"
-        "sel    r4, r4, r10\n\t"
-        "ssub8  r12, r11, r4\n\t"
-        "sel    r4, r4, r11\n\t"
-        "str    r4, [r2], #4\n\t"
-        "str    r2, [sp, #4]\n\t"
-        "ldr    r0, [sp]\n\t"
-        "ldr    r12, [sp, #48]\n\t"
-        "subs   r12, r12, #1\n\t"
-        "str    r12, [sp, #48]\n\t"
-        "bne    1b\n\t"
-        "pop    {r0, r2-r11, pc}\n\t");
-}
-
 /* Channels c to c_end, four at a time, of a pixel whose window has 9 taps, each channel by itself.
  * taps: where the pixel under each tap lies. w: for each four channels the start values, words of two taps' weights for
  * each channel, the last tap for channels 0, 2 and 1, 3, and a factor a channel.
@@ -690,13 +548,11 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_ta
         "pop    {r3-r11, pc}\n\t");
 }
 
-/* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of int8 may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
- * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit)
+/* One pixel of int8 in x, which may be unaligned, by `blocks` groups of four channels. w: for each of these start
+ * values A, 256 B + A for each two channels, words of weights, a factor a channel. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_relu_clamped(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
+    blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -710,12 +566,13 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit,  */
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, 56 unit, 60 low4, 64 high4 */
         "1:\n\t"
-        "ldm    r1!, {r4-r7}\n\t"
+        "ldr    r0, [sp]\n\t"
         "ldr    lr, [sp, #8]\n\t"
+        "ldm    r1!, {r4, r5, r6, r7}\n\t"
         "sub    r12, lr, r0\n\t"
-        "lsls   r12, r12, #29\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
+        "lsls   r12, r12, #29\n\t" /* the count's lowest bit becomes the sign, the next the carry */
         "bcc    6f\n\t"
         "bpl    4f\n\t"
         "b      3f\n\t"
@@ -723,7 +580,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "bmi    5f\n\t"
         "2:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -740,7 +597,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "3:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -757,7 +614,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "4:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -774,7 +631,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "5:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -791,41 +648,180 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
-        "ldr    r2, [sp, #4]\n\t"
-        "ldrd   r3, r12, [sp, #52]\n\t"
         "sub    r5, r5, r4\n\t"
         "sub    r7, r7, r6\n\t"
         "asr    r5, r5, #8\n\t"
         "asr    r7, r7, #8\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r9, r5\n\t"
-        "ror    r8, r12, r8\n\t"
-        "ror    r9, r12, r9\n\t"
-        "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
-        "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
-        "smmlar r4, r4, r8, r3\n\t"
-        "smmlar r5, r5, r9, r3\n\t"
+        "ldrd   r0, r2, [sp, #52]\n\t"
+        "ldm    r1!, {r10, r11, r12, lr}\n\t"
+        "smmlar r4, r4, r10, r4\n\t"
+        "smmlar r5, r5, r11, r5\n\t"
+        "smmlar r6, r6, r12, r6\n\t"
+        "smmlar r7, r7, lr, r7\n\t"
+        "ror    r10, r2, r10\n\t"
+        "ror    r11, r2, r11\n\t"
+        "ror    r12, r2, r12\n\t"
+        "ror    lr, r2, lr\n\t"
+        "smmlar r4, r4, r10, r0\n\t"
+        "smmlar r5, r5, r11, r0\n\t"
+        "smmlar r6, r6, r12, r0\n\t"
+        "smmlar r7, r7, lr, r0\n\t"
         "ssat   r4, #8, r4\n\t"
         "ssat   r5, #8, r5\n\t"
-        "smmlar r6, r6, r10, r6\n\t"
-        "smmlar r7, r7, r11, r7\n\t"
-        "ror    r10, r12, r10\n\t"
-        "ror    r11, r12, r11\n\t"
-        "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
-        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
-        "smmlar r6, r6, r10, r3\n\t"
-        "smmlar r7, r7, r11, r3\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
+        "ldr    r2, [sp, #4]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
         "bfi    r4, r7, #24, #8\n\t"
-        "str    r4, [r2], #4\n\t"
-        "str    r2, [sp, #4]\n\t"
-        "ldr    r0, [sp]\n\t"
+        "ldrd   r12, lr, [sp, #60]\n\t"
+        "ssub8  r0, r4, r12\n\t"
+        "sel    r4, r4, r12\n\t"
+        "ssub8  r0, lr, r4\n\t"
+        "sel    r4, r4, lr\n\t"
         "ldr    r12, [sp, #48]\n\t"
+        "str    r4, [r2], #4\n\t"
         "subs   r12, r12, #1\n\t"
+        "str    r2, [sp, #4]\n\t"
+        "str    r12, [sp, #48]\n\t"
+        "bne    1b\n\t"
+        "pop    {r0, r2-r11, pc}\n\t");
+}
+
+/* One pixel of int8 in x, which may be unaligned, by `blocks` groups of four channels. w: for each of these start
+ * values A, 256 B + A for each two channels, words of weights, a factor a channel. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
+    blocks, EB_REG int32_t zero, EB_REG int32_t unit)
+{
+    __asm__(
+        "push   {r0, r2-r11, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 48\n\t"
+               ".cfi_rel_offset r4, 12\n\t"
+               ".cfi_rel_offset r5, 16\n\t"
+               ".cfi_rel_offset r6, 20\n\t"
+               ".cfi_rel_offset r7, 24\n\t"
+               ".cfi_rel_offset r8, 28\n\t"
+               ".cfi_rel_offset r9, 32\n\t"
+               ".cfi_rel_offset r10, 36\n\t"
+               ".cfi_rel_offset r11, 40\n\t"
+               ".cfi_rel_offset lr, 44\n\t")
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, 56 unit */
+        "1:\n\t"
+        "ldr    r0, [sp]\n\t"
+        "ldr    lr, [sp, #8]\n\t"
+        "ldm    r1!, {r4, r5, r6, r7}\n\t"
+        "sub    r12, lr, r0\n\t"
+        "lsls   r12, r12, #29\n\t" /* the count's lowest bit becomes the sign, the next the carry */
+        "bcc    6f\n\t"
+        "bpl    4f\n\t"
+        "b      3f\n\t"
+        "6:\n\t"
+        "bmi    5f\n\t"
+        "2:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "3:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "4:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "5:\n\t"
+        "ldr    r3, [r0], #4\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
+        "sxtb16 r8, r3\n\t"
+        "sxtb16 r3, r3, ror #8\n\t"
+        "smlad  r5, r9, r8, r5\n\t"
+        "sxtb16 r9, r9\n\t"
+        "smlad  r7, r10, r8, r7\n\t"
+        "sxtb16 r10, r10\n\t"
+        "smlad  r4, r9, r8, r4\n\t"
+        "smlad  r6, r10, r8, r6\n\t"
+        "smlad  r5, r11, r3, r5\n\t"
+        "sxtb16 r11, r11\n\t"
+        "smlad  r7, r12, r3, r7\n\t"
+        "sxtb16 r12, r12\n\t"
+        "smlad  r4, r11, r3, r4\n\t"
+        "smlad  r6, r12, r3, r6\n\t"
+        "cmp    r0, lr\n\t"
+        "bne    2b\n\t"
+        "sub    r5, r5, r4\n\t"
+        "sub    r7, r7, r6\n\t"
+        "asr    r5, r5, #8\n\t"
+        "asr    r7, r7, #8\n\t"
+        "ldrd   r0, r2, [sp, #52]\n\t"
+        "ldm    r1!, {r10, r11, r12, lr}\n\t"
+        "smmlar r4, r4, r10, r4\n\t"
+        "smmlar r5, r5, r11, r5\n\t"
+        "smmlar r6, r6, r12, r6\n\t"
+        "smmlar r7, r7, lr, r7\n\t"
+        "ror    r10, r2, r10\n\t"
+        "ror    r11, r2, r11\n\t"
+        "ror    r12, r2, r12\n\t"
+        "ror    lr, r2, lr\n\t"
+        "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
+        "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
+        "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
+        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
+        "smmlar r4, r4, r10, r0\n\t"
+        "smmlar r5, r5, r11, r0\n\t"
+        "smmlar r6, r6, r12, r0\n\t"
+        "smmlar r7, r7, lr, r0\n\t"
+        "ssat   r4, #8, r4\n\t"
+        "ssat   r5, #8, r5\n\t"
+        "ssat   r6, #8, r6\n\t"
+        "ssat   r7, #8, r7\n\t"
+        "ldr    r2, [sp, #4]\n\t"
+        "bfi    r4, r5, #8, #8\n\t"
+        "bfi    r4, r6, #16, #8\n\t"
+        "bfi    r4, r7, #24, #8\n\t"
+        "ldr    r12, [sp, #48]\n\t"
+        "str    r4, [r2], #4\n\t"
+        "subs   r12, r12, #1\n\t"
+        "str    r2, [sp, #4]\n\t"
         "str    r12, [sp, #48]\n\t"
         "bne    1b\n\t"
         "pop    {r0, r2-r11, pc}\n\t");

@@ -168,9 +168,9 @@ static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline int32_t eb_rescale_split(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static inline int32_t eb_rescale_split_away(int32_t x, int32_t multiplier, int32_t rounding, int32_t shift);
 static void eb_pairs_armv6m_4x1_up_clamped(
-    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
-    EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
-    EB_REG int32_t low, EB_REG int32_t high);
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const
+    uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t
+    high);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 EB_NO_SCHEDULE
@@ -468,12 +468,12 @@ static inline int32_t eb_rescale_split_away(int32_t x, int32_t multiplier, int32
     return (y + (y >> 31) + rounding) >> shift;
 }
 
-/* Four pixels, the words of pixels 0, 1 and 2, 3 side by side in x; channels one by one, y `step` apart.
- * r6 and r7 a group's sums, r8 and r9 T, r10 and r11 S1, r12 0x8000; -r2 weights are left of a run that ends at r1. */
+/* 4 pixels, the words of pixels 0, 1 and 2, 3 side by side in x; blocks of 1 channels, their weights side by side;
+ * results of a pixel lie `step` behind those of the one before. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_pairs_armv6m_4x1_up_clamped(
-    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y,
-    EB_REG const uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset,
-    EB_REG int32_t low, EB_REG int32_t high)
+    EB_REG const int32_t *x, EB_REG const int8_t *w, EB_REG const int32_t *rescale, EB_REG int8_t *y, EB_REG const
+    uint8_t *runs, EB_REG int32_t step, EB_REG int32_t blocks, EB_REG int32_t offset, EB_REG int32_t low, EB_REG int32_t
+    high)
 {
     __asm__(
         ".syntax unified\n\t"
@@ -496,7 +496,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_pa
                ".cfi_rel_offset r11, 12\n\t")
         "push   {r0, r2, r3}\n\t"
         EB_CFI(".cfi_adjust_cfa_offset 12\n\t")
-        /* sp: 0 x, 4 rescale, 8 y, 48 runs, 52 step, 56 blocks, 60 offset, 64 low, 68 high */
         "1:\n\t"
         "ldr    r7, [sp, #4]\n\t"
         "ldr    r6, [sp, #60]\n\t"

@@ -33,12 +33,12 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1296 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1280 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
-extern int8_t tiny_arena[500];
+extern int8_t tiny_arena[504];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
 
-/* Where each tensor lies in the arena. The peak is at step 1. */
+/* Where each tensor lies in the arena. The peak is at step 0. */
 enum {
     TINY_IN = 256, /* 8x8x2, step 0: image */
     TINY_CONV2D_0 = 0, /* 8x8x4, steps 0 to 1: conv */
@@ -52,10 +52,10 @@ enum {
 
 /* Where constants lie in the weights. */
 enum {
-    TINY_CONV2D_0_W = 16, /* 32 int32: start values, weights and factors by groups of four channels */
-    TINY_DEPTHWISE_CONV2D_1_W = 144, /* 60 int8: by channel */
-    TINY_DENSE_3_W = 204, /* 24 int32: start values, weights and factors by groups of four channels */
-    TINY_SOFTMAX_4_TABLE = 300, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_CONV2D_0_W = 16, /* 28 int32: start values, weights and factors by groups of four of channels */
+    TINY_DEPTHWISE_CONV2D_1_W = 128, /* 60 int8: by channel */
+    TINY_DENSE_3_W = 188, /* 24 int32: start values, weights and factors by groups of four of channels */
+    TINY_SOFTMAX_4_TABLE = 284, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
@@ -75,7 +75,7 @@ static void softmax_3(const int8_t *x, int8_t *y, const int32_t *table, int32_t 
 void tiny_invoke(void)
 {
     EB_STEP();
-    /* 0  conv2d conv; 432 B live */
+    /* 0  conv2d conv; 504 B live */
     conv2d_3x3_s1_c2_k4(
         AT(int8_t, TINY_IN), AT(int8_t, TINY_CONV2D_0),
         WEIGHTS(int32_t, TINY_CONV2D_0_W),
@@ -127,51 +127,64 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift);
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over);
 static inline uint32_t eb_load(const int8_t *from);
 static inline uint32_t eb_most(uint32_t a, uint32_t b);
-static void eb_dot2n_relu_clamped(
-    EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
-    EB_REG const int32_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
+static void eb_gather2(
+    EB_REG const int8_t *const *under, EB_REG int32_t *to, EB_REG const int32_t *end,
+    EB_REG int32_t at, EB_REG int32_t n);
+static void eb_dot2_relu_clamped(
+    EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1, EB_REG const int32_t *x_end,
+    EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
 static void eb_dot1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit);
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
+    blocks, EB_REG int32_t zero, EB_REG int32_t unit);
 
 /* conv: 8x8x2 -> 8x8x4, step 0, result lives to step 1 */
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
                                 int32_t unit, int32_t low4, int32_t high4, int8_t *scratch)
 {
     EB_STEP();
-    /* Two pixels at a time: the bytes under their windows, a word of each in turn. */
+    /* Two pixels at a time: the bytes under their windows lie without gaps, 20 of them are widened to int16 at once. */
     int32_t *const columns = (int32_t *)(void *)scratch;
-    const int32_t *const end = columns + 12;
-    const int32_t zeros = (int32_t)(((uint32_t)x_zero & 0xFFu) * 0x01010101u);
+    int32_t *const end = columns + 20;
+    int8_t *const packed = scratch + 80;
+    const int8_t *const under[2] = {packed, packed + 20};
     for (int32_t row = 0; row < 8; ++row) {
         const int32_t top = row - 1;
-        const int32_t fy0 = eb_first_tap(top, 1), fy1 = eb_past_tap(top, 1, 3, 8);
         for (int32_t ox = 0; ox < 8; ox += 2) {
-            for (int32_t pixel = 0; pixel < 2; ++pixel) {
+            const int32_t x0 = ox - 1;
+            const int32_t whole = x0 >= 0 && x0 <= 4 && top >= 0 && top < 6;
+            if (whole) {
+                const int8_t *const one = x + (top * 8 + x0) * 2, *const other = one + 2;
+                memcpy(packed, one, 6);
+                memcpy(packed + 20, other, 6);
+                memcpy(packed + 6, one + 16, 6);
+                memcpy(packed + 26, other + 16, 6);
+                memcpy(packed + 12, one + 32, 6);
+                memcpy(packed + 32, other + 32, 6);
+            }
+            for (int32_t pixel = whole ? 2 : 0; pixel < 2; ++pixel) {
                 const int32_t left = ox + pixel - 1;
-                int32_t *const to = columns + pixel;
-                const int32_t inner = left >= 0 && left <= 4;
-                if (!inner || fy1 - fy0 < 3) {
-                    for (int32_t i = 0; i < 12; i += 2) {
-                        to[i] = zeros;
-                    }
-                }
-                for (int32_t fy = fy0; fy < fy1; ++fy) {
-                    const int32_t iy = top + fy;
-                    const int8_t *const in = x + (iy * 8 + left) * 2;
-                    if (!inner) {
-                        const int32_t last = eb_clamp(8 - left, 0, 3) * 2;
-                        int8_t *const bytes = (int8_t *)(to + fy * 4);
-                        for (int32_t i = left < 0 ? -left * 2 : 0; i < last; ++i) {
-                            bytes[i + (i & ~3)] = in[i];
+                int8_t *to = packed + pixel * 20;
+                for (int32_t iy = top; iy < top + 3; iy += 1, to += 6) {
+                    if (iy < 0 || iy >= 8) {
+                        for (int32_t i = 0; i < 6; ++i) {
+                            to[i] = (int8_t)x_zero;
                         }
                         continue;
                     }
-                    to[fy * 4] = (int32_t)eb_load(in);
-                    to[fy * 4 + 2] = (int32_t)eb_load(in + 4);
+                    const int8_t *const in = x + (iy * 8 + left) * 2;
+                    if (left < 0 || left > 5) {
+                        for (int32_t i = 0, ix = left; i < 6; i += 2, ++ix) {
+                            const int32_t inside = ix >= 0 && ix < 8;
+                            to[i] = inside ? in[i] : (int8_t)x_zero;
+                            to[i + 1] = inside ? in[i + 1] : (int8_t)x_zero;
+                        }
+                        continue;
+                    }
+                    memcpy(to, in, 6);
                 }
             }
-            eb_dot2n_relu_clamped(columns, w, y, y + 4, end, 1, y_zero, unit, low4, high4);
+            eb_gather2(under, columns, end, 0, 20);
+            eb_dot2_relu_clamped(columns, w, y, y + 4, end, 1, y_zero, unit, low4, high4);
             y += 8;
         }
     }
@@ -519,13 +532,49 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b)
     return most;
 }
 
-/* Two pixels, interleaved in x as words of four int8, by `blocks` groups of four
- * channels. w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a
- * channel.
- * r4 A, r5 256 B + A, r6 C, r7 256 D + C of the first pixel, r8 to r11 of the second. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot2n_relu_clamped(
-    EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1,
-    EB_REG const int32_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
+/* n bytes, a multiple of four, of two pixels under each tap, from their byte `at` on, to int16: interleaved, in words
+ * of bytes 0, 2 and 1, 3 of each four. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_gather2(
+    EB_REG const int8_t *const *under, EB_REG int32_t *to, EB_REG const int32_t *end,
+    EB_REG int32_t at, EB_REG int32_t n)
+{
+    __asm__(
+        "push   {r4-r10, lr}\n\t"
+        EB_CFI(".cfi_adjust_cfa_offset 32\n\t"
+               ".cfi_rel_offset r4, 0\n\t"
+               ".cfi_rel_offset r5, 4\n\t"
+               ".cfi_rel_offset r6, 8\n\t"
+               ".cfi_rel_offset r7, 12\n\t"
+               ".cfi_rel_offset r8, 16\n\t"
+               ".cfi_rel_offset r9, 20\n\t"
+               ".cfi_rel_offset r10, 24\n\t"
+               ".cfi_rel_offset lr, 28\n\t")
+        "ldr    r10, [sp, #32]\n\t"
+        "1:\n\t"
+        "ldrd   r4, r5, [r0], #8\n\t"
+        "add    r4, r4, r3\n\t"
+        "add    r5, r5, r3\n\t"
+        "add    r12, r4, r10\n\t"
+        "2:\n\t"
+        "ldr    r6, [r4], #4\n\t"
+        "ldr    r7, [r5], #4\n\t"
+        "sxtb16 r8, r6, ror #8\n\t"
+        "sxtb16 r9, r7, ror #8\n\t"
+        "sxtb16 r6, r6\n\t"
+        "sxtb16 r7, r7\n\t"
+        "stm    r1!, {r6-r9}\n\t"
+        "cmp    r4, r12\n\t"
+        "bne    2b\n\t"
+        "cmp    r1, r2\n\t"
+        "bne    1b\n\t"
+        "pop    {r4-r10, pc}\n\t");
+}
+
+/* Two pixels interleaved in x as words of two int16, by `blocks` groups of four channels. w: for each of these start
+ * values A, 256 B + A for each two channels, words of weights, a factor a channel. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot2_relu_clamped(
+    EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1, EB_REG const int32_t *x_end,
+    EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -539,25 +588,24 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y0, 8 y1, 48 x_end, 52 blocks, 56 zero, then unit, low4, high4 */
+        /* sp: 0 x, 4 y0, 8 y1, 48 x_end, 52 blocks, 56 zero, 60 unit, 64 low4, 68 high4 */
         "1:\n\t"
-        "ldr    lr, [sp, #48]\n\t"
-        "ldm    r1!, {r4-r7}\n\t"
-        "sub    lr, lr, r0\n\t"
+        "ldr    r0, [sp]\n\t"
+        "ldr    r12, [sp, #48]\n\t"
+        "ldm    r1!, {r4, r5, r6, r7}\n\t"
         "mov    r8, r4\n\t"
         "mov    r9, r5\n\t"
         "mov    r10, r6\n\t"
         "mov    r11, r7\n\t"
-        "lsls   lr, lr, #28\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
+        "sub    r12, r12, r0\n\t"
+        "lsls   r12, r12, #27\n\t" /* the count's lowest bit becomes the sign, the next the carry */
         "bcc    6f\n\t"
         "bpl    4f\n\t"
         "b      3f\n\t"
         "6:\n\t"
         "bmi    5f\n\t"
         "2:\n\t"
-        "ldrd   r2, r3, [r0]\n\t"
-        "sxtb16 r2, r2\n\t"
-        "sxtb16 r3, r3\n\t"
+        "ldrd   r2, r3, [r0], #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -570,8 +618,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "ldrd   r2, r3, [r0], #8\n\t"
-        "sxtb16 r2, r2, ror #8\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -584,9 +630,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "3:\n\t"
-        "ldrd   r2, r3, [r0]\n\t"
-        "sxtb16 r2, r2\n\t"
-        "sxtb16 r3, r3\n\t"
+        "ldrd   r2, r3, [r0], #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -599,8 +643,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "ldrd   r2, r3, [r0], #8\n\t"
-        "sxtb16 r2, r2, ror #8\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -613,9 +655,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "4:\n\t"
-        "ldrd   r2, r3, [r0]\n\t"
-        "sxtb16 r2, r2\n\t"
-        "sxtb16 r3, r3\n\t"
+        "ldrd   r2, r3, [r0], #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -628,8 +668,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "ldrd   r2, r3, [r0], #8\n\t"
-        "sxtb16 r2, r2, ror #8\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -642,9 +680,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "5:\n\t"
-        "ldrd   r2, r3, [r0]\n\t"
-        "sxtb16 r2, r2\n\t"
-        "sxtb16 r3, r3\n\t"
+        "ldrd   r2, r3, [r0], #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -657,8 +693,6 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
         "ldrd   r2, r3, [r0], #8\n\t"
-        "sxtb16 r2, r2, ror #8\n\t"
-        "sxtb16 r3, r3, ror #8\n\t"
         "ldrd   r12, lr, [r1], #8\n\t"
         "smlad  r5, r12, r2, r5\n\t"
         "smlad  r9, r12, r3, r9\n\t"
@@ -670,10 +704,9 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r8, r12, r3, r8\n\t"
         "smlad  r6, lr, r2, r6\n\t"
         "smlad  r10, lr, r3, r10\n\t"
-        "ldr    r3, [sp, #48]\n\t"
-        "cmp    r0, r3\n\t"
+        "ldr    lr, [sp, #48]\n\t"
+        "cmp    r0, lr\n\t"
         "bne    2b\n\t"
-        "ldrd   r2, r3, [sp, #4]\n\t"
         "sub    r5, r5, r4\n\t"
         "sub    r7, r7, r6\n\t"
         "sub    r9, r9, r8\n\t"
@@ -713,24 +746,23 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "ssat   r10, #8, r10\n\t"
         "ssat   r7, #8, r7\n\t"
         "ssat   r11, #8, r11\n\t"
-        "ldrd   r12, lr, [sp, #64]\n\t"
+        "ldrd   r2, r3, [sp, #4]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
+        "bfi    r8, r9, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
+        "bfi    r8, r10, #16, #8\n\t"
         "bfi    r4, r7, #24, #8\n\t"
+        "bfi    r8, r11, #24, #8\n\t"
+        "ldrd   r12, lr, [sp, #64]\n\t"
         "ssub8  r0, r4, r12\n\t"
         "sel    r4, r4, r12\n\t"
         "ssub8  r0, lr, r4\n\t"
         "sel    r4, r4, lr\n\t"
-        "bfi    r8, r9, #8, #8\n\t"
-        "bfi    r8, r10, #16, #8\n\t"
-        "bfi    r8, r11, #24, #8\n\t"
         "ssub8  r0, r8, r12\n\t"
         "sel    r8, r8, r12\n\t"
         "ssub8  r0, lr, r8\n\t"
         "sel    r8, r8, lr\n\t"
-        "ldr    r2, [sp, #4]\n\t"
         "ldr    r12, [sp, #52]\n\t"
-        "ldr    r0, [sp]\n\t"
         "str    r4, [r2], #4\n\t"
         "str    r8, [r3], #4\n\t"
         "subs   r12, r12, #1\n\t"
@@ -740,13 +772,11 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-/* One pixel of int8 in x, by `blocks`
- * groups of four channels. Loads of int8 may be unaligned.
- * w: for each group the start values A, 256 B + A, C, 256 D + C, the weights, and a factor a channel.
- * r4 A, r5 256 B + A, r6 C, r7 256 D + C. */
+/* One pixel of int8 in x, which may be unaligned, by `blocks` groups of four channels. w: for each of these start
+ * values A, 256 B + A for each two channels, words of weights, a factor a channel. */
 __attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
-    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y,
-    EB_REG const int8_t *x_end, EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit)
+    EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
+    blocks, EB_REG int32_t zero, EB_REG int32_t unit)
 {
     __asm__(
         "push   {r0, r2-r11, lr}\n\t"
@@ -760,12 +790,13 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
                ".cfi_rel_offset r10, 36\n\t"
                ".cfi_rel_offset r11, 40\n\t"
                ".cfi_rel_offset lr, 44\n\t")
-        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, then unit,  */
+        /* sp: 0 x, 4 y, 8 x_end, 48 blocks, 52 zero, 56 unit */
         "1:\n\t"
-        "ldm    r1!, {r4-r7}\n\t"
+        "ldr    r0, [sp]\n\t"
         "ldr    lr, [sp, #8]\n\t"
+        "ldm    r1!, {r4, r5, r6, r7}\n\t"
         "sub    r12, lr, r0\n\t"
-        "lsls   r12, r12, #29\n\t" /* the lowest bit of the count becomes the sign, the next the carry */
+        "lsls   r12, r12, #29\n\t" /* the count's lowest bit becomes the sign, the next the carry */
         "bcc    6f\n\t"
         "bpl    4f\n\t"
         "b      3f\n\t"
@@ -773,7 +804,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "bmi    5f\n\t"
         "2:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -790,7 +821,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "3:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -807,7 +838,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "4:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -824,7 +855,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "5:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9-r12}\n\t"
+        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
         "smlad  r5, r9, r8, r5\n\t"
@@ -841,51 +872,50 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "smlad  r6, r12, r3, r6\n\t"
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
-        "ldr    r2, [sp, #4]\n\t"
-        "ldrd   r3, r12, [sp, #52]\n\t"
         "sub    r5, r5, r4\n\t"
         "sub    r7, r7, r6\n\t"
         "asr    r5, r5, #8\n\t"
         "asr    r7, r7, #8\n\t"
-        "ldm    r1!, {r8-r11}\n\t"
-        "smmlar r4, r4, r8, r4\n\t"
-        "smmlar r5, r5, r9, r5\n\t"
-        "ror    r8, r12, r8\n\t"
-        "ror    r9, r12, r9\n\t"
+        "ldrd   r0, r2, [sp, #52]\n\t"
+        "ldm    r1!, {r10, r11, r12, lr}\n\t"
+        "smmlar r4, r4, r10, r4\n\t"
+        "smmlar r5, r5, r11, r5\n\t"
+        "smmlar r6, r6, r12, r6\n\t"
+        "smmlar r7, r7, lr, r7\n\t"
+        "ror    r10, r2, r10\n\t"
+        "ror    r11, r2, r11\n\t"
+        "ror    r12, r2, r12\n\t"
+        "ror    lr, r2, lr\n\t"
         "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
         "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
-        "smmlar r4, r4, r8, r3\n\t"
-        "smmlar r5, r5, r9, r3\n\t"
-        "ssat   r4, #8, r4\n\t"
-        "ssat   r5, #8, r5\n\t"
-        "smmlar r6, r6, r10, r6\n\t"
-        "smmlar r7, r7, r11, r7\n\t"
-        "ror    r10, r12, r10\n\t"
-        "ror    r11, r12, r11\n\t"
         "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
         "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
-        "smmlar r6, r6, r10, r3\n\t"
-        "smmlar r7, r7, r11, r3\n\t"
+        "smmlar r4, r4, r10, r0\n\t"
+        "smmlar r5, r5, r11, r0\n\t"
+        "smmlar r6, r6, r12, r0\n\t"
+        "smmlar r7, r7, lr, r0\n\t"
+        "ssat   r4, #8, r4\n\t"
+        "ssat   r5, #8, r5\n\t"
         "ssat   r6, #8, r6\n\t"
         "ssat   r7, #8, r7\n\t"
+        "ldr    r2, [sp, #4]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
         "bfi    r4, r7, #24, #8\n\t"
-        "str    r4, [r2], #4\n\t"
-        "str    r2, [sp, #4]\n\t"
-        "ldr    r0, [sp]\n\t"
         "ldr    r12, [sp, #48]\n\t"
+        "str    r4, [r2], #4\n\t"
         "subs   r12, r12, #1\n\t"
+        "str    r2, [sp, #4]\n\t"
         "str    r12, [sp, #48]\n\t"
         "bne    1b\n\t"
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-_Static_assert(TINY_IN + 128 <= 500, "TINY_IN leaves the arena");
-_Static_assert(TINY_CONV2D_0 + 256 <= 500, "TINY_CONV2D_0 leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 500, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
-_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 500, "TINY_MAX_POOL2D_2 leaves the arena");
-_Static_assert(TINY_DENSE_3 + 3 <= 500, "TINY_DENSE_3 leaves the arena");
-_Static_assert(TINY_SOFTMAX_4 + 3 <= 500, "TINY_SOFTMAX_4 leaves the arena");
-_Static_assert(TINY_CONV2D_0_SCRATCH + 48 <= 500, "TINY_CONV2D_0_SCRATCH leaves the arena");
-_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 180 <= 500, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");
+_Static_assert(TINY_IN + 128 <= 504, "TINY_IN leaves the arena");
+_Static_assert(TINY_CONV2D_0 + 256 <= 504, "TINY_CONV2D_0 leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1 + 64 <= 504, "TINY_DEPTHWISE_CONV2D_1 leaves the arena");
+_Static_assert(TINY_MAX_POOL2D_2 + 16 <= 504, "TINY_MAX_POOL2D_2 leaves the arena");
+_Static_assert(TINY_DENSE_3 + 3 <= 504, "TINY_DENSE_3 leaves the arena");
+_Static_assert(TINY_SOFTMAX_4 + 3 <= 504, "TINY_SOFTMAX_4 leaves the arena");
+_Static_assert(TINY_CONV2D_0_SCRATCH + 120 <= 504, "TINY_CONV2D_0_SCRATCH leaves the arena");
+_Static_assert(TINY_DEPTHWISE_CONV2D_1_SCRATCH + 180 <= 504, "TINY_DEPTHWISE_CONV2D_1_SCRATCH leaves the arena");

@@ -40,8 +40,8 @@ RV32, M3, M33, M0, ANY = (frozenset({word}) for word in WORDS)
 SATURATING = (M3, frozenset({"dsp"}))
 BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgebuild tune` counts them
     RV32: (((4, 4), (3, 4), (5, 2)), SumsCore(18)),
-    M3: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
-    M33: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3)),
+    M3: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3, bring=8.5)),
+    M33: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, channel=32, relu=-1, away=3, bring=8.5)),
     M0: (
         ((2, 2), (1, 4)),
         SumsCore(4, 1.6, 45, SPLIT, mac=1.6, pixel=0.8, channel=75, relu=0, away=7),

@@ -29,7 +29,7 @@ class SumsCore:
     `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
     operands a multiply-accumulate takes; `result`: instructions of one result; `mac`: of a product that is added up,
     and `pixel` of it for each further pixel of a block; `channel`: of a channel of one row of a depthwise layer, `relu`
-    and `away`: of its results that are rounded up or away from zero, beside `result`.
+    and `away`: of its results that are rounded up or away from zero, beside `result`; `bring`: of a copied tap.
     """
 
     registers: int
@@ -41,6 +41,7 @@ class SumsCore:
     channel: float = 10.0
     relu: float = -5.0
     away: float = 0.0
+    bring: float = 5.0
 
 
 def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
@@ -105,7 +106,7 @@ def convolution(pixels: int, channels: int, core: SumsCore, s: Sums, form: Form)
     spilled = max(0, p * block + (p if s.pointwise else 1) - core.registers)
     turn = 0.1 + 4 / (unroll * p * block)
     per_mac = core.product * (core.mac + (p + block) / (p * block) + turn + 0.15 * spilled) + core.pixel * (p - 1)
-    bring = 0 if s.pointwise else 5 * taps + 10 * fh
+    bring = 0 if s.pointwise else core.bring * taps + 10 * fh
     cost = count // line * -(-line // p) * p * (k * (taps * per_mac + core.result) + bring)
     return Kernel(
         "blocks/conv.c.j2", s.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},
