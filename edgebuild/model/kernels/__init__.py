@@ -16,7 +16,7 @@ from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from . import arm_dsp, arm_mve, blocks, cmsis_nn, dae, floats, offload
 from .arm_dsp import dot
-from .arm_mve import vectors
+from .arm_mve import lanes
 from .blocks import two_in_one
 from .micro import Function
 from .row import KernelLayer, Row
@@ -40,7 +40,7 @@ HELPERS = (
 )
 
 # Functions in assembly by name; each is made when a model needs it.
-FUNCTIONS: dict[str, Callable[[], Function]] = {**two_in_one.FUNCTIONS, **dot.FUNCTIONS, **vectors.FUNCTIONS}
+FUNCTIONS: dict[str, Callable[[], Function]] = {**two_in_one.FUNCTIONS, **dot.FUNCTIONS, **lanes.FUNCTIONS}
 
 
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:

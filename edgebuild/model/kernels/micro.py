@@ -124,7 +124,7 @@ class Function:
 
     @property
     def before(self) -> str:
-        """What stands in front of the head: the comment and the attributes."""
+        """The comment and the attributes, in front of the head."""
         text = "\n".join(wrap(self.remark, COLUMNS, initial_indent="/* ", subsequent_indent=" * ")) + " */\n"
         return f"{text}__attribute__((naked, noinline, used, no_instrument_function)) "
 
@@ -136,7 +136,7 @@ class Function:
 
     @property
     def body(self) -> str:
-        """What follows the declaration."""
+        """The braces behind the head, and the assembly between them."""
         inside = "\n".join(map(_quoted, lines(self.parts)))
         return f"\n{{\n    __asm__(\n{inside});\n}}\n"
 

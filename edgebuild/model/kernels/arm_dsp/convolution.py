@@ -15,7 +15,7 @@ from ...ops.base import PIXELS, Form, Kernel, Sums, Traffic
 from ...ops.sums import shape_of
 from .dot import MICROS, Micro, micro
 from .factors import factors
-from .streams import of_channels, of_pixels, requantised, whole_words
+from .weight_words import of_channels, of_pixels, requantised, whole_words
 
 Shape = dict[str, int | str | bool | tuple[int, ...]]
 

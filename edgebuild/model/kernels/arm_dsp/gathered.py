@@ -19,7 +19,7 @@ from . import wide
 from .convolution import CALL, COPIED
 from .dot import micro
 from .factors import Factors, factors_within
-from .streams import bounds, of_channels_with
+from .weight_words import bounds, of_channels_with
 
 
 @dataclass(frozen=True)

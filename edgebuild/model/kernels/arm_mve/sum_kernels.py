@@ -10,8 +10,8 @@ import numpy as np
 from ...ir import Array
 from ...ops.base import PIXELS, Constant, Form, Kernel, Sums, Traffic
 from ...ops.sums import in_place, shape_of
-from . import vectors
-from .vectors import LANES
+from . import lanes
+from .lanes import LANES
 
 SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # pace, where loads stand close to what waits for them (`bench-cycles`)
 MOST_OVER = 32  # pixels that are copied before their results are written over them
@@ -103,8 +103,8 @@ def _convolution(
     if own and (how == "sums" or k < 4 or pixels < 2 or max(step, bytes_ // 16, shape["advance"] // 8) >= 2**12):
         return None
     if own:
-        two = vectors.pairs(taps.shape[1], shape["advance"], 7 + (step >= 128) + 4 * how.endswith("_clamped"))
-        shape["pairs"] = vectors.Own(two, k // 4 * 4, taps.shape[1], bytes_, how, step, shape["advance"])
+        two = lanes.pairs(taps.shape[1], shape["advance"], 7 + (step >= 128) + 4 * how.endswith("_clamped"))
+        shape["pairs"] = lanes.Own(two, k // 4 * 4, taps.shape[1], bytes_, how, step, shape["advance"])
     shape |= {
         "own": own, "finish": how, "taps": taps.shape[1], "step": packed.shape[1], "beside": step,
         "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
@@ -155,13 +155,13 @@ CALL, GENERAL, COPIED = (
 )  # fitted to `./sconsw bench-kernels`: a call, a sum's result in C, a pixel's last group
 
 
-def _products(s: Sums, pixels: int, taps: int, own: vectors.Own | None) -> float:
+def _products(s: Sums, pixels: int, taps: int, own: lanes.Own | None) -> float:
     """Instructions for a line of pixels: of the layer's own function, and of those that layers share."""
     turns = {"sixteens": taps // LANES, "rest": int(taps % LANES > 0)}
     k, whole, last = s.out[2], s.out[2] // 4, s.out[2] % 4 > 0
 
     def shared(together: int, groups: int, tail: bool) -> float:
-        f = vectors.micro(together, s.finish)
+        f = lanes.micro(together, s.finish)
         if s.finish == "sums":
             return -(-k // 4) * (f.executed(groups=1, **turns) + CALL) + k * together * GENERAL
         made = f.executed(groups=groups, **turns) + CALL if groups else 0.0

@@ -543,6 +543,21 @@ def _v6_turn(m: TwoInOne, number: int, groups: tuple[int, ...]) -> Lines:
     return (*made, f"bne 1{number}b")
 
 
+def _v6_fours(m: TwoInOne) -> dict[object, Lines]:
+    """A loop for each size of groups of taps with four channels in a word."""
+    loops: dict[object, Lines] = {}
+    for (size,) in m.loops:
+        turn = ["mov r2, lr", "ldm r2!, {r7}", "mov lr, r2", "mov r8, r7", "lsls r2, r7, #8", "adds r7, r7, r2"]
+        for tap in range(size):
+            turn += ["ldrsb r2, [r0, r6]", "ldm r1!, {r3}", "lsrs r4, r3, #8", "ands r4, r4, r5", "muls r3, r2, r3",
+                     "muls r4, r2, r4", "adds r7, r7, r3", "add r8, r4"]  # fmt: skip
+            turn += ["adds r6, r6, #1"] if tap + 1 < size else []
+        turn += ["mov r4, r8", "lsls r2, r4, #8", "subs r7, r7, r2", "add r9, r7", "asrs r7, r7, #16", "add r11, r7",
+                 "add r10, r4", "asrs r4, r4, #16", "add r12, r4", "adds r6, r6, #1"]  # fmt: skip
+        loops[size] = (f"{30 + size}:", *turn, f"bne {30 + size}b")
+    return loops
+
+
 def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
     made: list[Part] = [f"ldr r7, [sp, #{at['rescale']}]", f"ldr r6, [sp, #{at['offset']}]"]
     for whole, upper, low, high in (("r9", "r11", 0, 32), ("r10", "r12", 16, 48)):
@@ -558,16 +573,7 @@ def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
         ldr r4, [sp, #{at["runs"]}]
         str r4, [sp, #{at["runs left"]}]
         """)
-    loops: dict[object, Lines] = {}
-    for (size,) in m.loops:
-        turn = ["mov r2, lr", "ldm r2!, {r7}", "mov lr, r2", "mov r8, r7", "lsls r2, r7, #8", "adds r7, r7, r2"]
-        for tap in range(size):
-            turn += ["ldrsb r2, [r0, r6]", "ldm r1!, {r3}", "lsrs r4, r3, #8", "ands r4, r4, r5", "muls r3, r2, r3",
-                     "muls r4, r2, r4", "adds r7, r7, r3", "add r8, r4"]  # fmt: skip
-            turn += ["adds r6, r6, #1"] if tap + 1 < size else []
-        turn += ["mov r4, r8", "lsls r2, r4, #8", "subs r7, r7, r2", "add r9, r7", "asrs r7, r7, #16", "add r11, r7",
-                 "add r10, r4", "asrs r4, r4, #16", "add r12, r4", "adds r6, r6, #1"]  # fmt: skip
-        loops[size] = (f"{30 + size}:", *turn, f"bne {30 + size}b")
+    loops = _v6_fours(m)
     dispatch = asm(f"""
         2:
         ldr r4, [sp, #{at["runs left"]}]

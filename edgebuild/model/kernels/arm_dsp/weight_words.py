@@ -1,4 +1,4 @@
-"""Operands of the dot products of `dot.py` beside pixels: a stream of start values, words of weights and factors."""
+"""Streams that the dot products of `dot.py` read beside pixels: start values, words of weights and factors."""
 
 from __future__ import annotations
 
