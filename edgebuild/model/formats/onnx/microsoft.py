@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import helper, numpy_helper
 
-from ....base.errors import fail
+from ....base.errors import EdgebuildError, fail
 
 # Activations of fused products, and their attributes in the order in which the node tells their numbers.
 ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -44,53 +48,102 @@ class Fused:
         self.graph.initializer.append(numpy_helper.from_array(np.array(values, np.int64), self.between(what)))
         return self.between(what)
 
-    def with_bias(self, position: int) -> Iterator[onnx.NodeProto]:
-        """x plus a bias that may be left out, as tensor `biased`."""
-        name = "Add" if self.at(position) else "Identity"
-        yield self.made(name, [n for n in (self.at(0), self.at(position)) if n], self.between("biased"))
+    def refuse(self, text: str, hint: str) -> EdgebuildError:
+        return fail(text, file=self.file, node=self.name, kind=self.node.op_type, hints=[hint])
+
+    def body(self, text: str, **names: str) -> Iterator[onnx.NodeProto]:
+        """The nodes of a function body in ONNX's text, as onnx.parser reads it, with the node's operands and results.
+
+        The first line names these, `x bias -> y`; all other names are the node's own, but for `names`. A line behind
+        `bias?` counts if there is such an operand, one behind `!bias?` if there is not. `{alpha:1.702}` is an attribute
+        with its default, and `name := number or list` a constant.
+        """
+        first, *lines = (line.strip() for line in text.strip().splitlines())
+        operands, _, results = (part.split() for part in first.partition("->"))
+        given = dict(zip(operands, self.node.input, strict=False)) | dict(zip(results, self.node.output, strict=False))
+        known = {name: value for name, value in given.items() if value} | names
+        for line in filter(None, lines):
+            condition, _, rest = line.rpartition("? ")
+            if condition and (condition.lstrip("!") in known) == condition.startswith("!"):
+                continue
+            rest = ATTRIBUTE.sub(lambda m: str(self.attributes.get(m[1], m[2])), rest)
+            name, is_constant, value = rest.partition(" := ")
+            if is_constant:
+                number = literal_eval(value)
+                known[name] = self.list_of(name, *number) if isinstance(number, list) else self.constant(name, number)
+                continue
+            try:
+                node = onnx.parser.parse_node(rest)
+            except onnx.parser.ParseError:  # of what an attribute makes of the line, such as nan
+                raise self.refuse(f"an attribute in '{rest}'", "attributes are finite numbers") from None
+            for ports in (node.input, node.output):
+                ports[:] = [known.get(port, self.between(port)) if port else "" for port in ports]
+            node.name = self.name
+            yield node
 
 
-def gelu(approximate: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
-    def parts(f: Fused) -> Iterator[onnx.NodeProto]:
-        yield from f.with_bias(1)
-        yield f.made("Gelu", [f.between("biased")], approximate=approximate)
-
-    return parts
-
-
-def quick_gelu(f: Fused) -> Iterator[onnx.NodeProto]:
-    """x * sigmoid(alpha * x)."""
-    yield f.made("Mul", [f.at(0), f.constant("alpha", f.attributes.get("alpha", 1.702))], f.between("scaled"))
-    yield f.made("Sigmoid", [f.between("scaled")], f.between("gate"))
-    yield f.made("Mul", [f.at(0), f.between("gate")])
+ATTRIBUTE = re.compile(r"\{(\w+):([^}]*)\}")
+BIASED = """
+    bias? biased = Add(x, bias)
+    !bias? biased = Identity(x)
+"""
+BY_ROOT = """
+    square = Mul(x, x)
+    mean = ReduceMean<axes = [-1], keepdims = 1>(square)
+    more = Add(mean, epsilon)
+    root = Sqrt(more)
+    rate = Reciprocal(root)
+    unit = Mul(x, rate)
+    y = Mul(unit, scale)
+"""
+# Operators that one body states.
+BODIES = {
+    "Gelu": "x bias -> y" + BIASED + "y = Gelu<approximate = \"none\">(biased)",
+    "FastGelu": "x bias -> y" + BIASED + "y = Gelu<approximate = \"tanh\">(biased)",
+    "QuickGelu": """x -> y
+        alpha := {alpha:1.702}
+        scaled = Mul(x, alpha)
+        gate = Sigmoid(scaled)
+        y = Mul(x, gate)
+    """,
+    "QLinearWhere": """c a a_scale a_zero b b_scale b_zero scale zero -> y
+        one = DequantizeLinear(a, a_scale, a_zero)
+        other = DequantizeLinear(b, b_scale, b_zero)
+        chosen = Where(c, one, other)
+        y = QuantizeLinear(chosen, scale, zero)
+    """,
+    "SkipSimplifiedLayerNormalization": """a skip scale bias -> y _ _ x
+        bias? skipped = Add(a, skip)
+        bias? x = Add(skipped, bias)
+        !bias? x = Add(a, skip)
+        epsilon := {epsilon:1e-12}
+    """ + BY_ROOT,
+}  # fmt: skip
+BODIES["BiasGelu"] = BODIES["Gelu"]
 
 
 def product(f: Fused) -> Iterator[onnx.NodeProto]:
     """MatMul with its last two dimensions turned, times alpha."""
     own = f.attributes
     if own.get("transBatchA", 0) or own.get("transBatchB", 0):
-        text = "transBatchA or transBatchB"
-        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: transA and transB"])
-    alpha, names = own.get("alpha", 1.0), [f.at(0), f.at(1)]
-    output = f.between("product") if alpha != 1 else f.node.output[0]
-    if own.get("transA", 0) or own.get("transB", 0):
-        left, right = "ba" if own.get("transA", 0) else "ab", "cb" if own.get("transB", 0) else "bc"
-        yield f.made("Einsum", names, output, equation=f"...{left},...{right}->...ac")
-    else:
-        yield f.made("MatMul", names, output)
-    if alpha != 1:
-        yield f.made("Mul", [output, f.constant("alpha", alpha)])
+        raise f.refuse("transBatchA or transBatchB", "supported: transA and transB")
+    product = "y" if own.get("alpha", 1.0) == 1 else "product"
+    left, right = "ba" if own.get("transA", 0) else "ab", "cb" if own.get("transB", 0) else "bc"
+    turned = f'{product} = Einsum<equation = "...{left},...{right}->...ac">(a, b)'
+    text = turned if left + right != "abbc" else f"{product} = MatMul(a, b)"
+    more = "" if product == "y" else "alpha := {alpha:1.0}\ny = Mul(product, alpha)"
+    yield from f.body(f"a b -> y\n{text}\n{more}".strip())
 
 
 def normalised_sum(f: Fused) -> Iterator[onnx.NodeProto]:
     """SkipLayerNormalization: x + skip + bias, and that normalised; the sum is the fourth result."""
+    yield from f.body("""a skip scale offset bias -> y mean rate sum
+        bias? skipped = Add(a, skip)
+        bias? sum = Add(skipped, bias)
+        !bias? sum = Add(a, skip)
+    """)
     outputs = [*f.node.output, "", "", ""][:4]
-    total = outputs[3] or f.between("sum")
-    first = f.between("skipped") if f.at(4) else total
-    yield f.made("Add", [f.at(0), f.at(1)], first)
-    if f.at(4):
-        yield f.made("Add", [first, f.at(4)], total)
-    operands = [name for name in (total, f.at(2), f.at(3)) if name]
+    operands = [name for name in (outputs[3] or f.between("sum"), f.at(2), f.at(3)) if name]
     kept = outputs[:3] if any(outputs[1:3]) else outputs[:1]
     epsilon = f.attributes.get("epsilon", 1e-12)
     yield helper.make_node("LayerNormalization", operands, kept, f.name, axis=-1, epsilon=epsilon)
@@ -98,52 +151,28 @@ def normalised_sum(f: Fused) -> Iterator[onnx.NodeProto]:
 
 def root_mean_square(f: Fused) -> Iterator[onnx.NodeProto]:
     """SimplifiedLayerNormalization: x over the root of its mean square; that root's reciprocal is the second result."""
-    axis, rate = f.attributes.get("axis", -1), [*f.node.output, ""][1] or f.between("rate")
-    if axis != -1:
-        raise fail(f"axis {axis}", file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: -1"])
-    yield from _by_root(f, f.at(0), f.at(1), f.attributes.get("epsilon", 1e-5), rate)
-
-
-def root_of_sum(f: Fused) -> Iterator[onnx.NodeProto]:
-    """SkipSimplifiedLayerNormalization: that of x + skip + bias, which is the fourth result."""
-    outputs = [*f.node.output, "", "", ""][:4]
-    total, first = outputs[3] or f.between("sum"), f.between("skipped")
-    yield f.made("Add", [f.at(0), f.at(1)], first if f.at(3) else total)
-    if f.at(3):
-        yield f.made("Add", [first, f.at(3)], total)
-    yield from _by_root(f, total, f.at(2), f.attributes.get("epsilon", 1e-12), f.between("rate"))
-
-
-def _by_root(f: Fused, x: str, scale: str, epsilon: float, rate: str) -> Iterator[onnx.NodeProto]:
-    square, mean, root, unit = (f.between(name) for name in ("square", "mean", "root", "unit"))
-    yield f.made("Mul", [x, x], square)
-    yield f.made("ReduceMean", [square], mean, axes=[-1], keepdims=1)
-    yield f.made("Add", [mean, f.constant("epsilon", epsilon)], f.between("more"))
-    yield f.made("Sqrt", [f.between("more")], root)
-    yield f.made("Reciprocal", [root], rate)
-    yield f.made("Mul", [x, rate], unit)
-    yield f.made("Mul", [unit, scale])
+    if f.attributes.get("axis", -1) != -1:
+        raise f.refuse(f"axis {f.attributes['axis']}", "supported: -1")
+    yield from f.body("x scale -> y rate\nepsilon := {epsilon:1e-5}" + BY_ROOT)
 
 
 def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
     """EmbedLayerNormalization: rows for words, places and kinds, their sum, and that normalised."""
     if f.at(7) or any(f.node.output[1:2]) or f.attributes.get("mask_index_type", 0):
-        text = "a mask, or its index as a result"
-        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: without them"])
-    total, first = [*f.node.output, "", ""][2] or f.between("sum"), f.between("placed")
-    yield f.made("Gather", [f.at(2), f.at(0)], f.between("words"), axis=0)
-    if f.at(8):
-        yield f.made("Gather", [f.at(3), f.at(8)], f.between("places"), axis=0)
-    else:  # as many of the first places as there are words
-        yield f.made("Shape", [f.at(0)], f.between("count"), start=1)
-        whole = f.list_of("from", 0), f.between("count"), f.list_of("axis", 0)
-        yield f.made("Slice", [f.at(3), *whole], f.between("places"))
-    yield f.made("Add", [f.between("words"), f.between("places")], first if f.at(1) else total)
-    if f.at(1):
-        yield f.made("Gather", [f.at(4), f.at(1)], f.between("kinds"), axis=0)
-        yield f.made("Add", [first, f.between("kinds")], total)
-    epsilon = f.attributes.get("epsilon", 1e-12)
-    yield f.made("LayerNormalization", [total, f.at(5), f.at(6)], axis=-1, epsilon=epsilon)
+        raise f.refuse("a mask, or its index as a result", "supported: without them")
+    yield from f.body("""ids segment table where_table kind_table scale offset mask position -> y _ sum
+        words = Gather<axis = 0>(table, ids)
+        position? places = Gather<axis = 0>(where_table, position)
+        !position? count = Shape<start = 1>(ids)
+        !position? from := [0]
+        !position? axis := [0]
+        !position? places = Slice(where_table, from, count, axis)
+        segment? placed = Add(words, places)
+        segment? kinds = Gather<axis = 0>(kind_table, segment)
+        segment? sum = Add(placed, kinds)
+        !segment? sum = Add(words, places)
+        y = LayerNormalization<axis = -1, epsilon = {epsilon:1e-12}>(sum, scale, offset)
+    """)
 
 
 def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
@@ -154,7 +183,7 @@ def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
     computed = any(f.at(i) and f.at(i) not in known for i in (1, 2, 3)) or f.attributes.get("weight_prepacked", 0)
     if bits not in (4, 8) or f.at(4) or computed or (stored[2] is not None and stored[2].dtype != np.uint8):
         text = "weights that are computed, packed, sorted by an index, or of other than 4 or 8 bits"
-        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: constant, 4 or 8 bits"])
+        raise f.refuse(text, "supported: constant, 4 or 8 bits")
     blocks, (packed, scales, zeros) = -(-k // block), stored
 
     def unpacked(data: Any, count: int) -> Any:
@@ -179,8 +208,7 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
         own = f.attributes
         kind = own.get("activation", b"").decode()
         if kind and kind not in ACTIVATIONS:
-            hint = f"supported: {', '.join(ACTIVATIONS)}"
-            raise fail(f"activation {kind}", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
+            raise f.refuse(f"activation {kind}", f"supported: {', '.join(ACTIVATIONS)}")
         numbers, names = list(own.get("activation_params", [])), ACTIVATIONS.get(kind, ())
         told = dict(zip(names, numbers, strict=False))
         told |= {name: own[f"activation_{name}"] for name in names if f"activation_{name}" in own}
@@ -211,61 +239,55 @@ def channels_first(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
 
 
-def choice_of_steps(f: Fused) -> Iterator[onnx.NodeProto]:
-    """QLinearWhere: two quantised operands, each with its scale and zero point, then those of the result."""
-    for at, name in ((1, "one"), (4, "other")):
-        yield f.made("DequantizeLinear", [f.at(i) for i in range(at, at + 3)], f.between(name))
-    yield f.made("Where", [f.at(0), f.between("one"), f.between("other")], f.between("chosen"))
-    yield f.made("QuantizeLinear", [f.between("chosen"), f.at(7), f.at(8)])
-
-
 def part(f: Fused, name: str, which: int, axis: int) -> Iterator[onnx.NodeProto]:
     """Query, key or value of three that lie side by side along `axis`, the last one; as tensor `part` of its name."""
     whole, out = f.between(f"{name}.three{which}"), f.between(f"{name}.{which}")
-    sizes = f.list_of(f"{name}.sizes{which}", *[0] * axis, 3, -1)
-    yield f.made("Reshape", [name, sizes], whole)
-    index = f.list_of(f"{name}.index{which}", which)
-    yield f.made("Gather", [whole, index], f"{out}.kept", axis=axis)
-    yield f.made("Reshape", [f"{out}.kept", f.list_of(f"{name}.flat{which}", *[0] * axis, -1)], out)
-
-
-def heads(f: Fused, which: int, name: str, turned: tuple[int, ...]) -> Iterator[onnx.NodeProto]:
-    """Values of batch x length x channels, as batch x length x heads x rest in the order `turned`."""
-    flat, apart = f.between(f"flat{which}"), f.between(f"apart{which}")
-    yield f.made("Transpose", [name], flat, perm=[0, 1, 2])  # of another rank it is refused
-    yield f.made("Reshape", [flat, f.list_of(f"split{which}", 0, 0, f.attributes["num_heads"], -1)], apart)
-    yield f.made("Transpose", [apart], f.between(f"heads{which}"), perm=turned)
+    sizes, index, flat = (f.list_of(f"{name}.{what}{which}", *values) for what, values in (
+        ("sizes", [*[0] * axis, 3, -1]), ("index", [which]), ("flat", [*[0] * axis, -1])))  # fmt: skip
+    yield from f.body(f"""-> _
+        whole = Reshape(name, sizes)
+        kept = Gather<axis = {axis}>(whole, index)
+        out = Reshape(kept, flat)
+    """, name=name, whole=whole, kept=f"{out}.kept", out=out, sizes=sizes, index=index, flat=flat)  # fmt: skip
 
 
 def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]:
-    """softmax(Q K^T * scale + added) V for each head. Scale: one over the root of a head's channels."""
-    own, between = f.attributes, f.between
-    for which, (name, turned) in enumerate(zip(names, ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)), strict=True)):
-        yield from heads(f, which, name, turned)
-    scale = f.constant("scale", own["scale"]) if own.get("scale", 0) else between("scale")
-    if not own.get("scale", 0):
-        yield f.made("Shape", [between("heads0")], between("shape"))
-        yield f.made("Gather", [between("shape"), f.list_of("last", 3)], between("channels"))
-        yield f.made("Cast", [between("channels")], between("real"), to=onnx.TensorProto.FLOAT)
-        yield f.made("Sqrt", [between("real")], between("root"))
-        yield f.made("Reciprocal", [between("root")], scale)
-    yield f.made("Mul", [between("heads0"), scale], between("scaled"))
-    yield f.made("MatMul", [between("scaled"), between("heads1")], between("scores"))
-    scores = between("scores")
-    if own.get("unidirectional", 0):
-        low = numpy_helper.from_array(np.array([own.get("mask_filter_value", -10000.0)], np.float32))
-        yield f.made("Shape", [scores], between("sizes"))
-        yield f.made("ConstantOfShape", [between("sizes")], between("low"), value=low)
-        yield f.made("Trilu", [between("low"), f.list_of("above", 1)], between("later"), upper=1)
-        yield f.made("Add", [scores, between("later")], between("causal"))
-        scores = between("causal")
-    if added:
-        yield f.made("Add", [scores, added], between("added"))
-        scores = between("added")
-    yield f.made("Softmax", [scores], between("shares"), axis=-1)
-    yield f.made("MatMul", [between("shares"), between("heads2")], between("mixed"))
-    yield f.made("Transpose", [between("mixed")], between("together"), perm=[0, 2, 1, 3])
-    yield f.made("Reshape", [between("together"), f.list_of("merged", 0, 0, -1)])
+    """softmax(Q K^T * scale + added) V for each head. Scale: one over the root of a head's channels.
+
+    Operands are batch x length x channels; of another rank the first transpose refuses them.
+    """
+    own, given = f.attributes, {f"operand{i}": name for i, name in enumerate(names)}
+    for which, turned in enumerate(("[0, 2, 1, 3]", "[0, 2, 3, 1]", "[0, 2, 1, 3]")):
+        yield from f.body(f"""-> _
+            flat{which} = Transpose<perm = [0, 1, 2]>(operand{which})
+            split{which} := [0, 0, {own["num_heads"]}, -1]
+            apart{which} = Reshape(flat{which}, split{which})
+            heads{which} = Transpose<perm = {turned}>(apart{which})
+        """, **given)  # fmt: skip
+    last = "added" if added else "causal" if own.get("unidirectional", 0) else "scores"
+    conditions = {"told": own.get("scale", 0), "ahead": own.get("unidirectional", 0), "more": added}
+    yield from f.body(f"""-> y
+        told? scale := {own.get("scale", 0)}
+        !told? shape = Shape(heads0)
+        !told? last := [3]
+        !told? channels = Gather(shape, last)
+        !told? real = Cast<to = 1>(channels)
+        !told? root = Sqrt(real)
+        !told? scale = Reciprocal(root)
+        scaled = Mul(heads0, scale)
+        scores = MatMul(scaled, heads1)
+        ahead? sizes = Shape(scores)
+        ahead? low = ConstantOfShape<value = float[1] {{{own.get("mask_filter_value", -10000.0)}}}>(sizes)
+        ahead? above := [1]
+        ahead? later = Trilu<upper = 1>(low, above)
+        ahead? causal = Add(scores, later)
+        more? added = Add({"causal" if conditions["ahead"] else "scores"}, more)
+        shares = Softmax<axis = -1>({last})
+        mixed = MatMul(shares, heads2)
+        together = Transpose<perm = [0, 2, 1, 3]>(mixed)
+        merged := [0, 0, -1]
+        y = Reshape(together, merged)
+    """, **{name: str(value) for name, value in conditions.items() if value})  # fmt: skip
 
 
 def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> None:
@@ -274,19 +296,17 @@ def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> 
     unknown += [f"result '{name}'" for name in f.node.output[1:] if name]
     unknown += [name for name in ("do_rotary",) if f.attributes.get(name, 0)]
     for text in unknown[:1]:
-        raise fail(text, file=f.file, node=f.name, kind=f.node.op_type, hints=["supported: without it"])
+        raise f.refuse(text, "supported: without it")
     for name, position in needed.items():
         if not f.at(position):
-            hint = "supported: query, key and value as operands of their own"
-            raise fail(f"no operand {name}", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
+            raise f.refuse(f"no operand {name}", "supported: query, key and value as operands of their own")
 
 
 def attention(f: Fused) -> Iterator[onnx.NodeProto]:
     """Query, key and value by one matrix: three products."""
     without(f, {"mask_index": 3, "past": 4, "past_sequence_length": 6}, {"weights": 1})
     if len(set(f.attributes.get("qkv_hidden_sizes", ()))) > 1:
-        hint = "supported: equal sizes"
-        raise fail("qkv_hidden_sizes", file=f.file, node=f.name, kind=f.node.op_type, hints=[hint])
+        raise f.refuse("qkv_hidden_sizes", "supported: equal sizes")
     names = [f.between(f"operand{which}") for which in range(3)]
     for which, name in enumerate(names):
         yield from part(f, f.at(1), which, 1)
@@ -313,13 +333,9 @@ def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
-    "Gelu": gelu("none"),
-    "BiasGelu": gelu("none"),
-    "FastGelu": gelu("tanh"),
-    "QuickGelu": quick_gelu,
+    **{name: partial(Fused.body, text=text) for name, text in BODIES.items()},
     "FusedMatMul": product,
     "NhwcMaxPool": pool_of_last,
-    "QLinearWhere": choice_of_steps,
     "FusedConv": activated("Conv"),
     "FusedGemm": activated("Gemm"),
     "SkipLayerNormalization": normalised_sum,
@@ -327,7 +343,6 @@ FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
         [helper.make_node("LayerNormalization", f.node.input, f.node.output, f.name, **f.attributes)]
     ),
     "SimplifiedLayerNormalization": root_mean_square,
-    "SkipSimplifiedLayerNormalization": root_of_sum,
     "EmbedLayerNormalization": embedded,
     "MatMulNBits": few_bits,
     "Attention": attention,
