@@ -50,7 +50,7 @@ def opset_of(model: onnx.ModelProto) -> int:
     return next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
 
 
-def as_checked(model: onnx.ModelProto, file: str) -> None:
+def in_checked_form(model: onnx.ModelProto, file: str) -> None:
     """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
 
     Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
@@ -130,7 +130,7 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
         _forget_shapes(copy)
         onnx.shape_inference.infer_shapes(copy, check_type=True, strict_mode=True)
     except Exception as problem:  # the checker and the inference have no common base class
-        raise EdgebuildError(_told(problem, file)) from None
+        raise EdgebuildError(_diagnosed(problem, file)) from None
 
 
 def unknown(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
@@ -177,7 +177,7 @@ NODE = re.compile(r"Name: (?P<node>.*?) OpType: (?P<kind>\w+)")
 INFERENCE = re.compile(r"\(op_type:(?P<kind>\w+)(?:, node name: (?P<node>.*?))?\): (?:\[\w+\] )?(?P<text>[^\n]*)")
 
 
-def _told(problem: Exception, file: str) -> Diagnostic:
+def _diagnosed(problem: Exception, file: str) -> Diagnostic:
     """The error for what the onnx package says of a model, with the node that it names."""
     words, text = str(problem), _first_line(problem)
     seen = INFERENCE.search(words) or NODE.search(words)

@@ -27,13 +27,12 @@ from ..compose import batch_normalised, dequantize
 from . import constant_nodes, control_flow, fourier, onnx_ml
 from .channel_scales import dequantised, quantised
 from .computed_slices import PLACES
-from .onnx_checks import UNKNOWN, as_checked, check, load, opset_of
+from .onnx_checks import UNKNOWN, check, in_checked_form, load, opset_of
 from .onnx_node import SIGNED, TYPES, OnnxNode
 from .onnx_operators import READERS
-from .preparation import bind, usual
+from .preparation import bind, prepared
 from .recurrent import CELLS
 from .signatures import OWN_DOMAINS, check_types
-from .spreads import SPREADS
 from .windows import PARTS
 
 OPSETS = range(7, 100)
@@ -53,13 +52,13 @@ def read_onnx(
     """
     file = visible(path.name)
     model = load(path, file)
-    as_checked(model, file)
+    in_checked_form(model, file)
     bind(model.graph, file, bound)
-    _told_defaults(model)
+    _add_default_attributes(model)
     check(model, file, outputs or [value.name for value in model.graph.output])
     try:
         check_types(model, file)
-        return _read(usual(model, file, shapes, outputs), file)
+        return _read(prepared(model, file, shapes, outputs), file)
     except (ArithmeticError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as problem:
         text = f"not a valid ONNX model: {type(problem).__name__}: {problem}"
         hint = "it breaks the ONNX standard where the checker does not look, or edgebuild has a fault: please report it"
@@ -101,7 +100,7 @@ def _with_bodies(model: onnx.ModelProto) -> list[tuple[str, str]]:
 
 
 def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) -> onnx.ModelProto:
-    _told_defaults(model)
+    _add_default_attributes(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     known = {value.name for value in (*model.graph.input, *model.graph.value_info)}
     for part in control_flow.graphs(model.graph):  # the inliner wants to find all types in the graph around bodies
@@ -113,7 +112,7 @@ def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) 
     return onnx.inliner.inline_selected_functions(model, bodies, inline_schema_functions=True)
 
 
-def _told_defaults(model: onnx.ModelProto) -> None:
+def _add_default_attributes(model: onnx.ModelProto) -> None:
     """Give nodes that have a body the attributes that they leave out: the onnx package leaves theirs open in it."""
     opset = opset_of(model)
     for node in (node for part in control_flow.graphs(model.graph) for node in part.node):
@@ -326,7 +325,7 @@ SPECIAL = {
     "BatchNormalization": _read_batch_norm,
     **fourier.READERS,
 }
-IN_PARTS = {**PARTS, **SPREADS, **CELLS, **PLACES}
+IN_PARTS = {**PARTS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("NonMaxSuppression", "NonZero", "Unique"), CUT)
 REMEDIES |= dict.fromkeys(("Quant", "BipolarQuant"), "export QCDQ in place of QONNX: Brevitas' export_onnx_qcdq")

@@ -36,7 +36,7 @@ def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
         text = f"opset {opset} cannot be converted to {OLDEST}: {first}"
         raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
     if opset < PLACES:
-        _tell_places(model.graph)
+        _add_resize_modes(model.graph)
     return model
 
 
@@ -70,7 +70,7 @@ def _fold_hardmax(graph: onnx.GraphProto) -> None:
     graph.node.extend(nodes)
 
 
-def _tell_places(graph: onnx.GraphProto) -> None:
+def _add_resize_modes(graph: onnx.GraphProto) -> None:
     """Upsample, and Resize of opset 10, begin at the first element; the converter leaves the newer default."""
     for part in graphs(graph):
         for node in part.node:

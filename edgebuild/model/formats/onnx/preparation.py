@@ -22,7 +22,7 @@ from .onnx_checks import NORMALISES
 from .opsets import OLDEST, newer
 from .recurrent import DYNAMIC
 from .signatures import MICROSOFT, OWN_DOMAINS, TABLE
-from .zero_points import LIKE, tell_stored, tell_zero_points
+from .zero_points import LIKE, add_borders_and_halves, add_zero_points
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 FLOAT_PRODUCTS = {"MatMulIntegerToFloat": (2, 4, 3, 5, 6), "DynamicQuantizeMatMul": (None, None, 2, 3, 4)}
 
 
-def usual(
+def prepared(
     model: onnx.ModelProto, file: str, shapes: Mapping[str, Sequence[int]], outputs: Sequence[str]
 ) -> onnx.ModelProto:
     """The model with these shapes of inputs and up to these outputs, in the form that is read."""
@@ -83,8 +83,8 @@ def usual(
         part.node.extend(nodes)
     if any(node.op_type == "LayerNormalization" for part in graphs(model.graph) for node in part.node):
         _at_least(model, NORMALISES)
-    tell_zero_points(model.graph)
-    tell_stored(model.graph)
+    add_zero_points(model.graph)
+    add_borders_and_halves(model.graph)
     _dequantised_first(model.graph)
     return model
 

@@ -22,7 +22,7 @@ HALF: Mapping[int, int] = {TensorProto.UINT8: 2**7, TensorProto.UINT16: 2**15}
 LIKE = "like"  # attribute of a QuantizeLinear of our making: the tensor whose type the result has
 
 
-def tell_zero_points(graph: onnx.GraphProto) -> None:
+def add_zero_points(graph: onnx.GraphProto) -> None:
     """Give each QuantizeLinear and DequantizeLinear its zero point as a constant where the type of it is known."""
     known = {t.name: t for t in graph.initializer}
     types = {v.name: v.type.tensor_type.elem_type for v in graph.input} | {n: t.data_type for n, t in known.items()}
@@ -42,8 +42,8 @@ def tell_zero_points(graph: onnx.GraphProto) -> None:
         types[zero] = kind
 
 
-def tell_stored(graph: onnx.GraphProto) -> None:
-    """Behind tell_zero_points: give Pad of stored numbers its 0, and Cast of unsigned ones half of their range."""
+def add_borders_and_halves(graph: onnx.GraphProto) -> None:
+    """Behind add_zero_points: give Pad of stored numbers its 0, and Cast of unsigned ones half of their range."""
     known = {t.name: t for t in graph.initializer}
     made = {name: node for node in graph.node for name in node.output}
     nodes = list[onnx.NodeProto]()
