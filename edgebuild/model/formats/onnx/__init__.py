@@ -20,10 +20,27 @@ def _read(path: Path, wanted: Wanted) -> Graph:
 
 
 def _operators() -> Operators:
-    from .onnx_operators import OPERATORS, read_as_others
+    """With what is read as other operators, by domain. Some of onnxruntime's names are the standard's, too."""
+    import onnx
 
+    from .control_flow import CONTROL
+    from .microsoft import FUSED
+    from .onnx_ml import DOMAIN, ML_READERS
+    from .onnx_operators import OPERATORS
+    from .onnx_reader import IN_PARTS, SPECIAL
+    from .opsets import CONVERTED
+    from .preparation import FLOAT_PRODUCTS, INTEGER, QUANTISED
+    from .signatures import MICROSOFT
+
+    every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
+    own = {name for name in every if onnx.defs.has(name)}
+    others = {
+        "": sorted(own),
+        MICROSOFT: sorted({*(every - own), "QLinearConcat", *FUSED, *FLOAT_PRODUCTS}),
+        DOMAIN: sorted(ML_READERS),
+    }
     note = "Operators of which all operands are constants are computed beforehand, whatever they are."
-    return Operators("ONNX, opset 13 and later", OPERATORS, read_as_others(), note)
+    return Operators("ONNX, opset 13 and later", OPERATORS, others, note)
 
 
 def _bind(path: Path, bound: Bound, copy: Path) -> None:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import onnx
-
 from .. import compose
 from ..builder import Reader
 from ..channels_first import global_average
 from . import onnx_layers as layers
 from . import onnx_moves as moves
 from . import onnx_values as values
-from .signatures import MICROSOFT
 
 OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "take": {
@@ -111,21 +108,3 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
 }
 
 READERS: dict[str, Reader] = {name: reader for names in OPERATORS.values() for name, reader in names.items()}
-
-
-def read_as_others() -> dict[str, list[str]]:
-    """Operators that are read as others, by domain. Some of onnxruntime's names are the standard's, too."""
-    from .control_flow import CONTROL
-    from .microsoft import FUSED
-    from .onnx_ml import DOMAIN, ML_READERS
-    from .onnx_reader import IN_PARTS, SPECIAL
-    from .opsets import CONVERTED
-    from .preparation import FLOAT_PRODUCTS, INTEGER, QUANTISED
-
-    every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
-    own = {name for name in every if onnx.defs.has(name)}
-    return {
-        "": sorted(own),
-        MICROSOFT: sorted({*(every - own), "QLinearConcat", *FUSED, *FLOAT_PRODUCTS}),
-        DOMAIN: sorted(ML_READERS),
-    }
