@@ -5,6 +5,7 @@ Each has kernels, which its ops may choose among, and buffers, of which some may
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -402,13 +403,13 @@ def _packed(parts: Sequence[_Part]) -> dict[str, int] | None:
     placed: list[tuple[int, _Part]] = []
     for part in parts:
         at = 0
-        for low, other in sorted(placed, key=lambda each: each[0]):
+        for low, other in placed:
             meets = other.first <= part.last and part.first <= other.last
             if meets and low < at + part.size and at < low + other.size:
                 at = low + other.size
         if at + part.size > part.limit:
             return None
-        placed.append((at, part))
+        insort(placed, (at, part), key=lambda each: each[0])
     return {part.name: at for at, part in placed}
 
 
