@@ -2,7 +2,7 @@
 
 Devices hold pieces of a tensor: some rows and channels of it. An op of a layer becomes the op that makes a device's
 piece of the result, with its part of the weights. Where the plan changes the form of a tensor, the sender gets a
-`send` behind a slice, and the receiver a `receive` before an insert. All messages stand in one order, which each device
+`send` behind a slice, and the receiver a `receive` before an insert. All messages have one order, which each device
 keeps for its own, so no two devices wait for each other.
 """
 
@@ -128,7 +128,7 @@ class _Device:
         return so_far
 
     def finished(self, cut: _Cut) -> Graph:
-        """The graph; the model's inputs and outputs stand at the source under their own names."""
+        """The graph; the model's inputs and outputs lie at the source under their own names."""
         graph = self.graph
         if not self.is_source:
             return replace(_with(graph, self.ops, self.tensors), inputs=(), outputs=(), states=())
@@ -216,7 +216,7 @@ class _Cut:
         return Piece(y, ranges)
 
     def joined(self, device: _Device, layer: forms.Layer, op: Op, ranges: Ranges, reads: Mapping[str, Split]) -> Piece:
-        """A piece of tensors that stand one behind another, of those that reach into it."""
+        """A piece of tensors that follow each other, of those that reach into it."""
         parts = []
         for name, start in zip(op.inputs, layer.joins, strict=True):
             here = (start, start + self.graph.tensors[name].shape[-1])
@@ -284,7 +284,7 @@ class _Cut:
         return total
 
     def forward(self, m: Message, sums: Mapping[int, Piece], ranges: Ranges, joined: dict[int, str]) -> None:
-        """Sums from their maker to their owner, or by way of the hub."""
+        """Sums from their maker to their owner, or over the hub."""
         sender, (receiver,) = m.transfer.sender, m.transfer.receivers
         self.devices[sender].send(m, self.forwarded(m) or sums[sender], ranges)
         t = next(iter(sums.items()))

@@ -31,8 +31,8 @@ class Event(NamedTuple):
     """One call: op number `op` of the run makes row `row` (or adds it to its sums, if it reduces over rows).
 
     `writes` is None while a reduction is not complete; then it writes all rows at once. The number
-    one past the last op stands for the application, which brings the next row of a streamed input. Those behind it
-    stand for rings with a separate newest row: the call copies the row into the ring.
+    one past the last op is that of the application, which brings the next row of a streamed input. Those behind it
+    are those of rings with a separate newest row: the call copies the row into the ring.
     """
 
     op: int
@@ -401,7 +401,7 @@ def simulate(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...] | No
     """Execute the run of ops by rows, on demand of its results.
 
     Rows of storages that are `fed` are brought from outside when they are first wanted: numbers behind those of the
-    ops stand for that. Not given: those of the streamed input, if all its readers are here.
+    ops are those of such calls. Not given: those of the streamed input, if all its readers are here.
     """
     index = {op.outputs[0]: i for i, op in enumerate(run)}
 

@@ -203,7 +203,7 @@ class Plan:
 
 
 def views_of(rolling: RollingGraph) -> dict[str, tuple[str, int]]:
-    """Of every activation the storage whose bytes it is, and how many of them stand before it."""
+    """Of every activation the storage whose bytes it is, and how many of them are before it."""
     starts = view_starts(rolling.graph)
     return {name: (storage, starts.get(name, 0)) for name, storage in rolling.storage.items()}
 

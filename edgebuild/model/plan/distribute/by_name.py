@@ -87,7 +87,7 @@ def _limits(cluster: Cluster) -> DeviceLimits:
 
 @dataclass
 class _Best:
-    """The best plan so far. `bound`: no plan that was searched, better ones than the best apart, is below."""
+    """The best plan so far. `bound`: no plan that was searched is below, but for better ones than the best."""
 
     objective: str
     best: Chosen | None = None
@@ -133,8 +133,8 @@ def _within(plan: ClusterPlan, limits: DeviceLimits) -> bool:
 def _mixed(network: Network, cluster: Cluster, incumbent: _Best) -> bool:
     """Try plans in which devices run some layers alone and split others; False: not searched.
 
-    There may be too many ways. Where all cores are as fast, a layer alone elsewhere takes as long as at the source, and
-    what such a plan saves in time is less than the model of times is good for.
+    There may be too many options. Where all cores are as fast, a layer alone elsewhere takes as long as at the source,
+    and what such a plan saves in time is less than the model of times is good for.
     """
     if incumbent.goal == "latency" and len({d.macs_per_us for d in cluster.devices}) == 1:
         return False
@@ -212,7 +212,7 @@ def _least_possible(network: Network, cluster: Cluster) -> float:
 
 
 def _at_source(network: Network) -> int:
-    """Bytes of RAM of the source in any plan: the inputs stand there at first, the results at last."""
+    """Bytes of RAM of the source in any plan: the inputs lie there at first, the results at last."""
     return max(sum(network.tensors[t].bytes for t in some) for some in (network.inputs, network.results))
 
 

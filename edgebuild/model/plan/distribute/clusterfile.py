@@ -73,7 +73,7 @@ def _devices(node: Any) -> tuple[DeviceFacts, ...]:
 
 
 def _with_node(node: Any) -> tuple[str, Any]:
-    """A word and where it stands."""
+    """A word and its place in the file."""
     return read_text(node), node
 
 

@@ -55,7 +55,7 @@ class Layer:
     input and a part of the weights. `fan_in`: a part of the input channels gives partial sums of the whole output.
     `by_channel`: channel k of the output needs channel k of the inputs only. `window`: the rows of input 0 that a row
     of the output needs; None if it may need all. `partial`: bytes of a partial sum on the wire. `rolls`: the step can
-    run row by row, except for its partial sums. `joins`: the inputs' channels stand one behind another in the output,
+    run row by row, except for its partial sums. `joins`: the inputs' channels follow each other in the output,
     and these are the first ones of each; empty where they do not.
     """
 
@@ -82,7 +82,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """Layers in a valid order. Inputs and results stand at the source device."""
+    """Layers in a valid order. Inputs and results lie at the source device."""
 
     tensors: tuple[Sizes, ...]
     layers: tuple[Layer, ...]

@@ -1,4 +1,4 @@
-"""Plans that no other betters in memory, traffic and time: what more flash on every device would buy."""
+"""Plans that no other dominates in memory, traffic and time: what more flash on every device would buy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClusterPoint:
     traffic: int
     time_us: float
 
-    def betters(self, other: ClusterPoint) -> bool:
+    def dominates(self, other: ClusterPoint) -> bool:
         mine, theirs = ((p.weights, p.arena, p.traffic, p.time_us) for p in (self, other))
         return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
 
@@ -36,7 +36,7 @@ def pareto(network: Network, cluster: Cluster) -> tuple[ClusterPoint, ...]:
     RAM is that of the devices. Shares are those of the cluster.
     """
     points = list(dict.fromkeys(map(_point, _plans(network, cluster))))
-    kept = [p for p in points if not any(q.betters(p) for q in points)]
+    kept = [p for p in points if not any(q.dominates(p) for q in points)]
     return tuple(sorted(kept, key=lambda p: (p.weights, p.arena, p.traffic)))
 
 

@@ -239,7 +239,7 @@ class Search(TensorForms):
         return (self._plan(path) if path is not None else None), bound
 
     def graph(self, below: float = INFINITY, most: float = INFINITY) -> list[list[Arc]]:
-        """Ways to run each layer, without those that no plan of cost `below` takes; none if more than `most`."""
+        """Options of each layer, without those that no plan of cost `below` takes; none if more than `most`."""
         nodes: dict[Forms, int] = {tuple((t, SOURCE) for t in sorted(self.network.inputs)): 0}
         spent = {0: 0.0}  # least cost to each node, whatever the flash
         layers: list[list[Arc]] = []
@@ -284,7 +284,7 @@ class Search(TensorForms):
         return Arc(tail, 0, self.value(spent, 0.0), 0, 0, _Choice(None, spent, 0.0, gather), self.cluster.source)
 
     def _arcs(self, number: int, forms: Forms, tail: int, after: dict[Forms, int]) -> Iterator[Arc]:
-        """All ways to run a layer; the forms that they lead to get numbers in `after`."""
+        """All options of a layer; the forms that they lead to get numbers in `after`."""
         layer, live = self.network.layers[number], dict(forms)
         remaining = tuple((t, f) for t, f in forms if max(self.readers[t], default=-1) > number)
         held_by, rolled = self._all_held(live), any(form.ring for form in live.values())

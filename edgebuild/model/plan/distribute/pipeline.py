@@ -2,7 +2,7 @@
 
 A baseline, and a plan that splits no layer where that sends least. The least bytes from any layer to any other by way
 of the devices are products of matrices, one a device, in which sums stand for products and minima for sums. A tensor
-that stands at one device alone has form F with all rows there.
+that one device alone has, has form F with all rows there.
 """
 
 from __future__ import annotations

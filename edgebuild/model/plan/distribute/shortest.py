@@ -1,7 +1,7 @@
 """Shortest paths in a layered graph under constraints: exact, by labels and Lagrangian bounds.
 
 Each arc has a cost and adds to sums; constraints are linear in these sums, and every path must keep them. A label
-is a path to a node, with what it uses of each constraint. A label that another betters in all is dropped. So is one
+is a path to a node, with what it uses of each constraint. A label that another dominates is dropped. So is one
 whose cost so far and bound of the rest exceed the best path known (Handler and Zang 1980 for the bound).
 """
 
@@ -68,7 +68,7 @@ class Route:
 @dataclass(frozen=True)
 class _Labels:
     """Paths to the nodes before a layer, by node. Each has its cost, what it uses of each constraint, and a bound of
-    what follows. Its last arc is a place in the layer before; beside it stands the place of the label before it."""
+    what follows. Its last arc is a place in the layer before; beside it is the place of the label before it."""
 
     node: Places
     cost: Floats
@@ -230,14 +230,14 @@ def _extended(
 
 
 def _ahead(to_go: Floats, step: _Step) -> Floats:
-    """The same for all nodes behind a layer; one that no arc leaves has no way to the end."""
+    """The same for all nodes behind a layer; from one that no arc leaves, the end is not reached."""
     ahead = np.full(step.nodes_behind, INFINITY)
     ahead[: len(to_go)] = to_go[: step.nodes_behind]
     return ahead
 
 
 def _promising(labels: _Labels, most: int) -> tuple[_Labels, float]:
-    """At most `most` labels, those of the least bounds; and what paths by way of the others cost at least."""
+    """At most `most` labels, those of the least bounds; and what paths over the others cost at least."""
     total = labels.cost + labels.rest
     order = np.argsort(total, kind="stable")
     left = float(total[order[most]]) if len(order) > most else INFINITY
@@ -324,7 +324,7 @@ def _within(path: Route, constraints: Sequence[Constraint]) -> bool:
 
 
 def _front(labels: _Labels, ends: Sequence[int]) -> Places:
-    """Places of labels that no other of their node betters in cost and all uses. `labels`: by node and rising cost.
+    """Places of labels that no other of their node dominates in cost and all uses. `labels`: by node and rising cost.
 
     `ends`: uses such that what is better in these is better in all.
     """
@@ -354,7 +354,7 @@ def _outermost(constraints: Sequence[Constraint]) -> Sequence[int]:
 
 
 def _stairs(start: int, first_uses: list[float], second_uses: list[float]) -> list[int]:
-    """Places from `start` on of labels that none before them betters in two uses.
+    """Places from `start` on of labels that none before them dominates in two uses.
 
     The stairs are the least second uses for rising first ones, of the labels kept so far.
     """

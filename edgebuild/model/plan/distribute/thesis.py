@@ -63,7 +63,7 @@ def fan_in(layers: Sequence[Counts], n: int) -> float:
 def communication(layers: Sequence[Counts], n: int, methods: Sequence[str]) -> float:
     """C of a method for each layer: out, in, first and second of a fused pair, or "" for none; eq. 5.16.
 
-    In eq. 5.8 the first summand stands where there is *no* reuse, as its figure shows.
+    In eq. 5.8 the first summand counts where there is *no* reuse, as its figure shows.
     """
     total, reused = 0.0, False
     for i, (x, method) in enumerate(zip(layers, methods, strict=True)):

@@ -441,7 +441,7 @@ class _Walk:
         return self.all.conflicts[buffers] & touches & ~self.state.waits
 
     def _back(self, blame: _Bools) -> bool:
-        """Undo steps up to one that is to blame and has another way; False if there is none."""
+        """Undo steps up to one that is to blame and has another choice; False if there is none."""
         while True:
             while self.stack and not blame[self.stack[-1][0]]:
                 self.stack.pop()

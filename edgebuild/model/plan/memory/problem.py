@@ -50,7 +50,7 @@ class BufferMemory:
 
 @dataclass(frozen=True)
 class MemoryProblem:
-    """Buffers to place. `memories` stand in order of preference.
+    """Buffers to place. `memories` are in order of preference.
 
     `may_overlap` has the pairs of names whose bytes may coincide although both are live.
     Raises ValueError for a problem that makes no sense.
@@ -135,7 +135,7 @@ class TaskGraph:
     """Tasks in some valid order, and the storages between them.
 
     The order of `tasks` gives the dependencies: a read comes after every write of its storage
-    that stands before it, and a write after every read that stands before it. Writes of one
+    that is listed before it, and a write after every read listed before it. Writes of one
     storage with no read between them (slices of a concatenation) may change places.
 
     A storage is live from its first write (`inputs`: from the start) to its last use; `outputs`, and inputs that no

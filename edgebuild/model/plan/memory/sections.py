@@ -37,7 +37,7 @@ class Sections:
 
     @cached_property
     def conflicts(self) -> tuple[frozenset[int], ...]:
-        """Per buffer those it must lie apart from."""
+        """Per buffer those with which it may share no bytes."""
         with_whom = [set[int]() for _ in self.buffers]
         for section in self.live:
             for i in section:

@@ -119,7 +119,7 @@ def _either(a: Flags, b: Flags) -> Flags:
 
 
 def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple[Links, tuple[int, ...], bool, Flags]]:
-    """Ways to end behind a tensor cut along `cut`: ops, dimensions cut at the end, fan-in or not, windowed or not."""
+    """Tails of paths behind a tensor cut along `cut`: ops, dimensions cut at the end, fan-in, windowed."""
     tail: Links = ()
     windowed: Flags = (False,) * len(cut)
     while (op := only_reader(graph, tensor)) is not None:
@@ -140,7 +140,7 @@ def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple
 
 
 def _upward(graph: Graph, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links, Flags]]:
-    """Ways to begin before the result of `op`, which is cut along `cut`: ops, and which dimensions windows go over."""
+    """Heads of paths that end with `op`, whose result is cut along `cut`: ops, and which dimensions windows go over."""
     nest = ops.nest(op, graph)
     axes = [nest.out[d] for d in cut]
     if not _follows(graph, op, axes):

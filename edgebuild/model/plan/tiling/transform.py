@@ -46,7 +46,7 @@ class _Parts:
 
     @cached_property
     def again(self) -> str:
-        """A mark that sets the names of these parts apart from those of an earlier path through the same tensors."""
+        """A mark that tells the names of these parts from those of an earlier path through the same tensors."""
         names, mark = [op.outputs[0] for op in self.tiling.path.ops], ""
         while any(
             f"{name}{word}0{mark}" in self.graph.tensors for name in names for word in (":", " to ", " sums to ")
@@ -59,7 +59,7 @@ class _Parts:
         return self.graph.result(self.tiling.path.ops[-1])
 
     def tile(self, number: int, tile: tuple[int, ...]) -> None:
-        """All ops of one part, and its way into the result."""
+        """Add all ops of one part, and put it into the result."""
         path, before = self.tiling.path, ""
         for i, op in enumerate(path.ops):
             nest, cut = ops.nest(op, self.graph), self.ranges.of_tile(i, tile)
@@ -152,7 +152,7 @@ class _Parts:
 
 
 def place(ranges: Ranges, shape: tuple[int, ...]) -> str:
-    """Ranges as an index in words, `:,0-8`, for one constant may be cut in several ways; no `:` at the end."""
+    """Ranges as an index in words, `:,0-8`, for one constant may be cut differently; no `:` at the end."""
     words = [":" if past - first == n else f"{first}-{past}" for (first, past), n in zip(ranges, shape, strict=True)]
     while words and words[-1] == ":":
         words.pop()
