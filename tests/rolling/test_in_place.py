@@ -33,7 +33,7 @@ from tests.rolling.test_rolling import planned as plan_of
 from tests.zoo.builders import ZOO, quantized
 from tests.zoo.builders import Net as Onnx
 
-CORES = {"mps2-an386": 3, "mps3-an547": 3, "riscv-virt": 2, "microbit": 1}  # and kernels in place, at least
+CORES = {"mps2-an386": 3, "mps3-an547": 2, "riscv-virt": 2, "microbit": 1}  # and kernels in place, at least
 
 
 def network(height: int, width: int, seed: int) -> bytes:

@@ -38,17 +38,19 @@ class PipelineTable:
     """Cycles of a core that issues one instruction a cycle, in order.
 
     `late`: how many cycles later than a sum's the results of instructions may be used. `busy`: cycles for which
-    instructions take the core beyond their own. A branch back is expected to be taken, one ahead is not: `guessed`
-    cycles are lost where that holds and it is taken, `wrong` where it fails, `register_jump` by jumps to a register.
-    `straddled`: for a first instruction of four bytes that begins in the middle of a word, behind a jump. `reload`: for
-    a load from the word that one of the last two instructions stored.
+    instructions take the core beyond their own. Lost cycles: `taken_back` and `taken_ahead` by branches that are taken,
+    `missed_back` by one back that is not, `jump` and `register_jump` by jumps; `straddled` by a first instruction of
+    four bytes that begins in the middle of a word, behind a jump; `reload` by a load from the word that one of the
+    last two instructions stored.
     """
 
     core: str
     source: str
-    guessed: int
-    wrong: int
+    taken_back: int
+    taken_ahead: int
+    jump: int
     register_jump: int
+    missed_back: int = 0
     straddled: int = 0
     reload: int = 0
     late: tuple[Class, ...] = ()
@@ -105,12 +107,12 @@ class PipelineTable:
         if last.name in BRANCHES:
             back = int(last.operands.split(",")[-1], 16) < here.end
             if ahead:
-                return self.wrong if back else 0
-            lost = self.guessed if back else self.wrong
+                return self.missed_back if back else 0
+            lost = self.taken_back if back else self.taken_ahead
         elif last.name in REGISTER_JUMPS:
             lost = self.register_jump
         elif last.name in JUMPS:
-            lost = self.guessed
+            lost = self.jump
         else:
             return 0
         return lost + (self.straddled if there.begin % 4 and there.first_bytes == 4 else 0)
