@@ -25,6 +25,7 @@ from edgebuild.model.energy.layer_cost import (
     work,
 )
 from edgebuild.model.energy.select import TOLERANCE, select
+from edgebuild.model.energy.values import evaluate
 from edgebuild.model.ir import Graph
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops.base import Form
@@ -201,3 +202,23 @@ def test_a_chip_whose_sleep_is_unknown_is_compared_all_the_same() -> None:
     layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], awake)
     found = compare([layer], [layer], awake, 0.5)
     assert found.baselines["gated"] == found.baselines["busy"] > found.baselines["stop"]
+
+
+@pytest.mark.parametrize("slack", [0.001, 0.5, 20.0])
+def test_baselines_are_the_idle_modes_that_the_slack_admits(slack: float) -> None:
+    layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], MODEL)
+    found = compare([layer], [layer], MODEL, slack)
+    stop, gated, busy = (found.baselines[name] for name in ("stop", "gated", "busy"))
+    fastest = max(MODEL.plan.configs, key=lambda c: c.sysclk_hz)
+    quick = min((p for p in layer.points if p.config == fastest.name), key=lambda p: p.time_us)
+    problem = problem_of([layer], MODEL, quick.time_us * (1 + slack))
+    modes = [m for m in problem.idle[fastest.name] if m.min_time_us <= quick.time_us * slack]
+    energies = {m.name: evaluate(problem, (quick,), m).energy_uj for m in modes}
+    assert {"busy", "gated"} <= energies.keys() and any(n.startswith("stop") for n in energies) == (slack > 0.01)
+    assert (busy, gated, stop) == (
+        energies["busy"],
+        energies["gated"],
+        min(v for k, v in energies.items() if k != "busy"),
+    )
+    assert stop < gated < busy if slack > 0.01 else stop == gated
+    assert sum(found.shares.values()) == pytest.approx(1 - found.plan.energy_uj / busy)

@@ -274,6 +274,8 @@ def test_wrong_facts(words: dict[str, str], text: str, tmp_path: Path) -> None:
         ("ACT: {origin: 0xC0000000, size: 2K", "ACT: {origin: 0xC0000000, size: 1K", "a scratchpad of 2048 B"),
         ("[ACT, WGT]\n", "[ACT, WEIGHTS]\n", "no memory 'WEIGHTS'"),
         ("[ACT, WGT]\n", "[ACT]\n", "names 1 memories"),
+        ("[ACT, WGT]\n", "[ACT, WGT, ACT]\n", "names 3 memories"),
+        ("[ACT, WGT]\n", "[WGT, WGT]\n", "names WGT for activations and for weights"),
     ],
 )
 def test_wrong_scratchpads(before: str, after: str, text: str, tmp_path: Path) -> None:
