@@ -19,7 +19,7 @@ from tests.mutants.checkout import Checkout, Verdict, checkout
 from tests.mutants.faults import Fault, c_faults, python_faults
 from tests.mutants.rooms import ROOMS, Room, files, keyword, tests_of
 
-BUDGET_S = 8
+BUDGET_S = 20
 TRIES = 200  # draws of a fault, some of which no compiler of Python reads
 
 
