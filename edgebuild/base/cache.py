@@ -25,7 +25,7 @@ from edgebuild import __version__
 from edgebuild.base import private
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic
-from edgebuild.base.installation import PACKAGE, code_files
+from edgebuild.base.own_code import code_digest
 from edgebuild.base.progress import warn
 from edgebuild.base.request import ModelRequest, model_outputs
 from edgebuild.base.target import load_target
@@ -107,9 +107,9 @@ def key(request: ModelRequest, files: Sequence[str]) -> str | None:
     try:
         for file in files:
             digest.update(_digest(Path(file).read_bytes()).encode())
-        for file in (*target.files, *code_files()):
-            inside = os.path.relpath(file, PACKAGE) if Path(file).is_relative_to(PACKAGE) else os.path.basename(file)
-            digest.update(f"{inside} {_digest(Path(file).read_bytes())}\n".encode())
+        for file in target.files:
+            digest.update(f"{os.path.basename(file)} {_digest(Path(file).read_bytes())}\n".encode())
+        digest.update(code_digest().encode())
     except OSError:
         return None
     return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from glob import glob
@@ -32,9 +33,21 @@ def unread_by_make(target: str, prerequisites: Iterable[str]) -> Diagnostic | No
     return None
 
 
-def cmake_depfile(target: str, prerequisites: Sequence[str]) -> str:
-    """One rule for CMake, which writes it anew for make or ninja. Paths have no line breaks and tabs."""
-    return _rule(_in_cmake(target), map(_in_cmake, prerequisites))
+def cmake_depfile(target: str, prerequisites: Sequence[str], products: Sequence[str] = ()) -> str:
+    """One rule for CMake, which writes it anew for make or ninja. Paths have no line breaks and tabs.
+
+    `products`: in one line behind the others.
+    """
+    words = [*map(_in_cmake, prerequisites), *([" ".join(map(_in_cmake, products))] if products else [])]
+    return _rule(_in_cmake(target), words)
+
+
+def unread_by_makefiles(paths: Iterable[str]) -> list[Diagnostic]:
+    """Warnings of paths that CMake writes into makefiles in a form that make reads as something else."""
+    text = "CMake has no way to write this path into a makefile, so changes of the file go unseen"
+    hints = ("rename the file or folder, or build with Ninja",)
+    wrong = (p for p in paths if re.search(r"[;|:\\]|\(.*\)$", os.path.splitdrive(p)[1]))
+    return [Diagnostic(text, p, severity="warning", hints=hints) for p in wrong]
 
 
 def refuse(path: str, characters: Iterable[str], where: str) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-_NO_CODE = (".pyc", ".md", "py.typed")
 
 
 def cmsis_nn_sources(library: Path) -> list[Path]:
@@ -21,17 +18,3 @@ def hal_dir() -> Path:
     """The folder with the C files, linker scripts and targets that ship."""
     checkout = PACKAGE.parent / "hal"
     return checkout if (checkout / "targets").is_dir() else PACKAGE / "hal"
-
-
-@cache
-def code_files() -> tuple[str, ...]:
-    """All files of this installation that products depend on, sorted: modules, templates, and what ships in C.
-
-    An installed package is no exception: its files may be edited, or replaced by others of the same version.
-    """
-    found: list[str] = []
-    for top in dict.fromkeys((str(PACKAGE), str(hal_dir()))):
-        for folder, folders, files in os.walk(top):
-            folders[:] = [f for f in folders if f not in ("__pycache__", "cmake", "scons")]
-            found += [os.path.join(folder, f) for f in files if not f.endswith(_NO_CODE)]
-    return tuple(sorted(set(found)))

@@ -2,7 +2,7 @@
 
 Build systems call `edgebuild run NAME.req.json` whenever a file has a new date. Most often its bytes are the same, and
 then nothing but this file runs: it compares what `NAME.stamp` recorded with what is there, and imports no more than
-`hashlib`, `os`, `sys` and `time` for that. Everything else goes to `edgebuild.cli`.
+`hashlib`, `os`, `sys`, `time` and `own_code` for that. Everything else goes to `edgebuild.cli`.
 
 A stamp is text: one line `sha256 mtime_ns size path` for each file that the outputs were made from (the request first)
 and for each output, between a header and the line `end`. A file that would have been read has `-` in place of the hash.
@@ -15,16 +15,21 @@ import os
 import sys
 import time
 
+from edgebuild.base import own_code
+
 HEADER, END = "edgebuild stamp 2", "end"
 REQUEST_SUFFIX = ".req.json"
+MAKEFILES = "--makefiles"  # of `run`
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
-    is_run = len(arguments) == 2 and arguments[0] == "run"
-    held = _hold(arguments[1]) if is_run else None
+    is_run = arguments[:1] == ["run"] and arguments[1:-1] in ([], [MAKEFILES])
+    held = _hold(arguments[-1]) if is_run else None
     try:
-        if is_run and is_current(arguments[1]):
+        if is_run and own_code.record() is None and os.path.exists(own_code.KEPT):
+            own_code.code_digest()  # brings that file up to date: stamps name it
+        if is_run and is_current(arguments[-1]):
             return 0
         import gc
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from edgebuild.base.artifacts import Artifact, is_written, publish
 from edgebuild.base.cache import compiled, states
-from edgebuild.base.depfile import cmake_depfile, refuse
+from edgebuild.base.depfile import cmake_depfile, refuse, unread_by_makefiles
 from edgebuild.base.errors import from_os
 from edgebuild.base.inputs import check_file, check_replaced, read_text
-from edgebuild.base.installation import code_files
+from edgebuild.base.own_code import code_inputs, with_code
+from edgebuild.base.progress import warn
 from edgebuild.base.request import ClockRequest, DriverRequest, ModelRequest, read_request
 from edgebuild.base.target import load_target
 from edgebuild.build import entry
@@ -28,23 +29,24 @@ from edgebuild.model import choices
 SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
 
 
-def run(path: Path) -> int:
-    """Compile what the request file asks for; 0 when done.
+def run(path: Path, makefiles: bool = False) -> int:
+    """Compile what the request file asks for; 0 when done. `makefiles`: list the products in the depfile, too.
 
     Raises EdgebuildError for wrong input; then the products of an earlier run stay as they are.
     """
+    code = code_inputs()  # first: no product may be older than what stands for the code
     began = time.time_ns()
     file = read_request(path)
     request = file.request
     if isinstance(request, DriverRequest):
-        return _run_driver(path, request, file.output, began)
-    inputs = [os.path.abspath(p) for p in (*files_read(request), *code_files())]
+        return _run_driver(path, request, file.output, code, began, makefiles)
+    inputs = with_code(files_read(request), code)
     # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
     read = [os.path.abspath(path), *inputs]
     before, lines = states(read), _fingerprints(read, began)
     artifacts, text = _clocks(request) if isinstance(request, ClockRequest) else _model(request)
     lines = _settled(read, before, lines)
-    _finish(path, began, file.output, artifacts, inputs, lines)
+    _finish(path, began, file.output, artifacts, inputs, lines, makefiles)
     print(text)
     return 0
 
@@ -90,7 +92,9 @@ def targets_of(request: ModelRequest) -> list[str]:
     return list(dict.fromkeys(file for d in devices for file in load_target(d.target).files))
 
 
-def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) -> int:
+def _run_driver(
+    path: Path, request: DriverRequest, output: Path, code: tuple[str, ...], began: int, makefiles: bool
+) -> int:
     """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
     from edgebuild.driver.command import generate
 
@@ -100,12 +104,12 @@ def _run_driver(path: Path, request: DriverRequest, output: Path, began: int) ->
     before, lines = states(sources), _fingerprints(sources, began)
     artifacts, made, text = generate(request)
     lines = _settled(sources, before, lines)
-    inputs = list(dict.fromkeys([*sources[1:], *(os.path.abspath(f) for f in (*made.files, *code_files()))]))
+    inputs = list(dict.fromkeys([*sources[1:], *with_code(list(made.files), code)]))
     headers = [p for p in inputs if p not in sources]
     rows = zip(headers, states(headers), _fingerprints(headers, began), strict=True)
     lines += [entry.never(header) if state and state[0] >= began else line for header, state, line in rows]
     lines += [entry.absent(os.path.abspath(p)) for p in made.absent]
-    _finish(path, began, output, artifacts, inputs, lines)
+    _finish(path, began, output, artifacts, inputs, lines, makefiles)
     print(text)
     return 0
 
@@ -125,21 +129,37 @@ def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
 
 
 def _finish(
-    path: Path, began: int, output: Path, artifacts: tuple[Artifact, ...], inputs: list[str], lines: list[str]
+    path: Path,
+    began: int,
+    output: Path,
+    artifacts: tuple[Artifact, ...],
+    inputs: list[str],
+    lines: list[str],
+    makefiles: bool,
 ) -> None:
-    """Write the products, the depfile, and last the stamp; without a stamp nobody takes half of them for all."""
+    """Write the products, the depfile, and last the stamp; without a stamp nobody takes half of them for all.
+
+    All get the date of the beginning, so that an input which changed during the work is newer. In makefiles the stamp
+    depends on the products as well: make runs the rule again where one is gone, and not where they are as old.
+    """
     stamp = Path(entry.stamp_of(os.path.abspath(path)))
     check_replaced([*(output / a.name for a in artifacts), stamp.with_suffix(".d"), stamp], [path, *inputs])
     if not all(is_written(output / a.name, a.data) for a in artifacts):
         stamp.unlink(missing_ok=True)
-    publish(artifacts, output)
+    for name in publish(artifacts, output):
+        os.utime(output / name, ns=(began, began))
     lines += [entry.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
 
     # Published, so that a link or a pipe in their place is replaced and not written to.
-    rule = Artifact(stamp.with_suffix(".d").name, os.fsencode(cmake_depfile(str(stamp), inputs)))
+    unread = unread_by_makefiles(inputs) if makefiles else []
+    for problem in unread:
+        warn(problem)
+    seen = [file for file in inputs if file not in {problem.file for problem in unread}]
+    products = [str(output / a.name) for a in artifacts] if makefiles else []
+    rule = Artifact(stamp.with_suffix(".d").name, os.fsencode(cmake_depfile(str(stamp), seen, products)))
     publish([rule], stamp.parent)
     publish([Artifact(stamp.name, os.fsencode("\n".join([entry.HEADER, *lines, entry.END, ""])))], stamp.parent)
-    os.utime(stamp, ns=(began, began))  # so that an input which changed during the work is newer
+    os.utime(stamp, ns=(began, began))
 
 
 def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
-from edgebuild.cli.common import publish_products
+from edgebuild.cli.common import publish_products, started
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.clock.table import table
     from edgebuild.model.energy.fit import calibrated, read_calibration
 
-    began = time.time_ns()
+    began = started(args)
     request = clock_request("clocks", args.target, given(args, ClockRequest))
     if args.explain is not None:
         tree = target_tree(load_target(args.target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,15 @@ def add_model_arguments(parser: argparse.ArgumentParser, target_required: bool, 
     add_options(parser, ModelRequest)
 
 
+def started(args: argparse.Namespace) -> int:
+    """The time (ns) from which products are dated. What stands for the code in a depfile is up to date by then."""
+    from edgebuild.base.own_code import code_inputs
+
+    if args.depfile:
+        code_inputs()
+    return time.time_ns()
+
+
 def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, read: Iterable[str], began: int) -> None:
     """Write the products below `args.output`, and into `args.depfile`, if it is given, what they were made from.
 
@@ -32,11 +42,11 @@ def publish_products(artifacts: Sequence[Artifact], args: argparse.Namespace, re
     """
     from edgebuild.base.artifacts import publish, write_atomic
     from edgebuild.base.depfile import make_depfile, unread_by_make
-    from edgebuild.base.installation import code_files
+    from edgebuild.base.own_code import code_inputs, with_code
     from edgebuild.base.progress import warn
 
     products = [args.output / a.name for a in artifacts]
-    rule = (str(products[0]), [*read, *code_files()]) if args.depfile else None
+    rule = (str(products[0]), with_code(list(read), code_inputs())) if args.depfile else None
     text = make_depfile(*rule) if rule else ""
     publish(artifacts, args.output, owned=False)
     if rule is None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import time
 from functools import partial
 
-from edgebuild.cli.common import publish_products
+from edgebuild.cli.common import publish_products, started
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,4 +17,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from edgebuild.driver.command import driver
 
-    return driver(args, partial(publish_products, args=args, began=time.time_ns()))
+    return driver(args, partial(publish_products, args=args, began=started(args)))

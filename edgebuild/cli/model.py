@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
-from edgebuild.cli.common import add_model_arguments, model_request_of, publish_products
+from edgebuild.cli.common import add_model_arguments, model_request_of, publish_products, started
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.build.run import compile_request, files_read
     from edgebuild.build.summary import summary
 
-    began = time.time_ns()
+    began = started(args)
     if not args.quiet:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from edgebuild.build.entry import MAKEFILES
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(MAKEFILES, action="store_true", help="products in the depfile, too, as CMake's makefiles need")
     parser.add_argument("request", type=Path, help="NAME.req.json, as SCons and CMake write it")
 
 
 def run(args: argparse.Namespace) -> int:
     from edgebuild.build.run import run
 
-    return run(args.request)
+    return run(args.request, args.makefiles)

@@ -36,7 +36,7 @@ target_link_libraries(app PRIVATE digits)
 
 @dataclass(frozen=True)
 class Built:
-    """Record of one build: starts of edgebuild, compiled files, links of the program."""
+    """Record of one build: runs of requests, compiled files, links of the program."""
 
     starts: int
     compiles: int
@@ -81,7 +81,7 @@ class Project:
                 self.configure()
             output = run("cmake", "--build", "build", cwd=self.folder, status=status)
         return Built(
-            starts=len(self._log.read_text().splitlines()) if self._log.exists() else 0,
+            starts=self._log.read_text().count(" edgebuild run ") if self._log.exists() else 0,
             compiles=len(re.findall(r"Building C object| -c ", output)),
             links=len(re.findall(r"Linking C executable|-o build/app ", output)),
             output=output,

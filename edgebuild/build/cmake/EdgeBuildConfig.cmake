@@ -27,7 +27,7 @@
 # find_package to go without.
 #
 # How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
-# are written only if their bytes change, and the depfile lists what was read.
+# are written only if their bytes change, and the depfile lists what was read. One file in it stands for edgebuild's code.
 
 cmake_minimum_required(VERSION 3.20...4.1)
 
@@ -461,6 +461,34 @@ function(_edgebuild_add_driver_rule target name)
     ${first} TARGET "${target}")
 endfunction()
 
+# Sets `result` to the file that gets a new date where the code of a checkout has other bytes: one rule of the build looks at
+# all files of it, before the rules of `target`. For an installed package it is empty; depfiles list what its installer
+# wrote.
+function(_edgebuild_code result target)
+  set(${result} "" PARENT_SCOPE)
+  get_property(here GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR)
+  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  file(GLOB records "${here}/../../../edgebuild-*.dist-info/RECORD")
+  if(records)
+    return()
+  endif()
+  set(folder "${CMAKE_BINARY_DIR}/CMakeFiles/edgebuild_code")
+  if(NOT TARGET edgebuild_code)
+    add_custom_command(
+      OUTPUT "${folder}/code.stamp"
+      BYPRODUCTS "${folder}/code.sha256"
+      COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
+      COMMAND "${python}" -P -m edgebuild.build.code "${folder}/code.stamp"
+      DEPFILE "${folder}/code.d"
+      COMMENT "Looking at the code of edgebuild"
+      VERBATIM)
+    add_custom_target(edgebuild_code DEPENDS "${folder}/code.stamp")
+    set_target_properties(edgebuild_code PROPERTIES FOLDER edgebuild)
+  endif()
+  add_dependencies("${target}" edgebuild_code)
+  set(${result} "${folder}/code.sha256" PARENT_SCOPE)
+endfunction()
+
 # The command that runs the request ${base}.req.json, which reads `sources` and what the depfile lists. Its products,
 # ARGN, become sources of the library `target`. `flags`: a file with folders and definitions, or nothing.
 function(_edgebuild_add_command target base sources flags)
@@ -476,32 +504,37 @@ function(_edgebuild_add_command target base sources flags)
   if(POLICY CMP0171)
     set(codegen CODEGEN) # part of the target `codegen`, for whoever wants sources without compiling
   endif()
-  set(depfile DEPFILE "${base}.d")
+  # Makefiles would run a rule again for ever whose by-products keep their dates, and not at all where one is gone. So
+  # there the products are inputs of the stamp: `run` lists them in the depfile, with dates that are no newer.
+  set(products BYPRODUCTS ${ARGN})
+  set(run run)
+  set(forget "")
   if(CMAKE_GENERATOR MATCHES "Makefiles")
-    set(depfile "") # see below; and CMake would write paths with a colon into makefiles, which make then refuses
+    set(products "")
+    set(run run --makefiles)
+    set_source_files_properties(${ARGN} PROPERTIES GENERATED ON)
+    set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES ${ARGN})
+    # CMake adds to what it has of a depfile. A header that is gone would be an input for ever.
+    set(forget COMMAND "${CMAKE_COMMAND}" -E rm -f
+      "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/compiler_depend.internal")
   endif()
+  set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES
+    "${base}.d" "${base}.stamp" "${base}.req.json" "${base}.flags")
   get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  _edgebuild_code(code "${target}")
   add_custom_command(
     OUTPUT "${base}.stamp"
-    BYPRODUCTS ${ARGN}
+    ${products}
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${folder}"
     COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${request}" "${folder}"
     ${copy_flags}
-    COMMAND "${python}" -P -m edgebuild run "${base}.req.json"
-    DEPENDS ${sources} ${option_files} "${request}" ${flags}
-    ${depfile}
+    ${forget}
+    COMMAND "${python}" -P -m edgebuild ${run} "${base}.req.json"
+    DEPENDS ${sources} ${option_files} "${request}" ${flags} ${code}
+    DEPFILE "${base}.d"
     COMMENT "Generating ${name}"
     ${codegen}
     VERBATIM)
-  if(CMAKE_GENERATOR MATCHES "Makefiles")
-    # make compares the stamp with the sources alone. This removes the stamp if a product is gone, or if anything that was
-    # read is another.
-    get_property(here GLOBAL PROPERTY EDGEBUILD_CMAKE_DIR)
-    add_custom_target("${target}_${name}_products"
-      COMMAND "${CMAKE_COMMAND}" "-DSTAMP=${base}.stamp" -P "${here}/EdgeBuildProducts.cmake" -- ${ARGN}
-      VERBATIM)
-    add_dependencies("${target}" "${target}_${name}_products")
-  endif()
   target_sources("${target}" PRIVATE "${base}.stamp" ${ARGN})
   target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
 endfunction()

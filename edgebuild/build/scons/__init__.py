@@ -19,7 +19,6 @@ has the same bytes as the one that the CMake functions write.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -37,8 +36,9 @@ from SCons.Tool import CScanner
 from edgebuild.base.artifacts import write_atomic
 from edgebuild.base.errors import EdgebuildError, did_you_mean
 from edgebuild.base.firmware import firmware_support, link_flags
-from edgebuild.base.installation import cmsis_nn_sources, code_files
+from edgebuild.base.installation import cmsis_nn_sources
 from edgebuild.base.options import Option, options_of
+from edgebuild.base.own_code import code_digest, with_code
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Target, hal_dir, load_target
 from edgebuild.build.entry import is_current
@@ -101,9 +101,10 @@ def model(env: Environment, name: str, source: Any, TARGET: str | None = None, *
     env.Depends(assembled, file[f"{name}_weights.bin"])
     objects = [*env.Object(file[f"{name}.c"]), *assembled]
     objects += env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])
+    is_native = _load(where, _target_name(env, where, TARGET)).core.isa == "native"
     for o in objects:
         o.attributes.edgebuild_memory = file[f"{name}_memory.ld"]
-        if _load(where, _target_name(env, where, TARGET)).core.isa != "native":
+        if not is_native:
             o.attributes.edgebuild_check = file[f"{name}_check.ld"]
     if options.get("CLUSTER"):
         env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
@@ -267,27 +268,32 @@ def _products(
     text, files = _request(env, kind, name, source, folder, target, options)
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise _wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
-    request = env.Command(folder.File(f"{name}.req.json"), env.Value(text), Action(_write, None))
+    request = folder.File(f"{name}.req.json")
     products = env.Command(
         [folder.File(f) for f in outputs],
-        [request, source],
-        Action([["$EDGEBUILD", "run", "${SOURCES[0]}"]], "$EDGEBUILDCOMSTR"),
-        # Our Python is no input; what counts is the code, below.
+        source,
+        _ACTION,
+        EDGEBUILD_REQUEST=request.path,
+        EDGEBUILD_TEXT=text,
+        EDGEBUILD_CODE=_code_version(),
+        # Our Python is no input; what counts is the code.
         IMPLICIT_COMMAND_DEPENDENCIES=0,
         source_scanner=scanner,
     )
     # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
     # the first run, and SCons would take that news for a reason to run again.
-    env.Depends(products, [*files, *(env.File(os.path.abspath(f)) for f in _target(target).files)])
-    env.Depends(products, env.Value(_code_version(), name="edgebuild version"))
+    if files := [*files, *(env.File(f) for f in with_code(_target(target).files, ()))]:
+        env.Depends(products, files)
     # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
-    if os.path.exists(products[0].abspath) and not is_current(request[0].abspath):
+    if os.path.exists(products[0].abspath) and not is_current(request.abspath):
         env.AlwaysBuild(products)
-    env.Precious(products)  # stay where they are until the run replaces them, each in one move
-    env.NoCache(products)
+    for product in products:
+        product.set_precious()  # stays where it is until the run replaces it, in one move
+        product.set_nocache()
     # As side effects, since SCons removes from a variant folder what is neither made nor a copy.
-    env.Clean(products, env.SideEffect([folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp")], products))
-    env.Alias("codegen", products)
+    beside = [request, *(folder.File(f"{name}{suffix}") for suffix in (".d", ".stamp"))]
+    env.Clean(products[0], env.SideEffect(beside, products[0]))
+    env.Alias("codegen", products[0])
     env.AppendUnique(CPPPATH=[folder])
     return folder, list(products)
 
@@ -303,8 +309,8 @@ def _check_options(where: str, options: dict[str, Any], kind: str) -> None:
 def _target_name(env: Environment, where: str, given: str | None) -> str:
     """The target that a call names, or that of `env`; one that is known."""
     name = str(env.subst(given or "$EDGEBUILD_TARGET"))
-    compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
-    if not name and re.search(r"-(none|elf|eabi\w*)-", compiler):
+    compiler = "" if name else os.path.basename(str(env.subst("$CC")).split(" ")[0])
+    if re.search(r"-(none|elf|eabi\w*)-", compiler):
         hint = "TARGET='mps2-an386', or env.EdgeBuildTarget('mps2-an386')"
         raise _wrong(f"{where}: error: {compiler} is a cross compiler, and no target is named\n  such as {hint}")
     name = name or "host"
@@ -383,15 +389,23 @@ def _request(
     return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n", files
 
 
+def _write_request(target: list[Node], source: list[Node], env: Environment) -> None:
+    """Write the request. Its text and the code are parts of the action's signature: nodes for them would cost time."""
+    file = Path(target[0].dir.abspath) / os.path.basename(env["EDGEBUILD_REQUEST"])
+    write_atomic(file, env["EDGEBUILD_TEXT"].encode())
+
+
+_ACTION = Action(
+    [
+        Action(_write_request, None, varlist=["EDGEBUILD_TEXT", "EDGEBUILD_CODE"]),
+        Action([["$EDGEBUILD", "run", "$EDGEBUILD_REQUEST"]], "$EDGEBUILDCOMSTR"),
+    ]
+)
+
+
 def _write(target: list[Node], source: list[Node], env: Environment) -> None:
     """The action that writes the text of a Value."""
     write_atomic(Path(target[0].abspath), source[0].read().encode())
 
 
-@functools.cache
-def _code_version() -> str:
-    """One value in place of a hundred dependencies on the modules and templates of this package."""
-    digest = hashlib.sha256()
-    for file in code_files():
-        digest.update(Path(file).read_bytes())
-    return digest.hexdigest()
+_code_version = functools.cache(code_digest)

@@ -1,0 +1,111 @@
+"""One file that changes with the code of this installation, in the place of the hundreds that it consists of.
+
+An installed package has `RECORD` beside it, which installers write anew. For a checkout, also an editable one, the file
+is `__pycache__/edgebuild.code`: it holds a digest of all code, and every command that may matter brings it up to date.
+So it gets a new date where a byte of the code is another. `edgebuild.index` beside it remembers the digests of files.
+
+Builds ask for this before they know whether there is work, so no module is imported that Python has not loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+FOLDER = os.path.join(PACKAGE, "__pycache__")
+KEPT, INDEX = os.path.join(FOLDER, "edgebuild.code"), os.path.join(FOLDER, "edgebuild.index")
+SETTLED_NS = 2_000_000_000  # no file system has a coarser clock: a younger file may change within the same tick
+NO_CODE = (".pyc", ".md", "py.typed")
+NO_FOLDER = ("__pycache__", "cmake", "scons")  # build systems look after their own scripts
+
+
+def tops() -> tuple[str, ...]:
+    """The folders with code: the package, and in a checkout the C that ships beside it."""
+    hal = os.path.join(os.path.dirname(PACKAGE), "hal")
+    return (PACKAGE, hal) if os.path.isdir(os.path.join(hal, "targets")) else (PACKAGE,)
+
+
+def code_files() -> tuple[str, ...]:
+    """All files of this installation that products depend on, sorted: modules, templates, and what ships in C."""
+    files = list[str]()
+    for top in tops():
+        for folder, folders, names in os.walk(top):
+            folders[:] = [f for f in folders if f not in NO_FOLDER]
+            files += [os.path.join(folder, name) for name in names if not name.endswith(NO_CODE)]
+    return tuple(sorted(files))
+
+
+def code_digest() -> str:
+    """Hex digest of the bytes and the places of all code, which brings the file of a checkout up to date.
+
+    Reads only files with another date than the index has.
+    """
+    import hashlib  # late: not all builds compare
+
+    began, place = time.time_ns(), os.path.dirname(PACKAGE) + os.sep
+    digests = {line[65:]: line[:64] for line in _read(INDEX).splitlines()}
+    lines, rows = list[str](), list[str]()
+    for file in code_files():
+        status = os.stat(file)
+        name = file[len(place) :].replace(os.sep, "/")
+        state = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {name}"
+        digest = digests.get(state, "")
+        if not digest:
+            with open(file, "rb") as opened:
+                digest = hashlib.sha256(opened.read()).hexdigest()
+        rows.append(f"{digest} {name}\n")
+        if max(status.st_mtime_ns, status.st_ctime_ns) <= began - SETTLED_NS:
+            lines.append(f"{digest} {state}\n")
+    digest = hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
+    for file, text in ((INDEX, "".join(lines)), (KEPT, f"{digest}\n")):
+        if _read(file) != text:
+            _replace(file, text)
+    return digest
+
+
+def code_inputs() -> tuple[str, ...]:
+    """List what stands for the code in depfiles and stamps: one file, or all where none can be kept."""
+    file = record() or kept_file()
+    return (file,) if file else code_files()
+
+
+def with_code(files: list[str] | tuple[str, ...], code: tuple[str, ...]) -> list[str]:
+    """The absolute paths of files that were read, with `code_inputs()` in the place of all that ship."""
+    inside = tuple(top + os.sep for top in tops())
+    paths = map(os.path.abspath, files)
+    return list(dict.fromkeys([*(p for p in paths if not os.path.realpath(p).startswith(inside)), *code]))
+
+
+def record() -> str | None:
+    """The list that an installer wrote beside an installed package; None for a checkout."""
+    site = os.path.dirname(PACKAGE)
+    folders = [f for f in os.listdir(site) if f.startswith("edgebuild-") and f.endswith(".dist-info")]
+    file = os.path.join(site, folders[0], "RECORD") if len(folders) == 1 else ""
+    return file if os.path.isfile(file) else None
+
+
+def kept_file() -> str | None:
+    """The file of a checkout, up to date; None where nobody may write it."""
+    digest = code_digest()
+    return KEPT if _read(KEPT) == f"{digest}\n" else None
+
+
+def _read(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+            return opened.read()
+    except OSError:
+        return ""
+
+
+def _replace(file: str, text: str) -> None:
+    """The whole file or the old one, so that others may read it meanwhile. Nothing where nobody may write there."""
+    aside = f"{file}.{os.getpid()}"
+    try:
+        os.makedirs(FOLDER, exist_ok=True)
+        with open(aside, "w", encoding="utf-8", errors="surrogateescape") as opened:
+            opened.write(text)
+        os.replace(aside, file)
+    except OSError:
+        pass

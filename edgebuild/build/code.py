@@ -1,0 +1,29 @@
+"""`python -m edgebuild.build.code STAMP`: the rule of a build by CMake that looks at the code of a checkout.
+
+Beside STAMP, `code.sha256` gets new bytes where the code has, and `code.d` lists all files. So one rule of a build
+looks at them for all of its models and drivers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from edgebuild.base.artifacts import Artifact, publish
+from edgebuild.base.depfile import cmake_depfile
+from edgebuild.base.own_code import code_digest, code_files
+
+
+def main(stamp: Path) -> int:
+    began = time.time_ns()
+    rule = os.fsencode(cmake_depfile(str(stamp), code_files()))
+    publish([Artifact("code.sha256", f"{code_digest()}\n".encode()), Artifact("code.d", rule)], stamp.parent)
+    publish([Artifact(stamp.name, b"")], stamp.parent)
+    os.utime(stamp, ns=(began, began))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(Path(sys.argv[1])))
