@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -84,6 +85,17 @@ def publish(artifacts: Iterable[Artifact], folder: Path, *, owned: bool = True) 
         for temporary, _ in waiting:
             os.unlink(temporary)
     return [a.name for a in changed]
+
+
+def withdraw(name: str, folder: Path) -> None:
+    """Remove a product of an earlier run that is none any more. A file that was not generated stays, and is no error."""
+    path = folder / name
+    with suppress(OSError):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                generated = MARK in file.read(MARKED)
+            if generated:
+                path.unlink()
 
 
 def own_folder(folder: Path) -> None:

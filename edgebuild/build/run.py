@@ -82,6 +82,15 @@ def _model_files(request: ModelRequest) -> list[str]:
     return [*map(str, request.files), *beside, *choices.files(request), *targets_of(request)]
 
 
+def unused_weights(request: ModelRequest) -> str:
+    """The one of `NAME_weights.S` and `NAME_weights.c` that is empty: a folder of sources goes without.
+
+    Rules of make for a suffix make one object of both. The folders of build systems have both, whatever the target.
+    """
+    choice = load_target(request.target).weights if request.weights == "auto" else request.weights
+    return f"{request.name}_weights.{'c' if choice == 'asm' else 'S'}"
+
+
 def targets_of(request: ModelRequest) -> list[str]:
     """The files of the targets of all devices of the cluster."""
     if request.cluster is None:

@@ -17,21 +17,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.artifacts import withdraw
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.progress import watch
     from edgebuild.base.request import model_outputs
     from edgebuild.base.text import identifier
-    from edgebuild.build.run import compile_request, files_read
+    from edgebuild.build.run import compile_request, files_read, unused_weights
     from edgebuild.build.summary import summary
 
     began = started(args)
     if not args.quiet:
         watch()
     request = model_request_of(args, args.name or identifier(args.model.stem))
-    files, products = files_read(request), [args.output / file for file in model_outputs(request.name)]
+    unused = unused_weights(request)
+    names = [file for file in model_outputs(request.name) if file != unused]
+    files, products = files_read(request), [args.output / file for file in names]
     check_replaced([*products, *([args.depfile] if args.depfile else [])], files)
     artifacts = compile_request(request)
-    publish_products(artifacts, args, files, began)
+    publish_products([a for a in artifacts if a.name != unused], args, files, began)
+    withdraw(unused, args.output)
     if not args.quiet:
         print(summary(artifacts))
     return 0

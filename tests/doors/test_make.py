@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from edgebuild.cli import main
 from tests.conftest import ROOT, run
 from tests.doors.projects import DIGITS, MAIN_C
 
@@ -74,3 +75,52 @@ def test_a_removed_product_comes_back(project: Path) -> None:
         # GNU make 4.3 compiles main.c with a header that came with other targets in the next build.
         assert started(project, builds=2) == ["digits.onnx"], name
         assert (project / name).exists()
+
+
+CUBE = """\
+C_SOURCES = main.c digits.c {c}
+ASM_SOURCES = {s}
+OBJECTS = $(addprefix build/,$(notdir $(C_SOURCES:.c=.o)) $(notdir $(ASM_SOURCES:.S=.o)))
+build/app: $(OBJECTS)
+	cc -o $@ $^
+{rules}
+digits.c digits.h {c} {s}: digits.onnx
+	$(RUN) model $< --name digits --target host --weights {weights} -o . -q
+build/main.o: digits.h
+"""
+RULES = [
+    "build/%.o: %.c | build\n\tcc -I. -c -o $@ $<\n",
+    "build/%.o: %.S | build\n\tcc -I. -x assembler -c -o $@ $<\n",
+]
+
+
+@pytest.mark.needs("make", "gcc")
+@pytest.mark.parametrize("first", ["c", "S"])
+@pytest.mark.parametrize("weights", ["c", "asm"])
+def test_rules_for_suffixes_link_twice(weights: str, first: str, tmp_path: Path) -> None:
+    """As in makefiles of STM32CubeMX. Products whose names differ in the suffix alone would share an object."""
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "main.c").write_text(MAIN_C)
+    rules = "".join(RULES if first == "c" else reversed(RULES)) + "build:\n\tmkdir -p $@\n"
+    names = ("digits_weights.c", "") if weights == "c" else ("", "digits_weights.S")
+    (tmp_path / "Makefile").write_text(CUBE.format(c=names[0], s=names[1], rules=rules, weights=weights))
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "build", ignore_errors=True)
+        run("make", f"RUN={sys.executable} -P -m edgebuild", cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
+        run(tmp_path / "build" / "app", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("weights", ["c", "asm"])
+def test_the_other_form_of_weights_goes(weights: str, tmp_path: Path) -> None:
+    """So no two sources of a folder have one stem, and none is of an earlier run."""
+    words = ["model", str(DIGITS / "digits.onnx"), "--name", "digits", "--target", "host", "-o", str(tmp_path), "-q"]
+    for form in ("asm" if weights == "c" else "c", weights):
+        assert main([*words, "--weights", form]) == 0
+    assert {f.name for f in tmp_path.glob("*_weights.[cS]")} == {f"digits_weights.{'c' if weights == 'c' else 'S'}"}
+
+
+def test_a_file_of_the_user_in_the_place_of_unused_weights_stays(tmp_path: Path) -> None:
+    (mine := tmp_path / "digits_weights.c").write_text("of the user")
+    words = ["model", str(DIGITS / "digits.onnx"), "--name", "digits", "--target", "host", "-o", str(tmp_path), "-q"]
+    assert main([*words, "--weights", "asm"]) == 0 and mine.read_text() == "of the user"
+    assert main([*words, "--weights", "c"]) == 1 and mine.read_text() == "of the user"
