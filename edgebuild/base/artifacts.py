@@ -88,7 +88,7 @@ def publish(artifacts: Iterable[Artifact], folder: Path, *, owned: bool = True) 
 
 
 def withdraw(name: str, folder: Path) -> None:
-    """Remove a product of an earlier run that is none any more. A file that was not generated stays, and is no error."""
+    """Remove a product of an earlier run that is none any more. A file that was not generated stays."""
     path = folder / name
     with suppress(OSError):
         if path.is_file() and not path.is_symlink():

@@ -2,39 +2,45 @@
 
 The key is the content of everything that generated files depend on: the request, the model, the
 target's files and this package. No path and no date is part of it. An entry is read only if the digests of its files
-are those that were written with it: that is against decay. Against others it helps that nobody else may write into the
-folder, or it is not used. $EDGEBUILD_CACHE names the folder; set to nothing it turns the cache off.
+are those that were written with it, under a seal that only this user can make. Nobody else may write into the folder,
+or it is not used. $EDGEBUILD_CACHE names the folder; set to nothing it turns the cache off.
 
-An entry is a folder `ab/cd...`, named by its key, with the products of one model and the list `digests`.
+An entry is a folder `ab/cd...`, named by its key. It has the products of one model with the warnings that came with
+them, or the answer to one question of the planner, beside the list `digests` and its `seal`. All of it is data.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import hmac
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from edgebuild import __version__
-from edgebuild.base import private
+from edgebuild.base import private, progress
 from edgebuild.base.artifacts import Artifact
 from edgebuild.base.errors import Diagnostic
+from edgebuild.base.options import parse_size
 from edgebuild.base.own_code import code_digest
 from edgebuild.base.progress import warn
 from edgebuild.base.request import ModelRequest, model_outputs
 from edgebuild.base.target import load_target
 
 Compile = Callable[[ModelRequest], tuple[Artifact, ...]]
-LIST = "digests"
+LIST, SEAL, WARNINGS, ANSWER, SECRET = "digests", "seal", "warnings", "answer.json", "cache.key"
 ROOM, ENTRY = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{62}")
 ASIDE = re.compile(r"\.([0-9a-f]{62})\.\d+\.\d+")  # an entry that is being written, or one whose writer was ended
+LOCK = re.compile(r"\.[0-9a-f]{62}\.lock")
 MOST = 1 << 30  # bytes of a product; what is larger is not read from here
+BOUND = 1 << 30  # bytes of all entries
 
 
 def folder() -> Path | None:
@@ -77,22 +83,96 @@ def _warn(where: Path, why: str) -> None:
 def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile) -> tuple[Artifact, ...]:
     """The artifacts of a request, from the cache if it has them; the caller's compiler makes what it has not.
 
-    `files`: all that the compiler reads for this request, besides the target's files and this package.
+    `files`: all that the compiler reads for this request, besides the target's files and this package. Warnings of the
+    compiler are given again. Of builds that ask for the same at one time, one compiles and the others wait.
     """
     before = states(files)
     name = key(request, files) if folder() is not None else None
     if name is None:
         return compile_model(request)
+    with used(make=True) as top:
+        if top is None:
+            return compile_model(request)
+        outputs = (*model_outputs(request.name), WARNINGS)
+        data = _read(top, name, outputs)
+        if data is not None:
+            return _given(request, data)
+        with _held(top, name):
+            data = _read(top, name, outputs)
+            if data is not None:
+                return _given(request, data)
+            earlier = len(progress.warnings())
+            artifacts = compile_model(request)
+            said = Artifact(WARNINGS, _written(request, progress.warnings()[earlier:]))
+            # No file was changed meanwhile, nor changed back; and the user has not ended the search.
+            if states(files) == before and key(request, files) == name and not progress.stopped():
+                _write(top, name, (*artifacts, said))
+            return artifacts
+
+
+def _given(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[Artifact, ...]:
+    """The artifacts of an entry, whose warnings are given."""
+    for fields in json.loads(data[WARNINGS]):
+        file = str(request.source) if fields["file"] is None else fields["file"]
+        progress.warn(Diagnostic(**{**fields, "file": file, "hints": tuple(fields["hints"])}))
+    return tuple(Artifact(file, content) for file, content in data.items() if file != WARNINGS)
+
+
+def _written(request: ModelRequest, warnings: Sequence[Diagnostic]) -> bytes:
+    """Warnings as JSON. The model has no path in it: the entry is for models elsewhere, too."""
+    rows = [{**asdict(w), "file": None if w.file == str(request.source) else w.file} for w in warnings]
+    return json.dumps(rows).encode()
+
+
+def remembered(question: str) -> Any:
+    """The answer in JSON that was kept to a question, or None. The caller checks it as it would check a new one."""
     with used() as top:
-        kept = _read(top, name, model_outputs(request.name)) if top is not None else None
-    if kept is not None:
-        return kept
-    artifacts = compile_model(request)
-    if states(files) == before and key(request, files) == name:  # no file was changed meanwhile, nor changed back
+        data = _read(top, _question(question), (ANSWER,)) if top is not None else None
+    try:
+        return None if data is None else json.loads(data[ANSWER])
+    except (RecursionError, ValueError):
+        return None
+
+
+def remember(question: str, answer: Any) -> None:
+    """Keep the answer to a question, which names all that it depends on besides this package."""
+    if folder() is not None and not progress.stopped():
         with used(make=True) as top:
             if top is not None:
-                _write(top, name, artifacts)
-    return artifacts
+                _write(top, _question(question), (Artifact(ANSWER, json.dumps(answer).encode()),))
+
+
+def _question(text: str) -> str:
+    return _digest(f"{_code_digest()} {text}".encode())
+
+
+_code_digest = functools.cache(code_digest)  # of the code that this process began with
+
+
+@contextmanager
+def _held(top: int, name: str) -> Iterator[None]:
+    """Hold a key against other processes; go on without where the file system has no locks."""
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            room = stack.enter_context(private.inside(top, name[:2], make=True))
+            file = f".{name[2:]}.lock"
+            while True:
+                handle = os.open(file, os.O_RDWR | os.O_CREAT | private.NO_LINK, 0o600, dir_fd=room)
+                stack.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                with suppress(FileNotFoundError):
+                    there = os.stat(file, dir_fd=room, follow_symlinks=False)
+                    if there.st_ino == os.fstat(handle).st_ino:  # else whoever held it has removed it
+                        stack.callback(_unlink, file, room)
+                        break
+        yield
+
+
+def _unlink(file: str, room: int) -> None:
+    with suppress(OSError):
+        os.unlink(file, dir_fd=room)
 
 
 def key(request: ModelRequest, files: Sequence[str]) -> str | None:
@@ -134,11 +214,12 @@ def _digest(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """Items in the folder: keys and bytes of entries, and names of what is none and stays."""
+    """Items in the folder: keys and bytes of entries, names of what is none and stays, and keys of damaged entries."""
 
     entries: tuple[str, ...] = ()
     bytes: int = 0
     others: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
 
 def content() -> Content | None:
@@ -146,9 +227,47 @@ def content() -> Content | None:
     return _visit(_size)
 
 
+def verified() -> Content | None:
+    """Count what the folder holds, and name the entries that no build would take."""
+    damaged = list[str]()
+
+    def entry_bytes(room: int, name: str, key: str) -> int:
+        files = _listed(room, name, key) or ()
+        if _entry(room, name, key, files) is None:
+            damaged.append(key)
+        return _size(room, name, key)
+
+    seen = _visit(entry_bytes)
+    return seen and replace(seen, damaged=tuple(k for k in damaged if k in seen.entries))
+
+
 def clear() -> Content | None:
     """Remove all entries, and those that were never finished: what was removed, and what is there and stays."""
     return _visit(_removed)
+
+
+def bound() -> int:
+    """Bytes that all entries may take; $EDGEBUILD_CACHE_SIZE says another number, as 500M."""
+    text = os.environ.get("EDGEBUILD_CACHE_SIZE")
+    return parse_size("EDGEBUILD_CACHE_SIZE", text) if text else BOUND
+
+
+def _trim(top: int) -> None:
+    """Remove the entries that were not asked for the longest, until the others are within the bound."""
+    rows = list[tuple[float, int, str]]()
+    for room in filter(ROOM.fullmatch, os.listdir(top)):
+        with suppress(OSError), private.inside(top, room) as opened:
+            for name in filter(ENTRY.fullmatch, os.listdir(opened)):
+                with suppress(OSError):
+                    used_at = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime
+                    rows.append((used_at, _size(opened, name, room + name), room + name))
+    total, most = sum(size for _, size, _ in rows), bound()
+    for _, size, key in sorted(rows):
+        if total <= most:
+            break
+        with suppress(OSError), private.inside(top, key[:2]) as opened:
+            _remove(opened, key[2:], _listed(opened, key[2:], key) or ())
+            total -= size
 
 
 def _visit(entry_bytes: Callable[[int, str, str], int]) -> Content | None:
@@ -166,6 +285,8 @@ def _visit(entry_bytes: Callable[[int, str, str], int]) -> Content | None:
                     if (aside or ENTRY.fullmatch(name)) and _listed(opened, name, key) is not None:
                         size += entry_bytes(opened, name, key)
                         keys += [] if aside else [key]
+                    elif LOCK.fullmatch(name) and entry_bytes is _removed:
+                        _unlink(name, opened)
                 if not os.listdir(opened):
                     os.rmdir(room, dir_fd=top)
         rooms = {k[:2] for k in keys}
@@ -173,7 +294,7 @@ def _visit(entry_bytes: Callable[[int, str, str], int]) -> Content | None:
 
 
 def _listed(room: int, name: str, key: str) -> list[str] | None:
-    """The products that an entry of this key lists; None if it is no entry of ours."""
+    """The files that an entry of this key lists; None if it is no entry of ours."""
     try:
         with private.inside(room, name) as entry:
             first, *lines, end = private.read(entry, LIST, MOST).decode("ascii").split("\n")
@@ -184,13 +305,18 @@ def _listed(room: int, name: str, key: str) -> list[str] | None:
 
 
 def _is_product(file: str) -> bool:
-    return any(file.removesuffix(s).isidentifier() for s in ModelRequest.SUFFIXES if file.endswith(s))
+    products = (file.removesuffix(s) for s in ModelRequest.SUFFIXES if file.endswith(s))
+    return file in (WARNINGS, ANSWER) or any(map(str.isidentifier, products))
 
 
 def _size(room: int, name: str, key: str) -> int:
     with private.inside(room, name) as entry:
-        files = [file for file in (*(_listed(room, name, key) or ()), LIST) if os.access(file, os.F_OK, dir_fd=entry)]
-        return sum(os.stat(file, dir_fd=entry, follow_symlinks=False).st_size for file in files)
+        files = (*(_listed(room, name, key) or ()), LIST, SEAL)
+        return sum(
+            os.stat(file, dir_fd=entry, follow_symlinks=False).st_size
+            for file in files
+            if os.access(file, os.F_OK, dir_fd=entry)
+        )
 
 
 def _removed(room: int, name: str, key: str) -> int:
@@ -199,25 +325,48 @@ def _removed(room: int, name: str, key: str) -> int:
     return size
 
 
-def _remove(room: int, name: str, products: Iterable[str]) -> None:
+def _remove(room: int, name: str, files: Iterable[str]) -> None:
     """Remove these files of an entry, its list, and its folder if nothing else is in it."""
     with suppress(OSError), private.inside(room, name) as entry:
-        for file in (*products, LIST):
+        for file in (*files, SEAL, LIST):
             with suppress(OSError):
                 os.unlink(file, dir_fd=entry)
     with suppress(OSError):
         os.rmdir(name, dir_fd=room)
 
 
-def _read(top: int, name: str, outputs: Sequence[str]) -> tuple[Artifact, ...] | None:
-    """The artifacts of an entry, if it is whole: every byte is as its list says, and the list is of this key."""
+def _read(top: int, name: str, outputs: Sequence[str]) -> dict[str, bytes] | None:
+    """The files of an entry, if it is whole and was written by this user. Of another one the user gets a word."""
     try:
-        with private.inside(top, name[:2]) as room, private.inside(room, name[2:]) as entry:
-            data = {file: private.read(entry, file, MOST) for file in outputs}
-            listed = private.read(entry, LIST, MOST)
+        with private.inside(top, name[:2]) as room:
+            data = _entry(room, name[2:], name, outputs)
+            if data is None and os.access(name[2:], os.F_OK, dir_fd=room, follow_symlinks=False):
+                _warn_entry(name)
+            elif data is not None:
+                with suppress(OSError):  # of a folder that cannot be written
+                    os.utime(name[2:], dir_fd=room)  # it was asked for: others go before it
+            return data
     except OSError:
         return None
-    return tuple(Artifact(file, found) for file, found in data.items()) if listed == _list(name, data) else None
+
+
+def _entry(room: int, name: str, key: str, outputs: Sequence[str]) -> dict[str, bytes] | None:
+    """The files of an entry: every byte is as its list says, which is of this key and has this user's seal."""
+    try:
+        with private.inside(room, name) as entry:
+            data = {file: private.read(entry, file, MOST) for file in outputs}
+            listed, seal = private.read(entry, LIST, MOST), private.read(entry, SEAL, MOST)
+    except OSError:
+        return None
+    is_ours = listed == _list(key, data) and hmac.compare_digest(seal, _seal(listed))
+    return data if is_ours else None
+
+
+@functools.cache  # once in a process
+def _warn_entry(name: str) -> None:
+    text = f"entry {name[:2]}/{name[2:]} is not used: it is damaged, or somebody else wrote it"
+    hints = ("`edgebuild cache verify` names all of them, `edgebuild cache clear` removes them",)
+    warn(Diagnostic(text, str(folder()), hints=hints, severity="warning"))
 
 
 def _list(name: str, data: Mapping[str, bytes]) -> bytes:
@@ -225,22 +374,48 @@ def _list(name: str, data: Mapping[str, bytes]) -> bytes:
     return "\n".join([name, *(f"{_digest(content)} {file}" for file, content in data.items()), ""]).encode()
 
 
+def _seal(listed: bytes) -> bytes:
+    return hmac.new(_secret(), listed, "sha256").hexdigest().encode()
+
+
+@functools.cache
+def _secret() -> bytes:
+    """Bytes that only this user knows, kept away from the cache; $EDGEBUILD_CACHE_KEY says those of several machines.
+
+    Nothing where there is no place for them: seals are then against decay alone.
+    """
+    given = os.environ.get("EDGEBUILD_CACHE_KEY")
+    place = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    if given or place.startswith("~"):
+        return (given or "").encode()
+    try:
+        with private.opened(Path(place) / "edgebuild", make=True) as where:
+            if not os.access(SECRET, os.F_OK, dir_fd=where):
+                private.replace(where, SECRET, os.urandom(32).hex().encode())
+            return private.read(where, SECRET, 1 << 10)
+    except OSError:
+        return b""
+
+
 def _write(top: int, name: str, artifacts: Sequence[Artifact]) -> None:
     """A whole entry or none: the files are written aside and take their place by one rename."""
     data, number = {a.name: a.data for a in artifacts}, count()
+    listed = _list(name, data)
     try:
         with private.inside(top, name[:2], make=True) as room:
             while os.access(aside := f".{name[2:]}.{os.getpid()}.{next(number)}", os.F_OK, dir_fd=room):
                 continue
             try:
                 with private.inside(room, aside, make=True) as entry:
-                    private.write(entry, LIST, _list(name, data))  # first: so it says which of the files are ours
-                    for file, found in data.items():
-                        private.write(entry, file, found)
-                if _read(top, name, tuple(data)) is None:
+                    private.write(entry, LIST, listed)  # first: so it says which of the files are ours
+                    private.write(entry, SEAL, _seal(listed))
+                    for file, content in data.items():
+                        private.write(entry, file, content)
+                if _entry(room, name[2:], name, tuple(data)) is None:
                     _remove(room, name[2:], data)  # a part of it may be there, or another's bytes
                 os.rename(aside, name[2:], src_dir_fd=room, dst_dir_fd=room)
             finally:
                 _remove(room, aside, data)
+        _trim(top)
     except OSError:
         pass  # somebody else was first, something else is in its place, the disk is full: the build goes on without

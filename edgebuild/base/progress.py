@@ -13,6 +13,12 @@ from types import FrameType
 from .errors import Diagnostic
 
 _watched = _stopped = False
+_warnings: list[Diagnostic] = []  # all that were given
+
+
+def warnings() -> list[Diagnostic]:
+    """The warnings that this process gave."""
+    return list(_warnings)
 
 
 def watch() -> None:
@@ -29,6 +35,7 @@ def say(text: str) -> None:
 
 def warn(diagnostic: Diagnostic) -> None:
     """Say what the user should know though the command succeeds; in builds, too."""
+    _warnings.append(diagnostic)
     print(diagnostic, file=sys.stderr, flush=True)
 
 

@@ -182,8 +182,13 @@ def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
     return compile_part(request)
 
 
+def kept_or_compiled(request: ModelRequest) -> tuple[Artifact, ...]:
+    """The files of a model, from the cache if it has them. The request has what was measured for its target."""
+    return compiled(request, _model_files(request), compile_request)
+
+
 def _model(request: ModelRequest) -> tuple[tuple[Artifact, ...], str]:
-    artifacts = compiled(choices.with_choices(request), _model_files(request), compile_request)
+    artifacts = kept_or_compiled(choices.with_choices(request))
     return artifacts, summary(artifacts)
 
 

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.progress import watch
     from edgebuild.base.request import model_outputs
     from edgebuild.base.text import identifier
-    from edgebuild.build.run import compile_request, files_read, unused_weights
+    from edgebuild.build.run import files_read, kept_or_compiled, unused_weights
     from edgebuild.build.summary import summary
 
     began = started(args)
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     names = [file for file in model_outputs(request.name) if file != unused]
     files, products = files_read(request), [args.output / file for file in names]
     check_replaced([*products, *([args.depfile] if args.depfile else [])], files)
-    artifacts = compile_request(request)
+    artifacts = kept_or_compiled(request)
     publish_products([a for a in artifacts if a.name != unused], args, files, began)
     withdraw(unused, args.output)
     if not args.quiet:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from edgebuild.base import cache
+from edgebuild.base import cache, progress
 from edgebuild.base.artifacts import Artifact
+from edgebuild.base.errors import Diagnostic
 from edgebuild.base.own_code import code_files
 from edgebuild.base.request import ModelRequest, model_outputs, model_request
 from edgebuild.cli import main
@@ -26,7 +27,7 @@ DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from edgebuild.base import cache
+from edgebuild.base import cache, progress
 from edgebuild.base.request import model_request
 from edgebuild.model import choices
 for name in ("EDGEBUILD_CACHE", "XDG_CACHE_HOME", "HOME"):
@@ -42,8 +43,13 @@ print(choices.files(request), choices.read(request), cache.folder())
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModelRequest]:
+def made(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> list[ModelRequest]:
     monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    cache._secret.cache_clear()
+    cache._warn_entry.cache_clear()
     return []
 
 
@@ -111,7 +117,7 @@ def test_what_stands_in_the_place_of_an_entry_stays(form: str, made: list[ModelR
     compiled(made, DIGITS)
     assert len(made) == 3
     assert cache.clear() == cache.Content(others=(entry.parent.name,))
-    assert os.path.lexists(entry) and len(list(other.iterdir())) == len(model_outputs("digits")) + 1
+    assert os.path.lexists(entry) and len(list(other.iterdir())) == len(model_outputs("digits")) + 3
     assert form != "folder" or (entry / "digits.txt").read_text() == "a file"
 
 
@@ -223,7 +229,7 @@ def test_a_folder_that_others_may_write_is_not_used(
     said = capsys.readouterr().err
     assert len(made) == 2 and again != right
     if how in ("room", "entry"):
-        assert not said
+        assert "is not used: it is damaged, or somebody else wrote it" in said if how == "entry" else not said
         return
     compiled(made, DIGITS)
     assert said.startswith(f"{where}: warning: the cache is not used: ") and not capsys.readouterr().err
@@ -305,6 +311,7 @@ def test_all_code_and_hal_files_are_in_the_key(made: list[ModelRequest], monkeyp
     names = {Path(file).name for file in code_files()}
     assert {"request.py", "weights.S.j2", "model.c.j2", "cortex_m.c", "firmware.ld", "mps2-an386.yaml"} <= names
     compiled(made, DIGITS)
+    cache._code_digest.cache_clear()
     monkeypatch.setattr(cache, "code_digest", lambda: "of other code")
     compiled(made, DIGITS)
     assert len(made) == 2
@@ -321,3 +328,156 @@ def test_a_model_that_changes_meanwhile_is_not_kept(made: list[ModelRequest], tm
 
     cache.compiled(request, [str(model)], compile_model)
     assert not entries()
+
+
+def test_an_entry_of_another_is_not_taken(
+    made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With all digests right: who wrote it does not know this user's key. The user gets one word of it."""
+    mine = os.environ["XDG_CONFIG_HOME"]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of another"))
+    compiled(made, DIGITS)
+    monkeypatch.setenv("XDG_CONFIG_HOME", mine)
+    cache._secret.cache_clear()
+    (entry,) = entries()
+    damaged = cache.verified()
+    assert damaged is not None and damaged.damaged == damaged.entries
+    compiled(made, DIGITS)
+    said = capsys.readouterr().err
+    assert len(made) == 2 and said.count("warning") == 1 and f"{entry.parent.name}/{entry.name} is not used" in said
+    compiled(made, DIGITS)
+    verified = cache.verified()
+    assert len(made) == 2 and verified is not None and not verified.damaged, "the entry was written anew"
+
+
+def test_machines_that_share_a_key_share_entries(
+    made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for home in ("a", "b"):
+        monkeypatch.setenv("EDGEBUILD_CACHE_KEY", "ours")
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / home))
+        cache._secret.cache_clear()
+        compiled(made, DIGITS)
+    assert len(made) == 1 and not (tmp_path / "b").exists()
+
+
+def test_the_key_is_for_its_user_alone(made: list[ModelRequest]) -> None:
+    compiled(made, DIGITS)
+    assert Path(os.environ["XDG_CONFIG_HOME"], "edgebuild", cache.SECRET).stat().st_mode & 0o777 == 0o600
+
+
+def test_resigned_entries_are_not_taken(made: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+    """Another product with its digest in the list: the seal is of the old list."""
+    compiled(made, DIGITS)
+    (entry,) = entries()
+    (entry / "digits.c").write_text("other")
+    data = {name: (entry / name).read_bytes() for name in (*model_outputs("digits"), cache.WARNINGS)}
+    (entry / cache.LIST).write_bytes(cache._list(entry.parent.name + entry.name, data))
+    for artifact in compiled(made, DIGITS):
+        assert artifact.data != b"other"
+    assert len(made) == 2 and main(["cache", "verify"]) == 0
+
+
+def test_verify_names_what_no_build_takes(made: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(made, DIGITS)
+    compiled(made, DIGITS, tile="rolling")
+    assert main(["cache", "verify"]) == 0
+    first, _ = entries()
+    (first / "digits.h").write_text("other")
+    capsys.readouterr()
+    assert main(["cache", "verify"]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"{first}: damaged, or written by somebody else; no build takes it"
+    ]
+
+
+def test_the_bound_removes_what_was_not_asked_for_the_longest(
+    made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiles = ("off", "fdt", "ffmt", "rolling")
+    for age, tile in enumerate(tiles):
+        compiled(made, DIGITS, tile=tile)
+        newest = max(entries(), key=lambda e: e.stat().st_mtime)
+        os.utime(newest, (1e9 + age, 1e9 + age))
+    content = cache.content()
+    assert content is not None and len(content.entries) == 4
+    compiled(made, DIGITS, tile="off")  # the oldest is asked for
+    monkeypatch.setenv("EDGEBUILD_CACHE_SIZE", str(content.bytes * 3 // 4))
+    compiled(made, DIGITS, tile="auto")
+    content = cache.content()
+    assert content is not None and content.bytes <= cache.bound() and len(content.entries) == 3
+    compiled(made, DIGITS, tile="off")
+    compiled(made, DIGITS, tile="auto")
+    assert len(made) == 5
+    compiled(made, DIGITS, tile="fdt")
+    assert len(made) == 6 and main(["cache", "stats"]) == 0
+    assert f"bound: {cache.bound():,} B" in capsys.readouterr().out
+
+
+def test_warnings_of_a_compilation_are_given_again(
+    made: list[ModelRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the place of the model that is asked for."""
+
+    def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
+        progress.warn(Diagnostic("odd", str(request.source), node="n", hints=("so",), severity="warning"))
+        return tuple(Artifact(name, b"") for name in model_outputs(request.name))
+
+    said = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(DIGITS, tmp_path / folder)
+        request = model_request(tmp_path / folder / DIGITS.name, "digits", "host", {})
+        cache.compiled(request, [str(request.source)], compile_model if folder == "a" else NEVER)
+        said.append(capsys.readouterr().err)
+    assert "odd" in said[0] and said[1] == said[0].replace(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def NEVER(request: ModelRequest) -> tuple[Artifact, ...]:
+    raise AssertionError
+
+
+def test_a_search_that_the_user_ended_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_stopped", True)
+    compiled(made, DIGITS)
+    cache.remember("question", 1)
+    assert not entries() and cache.remembered("question") is None
+
+
+def test_answers_are_kept_as_data(made: list[ModelRequest]) -> None:
+    assert cache.remembered("question") is None
+    cache.remember("question", {"offsets": [1, 2]})
+    assert cache.remembered("question") == {"offsets": [1, 2]} and cache.remembered("other question") is None
+    cleared = cache.clear()
+    assert cleared is not None and len(cleared.entries) == 1 and cache.remembered("question") is None
+
+
+TWO_BUILDS = """
+import sys, time
+from pathlib import Path
+from edgebuild.base import cache, progress
+from edgebuild.base.artifacts import Artifact
+from edgebuild.base.request import model_outputs, model_request
+def compile_model(request):
+    print("compiles", flush=True)
+    time.sleep(1)
+    return tuple(Artifact(name, b"") for name in model_outputs(request.name))
+request = model_request(Path(sys.argv[1]), "n", "host", {})
+cache.compiled(request, [sys.argv[1]], compile_model)
+"""
+
+
+def test_of_two_builds_at_one_time_one_compiles(made: list[ModelRequest]) -> None:
+    command = [sys.executable, "-c", TWO_BUILDS, str(DIGITS)]
+    builds = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sum(build.communicate()[0].count("compiles") for build in builds) == 1
+    assert [f.name for entry in entries() for f in entry.parent.iterdir()] == [entry.name for entry in entries()]
+
+
+def test_a_build_goes_on_when_another_one_is_killed(made: list[ModelRequest]) -> None:
+    command = [sys.executable, "-c", TWO_BUILDS.replace("sleep(1)", "sleep(60)"), str(DIGITS)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None and killed.stdout.readline()
+        killed.kill()
+    command[2] = TWO_BUILDS
+    assert subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60).stdout == "compiles\n"

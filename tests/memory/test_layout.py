@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgebuild.base import cache
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.plan.memory import csvfile, exact, greedy
 from edgebuild.model.plan.memory.check import CheckFailed, check_layout
@@ -300,3 +301,31 @@ class TestFiles:
     def test_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(EdgebuildError, match="cannot be read"):
             csvfile.read(tmp_path / "none.csv")
+
+
+def test_an_answer_that_took_long_is_kept_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other names are the same question; an answer that is none is not taken."""
+    monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    cache._secret.cache_clear()
+    random, searched = Random(3), list[int]()
+    sizes = [(random.randrange(1, 40) * 4, t, t + random.randrange(1, 9)) for t in range(30)]
+    original = exact._search
+    monkeypatch.setattr(exact, "_search", lambda *a: (searched.append(1), original(*a))[1])
+
+    def solve(name: str) -> tuple[exact.LayoutAnswer, float]:
+        (part,) = split([Buffer(f"{name}{n}", *row, align=4) for n, row in enumerate(sizes)], frozenset())
+        budget = exact.Budget(5)
+        monkeypatch.setattr(exact, "suits", lambda sections: False)  # CP-SAT has to answer
+        return exact.decide(part, part.bound, budget, 5), budget.left
+
+    first = solve("a")
+    assert solve("b") == first and len(searched) == 1
+    for wrong in ([0] * len(sizes), [-4] * len(sizes), first[0].offsets[1:], ["0"] * len(sizes), None):
+        monkeypatch.setattr(
+            exact, "remembered", lambda question, w=wrong: {"offsets": w, "refuted": False, "left": 1.0}
+        )
+        if wrong is not None:
+            assert solve("c") == first
+    monkeypatch.setattr(exact, "remembered", lambda question: {"offsets": None, "refuted": "yes", "left": 1.0})
+    assert solve("d") == first and len(searched) == 6

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from edgebuild.base.cache import remember, remembered
 from edgebuild.model.plan.memory.greedy import static_order
 from edgebuild.model.plan.memory.sections import Sections
 
@@ -55,9 +56,56 @@ class LayoutAnswer:
 
 
 def decide(sections: Sections, height: int, budget: Budget, share: float) -> LayoutAnswer:
-    """A layout of at most `height` bytes, with `share` units of the budget to search it."""
+    """A layout of at most `height` bytes, with `share` units of the budget to search it.
+
+    What took long is kept for later compilations: the question has sizes and lifetimes, and no names. It is asked again
+    for models with other weights, under another name, or in another file.
+    """
     if height < sections.bound:
         return LayoutAnswer(None, refuted=True)
+    if budget.seconds() < float("inf"):  # the answer depends on the machine
+        return _search(sections, height, budget, share)
+    question = _question(sections, height, budget.left, share)
+    kept = _checked(remembered(question), sections, height)
+    if kept is not None:
+        answer, budget.left = kept
+        return answer
+    before = budget.left
+    answer = _search(sections, height, budget, share)
+    if before - budget.left >= turn(sections):  # less is no longer than to look it up
+        offsets = None if answer.offsets is None else [int(at) for at in answer.offsets]
+        remember(question, {"offsets": offsets, "refuted": bool(answer.refuted), "left": float(budget.left)})
+    return answer
+
+
+def _question(sections: Sections, height: int, left: float, share: float) -> str:
+    buffers = [(b.size, b.lower, b.upper, b.align, bool(b.phases)) for b in sections.buffers]
+    extents = [[(e.first, e.end, e.offset, e.size) for e in mine] for mine in sections.extents]
+    asked = (buffers, sections.spans, extents, sections.live, sorted(sections.may_overlap), height, left, share)
+    return f"layout {asked}"
+
+
+def _checked(kept: Any, sections: Sections, height: int) -> tuple[LayoutAnswer, float] | None:
+    """A kept answer, and what it left of the budget; None if it is none to this question."""
+    match kept:
+        case {"offsets": None, "refuted": bool(refuted), "left": float(left)}:
+            return LayoutAnswer(None, refuted), left
+        case {"offsets": [*offsets], "refuted": False, "left": float(left)}:
+            if len(offsets) == len(sections.buffers) and all(type(at) is int for at in offsets):
+                return (LayoutAnswer(offsets), left) if _fits(offsets, sections, height) else None
+    return None
+
+
+def _fits(offsets: list[int], sections: Sections, height: int) -> bool:
+    """Whether each buffer lies within the height, at its alignment, and apart from those that it conflicts with."""
+    rows = zip(offsets, sections.buffers, strict=True)
+    if not all(0 <= at <= height - b.size and at % b.align == 0 for at, b in rows):
+        return False
+    pairs = ((i, j) for i, others in enumerate(sections.conflicts) for j in others if i < j)
+    return not any(low < offsets[i] < high for i, j in pairs for low, high in sections.blocked(i, j, offsets[j]))
+
+
+def _search(sections: Sections, height: int, budget: Budget, share: float) -> LayoutAnswer:
     walks = Walks(sections, height, ORDERS) if suits(sections) else None
     size, end = turn(sections), budget.left - share
     pause = max(budget.left - size * len(ORDERS), end)  # of the walks
