@@ -265,8 +265,12 @@ class RequestFile:
 def read_request(path: Path) -> RequestFile:
     """Read and check a request file. Raises EdgebuildError that names the file."""
     data = read_json(path, "not a request", "cannot read the request")
-    _check_shape(data, str(path))
-    folder = os.path.dirname(os.path.abspath(path))
+    return checked_request(data, str(path), os.path.dirname(os.path.abspath(path)))
+
+
+def checked_request(data: Any, file: str, folder: str) -> RequestFile:
+    """The request that JSON from `file` holds, whose paths are relative to `folder`. Raises EdgebuildError."""
+    _check_shape(data, file)
 
     def place(relative: str) -> str:
         # By text, not by asking the file system: the writer made it relative by text, and a link may lie in between.

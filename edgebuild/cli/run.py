@@ -14,6 +14,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from edgebuild.base.errors import EdgebuildError
     from edgebuild.build.run import run
 
-    return run(args.request, args.makefiles)
+    try:
+        return run(args.request, args.makefiles)
+    except EdgebuildError as error:
+        from edgebuild.build.check import spelled
+
+        raise type(error)(*map(spelled, error.diagnostics)) from error

@@ -94,7 +94,7 @@ RULES = [
 ]
 
 
-@pytest.mark.needs("make", "gcc")
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", ["c", "S"])
 @pytest.mark.parametrize("weights", ["c", "asm"])
 def test_rules_for_suffixes_link_twice(weights: str, first: str, tmp_path: Path) -> None:

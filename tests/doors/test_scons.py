@@ -55,7 +55,9 @@ def test_reason_of_a_rebuild_is_told(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "scons")
     scons(project.folder, "codegen")
     project.write(RAM="20K")
-    assert "digits.req.json' changed" in scons(project.folder, "--debug=explain", "codegen")
+    assert "Generating" in scons(project.folder, "-n", "codegen")
+    assert "`RAM=20K' is a new dependency" in (said := scons(project.folder, "--debug=explain", "codegen"))
+    assert "{" not in said
 
 
 @pytest.mark.parametrize(

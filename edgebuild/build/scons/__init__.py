@@ -41,6 +41,7 @@ from edgebuild.base.options import Option, options_of
 from edgebuild.base.own_code import code_digest, with_code
 from edgebuild.base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, model_outputs
 from edgebuild.base.target import Target, hal_dir, load_target
+from edgebuild.build.check import check_request
 from edgebuild.build.entry import is_current
 from edgebuild.driver.registers.beside import files_beside
 
@@ -265,7 +266,7 @@ def _products(
     folder = made.Dir(name)
     if folder.attributes.__dict__.setdefault("edgebuild_target", target) != target:
         folder = made.Dir(Path(target).stem).Dir(name)
-    text, files = _request(env, kind, name, source, folder, target, options)
+    text, files = _request(env, where, kind, name, source, folder, target, options)
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise _wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
     request = folder.File(f"{name}.req.json")
@@ -275,11 +276,14 @@ def _products(
         _ACTION,
         EDGEBUILD_REQUEST=request.path,
         EDGEBUILD_TEXT=text,
-        EDGEBUILD_CODE=_code_version(),
         # Our Python is no input; what counts is the code.
         IMPLICIT_COMMAND_DEPENDENCIES=0,
         source_scanner=scanner,
     )
+    # What the request says, in words that --debug=explain prints. Of one product, which is enough for all.
+    said = json.loads(text)
+    words = [f"target {said['target']}", *(f"{o.upper()}={value}" for o, value in said["options"].items())]
+    env.Depends(products[0], [env.Value(word) for word in (*words, f"edgebuild {_code_version()[:16]}")])
     # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
     # the first run, and SCons would take that news for a reason to run again.
     if files := [*files, *(env.File(f) for f in with_code(_target(target).files, ()))]:
@@ -353,7 +357,14 @@ def _wrong(text: str) -> UserError:
 
 
 def _request(
-    env: Environment, kind: str, name: str, source: Any, folder: Node, target: str, options: dict[str, Any]
+    env: Environment,
+    where: str,
+    kind: str,
+    name: str,
+    source: Any,
+    folder: Node,
+    target: str,
+    options: dict[str, Any],
 ) -> tuple[str, list[Node]]:
     """The text of the request file (edgebuild.base.request says what is in it) and the files that its options name."""
     files: list[Node] = []
@@ -386,18 +397,20 @@ def _request(
         "source": [relative(s) for s in source] if isinstance(source, list) else relative(source),
         "target": relative(env.File(target)) if target.endswith((".yaml", ".yml")) else target,
     }
+    if problems := check_request(request, folder.abspath, with_target=False):
+        raise _wrong("\n".join(f"{where}: {p}" for p in problems))
     return json.dumps(request, indent=2, sort_keys=True, ensure_ascii=False) + "\n", files
 
 
 def _write_request(target: list[Node], source: list[Node], env: Environment) -> None:
-    """Write the request. Its text and the code are parts of the action's signature: nodes for them would cost time."""
+    """Write the request; what it says are dependencies."""
     file = Path(target[0].dir.abspath) / os.path.basename(env["EDGEBUILD_REQUEST"])
     write_atomic(file, env["EDGEBUILD_TEXT"].encode())
 
 
 _ACTION = Action(
     [
-        Action(_write_request, None, varlist=["EDGEBUILD_TEXT", "EDGEBUILD_CODE"]),
+        Action(_write_request, None),
         Action([["$EDGEBUILD", "run", "$EDGEBUILD_REQUEST"]], "$EDGEBUILDCOMSTR"),
     ]
 )

@@ -1,0 +1,136 @@
+"""Wrong calls in build scripts end the configuration with the line of the call, in the spelling of the script."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgebuild.build.check import in_scripts, line_of
+from edgebuild.cli import main
+from tests.conftest import ROOT, run
+from tests.doors.projects import DIGITS, scons
+
+HEAD = "cmake_minimum_required(VERSION 3.20)\nproject(app LANGUAGES C)\nfind_package(EdgeBuild REQUIRED)\n\n"
+SCONS = """\
+import edgebuild.doors
+env = Environment(tools=["default", "edgebuild"], toolpath=[str(edgebuild.doors.scons_toolpath())])
+
+"""
+
+
+def configured(folder: Path, calls: str) -> list[str]:
+    """Errors of a configuration, from their places on."""
+    shutil.copy(DIGITS / "digits.onnx", folder)
+    (folder / "CMakeLists.txt").write_text(f"{HEAD}{calls}\n")
+    package = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
+    output = run("cmake", "-G", "Ninja", package, "-B", "b", cwd=folder, status=1)
+    place = f"{folder / 'CMakeLists.txt'}:"
+    return [text.removeprefix(place) for text in output.splitlines() if text.startswith(place)]
+
+
+@pytest.mark.needs("cmake", "ninja", "gcc")
+def test_cmake_names_the_lines_of_calls_with_wrong_values(tmp_path: Path) -> None:
+    """All of them at once."""
+    calls = """add_model(digits MODEL digits.onnx RAM 16Q)
+add_model(
+  second
+  MODEL digits.onnx TILE yes)
+add_model(third MODEL digits.onnx TARGET mps2)
+add_model(signal MODEL digits.onnx)
+add_model(right MODEL digits.onnx RAM 16K)
+foreach(n a b)
+  add_model(${n} MODEL digits.onnx QOS x)
+endforeach()
+add_clock_config(clk TARGET stm32f767 HSE 8Q)"""
+    assert configured(tmp_path, calls) == [
+        "5: error: digits: option RAM: '16Q' is not a size",
+        "6: error: second: option TILE: 'yes' is not known",
+        "9: error: third: unknown target 'mps2'",
+        "10: error: signal: name: signal.h would hide the C library's <signal.h>",
+        "13: error: a: option QOS: 'x' is not a number from 0 to 1e+12",
+        "13: error: b: option QOS: 'x' is not a number from 0 to 1e+12",
+        "15: error: clk: option HSE: '8Q' is not a frequency",
+    ]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.needs("cmake", "ninja", "gcc")
+@pytest.mark.parametrize(
+    ("call", "line", "said"),
+    [
+        ("add_model(digits MODEL none.onnx)", 5, "no such file: "),
+        ("foreach(n a b)\nadd_model(${n} MODEL ${n}.onnx)\nendforeach()", 6, "no such file: "),
+        ("add_model(digits MODEL digits.onnx CALIBRATION none.yaml)", 5, "CALIBRATION: no such file: "),
+        ("edgebuild_add_bf_driver(led SOURCES none.bf.c)", 5, "no such file: "),
+        ("add_model(digits MODEL digits.onnx RAMM 3)", 5, "unknown argument 'RAMM'"),
+        ("add_model(a MODEL digits.onnx)\nadd_model(A MODEL digits.onnx)", 6, "the name is taken in this directory"),
+    ],
+)
+def test_cmake_names_the_line_of_a_call(call: str, line: int, said: str, tmp_path: Path) -> None:
+    (first,) = configured(tmp_path, call)
+    assert first.startswith(f"{line}: error: ") and said in first
+
+
+@pytest.mark.needs("cmake", "ninja", "gcc")
+def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
+    """And right ones start no process where they are as they were."""
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    package = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
+    script, python = tmp_path / "CMakeLists.txt", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/log"\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    configure = ["cmake", "-G", "Ninja", package, f"-DEDGEBUILD_PYTHON={python}", "-B", "b"]
+    for _ in range(2):
+        script.write_text(f"{HEAD}add_model(digits MODEL digits.onnx RAM 16Q)\n")
+        assert "option RAM" in run(*configure, cwd=tmp_path, status=1)
+    script.write_text(f"{HEAD}add_model(digits MODEL digits.onnx RAM 16K)\n")
+    (tmp_path / "log").unlink()
+    for _ in range(2):
+        run(*configure, cwd=tmp_path)
+    assert (tmp_path / "log").read_text().count("edgebuild.build.check") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("env.Model('digits', 'digits.onnx', RAM='16Q')", "Model('digits'): error: option RAM: '16Q' is not a size"),
+        ("env.Model('digits', 'digits.onnx', TILE='yes')", "Model('digits'): error: option TILE: 'yes' is not known"),
+        ("env.Model('signal', 'digits.onnx')", "Model('signal'): error: name: signal.h would hide the C library's"),
+        ("env.Model('a b', 'digits.onnx')", "Model('a b'): error: name: 'a b' is not a C identifier"),
+        (
+            "env.BfDriver('d', 'd.bf.c', REGISTER_WIDTH=7)",
+            "BfDriver('d'): error: option REGISTER_WIDTH: '7' is not",
+        ),
+        ("env.ClockConfig('c', TARGET='stm32f767', HSE='8Q')", "ClockConfig('c'): error: option HSE: '8Q' is not"),
+    ],
+)
+def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    (tmp_path / "SConstruct").write_text(f"{SCONS}{call}\n")
+    assert f"{tmp_path / 'SConstruct'}:4: {said}" in scons(tmp_path, status=2)
+
+
+def test_errors_of_a_build_have_the_spelling_of_build_scripts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(DIGITS / "digits.onnx", tmp_path)
+    request = '{"kind": "model", "name": "n", "options": {"ram": "100", "tile": "off"}, "output": ".", "schema": 1,'
+    (tmp_path / "n.req.json").write_text(f'{request} "source": "digits.onnx", "target": "mps2-an386"}}')
+    assert main(["run", str(tmp_path / "n.req.json")]) == 1
+    said = capsys.readouterr().err
+    assert "--" not in said and "TILE" in said
+
+
+def test_only_options_are_spelled_anew() -> None:
+    text = "option 'max_mac_overhead' needs --tile auto; --orphan-handling and --max-mac-overhead; option 'x'"
+    right = "option MAX_MAC_OVERHEAD needs TILE auto; --orphan-handling and MAX_MAC_OVERHEAD; option 'x'"
+    assert in_scripts(text) == right
+
+
+def test_the_line_of_a_call(tmp_path: Path) -> None:
+    (script := tmp_path / "s").write_text('add_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\n')
+    assert [line_of(str(script), name) for name in ("ab", "a.b", "c+", "a", "d")] == [1, 2, 3, 0, 0]
+    assert line_of(str(tmp_path / "none"), "ab") == 0
