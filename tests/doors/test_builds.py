@@ -11,7 +11,7 @@ import pytest
 
 from edgebuild.base.request import model_outputs
 from tests.conftest import run
-from tests.doors.projects import Project
+from tests.doors.projects import Project, scons
 
 pytestmark = pytest.mark.needs("cmake", "ninja", "make", "gcc")
 
@@ -141,3 +141,17 @@ def test_a_null_build_under_make_looks_at_the_model_itself(tmp_path: Path) -> No
     project.build()
     made = run("make", "-n", cwd=project.folder / "build")
     assert "edgebuild run" not in made and " -P " not in made
+
+
+@pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
+def test_codegen_makes_what_editors_read_and_compiles_nothing(tool: str, tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", tool)
+    if tool == "scons":
+        output = scons(project.folder, "codegen")
+    else:
+        project.configure()
+        output = run("cmake", "--build", "build", "--target", "codegen", cwd=project.folder)
+    assert set(project.generated()) == {*model_outputs("digits"), "digits.req.json"}
+    assert "Building C" not in output and " -c " not in output
+    built = project.build()
+    assert (built.starts, built.compiles, built.links) == (0, 4, 1)

@@ -29,6 +29,13 @@
 # How a build stays quiet: the stamp is the only output that rules compare, the generated files are by-products that
 # are written only if their bytes change, and the depfile lists what was read. One file in it stands for edgebuild's code.
 
+# CMake 3.31 has a target `codegen` of its own, if the policy of the project says so. Else there is one of ours.
+set(_edgebuild_codegen OLD)
+if(POLICY CMP0171)
+  cmake_policy(GET CMP0171 _edgebuild_codegen)
+endif()
+set_property(GLOBAL PROPERTY EDGEBUILD_CODEGEN "${_edgebuild_codegen}")
+
 cmake_minimum_required(VERSION 3.20...4.1)
 
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
@@ -485,6 +492,31 @@ function(_edgebuild_add_driver_rule target name)
     ${first} TARGET "${target}")
 endfunction()
 
+# Lets the target `codegen` make a stamp, and compile nothing, where CMake has no such target.
+function(_edgebuild_add_to_codegen name stamp)
+  get_property(codegen GLOBAL PROPERTY EDGEBUILD_CODEGEN)
+  if(codegen STREQUAL "NEW")
+    return()
+  endif()
+  if(POLICY CMP0171)
+    cmake_policy(SET CMP0171 OLD) # or the name is reserved
+  endif()
+  get_property(ours GLOBAL PROPERTY EDGEBUILD_OWN_CODEGEN)
+  if(NOT ours AND NOT TARGET codegen)
+    add_custom_target(codegen)
+    set_property(GLOBAL PROPERTY EDGEBUILD_OWN_CODEGEN ON)
+    set(ours ON)
+  endif()
+  if(ours) # else it is one of the project
+    add_custom_target("${name}_codegen" DEPENDS "${stamp}")
+    set_target_properties("${name}_codegen" PROPERTIES FOLDER edgebuild)
+    if(TARGET edgebuild_code)
+      add_dependencies("${name}_codegen" edgebuild_code)
+    endif()
+    add_dependencies(codegen "${name}_codegen")
+  endif()
+endfunction()
+
 # Sets `result` to the file that gets a new date where the code of a checkout has other bytes: one rule of the build looks at
 # all files of it, before the rules of `target`. For an installed package it is empty; depfiles list what its installer
 # wrote.
@@ -559,6 +591,7 @@ function(_edgebuild_add_command target base sources flags)
     COMMENT "Generating ${name}"
     ${codegen}
     VERBATIM)
+  _edgebuild_add_to_codegen("${target}_${name}" "${base}.stamp")
   target_sources("${target}" PRIVATE "${base}.stamp" ${ARGN})
   target_include_directories("${target}" PUBLIC "$<BUILD_INTERFACE:${folder}>")
 endfunction()
