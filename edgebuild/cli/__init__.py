@@ -29,6 +29,7 @@ COMMANDS = {
     "ops": "list the supported operators and their limits",
     "targets": "list the targets, or show one",
     "tune": "measure variants of the heaviest kernels in the simulator, for later compilations",
+    "size": "flash and RAM of a linked program, by models, drivers and memories",
     "run": "do what a request file of a build system asks",
     "cache": "the cache of compiled models: where it is and how large, or clear it",
     "cmake-dir": "print the folder of the CMake package",

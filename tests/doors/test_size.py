@@ -1,0 +1,90 @@
+"""Sizes of linked programs: the same as binutils' `size`, and parts that sum up to them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from edgebuild.base.target import load_target
+from edgebuild.build.size import program_sizes
+from edgebuild.cli import main
+from tests.conftest import run
+from tests.doors.projects import DIGITS, scons
+
+MAIN_C = """\
+#include "digits.h"
+#include "second.h"
+static volatile int initialised[7] = {1, 2, 3};
+int counted;
+int main(void) { digits_invoke(); second_invoke(); return initialised[counted] + digits_output()[0]; }
+"""
+TARGETS = {"host": "gcc", "mps2-an386": "arm-none-eabi-gcc", "riscv-virt": "riscv64-unknown-elf-gcc"}
+
+
+def program(folder: Path, target: str, main_c: str = MAIN_C) -> Path:
+    """A program with two models; on bare targets with the start-up code and the linker script of `target`."""
+    shutil.copy(DIGITS / "digits.onnx", folder)
+    (folder / "main.c").write_text(main_c)
+    text = """\
+import edgebuild.doors
+env = Environment(tools=["default", "edgebuild"], toolpath=[str(edgebuild.doors.scons_toolpath())])
+if {target!r} != "host":
+    env.EdgeBuildTarget({target!r})
+models = [env.Model(name, "digits.onnx", WEIGHTS="asm") for name in ("digits", "second")]
+env.Program("app.elf", ["main.c", models])
+"""
+    (folder / "SConstruct").write_text(text.format(target=target))
+    scons(folder)
+    return folder / "app.elf"
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.needs("size")
+@pytest.mark.parametrize(
+    "target", [pytest.param(t, marks=pytest.mark.needs(compiler)) for t, compiler in TARGETS.items()]
+)
+def test_equal_to_size_and_the_sum_of_its_parts(target: str, tmp_path: Path) -> None:
+    elf = program(tmp_path, target)
+    sizes = program_sizes(elf, memories=load_target(target).memories)
+    counted = run("size", elf).splitlines()[1].split()
+    assert [sizes.total.text, sizes.total.data, sizes.total.bss] == list(map(int, counted[:3]))
+    assert list(sizes.parts) == ["digits", "second", "rest"]
+    for kind in ("text", "data", "bss"):
+        assert sum(asdict(part)[kind] for part in sizes.parts.values()) == asdict(sizes.total)[kind]
+    weights = (elf.parent / "edgebuild" / "digits" / "digits_weights.bin").stat().st_size
+    report = json.loads((elf.parent / "edgebuild" / "digits" / "digits_report.json").read_text())
+    for name in ("digits", "second"):
+        part = sizes.parts[name]
+        assert part.text > weights and part.bss >= report["ram"]["arena_bytes"] and part.data == 0
+    assert sizes.parts["rest"].data >= 28 and min(asdict(sizes.parts["rest"]).values()) >= 0
+    if target != "host":
+        assert sum(sizes.memories.values()) == sizes.total.flash + sizes.total.ram
+
+
+@pytest.mark.needs("gcc")
+def test_what_grew_and_what_is_over_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("a", MAIN_C), ("b", MAIN_C.replace("int counted;", "int counted, more[100];"))):
+        (tmp_path / name).mkdir()
+        program(tmp_path / name, "host", text)
+    old, new = tmp_path / "a" / "app.elf", tmp_path / "b" / "app.elf"
+    assert main(["size", str(new), "--diff", str(old), "--json", str(tmp_path / "s.json")]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[1:]}
+    assert rows["digits"][-2:] == ["+0", "+0"] and int(rows["rest"][-1]) >= 400
+    made = json.loads((tmp_path / "s.json").read_text())
+    ram = made["ram"]
+    assert made["base"]["ram"] == ram - int(rows["total"][-1]) and made["parts"]["digits"]["bss"] > 0
+    assert main(["size", str(new), "--ram", str(ram)]) == 0
+    assert main(["size", str(new), "--ram", str(ram - 1)]) == 1
+    assert f"ram: {ram:,} B, 1 B over the budget" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"no program", None])
+def test_what_is_no_program(data: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if data is not None:
+        (tmp_path / "x").write_bytes(data)
+    assert main(["size", str(tmp_path / "x")]) == 1
+    assert f"{tmp_path / 'x'}: error: " in capsys.readouterr().err
