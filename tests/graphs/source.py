@@ -15,6 +15,7 @@ from edgebuild.model.ops.base import is_float
 from edgebuild.model.ops.fixedpoint import limits
 
 T = TypeVar("T")
+HALVES = (0.5, -0.5, 0.0, -0.0, 1.5, -1.5, 2.5, -2.5, 1.0, -1.0, 3.0, 0.25)
 LARGEST_MULTIPLIER = 2.0**8  # beyond it a sum of products may leave int32, in TFLM as well as in ours
 
 
@@ -45,6 +46,23 @@ def random_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
     for vector, end in zip(vectors[1:], (-128, 127), strict=False):
         vector[:] = [_end(x, end) for x in vector]
     return vectors
+
+
+def edges(graph: Graph, seed: int = 0) -> list[list[Array]]:
+    """Two vectors of few values, so that many are equal: halves and zeros, ends of integers, neighbours of 0."""
+    rng = np.random.default_rng(seed)
+    return [[_edge(rng, graph.tensors[name], few) for name in graph.inputs] for few in (HALVES, HALVES[:3])]
+
+
+def _edge(rng: np.random.Generator, t: Tensor, few: Sequence[float]) -> Array:
+    if is_float(t):
+        return rng.choice(np.array(few, np.float32), t.shape)
+    if t.dtype not in ("int8", "int16"):
+        return rng.integers(0, len(few) // 3, t.shape).astype(t.dtype)
+    low, high = limits(t.dtype)
+    zero = t.quant.zero_point[0] if t.quant is not None else 0
+    values = [low, low + 1, -1, 0, 1, high - 1, high, zero, max(low, zero - 1)]
+    return rng.choice(np.array(values[: 3 * len(few)], t.dtype), t.shape)
 
 
 def _end(x: Array, end: int) -> Array:

@@ -221,7 +221,7 @@ FUNCTIONS: dict[str, ElementFunction] = {
     ),
     "steps_from_zero": ElementFunction(
         3,
-        lambda x, step, zero: np.clip(np.rint(x / step) + zero, 0, 255),
+        lambda x, step, zero: np.clip(np.rint(x / step) + np.trunc(zero), 0, 255),
         "{{eb_clamp}}({{eb_round}}({0} / {1}) + (int32_t){2}, 0, 255)",
         result="uint8",
     ),
