@@ -62,8 +62,7 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     if form.engine is not None:
         return offload.kernel(op, graph, form)
-    sums = _sums(op, graph) if not form.rolled or SPECS[op.kind].rows(op, graph) == "each" else None
-    kernel = _best(KernelLayer(op, graph, form, sums))
+    kernel = _best(op, graph, form)
     if form.variant:
         return next(k for k in (kernel, *kernel.others) if k.variant == form.variant)
     if not kernel.others or not form.choice or form.rolled or form.granularity:
@@ -89,16 +88,24 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
     return f"{kernel.stem}@{'x'.join(map(str, graph.operands(op)[0].shape))}"
 
 
-def _best(layer: KernelLayer) -> Kernel:
-    """The best row's kernel, or the op's own.
+def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
+    """The layer for which rows are asked.
 
     A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
     """
-    if layer.form.rolled and layer.sums is not None and layer.sums.pointwise:
-        whole = replace(layer.form, rings=None, apart=(), rows=0)
-        found = _from_rows(KernelLayer(layer.op, layer.graph, whole, layer.sums.row))
-        return placed(found) if found is not None else layer.plain
-    return _from_rows(layer) or layer.plain
+    sums = _sums(op, graph) if not form.rolled or SPECS[op.kind].rows(op, graph) == "each" else None
+    if form.rolled and sums is not None and sums.pointwise:
+        return KernelLayer(op, graph, replace(form, rings=None, apart=(), rows=0), sums.row)
+    return KernelLayer(op, graph, form, sums)
+
+
+def _best(op: Op, graph: Graph, form: Form) -> Kernel:
+    """The best row's kernel, or the op's own."""
+    layer = layer_of(op, graph, form)
+    found = _from_rows(layer)
+    if found is None:
+        return replace(layer, form=form).plain
+    return placed(found) if form.rolled and not layer.form.rolled else found
 
 
 def placed(kernel: Kernel) -> Kernel:
