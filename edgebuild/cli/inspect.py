@@ -11,6 +11,10 @@ from edgebuild.cli.common import add_model_arguments, model_request_of
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, target_required=False)
     parser.add_argument("--after", default="plan", metavar="STAGE", help="import, one of the passes' stages, or plan")
+    parser.add_argument("--stages", action="store_true", help="print the graph as it is read, and each stage's changes")
+    text = "with --after: write the graph as a text that is read as a model, and its constants beside it (F.bin)"
+    parser.add_argument("-o", "--output", type=Path, metavar="F.txt", help=text)
+    parser.set_defaults(wrong_usage=parser.error)
     parser.add_argument("--tiling", action="store_true", help="say what was tiled, and what the next limit is")
     parser.add_argument("--energy", action="store_true", help="say which clock each layer runs at, and what that saves")
     parser.add_argument(
@@ -58,13 +62,28 @@ def run(args: argparse.Namespace) -> int:
     from edgebuild.base.artifacts import write_atomic
     from edgebuild.base.inputs import check_replaced
     from edgebuild.base.options import parse_size
-    from edgebuild.model.compile import inspect, inspect_plan
+    from edgebuild.model.compile import graph_after, inspect, inspect_plan, inspect_stages
 
     if args.cluster is not None and args.device is None:
         return run_cluster(args)
     args.target = args.target or "host"
     if args.sweep is not None:
         return run_sweep(args)
+    if args.stages:
+        print(inspect_stages(model_request_of(args, "model")), end="")
+        return 0
+    if args.output is not None:
+        from edgebuild.model.formats.text import data_file
+        from edgebuild.model.formats.text.graph_text import written
+
+        if args.after == "plan":
+            args.wrong_usage("--output: a plan has no text to read back; name a stage with --after")
+        files = args.output, data_file(args.output)
+        check_replaced(files, [args.model])
+        text, data = written(graph_after(model_request_of(args, "model"), args.after))
+        write_atomic(files[1], data)
+        write_atomic(files[0], text.encode())
+        return 0
     if args.after != "plan":
         print(inspect(model_request_of(args, "model"), args.after), end="")
         return 0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from difflib import unified_diff
 from pathlib import Path
 
 from ..base import progress
@@ -122,17 +125,36 @@ def _check_size(size: int, memory: Memory, target: Target, file: str, least: str
         raise fail(text, file=file, hints=[hint])
 
 
-def inspect(request: ModelRequest, after: str) -> str:
-    """The model as text after a stage: `import`, a stage of the canonicaliser, or `constants`."""
-    reading = request.source, request.shape, request.outputs, request.bind
+def graphs(request: ModelRequest) -> Iterator[tuple[str, Graph]]:
+    """The graph after each stage, by name: `import`, the stages of the canonicaliser, `constants`."""
+    graph = read_model(request.source, request.shape, request.outputs, request.bind)
+    yield "import", graph
+    yield from stages(graph)
+    yield "constants", remove_constants(canonicalize(graph))
+
+
+def graph_after(request: ModelRequest, after: str) -> Graph:
+    """The graph after a stage; see `graphs`. Raises EdgebuildError for a stage that there is not."""
     names = ["import", *(name for name, _ in STAGES), "constants"]
     if after not in names:
         raise fail(f"unknown stage '{after}'{did_you_mean(after, names)}", hints=[f"one of: {', '.join(names)}, plan"])
-    if after == "import":
-        return dump(read_model(*reading))
-    if after == "constants":
-        return dump(prepare(*reading))
-    return next(dump(graph) for name, graph in stages(read_model(*reading)) if name == after)
+    return next(graph for name, graph in graphs(request) if name == after)
+
+
+def inspect(request: ModelRequest, after: str) -> str:
+    """The model as text after a stage; see `graphs`."""
+    return dump(graph_after(request, after))
+
+
+def inspect_stages(request: ModelRequest) -> str:
+    """The model as it is read, and then the lines that each stage takes away (-) and adds (+)."""
+    before, found = list[str](), list[str]()
+    for name, graph in graphs(request):
+        after = [re.sub(r"^ +\d+ ", "    ", line) for line in dump(graph).splitlines()]  # numbers of ops change
+        changed = [line for line in [*unified_diff(before, after, lineterm="", n=0)][2:] if line[0] != "@"]
+        found += [f"after {name}:", *((changed or ["  no change"]) if before else after)]
+        before = after
+    return "\n".join(found) + "\n"
 
 
 def inspect_plan(

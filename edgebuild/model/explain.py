@@ -50,7 +50,7 @@ def _of_op(plan: Plan, op: Op, form: Form) -> Iterator[str]:
         yield f"    not {times}{place}{': ' if place else ''}{reason}"
     if foreign := [r for r in found if r.lacks]:
         words = sorted({word for r in foreign for word in r.lacks})
-        yield f"    not {len(foreign)} variants for other cores: {', '.join(words)}"
+        yield f"    not {len(foreign)} variant{'s' * (len(foreign) > 1)} for other cores: {', '.join(words)}"
 
 
 def _line(kernel: Kernel, taken: Kernel, graph: Graph, form: Form) -> str:

@@ -14,9 +14,11 @@ import numpy as np
 
 from ...base.artifacts import Artifact
 from ...base.errors import EdgebuildError, fail
+from ...base.inputs import read_part
 from ...base.target import Flash, Target, hal_dir, load_target, target_names
 from ..compile import prepare
 from ..formats.format import Shapes
+from ..formats.text import GRAPH_TEXT, is_graph_text
 from ..ir import Graph
 from . import cancelling
 from . import flash as flashes
@@ -67,6 +69,7 @@ def verify(
     """
     report = _report(artifacts)
     _check_runnable(target)
+    _check_judged(model_path)
     vectors = split_vectors(inputs, report) if inputs is not None else random_inputs(model_path, report, VECTORS)
     expected = reference(model_path, vectors, report, reading[1])
     with folder_of(keep) as folder:
@@ -115,6 +118,12 @@ def _modelled(elf: Path, target: Target, flash: Flash | None, board: str) -> dic
         "cycles_waited": waited,
         "cycles_model": f"{name.removesuffix('; no wait states')}; {flashes.in_words(board, flash)}",
     }
+
+
+def _check_judged(model: Path) -> None:
+    if is_graph_text(read_part(model, "cannot read the model", 0, len(GRAPH_TEXT))):
+        hints = ["verify the model's own file, which an interpreter reads"]
+        raise fail("the text of a graph: nothing else knows what it computes", file=str(model), hints=hints)
 
 
 def _check_runnable(target: Target) -> None:
