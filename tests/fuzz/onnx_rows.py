@@ -29,6 +29,7 @@ MOVES += (
     "Gather",
     "GatherND",
     "GatherElements",
+    "Compress",
     "Expand",
     "Tile",
     "DepthToSpace",
@@ -405,6 +406,18 @@ def elements(w: Any, x: Any) -> tuple[int, Any]:
     return axis, w.several("TopK", [w.exactly(x), ints(w, [w.s.between(1, x.shape[axis])])], 2, axis=axis)[1]
 
 
+def compressed(w: Any, x: Any, *_: Any) -> Any:
+    """Elements of one dimension that a constant chooses, which may end before the dimension does."""
+    if len(x.shape) < 2:
+        raise DoesNotFit
+    axis = w.s.between(1, len(x.shape) - 1)
+    chosen = [w.s.pick(True, True, False) for _ in range(w.s.between(1, x.shape[axis]))]
+    chosen[w.s.between(0, len(chosen) - 1)] = True
+    shape = tuple(sum(chosen) if d == axis else n for d, n in enumerate(x.shape))
+    condition = w.constant(np.array(chosen))
+    return w.declared("Compress", x, [condition], shape, axis=w.s.pick(axis, axis - len(shape)))
+
+
 def gather_elements(w: Any, x: Any, *_: Any) -> Any:
     x = w.exactly(x)
     axis, places = elements(w, x)
@@ -505,6 +518,7 @@ ROWS: dict[str, Make] = {
     "LpPool": length_pool,
     "ReverseSequence": reversed_sequence,
     "ScatterND": scattered,
+    "Compress": compressed,
     "GatherElements": gather_elements,
     "ScatterElements": scatter_elements,
     "BitShift": shifted,

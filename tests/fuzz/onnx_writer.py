@@ -106,6 +106,16 @@ class OnnxWriter:
         self.shapes |= {name: shape for name, (shape, _) in zip(results, made, strict=True)}
         return [Value(name, shape, exact, dtype) for name, (shape, dtype) in zip(results, made, strict=True)]
 
+    def declared(
+        self, operator: str, x: Value, operands: Sequence[str], shape: tuple[int, ...], **attributes: object
+    ) -> Value:
+        """Add a node whose result has this shape and the operand's type: the standard's inference does not tell it."""
+        result = f"n{len(self.nodes)}"
+        name = f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, [x.name, *operands], [result], name, **attributes))
+        self.shapes[result] = shape
+        return Value(result, shape, x.exact and operator in KEEP, x.dtype)
+
     def _inferred(
         self, node: onnx.NodeProto, operands: Sequence[Value], free: bool
     ) -> list[tuple[tuple[int, ...], int]]:

@@ -182,13 +182,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert Journal(tmp_path, resume=False).missing(units) == units
 
 
-# Operators that networks are not drawn with: they want constants of a special kind, or TFLite Micro does not have them.
-UNDRAWN = {"DENSIFY", "REVERSE_SEQUENCE", "custom Convolution2DTransposeBias", "Compress"}
-
-
 def test_every_operator_name_of_tflite_is_drawn() -> None:
     """In networks as the sweep draws them, of all types of activations together."""
-    missing = set(TFLITE_READERS) - UNDRAWN
+    missing = set(TFLITE_READERS)
     for seed in range(MOST_NETWORKS):
         for form in ("tflite", "tflite_float", "tflite_int16"):
             missing -= {_name(code) for code in written(TfliteWriter(drawn(form, seed))).file.codes}
@@ -203,7 +199,6 @@ def test_every_operator_name_of_tflite_is_drawn() -> None:
 def test_every_operator_name_of_onnx_is_drawn() -> None:
     known = {name for name in ONNX_READERS if onnx.defs.has(name, OPSET)}
     missing = {name for name in known if not onnx.defs.get_schema(name, OPSET).deprecated} | {"LSTM", "GRU", "RNN"}
-    missing -= UNDRAWN
     for seed in range(MOST_NETWORKS):
         missing -= {node.op_type for node in written(OnnxWriter(drawn("float", seed))).nodes}
         if not missing:

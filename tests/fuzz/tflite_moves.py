@@ -9,6 +9,7 @@ import numpy as np
 from tflite_micro.tensorflow.lite.micro.python import schema_py_generated as schema
 
 from tests.graphs.tflite_models import TYPES
+from tests.graphs.tflite_sparse import sparse
 
 from .recipe import DoesNotFit
 from .tflite_elements import BOTH, Make, Row, options_of, place
@@ -130,6 +131,44 @@ def tile(w: Parts, x: Value, *_: Value) -> Value:
 
 def reverse(w: Parts, x: Value, *_: Value) -> Value:
     return w.emit("REVERSE_V2", [x, w.list_of([_axis(w, x)])], x.shape, x.quant)
+
+
+def reversed_sequence(w: Parts, x: Value, *_: Value) -> Value:
+    """The first elements of a dimension, in the other order. For TFLM they are cut off, turned and put back."""
+    axis = _axis(w, x)
+    options, length = schema.ReverseSequenceOptionsT(), w.s.between(1, x.shape[axis])
+    options.seqDim, options.batchDim = axis, 0
+    if not w.twin:
+        return w.emit("REVERSE_SEQUENCE", [x, w.list_of([length] * x.shape[0])], x.shape, x.quant, options)
+    parts = []
+    for begin, size in ((0, length), (length, x.shape[axis] - length)):
+        if size:
+            shape = [size if d == axis else n for d, n in enumerate(x.shape)]
+            at = [begin if d == axis else 0 for d in range(len(shape))]
+            parts.append(w.emit("SLICE", [x, w.list_of(at), w.list_of(shape)], shape, x.quant))
+    parts[0] = w.emit("REVERSE_V2", [parts[0], w.list_of([axis])], parts[0].shape, x.quant)
+    joined = schema.ConcatenationOptionsT()
+    joined.axis = axis
+    return w.emit("CONCATENATION", parts, x.shape, x.quant, joined)
+
+
+def densified(w: Parts, x: Value, *_: Value) -> Value:
+    """The larger of a real value and a sparse constant, which is a dense one for TFLM."""
+    if not w.real:
+        raise DoesNotFit
+    shape = x.shape[1:] if len(x.shape) > 1 else x.shape
+    data = (w.s.rng.normal(size=shape) * (w.s.rng.random(shape) < 0.4)).astype(np.float32)
+    data.flat[0] = 1  # a buffer without bytes is no constant
+    if w.twin:
+        constant: Value | int = w.constant(data)
+    else:
+        told, values = sparse(data, list(range(len(shape))), {}, {len(shape) - 1})
+        stored = w.file.tensor(f"c{len(w.file.tensors)}", shape, "float32", None, values)
+        w.file.tensors[stored].sparsity = told
+        dense = w.file.tensor(f"t{len(w.file.tensors)}", shape, "float32")
+        w.file.operator("DENSIFY", [stored], [dense], schema.DensifyOptionsT())
+        constant = dense
+    return w.emit("MAXIMUM", [x, constant], x.shape, x.quant, options_of("MAXIMUM"))
 
 
 def fill(w: Parts, x: Value, *_: Value) -> Value:
@@ -291,6 +330,8 @@ MOVES = {
     "BROADCAST_TO": Row(broadcast),
     "TILE": Row(tile),
     "REVERSE_V2": Row(reverse),
+    "REVERSE_SEQUENCE": Row(reversed_sequence, BOTH),
+    "DENSIFY": Row(densified, BOTH),
     "FILL": Row(fill, BOTH),
     "PAD": Row(pad("PAD")),
     "PADV2": Row(pad("PADV2")),

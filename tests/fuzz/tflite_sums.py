@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from math import prod, sqrt
 
 import numpy as np
@@ -25,6 +26,28 @@ def transpose_conv(w: Parts, x: Value, *_: Value) -> Value:
     out = [n * s if options.padding == SAME else (n - 1) * s + k for n, s, k in grown]
     k = w.sizes.of("channels", w.s.pick(1, 2, 3, 4, 8))
     return w.sum("TRANSPOSE_CONV", x, (k, *taps, c), 0, prod(taps) * c, (1, *out, k), options)
+
+
+def transpose_conv_of_mediapipe(w: Parts, x: Value, *_: Value) -> Value:
+    """Real numbers. For TFLM it is the whole of a TRANSPOSE_CONV, of which the SAME form keeps a part."""
+    h, v, c = w.image(x)
+    if not w.real:
+        raise DoesNotFit
+    taps, stride = w.s.pair(1, 4), w.s.pair(1, 3)
+    same, k = w.s.pick(True, False), w.s.pick(1, 2, 3, 4)
+    whole = [(n - 1) * s + t for n, s, t in zip((h, v), stride, taps, strict=True)]
+    less = [max(0, t - (n - 1) % s - 1) if same else 0 for n, s, t in zip((h, v), stride, taps, strict=True)]
+    data = (w.s.rng.standard_normal((k, *taps, c)) / sqrt(prod(taps) * c)).astype(np.float32)
+    weights, bias = w.constant(data), w.constant(w.s.rng.standard_normal(k).astype(np.float32))
+    shape = (x.shape[0], *(n - p for n, p in zip(whole, less, strict=True)), k)
+    if not w.twin:
+        options = struct.pack("<3i", 1 if same else 2, stride[1], stride[0])
+        return w.emit("custom Convolution2DTransposeBias", [x, weights, bias], shape, None, options, exact=False)
+    plain, full = schema.TransposeConvOptionsT(), (x.shape[0], *whole, k)
+    plain.padding, plain.strideH, plain.strideW = VALID, *stride
+    y = w.emit("TRANSPOSE_CONV", [w.list_of(full), weights, x, bias], full, None, plain, exact=False)
+    begin = w.list_of([0, *(p // 2 for p in less), 0])
+    return w.emit("SLICE", [y, begin, w.list_of(shape)], shape, None, exact=False)
 
 
 def batch_matmul(w: Parts, x: Value, *_: Value) -> Value:
@@ -151,6 +174,7 @@ def _gate_bias(w: Parts, units: int, product: Quant | None) -> int:
 SUMS = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": Row(lstm),
     "TRANSPOSE_CONV": Row(transpose_conv),
+    "custom Convolution2DTransposeBias": Row(transpose_conv_of_mediapipe, BOTH),
     "BATCH_MATMUL": Row(batch_matmul),
     "SVDF": Row(svdf, BOTH),
     "VAR_HANDLE": Row(variable),

@@ -15,6 +15,7 @@ from edgebuild.model import ops
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.ir import Array
 from tests.graphs.tflite_models import VALID, File
+from tests.graphs.tflite_sparse import sparse
 from tests.importers.test_onnx import onnxruntime_outputs
 from tests.ops.test_tflm import interpreted
 
@@ -101,38 +102,6 @@ def test_options_that_are_none() -> None:
     for options in (b"", struct.pack("<3i", 0, 1, 1), struct.pack("<3i", 1, 0, 1)):
         with pytest.raises(EdgebuildError, match=r"\(custom Convolution2DTransposeBias\): error: (options|padding)"):
             read_tflite(transposed(options, x, w, bias, (1, 2, 2, 1)), "t.tflite")
-
-
-def sparse(
-    w: Array, order: list[int], block: dict[int, int], csr: set[int]
-) -> tuple[schema.SparsityParametersT, Array]:
-    """The sparsity and the numbers of a tensor; `block`: size by dimension; `csr`: numbers of the sparse levels.
-
-    A level holds those indices below which there is a number that is not 0.
-    """
-    for d, size in sorted(block.items(), reverse=True):  # each block's dimension goes to the end, the first one first
-        w = w.reshape(*w.shape[:d], w.shape[d] // size, size, *w.shape[d + 1 :])
-        w = np.moveaxis(w, d + 1, 2)
-    w = w.transpose(order)
-    told = schema.SparsityParametersT()
-    told.traversalOrder, told.blockMap, told.dimMetadata = list(order), list(block), []
-    kept = np.zeros((1, 0), np.int64)  # index of each entry so far
-    for level, size in enumerate(w.shape):
-        metadata, rows, segments = schema.DimensionMetadataT(), [], [0]
-        for entry in kept:
-            below = [i for i in range(size) if level not in csr or w[(*entry, i)].any()]
-            rows += [(*entry, i) for i in below]
-            segments.append(len(rows))
-        if level in csr:
-            metadata.format = schema.DimensionType.SPARSE_CSR
-            metadata.arraySegmentsType = metadata.arrayIndicesType = schema.SparseIndexVector.Int32Vector
-            metadata.arraySegments, metadata.arrayIndices = schema.Int32VectorT(), schema.Int32VectorT()
-            metadata.arraySegments.values, metadata.arrayIndices.values = segments, [row[-1] for row in rows]
-        else:
-            metadata.format, metadata.denseSize = schema.DimensionType.DENSE, size
-        told.dimMetadata.append(metadata)
-        kept = np.array(rows, np.int64).reshape(len(rows), level + 1)
-    return told, np.array([w[tuple(entry)] for entry in kept], w.dtype)
 
 
 @pytest.mark.parametrize(
