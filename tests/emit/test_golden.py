@@ -1,8 +1,14 @@
-"""The text that is generated: one small model in full, and that it is a function of the inputs alone."""
+"""The text that is generated: four sources in full, hashes of the others, and that it depends on the inputs alone.
+
+The four show most: C for any processor, assembly for DSP, vectors row by row, and a driver. A change of another source
+fails, too; `git stash` and `edgebuild model` before and after show its lines.
+"""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -21,16 +27,29 @@ from tests.conftest import ROOT
 from tests.graphs import tiny_tflite
 
 GOLDEN = Path(__file__).with_name("golden")
+HASHES = GOLDEN / "hashes.json"
+SHOWN = ("tiny.c", "whole_m4.c", "rolled_m55.c", "gpio.c")
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 
 
 def same_as_golden(have: bytes, name: str, update: bool) -> None:
-    """To accept a change: pytest tests/emit --update-golden"""
+    """To accept a change: pytest tests/emit -n 0 --update-golden"""
     golden = GOLDEN / name
+    if name not in SHOWN:
+        return same_hash(have, name, update)
     if update:
         golden.write_bytes(have)
     now, want = have.decode().splitlines(True), golden.read_text().splitlines(True)
     assert now == want, "".join(difflib.unified_diff(want, now, "golden", "now"))
+
+
+def same_hash(have: bytes, name: str, update: bool) -> None:
+    hashes = json.loads(HASHES.read_text())
+    now = hashlib.sha256(have).hexdigest()
+    if update:
+        HASHES.write_text(json.dumps({**hashes, name: now}, indent=1, sort_keys=True) + "\n")
+    else:
+        assert now == hashes.get(name), f"{name} is another; if that is meant: pytest tests/emit -n 0 --update-golden"
 
 
 def named(files: Iterable[Artifact], name: str) -> bytes:
