@@ -1,0 +1,42 @@
+"""TEMPLATE of an operator: each row of the last dimension, less its mean.
+
+Copy this file and `template_op.c.j2` to `edgebuild/model/ops` and replace TEMPLATE and `template` everywhere.
+docs/add-an-operator.md says what else an operator may have. `tests/ops/test_template.py` compiles both as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir import Array, Graph, Op
+from ..ir.axes import Nest, Same
+from .base import Form, Kernel, Spec, is_float
+
+
+def nest(op: Op, graph: Graph) -> Nest:
+    """Which axis indexes each dimension: of the operand all, of the result the same ones."""
+    (x,) = graph.operands(op)
+    names = tuple(f"i{d}" for d in range(len(x.shape)))
+    return Nest(dict(zip(names, x.shape, strict=True)), names, (tuple(map(Same, names)),))
+
+
+def reference(op: Op, graph: Graph, x: Array) -> Array:
+    """The meaning, in numpy. The judge of the C, so it is written in another way than that."""
+    return np.asarray(x - x.mean(axis=-1, keepdims=True, dtype=np.float64)).astype(np.float32)
+
+
+def known_form(op: Op, graph: Graph) -> str | None:
+    """Rows of float32: a limit's docstring is what users read, its result is what broke it."""
+    (x,) = graph.operands(op)
+    return None if is_float(x) and x.shape else f"{x.dtype} of {len(x.shape)} dimensions"
+
+
+def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
+    """The C function: a template, the start of its name, and the numbers that the template prints."""
+    (x,) = graph.operands(op)
+    columns = x.shape[-1]
+    shape = {"N": x.elements // columns, "C": columns}
+    return Kernel("template_op.c.j2", f"template_{columns}", shape, estimate=12.0 * x.elements)
+
+
+SPEC = Spec(kind="template", nest=nest, reference=reference, kernel=kernel, limits=(known_form,))
