@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.model.formats import formats
+from edgebuild.model.formats import exported
 
 MODEL = Path(__file__).parents[1] / "edgebuild" / "model"
 
@@ -21,7 +21,7 @@ def lines_of(*wings: str) -> int:
 def names() -> list[str]:
     """Every name that a reader accepts, of each format and domain."""
     found = set[tuple[str, str, str]]()
-    for form in formats().values():
+    for form in exported().values():
         own = form.operators()
         found |= {(form.name, "", name) for kind, names in own.by_kind.items() if kind for name in names}
         found |= {(form.name, domain, name) for domain, names in own.others.items() for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgebuild.model.formats import formats
+from edgebuild.model.formats import exported
 from edgebuild.model.ops import SPECS
 from edgebuild.model.supported import limits_of
 
@@ -20,7 +20,7 @@ that body. Operators on constants are computed beforehand, whichever they are.
 
 
 def page() -> str:
-    every = [formats()[name] for name in sorted(formats(), reverse=True)]
+    every = [exported()[name] for name in sorted(exported(), reverse=True)]
     operators = [form.operators() for form in every]
     lines = [HEAD + f"| kind | {' | '.join(form.title for form in every)} | limits |", "|---" * (len(every) + 2) + "|"]
     for kind, spec in sorted(SPECS.items()):

@@ -6,9 +6,9 @@ import argparse
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    from edgebuild.model.formats import formats
+    from edgebuild.model.formats import exported
 
-    parser.add_argument("format", nargs="?", choices=tuple(formats()), help="of one format alone")
+    parser.add_argument("format", nargs="?", choices=tuple(exported()), help="of one format alone")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .formats import formats
+from .formats import exported
 from .ops import SPECS
 from .ops.base import Spec
 
@@ -14,7 +14,7 @@ def supported(names: Sequence[str] = ()) -> str:
 
     Kinds of operators that only passes make are not among them.
     """
-    ordered = sorted(formats(), reverse=True)
+    ordered = sorted(exported(), reverse=True)
     return "\n".join(line for name in names or ordered for line in _lines(name))
 
 
@@ -24,7 +24,9 @@ def limits_of(spec: Spec) -> list[str]:
 
 
 def _lines(name: str) -> Iterator[str]:
-    operators = formats()[name].operators()
+    list_operators = exported()[name].operators
+    assert list_operators is not None
+    operators = list_operators()
     yield f"{operators.title}:"
     listed = [(names, spec) for kind, spec in SPECS.items() if (names := operators.names(kind))]
     for names, spec in sorted(listed, key=lambda row: row[0][0]):

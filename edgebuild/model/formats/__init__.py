@@ -31,6 +31,11 @@ def formats() -> Mapping[str, Format]:
     return {name: import_module(f"{__name__}.{name}").FORMAT for name in folders}
 
 
+def exported() -> Mapping[str, Format]:
+    """The formats that exporters write, which have operators of their own; the text of a graph is none."""
+    return {name: form for name, form in formats().items() if form.operators is not None}
+
+
 def format_of(path: Path, data: bytes = b"") -> Format | None:
     """The format of a file, by its content or else by its name."""
     every = formats().values()
@@ -47,7 +52,7 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), b
         raise fail(f"not a model that edgebuild reads: {remedy[0]}", file=str(path), hints=[remedy[1]])
     form = format_of(path, data)
     if form is None:
-        suffixes = " or ".join(f.suffix for f in sorted(formats().values(), key=lambda f: f.name, reverse=True))
+        suffixes = " or ".join(f.suffix for f in sorted(exported().values(), key=lambda f: f.name, reverse=True))
         raise fail("not a model that edgebuild reads", file=str(path), hints=[f"use a {suffixes} file"])
     del data  # as large as the model
     return replace(printable(form.read(path, Wanted(shapes, outputs, bound))), format=form.name)

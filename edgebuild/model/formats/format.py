@@ -62,6 +62,6 @@ class Format:
     suffix: str
     holds: Callable[[bytes], bool]
     read: Callable[[Path, Wanted], Graph]
-    operators: Callable[[], Operators]
+    operators: Callable[[], Operators] | None  # None: those of the registry
     beside: Callable[[Path], list[Path]] = lambda path: []
     bind: Callable[[Path, Bound, Path], None] | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....base.errors import fail, visible
-from ..format import Format, Operators, Wanted
+from ..format import Format, Wanted
 
 if TYPE_CHECKING:
     from ...ir import Graph
@@ -38,10 +38,4 @@ def _beside(path: Path) -> list[Path]:
     return [data_file(path)] if data_file(path).exists() else []
 
 
-def _operators() -> Operators:
-    from ...ops import SPECS
-
-    return Operators("Text of a graph", {kind: {} for kind in SPECS})
-
-
-FORMAT = Format("text", "Text of a graph", ".txt", is_graph_text, _read, _operators, _beside)
+FORMAT = Format("text", "Text of a graph", ".txt", is_graph_text, _read, None, _beside)
