@@ -148,13 +148,13 @@ def inspect(request: ModelRequest, after: str) -> str:
 
 def inspect_stages(request: ModelRequest) -> str:
     """The model as it is read, and then the lines that each stage takes away (-) and adds (+)."""
-    before, found = list[str](), list[str]()
+    before, lines = list[str](), list[str]()
     for name, graph in graphs(request):
         after = [re.sub(r"^ +\d+ ", "    ", line) for line in dump(graph).splitlines()]  # numbers of ops change
         changed = [line for line in [*unified_diff(before, after, lineterm="", n=0)][2:] if line[0] != "@"]
-        found += [f"after {name}:", *((changed or ["  no change"]) if before else after)]
+        lines += [f"after {name}:", *((changed or ["  no change"]) if before else after)]
         before = after
-    return "\n".join(found) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def inspect_plan(

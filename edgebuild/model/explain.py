@@ -34,44 +34,44 @@ def kernel_words(request: ModelRequest) -> str:
 
 
 def _of_op(plan: Plan, op: Op, form: Form) -> Iterator[str]:
-    graph, taken = plan.graph, kernel_of(op, plan.graph, form)
+    graph, kernel = plan.graph, kernel_of(op, plan.graph, form)
     fastest = kernel_of(op, graph, Form(form.core, form.wish, rings=form.rings, apart=form.apart, rows=form.rows))
-    yield f"  {_line(taken, taken, graph, form)}"
-    yield f"    taken: {_why(taken, fastest, op, graph, form)}"
-    names = {taken.variant}
-    for other in (taken, *taken.others, fastest, *fastest.others):
+    yield f"  {_line(kernel, kernel, graph, form)}"
+    yield f"    taken: {_why(kernel, fastest, op, graph, form)}"
+    names = {kernel.variant}
+    for other in (kernel, *kernel.others, fastest, *fastest.others):
         if other.variant not in names:
             names.add(other.variant)
-            yield f"  {_line(other, taken, graph, form)}"
-    found = refusals(op, graph, form)
-    counted = Counter((r.reason, r.place) for r in found if not r.lacks)
+            yield f"  {_line(other, kernel, graph, form)}"
+    excluded = refusals(op, graph, form)
+    counted = Counter((r.reason, r.place) for r in excluded if not r.lacks)
     for (reason, place), count in counted.items():
         times = f"{count} variants, " if count > 1 else ""
         yield f"    not {times}{place}{': ' if place else ''}{reason}"
-    if foreign := [r for r in found if r.lacks]:
+    if foreign := [r for r in excluded if r.lacks]:
         words = sorted({word for r in foreign for word in r.lacks})
         yield f"    not {len(foreign)} variant{'s' * (len(foreign) > 1)} for other cores: {', '.join(words)}"
 
 
-def _line(kernel: Kernel, taken: Kernel, graph: Graph, form: Form) -> str:
-    """Costs of one variant, and how many more cycles it takes than the one that is taken."""
+def _line(kernel: Kernel, chosen: Kernel, graph: Graph, form: Form) -> str:
+    """Costs of one variant, and how many more cycles it takes than the chosen one."""
     constants = sum(c.data.nbytes for c in kernel.constants)
     code = code_bytes([kernel], graph.arithmetic, form)
     if not kernel.estimate:
         costs = "no estimate"
     else:
         costs = f"{kernel.estimate:,.0f} instructions, {kernel.cost:,.0f} cycles"
-        if taken.cost and kernel is not taken:
-            costs += f" ({kernel.cost / taken.cost - 1:+.1%})"
+        if chosen.cost and kernel is not chosen:
+            costs += f" ({kernel.cost / chosen.cost - 1:+.1%})"
     return f"{kernel.variant:{WIDTH}} {costs}; scratch {kernel.scratch} B, constants {constants} B, code {code} B"
 
 
-def _why(taken: Kernel, fastest: Kernel, op: Op, graph: Graph, form: Form) -> str:
+def _why(kernel: Kernel, fastest: Kernel, op: Op, graph: Graph, form: Form) -> str:
     if form.engine is not None:
         return f"the plan gives it to {form.engine.name}"
-    if (layer_name(taken, op, graph), taken.variant) in form.choice:
+    if (layer_name(kernel, op, graph), kernel.variant) in form.choice:
         return "it was measured to be the fastest (edgebuild tune)"
-    if taken.variant == fastest.variant:
+    if kernel.variant == fastest.variant:
         return "it takes the fewest cycles" if fastest.others else "no other serves"
     if form.over:
         return "its result lies over its operand"

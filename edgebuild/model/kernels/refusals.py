@@ -50,7 +50,7 @@ class _Return:
 def refusals(op: Op, graph: Graph, form: Form) -> list[Refusal]:
     """One for each row of the op's kind, or of its sums, that makes no kernel for this form."""
     layer = layer_of(op, graph, form)
-    return [found for row in ROWS if row.kind in layer.kinds for found in _refusal(row, layer)]
+    return [refusal for row in ROWS if row.kind in layer.kinds for refusal in _refusal(row, layer)]
 
 
 def _refusal(row: Row, layer: KernelLayer) -> Iterator[Refusal]:
@@ -64,7 +64,7 @@ def _refusal(row: Row, layer: KernelLayer) -> Iterator[Refusal]:
     elif layer.cropped and not row.crops:
         yield Refusal("it does not begin within a row of its operand")
     else:
-        kernel, place = _made(row, layer)
+        kernel, place = _asked(row, layer)
         if kernel is None:
             yield place
         elif any(form.apart) and not kernel.finds_apart:
@@ -73,7 +73,7 @@ def _refusal(row: Row, layer: KernelLayer) -> Iterator[Refusal]:
             yield Refusal(f"{kernel.variant}: it does not work in place")
 
 
-def _made(row: Row, layer: KernelLayer) -> tuple[Any, Refusal]:
+def _asked(row: Row, layer: KernelLayer) -> tuple[Any, Refusal]:
     """The row's kernel, and where a missing one comes from."""
     returns = list[_Return]()
 
