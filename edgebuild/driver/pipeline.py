@@ -19,7 +19,7 @@ from edgebuild.driver.layout.optimize import group_uses, optimize, writers
 from edgebuild.driver.layout.problem import Uses
 from edgebuild.driver.layout.registers import Bus, Layout
 from edgebuild.driver.merge.check import check
-from edgebuild.driver.merge.hazards import hazards, races, refused
+from edgebuild.driver.merge.hazards import hazards, misfits, races, refused
 from edgebuild.driver.merge.merging import Merged, merge
 from edgebuild.driver.source import clang
 from edgebuild.driver.source.dialect import Dialect
@@ -80,8 +80,8 @@ def _merged(
     merged = merge(dialect, cdfg, shapes, layout, conflicts)
     errors, warnings = hazards(cdfg, merged)
     more_errors, more_warnings = races(dialect, cdfg, merged)
-    if errors or more_errors:
-        raise EdgebuildError(*errors, *more_errors)
+    if wrong := [*errors, *more_errors, *misfits(dialect, cdfg)]:
+        raise EdgebuildError(*wrong)
     check(dialect, cdfg, merged)
     return merged, (*warnings, *more_warnings, *refused(cdfg, merged))
 

@@ -294,7 +294,13 @@ FIRST = [
     Case(
         28, "value of an assignment", HEAD + "int t(int v) { int x = r->c = v; return x; }", (("t", 13, 5),), ("w c=5",)
     ),
-    Case(29, "truncated to 0", HEAD + "int t(void) { if ((r->c = 8)) return 1; return 2; }", (("t", 2),), ("w c=0",)),
+    Case(
+        29,
+        "truncated to 0",
+        HEAD + "int t(void) { int v = 8; if ((r->c = v)) return 1; return 2; }",
+        (("t", 2),),
+        ("w c=0",),
+    ),
     Case(
         30,
         "wrap around",

@@ -185,7 +185,7 @@ CASES = [
     Case(
         55,
         "byte of a byte-capable bus",
-        FIXED + "void t(void) { c->rx = 0x1FF; }",
+        FIXED + "void t(void) { int v = 0x1FF; c->rx = v; }",
         (("t", None),),
         ("w rx=ff",),
         target="riscv-virt",

@@ -329,6 +329,10 @@ def _statements(body: tuple[Statement, ...], depth: int) -> list[str]:
 # ---- at random
 
 
+def is_constant(e: Expression) -> bool:
+    return e[0] == "const" or (e[0] == "bin" and is_constant(e[2]) and is_constant(e[3]))
+
+
 class Generator:
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -369,6 +373,13 @@ class Generator:
             index = [inner, f.count]
         return self.random.choice(["p", "p", "p", "q"]), f.name, index
 
+    def assign(self, place: Place, value: Expression, *operator: str) -> Expression:
+        """An assignment of a value, or of the part of a constant that the field has room for."""
+        width = next(f.width for f in self.fields if f.name == place[1])
+        if is_constant(value):
+            value = ("bin", "&", value, ("const", (1 << width) - 1))
+        return ("assign", place, *operator, value)
+
     def simple(self, depth: int = 0) -> Expression:
         """Plain reads only: C leaves the order of operands open."""
         r = self.random
@@ -399,7 +410,7 @@ class Generator:
         if kind < 0.5:
             return ("bin", r.choice("+-^"), ("read", self.place(self.fields)), leaf)
         if kind < 0.7:
-            return ("assign", self.place(self.fields), leaf)
+            return self.assign(self.place(self.fields), leaf)
         if kind < 0.8:
             return ("post", self.place(self.fields), r.choice(["++", "--"]))
         return leaf
@@ -421,21 +432,15 @@ class Generator:
         r = self.random
         kind = r.random()
         if kind < 0.4 or depth > 2:
-            return (
-                "expr",
-                ("assign", self.place(self.plain or self.fields if r.random() < 0.7 else self.fields), self.simple()),
-            )
+            place = self.place(self.plain or self.fields if r.random() < 0.7 else self.fields)
+            return ("expr", self.assign(place, self.simple()))
         if self.helpers and kind < 0.48:
             return ("expr", ("call", r.randrange(self.helpers), r.choice("pq"), r.choice("pq"), ("var", "x")))
         if kind < 0.55:
             return ("set", r.choice("xyz"), self.expression())
         if kind < 0.65:
-            return (
-                "op",
-                self.place(self.fields),
-                r.choice("+-&|^"),
-                r.choice([("const", r.randrange(9)), ("var", "y")]),
-            )
+            place, operator = self.place(self.fields), r.choice("+-&|^")
+            return ("op", *self.assign(place, r.choice([("const", r.randrange(9)), ("var", "y")]), operator)[1:])
         if kind < 0.7:
             return ("expr", self.one())
         inner = r.randint(1, 3)

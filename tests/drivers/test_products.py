@@ -218,7 +218,7 @@ static void work(struct context *c, const Pad_t *q, int i)
     (&d->one)->b = 1;
     d->x = 5u, d->one.a = !d->one.b;
     if (d->one.a ? d->x : d->one.b) d->x = 7;
-    c->n = (d->one.n = 41) + 1;
+    c->n = (d->one.n = 9) + 1;
 }
 int t(int i)
 {

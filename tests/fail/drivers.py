@@ -83,6 +83,34 @@ def driver_group_copy(folder: Path) -> tuple[str, str]:
     return driver(folder, f"{text}void f(void) {{ g->x = other(); }}\n", "5:16", "a group cannot be copied")
 
 
+FITTING = "enum Speed { SLOW, FAST };\nenum Other { SOME, MORE };\n"
+
+
+@case
+def driver_constant_that_does_not_fit(folder: Path) -> tuple[str, str]:
+    text = f"bfGroup G {{ bit a; uint3 mode; }};\n{DEVICE}void f(int c)\n{{\n    g->mode = c ? 2 : 9;\n}}\n"
+    return driver(folder, text, "5:23", "9 does not fit into the 3 bits of 'mode', which take 0 to 7")
+
+
+@case
+def driver_constant_that_is_set_besides(folder: Path) -> tuple[str, str]:
+    text = f"bfGroup G {{ bit a; }};\n{DEVICE}void f(void)\n{{\n    g->a = 1;\n    g->a |= 2;\n}}\n"
+    return driver(folder, text, "6:13", "2 does not fit into the bit 'a', which takes 0 and 1")
+
+
+@case
+def driver_constant_in_a_whole_register(folder: Path) -> tuple[str, str]:
+    text = f"bfGroup R {{ bit a; uint3 mode; }};\nbfGroup G {{ bfGroup R r; }};\n{DEVICE}"
+    text += "void f(void) { g->r = (bfGroup R){ .a = 1, .mode = -5 }; }\n"
+    return driver(folder, text, "4:52", "-5 does not fit into the 3 bits of 'mode', which take 0 to 7")
+
+
+@case
+def driver_value_of_another_enumeration(folder: Path) -> tuple[str, str]:
+    text = f"{FITTING}bfGroup G {{ bit bf_enum(Speed) speed; }};\n{DEVICE}void f(void) {{ g->speed = MORE; }}\n"
+    return driver(folder, text, "5:27", "'MORE' is no value of 'speed', which takes SLOW, FAST")
+
+
 def described(folder: Path, a: str, b: str, place: str, words: str) -> tuple[str, str]:
     """A driver over a register with fields A and B at the given bits."""
     (folder / "dev.c").write_text(f"bfGroup G {{ bit a; uint2 b; }};\n{DEVICE}void f(void) {{ g->a = 1; g->b = 1; }}\n")

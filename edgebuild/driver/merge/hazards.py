@@ -11,6 +11,7 @@ from edgebuild.driver.analysis.contexts import contexts, guarded, preempts
 from edgebuild.driver.analysis.simplify import Facts
 from edgebuild.driver.layout.registers import Register, Slot, Window
 from edgebuild.driver.merge.merging import Merged
+from edgebuild.driver.source import ir
 from edgebuild.driver.source.dialect import Dialect
 from edgebuild.driver.source.ir import Expression
 
@@ -174,13 +175,14 @@ def _at(a: Access, text: str, severity: str) -> Diagnostic:
     return Diagnostic(text, a.where.file, a.where.line, a.where.column, severity=severity)
 
 
-# ---- constants that a register does not take: SVD's `writeConstraint` says which values may be written
+# ---- constants that a field does not take; SVD's `writeConstraint` says which values may be written
 
 
 def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     """A warning for each constant that the source writes to a field which does not take it."""
     found = []
-    for a, value in (w for f in cdfg.functions.values() for s in f.sites for w in _writes(s)):
+    sites = (s for f in cdfg.functions.values() for s in f.sites if s.form not in ("compound", "set"))
+    for a, value in (w for s in sites for w in _writes(s)):
         slot, number = merged.register(a).slot(merged.ref(a).leaf), value.constant
         if number is None or not slot.accepts:
             continue
@@ -193,8 +195,44 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     return found
 
 
+def misfits(dialect: Dialect, cdfg: Cdfg) -> Iterator[Diagnostic]:
+    """An error for each constant that has more bits than its field, or that another enumeration than the field's has.
+
+    A negative number fits if the field holds all of its bits but copies of the sign: `-1` fits each field.
+    """
+    for a, value in (w for f in cdfg.functions.values() for s in f.sites for w in _writes(s)):
+        field = dialect.field(a.field)
+        for c in _constants(value):
+            number = c.constant
+            assert number is not None
+            most, enumerators = (1 << field.width) - 1, [n for n, _ in field.values]
+            if isinstance(c, ir.Name) and enumerators and c.name not in enumerators:
+                text = f"'{c.name}' is no value of '{field.name}', which takes {', '.join(enumerators)}"
+            elif not -(most + 1) // 2 <= number <= most:
+                one = f"the bit '{field.name}', which takes 0 and 1"
+                more = f"the {field.width} bits of '{field.name}', which take 0 to {most}"
+                text = f"{number} does not fit into {one if field.width == 1 else more}"
+            else:
+                continue
+            yield from c.error(text).diagnostics
+
+
+def _constants(value: Expression) -> Iterator[Expression]:
+    """The constants that an expression may have as its value, before they are converted to a field's type."""
+    bare = value.bare
+    if bare.constant is not None:
+        yield bare
+    elif isinstance(bare, ir.Choice):
+        for arm in (bare.yes or bare.condition, bare.no):
+            yield from _constants(arm)
+    elif isinstance(bare, ir.Comma):
+        yield from _constants(bare.right)
+
+
 def _writes(site: Site) -> Iterator[tuple[Access, Expression]]:
-    if site.form == "assign" and site.write and site.right is not None:
-        yield site.write, site.right
+    """Values that fields get, and those that `|=` and `^=` set in them."""
+    a = site.read if site.form == "set" else site.write
+    if site.form in ("assign", "compound", "set") and site.operator in ("=", "|=", "^=") and a and site.right:
+        yield a, site.right
     if site.form in ("group", "make"):
         yield from ((a, v) for a, v in site.parts if v is not None)
