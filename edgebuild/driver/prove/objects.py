@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import z3
 
@@ -19,9 +19,7 @@ from edgebuild.driver.prove.values import Break, Continue, Goto, Int, Real, Retu
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.ir import CType, Expression
 
-if TYPE_CHECKING:
-    from edgebuild.driver.prove.interpreter import Interpreter
-
+Interpreter = Any  # that of `interpreter`, which imports this file
 Living = list[tuple[Pointer, ir.Function]]  # objects and their destructors, in the order of their making
 NUMBERS = ir.Number | ir.Binary | ir.Logical | ir.Comma | ir.Assignment
 

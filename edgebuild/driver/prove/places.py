@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import z3
 
@@ -16,9 +16,7 @@ from edgebuild.driver.prove.values import Int, bits_of, converted, number, symbo
 from edgebuild.driver.source import ir
 from edgebuild.driver.source.ir import CType, Expression
 
-if TYPE_CHECKING:
-    from edgebuild.driver.prove.interpreter import Interpreter
-
+Interpreter = Any  # that of `interpreter`, which imports this file
 WHOLES = ("record", "array", "variable array")
 
 
