@@ -104,7 +104,7 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args)
-        for i, (word, after) in enumerate(zip(words, [*words[1:], ""], strict=True)):
+        for i, (word, after) in enumerate(zip(words, [*words[1:], ""][: len(words)], strict=True)):
             action = self._option_string_actions.get(word)
             if action is not None and action.nargs == "?" and after not in (action.choices or [after]):
                 words[i] = f"{word}={action.const}"
