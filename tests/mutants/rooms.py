@@ -88,7 +88,7 @@ FAILURES = _in("fail", "cases", "messages", "machine")
 
 ROOMS: dict[str, Room] = {
     "operators": Room(
-        ("edgebuild/model/ops/*.py", "edgebuild/model/ir/axes.py"),
+        ("edgebuild/model/ops/*.py", "edgebuild/model/arithmetic.py", "edgebuild/model/ir/axes.py"),
         (*OPERATORS, *_in("passes", "canonicalize"), *_in("tiling", "parts"), *IMPORTED, *WHOLE),
         keyed=_in("ops", "host", "tflm"),
         c=True,
