@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..ir import Graph, Tensor
 from ..plan.events import newest_name
 from ..plan.flash_bytes import code
+from ..plan.moved.copies import MovedLayer
+from ..plan.moved.feeding import FedRun
+from ..plan.moved.offload import used
+from ..plan.moved.staging import SLOTS
+from ..plan.printed import Copy
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
-from .levels_report import hierarchy
 from .names import access_functions
 from .trade import trade_rows
 from .weights_file import HEADER, Weights
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from ..energy.step_clocks import ClockSchedule
 
 SCHEMA = 1
+NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 
 def report(plan: Plan, weights: Weights, sha256: str) -> str:
@@ -66,7 +73,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
         data["trade_off"] = trade_rows(plan)
         data["price"] = dict(zip(("instructions", "cycles"), (round(more - 1, 4) for more in plan.price), strict=True))
     if plan.moved or plan.why:
-        data["hierarchy"] = hierarchy(plan, weights)
+        data["hierarchy"] = _levels(plan, weights)
     if plan.clocks is not None:
         data["energy"] = _energy(plan.clocks)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
@@ -172,3 +179,154 @@ def _surface(t: Tensor, function: str) -> dict[str, Any]:
     if t.quant is not None:
         row |= {"scale": t.quant.scale[0], "zero_point": t.quant.zero_point[0]}
     return row
+
+
+def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
+    """Levels, the steps that run in the first of them, and what their copies come to."""
+    layers = [_level_step(plan, i) for i in range(len(plan.steps))]
+    near = {name for engine in plan.target.engines for name in engine.memories}
+    levels = [*plan.target.levels, *(m for m in plan.target.memories if m.name in near and not m.level)]
+    heights = Counter(plan.layout.heights)
+    heights[plan.weights_memory] += weights.linked_bytes
+    moved = [row for row in layers if row["operands"]]
+    keys = ("transfers", "bytes", "pieces")
+    total = sum(row["cycles"] for row in layers)
+    bound = min(total, sum(plan.whole_cycles.values()))  # kernels may like tiles better
+    return {
+        "modelled": True,
+        "method": plan.request.map,
+        "levels": [{"name": m.name, "bytes": m.size, "used_bytes": heights[m.name]} for m in levels],
+        "cycles": {
+            "total": total,
+            "compute": sum(row["compute_cycles"] for row in layers),
+            "moved": sum(row["dma_cycles"] for row in layers),
+            "bound": bound,
+            "gap_percent": round(100 * (total / bound - 1), 3) if bound else 0.0,
+            "optimal": total <= bound,
+        },
+        "moved": {key: sum(o[key] for row in moved for o in row["operands"]) for key in keys},
+        "activation_bytes": sum(o["bytes"] for row in moved for o in row["operands"] if o["tensor"] != "weights"),
+        "layers": layers,
+        "residency": [
+            {"tensor": b.tensor, "level": b.place.memory, "first": b.first, "last": b.last}
+            for b in plan.buffers
+            if b.view_of is None
+        ],
+    }
+
+
+def _level_step(plan: Plan, step: int) -> dict[str, Any]:
+    section = plan.steps[step]
+    moved = plan.moved.get(section.ops[0].outputs[0])
+    if moved is None:
+        (op,) = section.ops
+        why, cycles = plan.why.get(op.outputs[0]) or NO_TILE, plan.whole_cycles[op.outputs[0]]
+        row: dict[str, Any] = {"node": op.name, "engine": "cpu", "why": why, "loops": [], "operands": []}
+        return row | {"compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles, "calls": 1}
+    early = _early(plan, step)
+    row = _run(plan, moved) if isinstance(moved, FedRun) else _layer(plan, moved)
+    staged = _staged(plan, step, moved)
+    waited = sum(a.waited for a in plan.ahead if a.step == step) + sum(s.waited for s in plan.staged if s.step == step)
+    return row | {"operands": row["operands"] + early + staged, "cycles": row["cycles"] + waited}
+
+
+def _staged(plan: Plan, step: int, moved: MovedLayer | FedRun) -> list[dict[str, Any]]:
+    """The copies of a step's constants to the second level, if they come by way of that."""
+    mine = [s for s in plan.staged if s.step == step]
+    if not mine:
+        return []
+    inside = [c.total for c in moved.copies if c.into] if isinstance(moved, MovedLayer) else []
+    sizes = [*(s.bytes for s in mine), *inside]
+    row: dict[str, Any] = {"tensor": "weights", "from": plan.weights_memory, "to": mine[0].at.memory, "depth": 0}
+    row |= {"buffers": SLOTS if inside else 1, "tile_bytes": max(sizes)}
+    row |= {"transfers": len(sizes), "bytes": sum(sizes), "pieces": len(sizes)}
+    row |= {"cycles": sum(s.waited for s in mine)}
+    return [row | {"ahead": plan.steps[mine[0].first].name}] if mine[0].first < step else [row]
+
+
+def _early(plan: Plan, step: int) -> list[dict[str, Any]]:
+    """The copies of a step's constants that come under earlier steps."""
+    mine = [a for a in plan.ahead if a.step == step]
+    if not mine:
+        return []
+    ends = {"from": mine[0].stage or plan.weights_memory, "to": plan.target.levels[0].name}
+    sizes = [a.block.data.nbytes for a in mine]
+    row: dict[str, Any] = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, "tile_bytes": max(sizes)}
+    row |= {"transfers": len(mine), "bytes": sum(sizes), "pieces": len(mine)}
+    return [row | {"cycles": sum(a.waited for a in mine), "ahead": plan.steps[mine[0].first].name}]
+
+
+def _run(plan: Plan, run: FedRun) -> dict[str, Any]:
+    """A run in the first level."""
+    near, operands = plan.target.levels[0].name, list[dict[str, Any]]()
+    for stream in run.streams:
+        far = plan.places[stream.storage].memory
+        ends = {"from": far, "to": near} if stream.fed else {"from": near, "to": far}
+        largest = stream.total if stream.whole else stream.most
+        sums = {"tile_bytes": largest, "transfers": stream.copies, "bytes": stream.total, "pieces": stream.copies}
+        row = {"tensor": stream.storage, **ends, "depth": 1, "buffers": stream.slots, **sums}
+        operands.append(row | {"cycles": run.cost.each[stream.storage] * stream.copies})
+    blocks = [b.data.nbytes for b in run.blocks if b.data.nbytes]
+    if blocks and not run.prefetched:
+        sums = {"tile_bytes": max(blocks), "transfers": len(blocks), "bytes": sum(blocks), "pieces": len(blocks)}
+        ends = {"from": run.stage or plan.weights_memory, "to": near}
+        row = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, **sums}
+        operands.append(row | {"cycles": run.cost.constants})
+    return {
+        "node": run.section.name,
+        "nodes": [op.name for op in run.ops],
+        "engine": "cpu",
+        "why": "a run by rows, which the DMA feeds and drains",
+        "loops": [],
+        "operands": operands,
+        "calls": run.cost.calls,
+        "near_bytes": run.near_bytes,
+        "compute_cycles": run.cost.compute,
+        "dma_cycles": run.cost.beside + run.cost.constants,
+        "cycles": run.cost.total,
+    }
+
+
+def _sums(copies: Iterable[Copy]) -> dict[str, Any]:
+    found = list(copies)
+    size, pieces = sum(c.total for c in found), sum(c.rows * c.planes for c in found)
+    most = max((c.total for c in found), default=0)
+    return {"tile_bytes": most, "transfers": len(found), "bytes": size, "pieces": pieces}
+
+
+def _layer(plan: Plan, moved: MovedLayer) -> dict[str, Any]:
+    extents = moved.layer.nest.extents
+    counts = moved.mapped.counts(moved.layer)
+    found = moved.cost
+    return {
+        "node": moved.op.name,
+        "engine": moved.engine,
+        "why": moved.why,
+        "loops": [
+            {"axis": a, "extent": extents[a], "tile": moved.mapped.tile[a], "count": counts[a]}
+            for a in moved.mapped.order
+        ],
+        "operands": _operands(plan, moved),
+        "calls": len(moved.turns),
+        "near_bytes": sum(used(moved, r) for r in moved.regions) or moved.near_bytes,
+        "compute_cycles": found.compute,
+        "dma_cycles": found.dma,
+        "cycles": found.total,
+    }
+
+
+def _operands(plan: Plan, moved: MovedLayer) -> list[dict[str, Any]]:
+    rows = []
+    for i, (operand, move, cost) in enumerate(
+        zip(moved.layer.operands, moved.mapped.moves, moved.cost.operands, strict=True)
+    ):
+        if operand.held:
+            continue
+        copies = [c for c in moved.copies if c.channel // 2 == i]
+        stage = next((c.stage for c in copies if c.stage), "")
+        far = stage or plan.weights_memory if operand.packed else plan.places[plan.rolling.storage[operand.name]].memory
+        near = operand.space
+        ends = {"from": near, "to": far} if operand.result else {"from": far, "to": near}
+        row: dict[str, Any] = {"tensor": operand.name, **ends, "depth": move.depth, "buffers": move.buffers}
+        rows.append(row | {**_sums(copies), "cycles": cost.cycles})
+    return rows

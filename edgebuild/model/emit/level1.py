@@ -1,15 +1,19 @@
-"""Names of places in the first memory level, and of the blocks of constants that are fetched from afar."""
+"""Places in the first memory level and behind it, as C: tiles, rings, constants, and copies of these before steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..ops.base import Constant
+from ...base.templates import remark
+from ..ir import Tensor
+from ..ops.base import C_TYPES, Constant
 from ..plan.moved.copies import MovedLayer
 from ..plan.moved.feeding import FedRun
 from ..plan.printed import Stream
 from ..plan.search import Plan
+from ..plan.storage import view_starts
+from .call_loops import Arg
 from .names import at_macro, comment, offset_names
 from .weights_file import Weights
 
@@ -149,3 +153,71 @@ def stage_at(plan: Plan, step: int, offset: int) -> str:
 def _moved(plan: Plan) -> dict[int, MovedLayer | FedRun]:
     results = [section.ops[0].outputs[0] for section in plan.steps]
     return {step: plan.moved[y] for step, y in enumerate(results) if y in plan.moved}
+
+
+def near_address(plan: Plan, step: int, run: FedRun, t: Tensor, behind: str = "") -> Arg:
+    """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
+    root = plan.rolling.storage[t.name]
+    at = run_places(plan, step, run).get((root, "")) or Named(offset_names(plan)[root], plan.places[root].offset)
+    start = view_starts(plan.graph).get(t.name, 0)
+    return Arg(f"{at_level(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
+
+
+def at_level(plan: Plan) -> str:
+    """The macro of the first level."""
+    return at_macro(plan, plan.target.levels[0].name)
+
+
+def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapping[int, tuple[str, ...]]]:
+    """The copies of constants that are fetched under earlier steps, and the statements before each step."""
+    copies, before = list[str](), dict[int, list[str]]()
+
+    def start(step: int, channel: int, what: int, copy: str) -> None:
+        line = f"    eb_dma_start({channel}, &{plan.name}_ahead[{len(copies)}]); /* constants of step {what} */"
+        before.setdefault(step, []).append(line)
+        copies.append(copy)
+
+    def wait(step: int, channel: int) -> None:
+        line, known = f"    eb_dma_wait({channel});", before.setdefault(step, [])
+        began = [i for i, other in enumerate(known) if other.startswith(f"    eb_dma_start({channel},")]
+        if line not in known[began[-1] if began else 0 :]:
+            known.append(line)
+
+    for staged in (s for s in plan.staged if s.first < s.until):
+        wait(staged.until, staged.channel)
+    for staged in plan.staged:
+        to, offset = stage_at(plan, staged.step, staged.at.offset), weights.offset(staged.block) + staged.offset
+        copy = block_copy(to, stored(plan, staged.step, offset, weights), staged.bytes)
+        start(staged.first, staged.channel, staged.step, copy)
+    for staged in (s for s in plan.staged if s.first == s.until):
+        wait(staged.until, staged.channel)
+    for early in plan.ahead:
+        to = f"{at_level(plan)}(uint8_t, {constants_at(plan, early.step, early.near)})"
+        if early.stage:
+            from_ = stage_at(plan, early.step, early.far)
+        else:
+            from_ = stored(plan, early.step, weights.offset(early.block), weights)
+        start(early.first, early.channel, early.step, block_copy(to, from_, early.block.data.nbytes))
+    for early in plan.ahead:
+        wait(early.step, early.channel)
+    for kept in reversed(plan.caches.steps):
+        name = offset_names(plan).get(kept.what, str(kept.place.offset))
+        at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {name})"
+        line = remark(f"    eb_cache_{kept.kind}({at}, {kept.bytes}); ", comment(kept.what))
+        before.setdefault(kept.step, []).insert(0, line)
+    return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps) + 1)}
+
+
+def stored(plan: Plan, step: int, offset: int, weights: Weights) -> str:
+    """C for the address of constants of a step in their store."""
+    return f"WEIGHTS(uint8_t, {blocks(plan, weights)[step].at(offset)})"
+
+
+def block_copy(to: str, from_: str, size: int) -> str:
+    """A copy of constants that lie in one piece."""
+    return f"{{.to = {to},\n .from = {from_},\n .bytes = {size}, .rows = 1, .planes = 1}},"
+
+
+def far_address(plan: Plan, storage: str) -> str:
+    """C for where a tensor begins behind the first level."""
+    return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {offset_names(plan)[storage]})"
