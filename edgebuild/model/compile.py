@@ -67,10 +67,10 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
 
 def _mapped_plan(request: ModelRequest, target: Target) -> Plan:
     """The plan of ops whose operands move between the target's memory levels."""
-    from .plan.moved.auto import auto_plan  # late, with all that is theirs: few targets have levels
-    from .plan.moved.levels import limited
-    from .plan.moved.movement import check_request, reached, with_moves
-    from .plan.moved.offload import engines_of
+    from .plan.dma.assembly import auto_plan  # late, with all that is theirs: few targets have levels
+    from .plan.dma.engines import engines_of
+    from .plan.dma.levels import limited
+    from .plan.dma.movement import check_request, reached, with_moves
 
     target = reached(limited(target, request.limit))
     check_request(target, request)

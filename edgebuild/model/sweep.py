@@ -11,12 +11,10 @@ from ..base.options import parse_size
 from ..base.request import ModelRequest
 from ..base.target import Target
 from .compile import prepare
+from .plan.dma.assembly import WAITS, early, far_memories, search_of, spilled, stage_plan
+from .plan.dma.levels import by_way_of, check_levels, nearest, resized, rooms
+from .plan.dma.residency import Residency, Step
 from .plan.memory.problem import BufferMemory, DoesNotFit
-from .plan.moved.ahead import early
-from .plan.moved.assembly import far_memories, stage_plan
-from .plan.moved.auto import WAITS, search_of, spilled
-from .plan.moved.levels import by_way_of, check_levels, nearest, resized, rooms
-from .plan.moved.residency import Residency, Step
 from .plan.search import Planner
 
 SIZES = 5  # of each memory, from the least to the most, each so many times the one before

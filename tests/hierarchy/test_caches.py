@@ -14,13 +14,13 @@ from edgebuild.base.target import Target, load_target
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
-from edgebuild.model.plan.moved.auto import auto_plan
-from edgebuild.model.plan.moved.levels import check_levels
-from edgebuild.model.plan.moved.movement import with_moves
-from edgebuild.model.plan.printed import CLEAN, INVALIDATE, NO_CACHE
+from edgebuild.model.plan.dma.assembly import auto_plan
+from edgebuild.model.plan.dma.levels import check_levels
+from edgebuild.model.plan.dma.movement import with_moves
+from edgebuild.model.plan.printed import CLEAN, INVALIDATE, CacheOp
 from edgebuild.model.plan.search import Plan
 from tests.graphs import examples, small_graphs
-from tests.hierarchy.test_moved import MODES, build, check, run, with_cores
+from tests.hierarchy.test_moved import MODES, build, check, run, transfers, with_cores, with_transfers
 from tests.hierarchy.test_mutations import convolution, feed, four_tiles
 
 NETWORKS = 12
@@ -43,7 +43,7 @@ def some_in_place(graph: Graph, name: str, seed: int) -> Plan:
 @pytest.mark.needs("gcc")
 def test_networks_behind_a_cache(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, some_in_place)
-    kinds = {(kept.kind, 0 < kept.step < len(p.steps)) for p in plans for kept in p.caches.steps}
+    kinds = {(op.kind, 0 < step < len(p.steps)) for p in plans for step, op in transfers(p, CacheOp)}
     assert {(CLEAN, True), (CLEAN, False), (INVALIDATE, False)} <= kinds
 
 
@@ -60,7 +60,7 @@ def planned() -> Plan:
 
 def without(kind: str) -> Callable[[Plan], Plan]:
     def changed(p: Plan) -> Plan:
-        return replace(p, caches=replace(p.caches, steps=tuple(s for s in p.caches.steps if s.kind != kind)))
+        return with_transfers(p, lambda t: None if isinstance(t, CacheOp) and t.kind == kind else t)
 
     return changed
 
@@ -82,7 +82,7 @@ def test_the_sound_plan_passes(tmp_path: Path) -> None:
 def test_replay_refuses(name: str) -> None:
     p = MUTATIONS[name](planned())
     with pytest.raises(BrokenPlan):
-        replay(p.graph, p.steps, p.places, p.moved, caches=p.caches)
+        replay(p.graph, p.steps, p.places, p.target)
 
 
 @pytest.mark.needs("gcc")
@@ -96,13 +96,15 @@ def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
 
 def test_buffers_take_whole_lines() -> None:
     p = planned()
-    assert all(step.place.offset % 32 == 0 for step in p.caches.steps)
+    assert all(op.place.offset % 32 == 0 for _, op in transfers(p, CacheOp))
     assert p.layout.heights["RAM"] % 32 == 0
 
 
 def test_where_nothing_is_moved_nothing_is_cleaned() -> None:
     tiny = behind_a_cache(load_target("host"), room=8)
-    assert with_moves(plan(convolution(), tiny, planned().request)).caches == NO_CACHE
+    assert transfers(planned(), CacheOp) and not transfers(
+        with_moves(plan(convolution(), tiny, planned().request)), CacheOp
+    )
 
 
 def test_a_first_level_behind_a_cache_is_refused() -> None:

@@ -41,7 +41,6 @@ WAYS_IN = {
     "model.plan.check.interpret",
     "model.plan.check.replay.replay",
     "model.plan.check.replay.BrokenPlan",
-    "model.plan.check.cached.BrokenPlan",
     "model.plan.memory.check.check_layout",
     "model.plan.memory.check.check_schedule",
     "model.cluster.together.check_together",

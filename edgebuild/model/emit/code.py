@@ -11,13 +11,13 @@ from .. import ops
 from ..ir import Op, Tensor
 from ..kernels import CONDITIONS
 from ..ops.base import C_TYPES
-from ..plan.moved.copies import MovedLayer
+from ..plan.printed import TiledOp
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, form_of
 from ..plan.section import scratch_name
 from .addresses import address
 from .clock_tables import budget_views, header_view, switch_points
-from .level1 import early_constants, places, stages
+from .level1 import places, stages, transfers
 from .names import (
     access_functions,
     at_macro,
@@ -103,7 +103,7 @@ def source(p: Program) -> str:
     plan = p.plan
     found = arenas(plan) or {first_memory(plan): ("arena", plan.arena_bytes)}
     macros = [(at_macro(plan, memory), symbol, size) for memory, (symbol, size) in found.items()]
-    ahead, before = early_constants(plan, p.weights)
+    ahead, before = transfers(plan, p.weights)
     switches, after = switch_points(plan)
     return render(
         "model.c.j2",
@@ -111,7 +111,7 @@ def source(p: Program) -> str:
         steps=p.steps,
         schedule=_schedule(p, before, switches),
         definitions=p.definitions,
-        dma=bool(plan.moved),
+        dma=bool(plan.moves),
         ahead=ahead,
         guard=guard(plan),
         exact=_has_floats(plan),
@@ -133,7 +133,7 @@ def source(p: Program) -> str:
     )
 
 
-def _schedule(p: Program, before: Mapping[int, Sequence[str]], switches: Sequence[str | None]) -> list[str]:
+def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[str | None]) -> list[str]:
     """Statements of the schedule: of each step, and what stands before it and behind the last."""
     found = list[str]()
     for number, step in enumerate(p.steps):
@@ -146,7 +146,7 @@ def _schedule(p: Program, before: Mapping[int, Sequence[str]], switches: Sequenc
 
 def _engines(plan: Plan) -> list[tuple[str, str]]:
     """Functions of engines that the steps use, and the patterns that they take."""
-    moved = [m for m in plan.moved.values() if isinstance(m, MovedLayer) and m.regions]
+    moved = [m for m in plan.moves.values() if isinstance(m, TiledOp) and m.regions]
     return sorted({(str(k.shape["function"]), str(k.shape["pattern"])) for m in moved for k in m.kernels})
 
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from ...base.templates import remark
 from ..ir import Tensor
 from ..ops.base import C_TYPES, Constant
-from ..plan.moved.copies import MovedLayer
-from ..plan.moved.feeding import FedRun
-from ..plan.printed import Stream
+from ..plan.printed import Moves, Start, Stream, StreamedRun, TiledOp, Transfer, Wait
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg
@@ -34,15 +32,15 @@ class Named:
         return self.name + (f" {'-' if more < 0 else '+'} {abs(more)}" if more else "")
 
 
-def near(plan: Plan, moved: MovedLayer, at: int) -> tuple[str, int]:
+def near(plan: Plan, moved: TiledOp, at: int) -> tuple[str, int]:
     """The macro of the memory that an address belongs to, and the offset in it."""
     region = moved.region(at)
     if region is None:
-        return at_macro(plan, moved.layer.operands[0].space), at
+        return at_macro(plan, moved.operands[0].space), at
     return at_macro(plan, region.memory), at - region.base
 
 
-def tile_places(plan: Plan, moved: MovedLayer) -> tuple[Named, ...]:
+def tile_places(plan: Plan, moved: TiledOp) -> tuple[Named, ...]:
     """Of each place of a call where its buffers begin, behind them where the scratch does."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
     stem, owners = f"{offset_names(plan)[moved.op.outputs[0]]}_NEAR", moved.at_operands
@@ -53,10 +51,10 @@ def tile_places(plan: Plan, moved: MovedLayer) -> tuple[Named, ...]:
             constant = most.constants[i - len(owners)].name
             found.append(Named(f"{stem}_{constant.upper()}", least, f"{constant} of {comment(moved.op.name)}"))
             continue
-        tensor = moved.layer.operands[owners[i]].name
+        tensor = moved.operands[owners[i]].name
         root = plan.rolling.storage[tensor]
         letter = "Y" if i + 1 == len(owners) else "X" if len(owners) == 2 else f"X{i}"
-        if moved.layer.operands[owners[i]].held:
+        if moved.operands[owners[i]].held:
             found.append(Named(offset_names(plan)[root], plan.places[root].offset))
         else:
             found.append(Named(f"{stem}_{letter}", least, f"tiles of {comment(tensor)}"))
@@ -70,7 +68,7 @@ def ring(plan: Plan, step: int, stream: Stream) -> Named:
     return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
 
 
-def run_places(plan: Plan, step: int, run: FedRun) -> dict[tuple[str, str], Named]:
+def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str], Named]:
     """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
     names, found = offset_names(plan), dict[tuple[str, str], Named]()
     for storage, at in run.places.items():
@@ -93,15 +91,15 @@ def run_places(plan: Plan, step: int, run: FedRun) -> dict[tuple[str, str], Name
 
 def places(plan: Plan) -> Iterator[Named]:
     """All names of the first level that are not those of the arena's tensors."""
-    for step, moved in _moved(plan).items():
-        found = run_places(plan, step, moved).values() if isinstance(moved, FedRun) else tile_places(plan, moved)
+    for step, moved in plan.moves.items():
+        found = run_places(plan, step, moved).values() if isinstance(moved, StreamedRun) else tile_places(plan, moved)
         yield from (named for named in found if named.note)
 
 
 def constants_at(plan: Plan, step: int, at: int) -> str:
     """C for the place of constants of a step that come early."""
-    moved = _moved(plan)[step]
-    if isinstance(moved, FedRun):
+    moved = plan.moves[step]
+    if isinstance(moved, StreamedRun):
         known = [named for (_, what), named in run_places(plan, step, moved).items() if what not in ("", SCRATCH)]
     else:
         known = list(tile_places(plan, moved)[len(moved.at_operands) : -1])
@@ -111,37 +109,43 @@ def constants_at(plan: Plan, step: int, at: int) -> str:
 
 def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
     """By step the first byte of the constants that are fetched for it."""
-    every = ((step, block_of(plan, step, moved, weights)) for step, moved in _moved(plan).items())
+    every = ((step, block_of(plan, step, moved, weights)) for step, moved in plan.moves.items())
     return {step: named for step, named in every if named is not None}
 
 
-def block_of(plan: Plan, step: int, moved: MovedLayer | FedRun, weights: Weights) -> Named | None:
+def block_of(plan: Plan, step: int, moved: Moves, weights: Weights) -> Named | None:
     """The first byte of the constants that are fetched for a step, if there are any."""
     filled = [block for block in fetched(plan, step, moved) if block.data.nbytes]
     if not filled:
         return None
-    op = moved.ops[0] if isinstance(moved, FedRun) else moved.op
+    op = moved.ops[0]
     size = sum(block.data.nbytes for block in filled)
     note = f"{size} B: constants of step {step}, {comment(op.name)}"
     first = min(weights.offset(block) for block in filled)
     return Named(f"{offset_names(plan)[op.outputs[0]]}_BLOCK", first, note)
 
 
-def fetched(plan: Plan, step: int, moved: MovedLayer | FedRun) -> tuple[Constant, ...]:
+def starts(plan: Plan) -> Iterator[tuple[int, Start]]:
+    """The copies of constants that begin between steps, with the step that each stands before."""
+    return ((i, t) for i, section in enumerate(plan.steps) for t in section.before if isinstance(t, Start))
+
+
+def fetched(plan: Plan, step: int, moved: Moves) -> tuple[Constant, ...]:
     """The constants of a step as their store has them: together, if they come to the second level so."""
-    staged = {id(s.block): s.block for s in plan.staged if s.step == step}
+    staged = {id(s.block): s.block for _, s in starts(plan) if s.copy.into and s.step == step}
     return moved.blocks if any(id(b) in staged for b in moved.blocks) or not staged else tuple(staged.values())
 
 
 def stages(plan: Plan) -> Mapping[int, tuple[Named, str, int]]:
     """By step where its constants lie on their way in the second level, in which memory, and their bytes there."""
     found = dict[int, tuple[Named, str, int]]()
-    for s in plan.staged:
-        if s.step not in found:
-            op = plan.steps[s.step].ops[0]
-            note = f"constants of step {s.step}, steps {s.first} to {s.step}: {comment(op.name)}"
-            found[s.step] = Named(f"{offset_names(plan)[op.outputs[0]]}_STAGE", s.at.offset, note), s.at.memory, s.room
-    return found
+    for first, s in starts(plan):
+        stage, op = plan.moves[s.step].stage, plan.steps[s.step].ops[0]
+        if stage is not None and s.copy.into:
+            note = f"constants of step {s.step}, steps {first} to {s.step}: {comment(op.name)}"
+            named = Named(f"{offset_names(plan)[op.outputs[0]]}_STAGE", stage.base, note)
+            found[s.step] = named, stage.memory, stage.bytes
+    return dict(sorted(found.items()))
 
 
 def stage_at(plan: Plan, step: int, offset: int) -> str:
@@ -150,12 +154,7 @@ def stage_at(plan: Plan, step: int, offset: int) -> str:
     return f"{at_macro(plan, memory)}(uint8_t, {named.at(offset)})"
 
 
-def _moved(plan: Plan) -> dict[int, MovedLayer | FedRun]:
-    results = [section.ops[0].outputs[0] for section in plan.steps]
-    return {step: plan.moved[y] for step, y in enumerate(results) if y in plan.moved}
-
-
-def near_address(plan: Plan, step: int, run: FedRun, t: Tensor, behind: str = "") -> Arg:
+def near_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
     """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
     root = plan.rolling.storage[t.name]
     at = run_places(plan, step, run).get((root, "")) or Named(offset_names(plan)[root], plan.places[root].offset)
@@ -168,44 +167,36 @@ def at_level(plan: Plan) -> str:
     return at_macro(plan, plan.target.levels[0].name)
 
 
-def early_constants(plan: Plan, weights: Weights) -> tuple[tuple[str, ...], Mapping[int, tuple[str, ...]]]:
-    """The copies of constants that are fetched under earlier steps, and the statements before each step."""
-    copies, before = list[str](), dict[int, list[str]]()
+def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]:
+    """The copies of constants between steps, those to the second level first, and the statements before each step."""
+    begun = sorted((s for _, s in starts(plan)), key=lambda s: (not s.copy.into, s.step))
+    numbers = {id(s): number for number, s in enumerate(begun)}
 
-    def start(step: int, channel: int, what: int, copy: str) -> None:
-        line = f"    eb_dma_start({channel}, &{plan.name}_ahead[{len(copies)}]); /* constants of step {what} */"
-        before.setdefault(step, []).append(line)
-        copies.append(copy)
+    def statement(transfer: Transfer) -> str:
+        if isinstance(transfer, Wait):
+            return f"    eb_dma_wait({transfer.channel});"
+        if isinstance(transfer, Start):
+            copy = f"&{plan.name}_ahead[{numbers[id(transfer)]}]"
+            return f"    eb_dma_start({transfer.copy.channel}, {copy}); /* constants of step {transfer.step} */"
+        name = offset_names(plan).get(transfer.what, str(transfer.place.offset))
+        at = f"{at_macro(plan, transfer.place.memory)}(uint8_t, {name})"
+        return remark(f"    eb_cache_{transfer.kind}({at}, {transfer.bytes}); ", comment(transfer.what))
 
-    def wait(step: int, channel: int) -> None:
-        line, known = f"    eb_dma_wait({channel});", before.setdefault(step, [])
-        began = [i for i, other in enumerate(known) if other.startswith(f"    eb_dma_start({channel},")]
-        if line not in known[began[-1] if began else 0 :]:
-            known.append(line)
+    found = [[*map(statement, section.before)] for section in plan.steps]
+    end = [statement(t) for section in plan.steps[-1:] for t in section.after]
+    return [_transfer(plan, s, weights) for s in begun], [*found, end]
 
-    for staged in (s for s in plan.staged if s.first < s.until):
-        wait(staged.until, staged.channel)
-    for staged in plan.staged:
-        to, offset = stage_at(plan, staged.step, staged.at.offset), weights.offset(staged.block) + staged.offset
-        copy = block_copy(to, stored(plan, staged.step, offset, weights), staged.bytes)
-        start(staged.first, staged.channel, staged.step, copy)
-    for staged in (s for s in plan.staged if s.first == s.until):
-        wait(staged.until, staged.channel)
-    for early in plan.ahead:
-        to = f"{at_level(plan)}(uint8_t, {constants_at(plan, early.step, early.near)})"
-        if early.stage:
-            from_ = stage_at(plan, early.step, early.far)
-        else:
-            from_ = stored(plan, early.step, weights.offset(early.block), weights)
-        start(early.first, early.channel, early.step, block_copy(to, from_, early.block.data.nbytes))
-    for early in plan.ahead:
-        wait(early.step, early.channel)
-    for kept in reversed(plan.caches.steps):
-        name = offset_names(plan).get(kept.what, str(kept.place.offset))
-        at = f"{at_macro(plan, kept.place.memory)}(uint8_t, {name})"
-        line = remark(f"    eb_cache_{kept.kind}({at}, {kept.bytes}); ", comment(kept.what))
-        before.setdefault(kept.step, []).insert(0, line)
-    return tuple(copies), {step: tuple(before.get(step, ())) for step in range(len(plan.steps) + 1)}
+
+def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
+    if s.copy.into:
+        to = stage_at(plan, s.step, s.copy.near)
+    else:
+        to = f"{at_level(plan)}(uint8_t, {constants_at(plan, s.step, s.copy.near)})"
+    if s.copy.stage and not s.copy.into:
+        from_ = stage_at(plan, s.step, s.copy.far)
+    else:
+        from_ = stored(plan, s.step, weights.offset(s.block) + s.copy.far, weights)
+    return block_copy(to, from_, s.copy.bytes)
 
 
 def stored(plan: Plan, step: int, offset: int, weights: Weights) -> str:

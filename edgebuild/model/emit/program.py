@@ -12,9 +12,7 @@ from ..ir import Op, Tensor
 from ..kernels import Helper
 from ..kernels.code_bytes import SHARED_FROM, printed
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
-from ..plan.moved.feeding import FedRun
-from ..plan.printed import Share
-from ..plan.rolling import Rolled
+from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp
 from ..plan.search import Plan
 from ..plan.section import Section, scratch_name
 from .addresses import address, beside_apart, row_offset, where_apart
@@ -34,8 +32,8 @@ class Use:
     step: int
     op: Op
     kernel: Kernel
-    rolled: Rolled | None
-    run: FedRun | None = None  # in the first memory level
+    rolled: RolledCalls | None
+    run: StreamedRun | None = None  # in the first memory level
     share: Share | None = None  # of a row of the run
 
 
@@ -64,7 +62,7 @@ class Program:
 def program(plan: Plan) -> Program:
     """Choose names, share equal kernels, pack the constants, print the calls."""
     uses = _shared(plan, [use for step, section in enumerate(plan.steps) for use in _uses(plan, step, section)])
-    weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moved else 1))
+    weights = pack(_constants(plan, uses), max(ALIGN, plan.target.dma_align if plan.moves else 1))
     names = _names(plan, uses)
     functions, printed = [], set[str]()
     for use, name in zip(uses, names, strict=True):
@@ -85,11 +83,11 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
     steps: list[Call | Loop | Step] = []
     for step, section in enumerate(plan.steps):
         mine = [(use, name) for use, name in zip(uses, names, strict=True) if use.step == step]
-        moved = plan.moved.get(section.ops[0].outputs[0])
-        if isinstance(moved, FedRun):
+        moved = section.moves
+        if isinstance(moved, StreamedRun):
             rows = [[_call(plan, use, n, weights) for use, n in mine if use.op is op] for op in moved.ops]
             steps.append(streamed_step(plan, step, moved, rows, weights))
-        elif moved is not None:
+        elif isinstance(moved, TiledOp):
             steps.append(tiled_step(plan, step, moved, [(use.kernel, name) for use, name in mine], weights))
         else:
             calls = [_call(plan, use, name, weights) for use, name in mine]
@@ -131,19 +129,18 @@ def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
 def _constants(plan: Plan, uses: Iterable[Use]) -> Iterator[Constant]:
     """All constants in order; those of moved ops in the blocks in which they are fetched."""
     for use in uses:
-        moved = use.run or plan.moved.get(use.op.outputs[0])
-        if moved is None:
-            yield from use.kernel.constants
-        else:
+        if isinstance(moved := plan.steps[use.step].moves, Moves):
             yield from (b for b in fetched(plan, use.step, moved) if b.data.nbytes)  # equal ones are packed once
+        else:
+            yield from use.kernel.constants
 
 
 def _uses(plan: Plan, step: int, section: Section) -> list[Use]:
-    moved = plan.moved.get(section.ops[0].outputs[0])
-    if isinstance(moved, FedRun):
+    moved = section.moves
+    if isinstance(moved, StreamedRun):
         made = zip(moved.ops, moved.parts, strict=True)
         return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in made for share in parts]
-    if moved is not None:
+    if isinstance(moved, TiledOp):
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
     formed = zip(section.ops, section.forms, strict=True)
     return [Use(step, op, kernels.kernel_of(op, plan.graph, form), section.rolled) for op, form in formed]

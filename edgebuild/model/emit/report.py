@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..ir import Graph, Tensor
+from ..plan.dma.prefetch import SLOTS
 from ..plan.events import newest_name
 from ..plan.flash_bytes import code
-from ..plan.moved.copies import MovedLayer
-from ..plan.moved.feeding import FedRun
-from ..plan.moved.offload import used
-from ..plan.moved.staging import SLOTS
-from ..plan.printed import Copy
+from ..plan.printed import ReachedOp, Start, StreamedRun, TiledOp
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name
+from .level1 import starts
 from .names import access_functions
 from .trade import trade_rows
 from .weights_file import HEADER, Weights
@@ -72,7 +71,7 @@ def report(plan: Plan, weights: Weights, sha256: str) -> str:
     if plan.tiled or (plan.request.tile == "auto" and plan.clocks is None):
         data["trade_off"] = trade_rows(plan)
         data["price"] = dict(zip(("instructions", "cycles"), (round(more - 1, 4) for more in plan.price), strict=True))
-    if plan.moved or plan.why:
+    if plan.moves or any(isinstance(s.moves, ReachedOp) and s.moves.why for s in plan.steps):
         data["hierarchy"] = _levels(plan, weights)
     if plan.clocks is not None:
         data["energy"] = _energy(plan.clocks)
@@ -191,7 +190,8 @@ def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
     moved = [row for row in layers if row["operands"]]
     keys = ("transfers", "bytes", "pieces")
     total = sum(row["cycles"] for row in layers)
-    bound = min(total, sum(plan.whole_cycles.values()))  # kernels may like tiles better
+    alone = sum(cycles for section in plan.steps if section.moves is not None for cycles in section.moves.whole)
+    bound = min(total, alone)  # kernels may like tiles better
     return {
         "modelled": True,
         "method": plan.request.map,
@@ -217,116 +217,98 @@ def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
 
 def _level_step(plan: Plan, step: int) -> dict[str, Any]:
     section = plan.steps[step]
-    moved = plan.moved.get(section.ops[0].outputs[0])
-    if moved is None:
-        (op,) = section.ops
-        why, cycles = plan.why.get(op.outputs[0]) or NO_TILE, plan.whole_cycles[op.outputs[0]]
-        row: dict[str, Any] = {"node": op.name, "engine": "cpu", "why": why, "loops": [], "operands": []}
-        return row | {"compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles, "calls": 1}
-    early = _early(plan, step)
-    row = _run(plan, moved) if isinstance(moved, FedRun) else _layer(plan, moved)
-    staged = _staged(plan, step, moved)
-    waited = sum(a.waited for a in plan.ahead if a.step == step) + sum(s.waited for s in plan.staged if s.step == step)
-    return row | {"operands": row["operands"] + early + staged, "cycles": row["cycles"] + waited}
+    moved = section.moves
+    if isinstance(moved, StreamedRun):
+        row = _run(plan, section.name, moved)
+    elif isinstance(moved, TiledOp):
+        row = _layer(plan, moved)
+    else:
+        assert moved is not None
+        row = {"node": section.name, "engine": "cpu", "why": moved.why or NO_TILE, "loops": [], "operands": []}
+        return row | {"compute_cycles": moved.whole[0], "dma_cycles": 0, "cycles": moved.whole[0], "calls": 1}
+    inside = [c.total for c in moved.copies if c.into] if isinstance(moved, TiledOp) else []
+    early, waited = list[dict[str, Any]](), 0.0
+    for into in (False, True):
+        mine = [(first, s) for first, s in starts(plan) if s.step == step and s.copy.into == into]
+        if mine:
+            cycles = sum(s.waited for _, s in mine)
+            early.append(_fetched(plan, step, mine, inside if into else [], cycles))
+            waited += cycles
+    return row | {"operands": row["operands"] + early, "cycles": row["cycles"] + waited}
 
 
-def _staged(plan: Plan, step: int, moved: MovedLayer | FedRun) -> list[dict[str, Any]]:
-    """The copies of a step's constants to the second level, if they come by way of that."""
-    mine = [s for s in plan.staged if s.step == step]
-    if not mine:
-        return []
-    inside = [c.total for c in moved.copies if c.into] if isinstance(moved, MovedLayer) else []
-    sizes = [*(s.bytes for s in mine), *inside]
-    row: dict[str, Any] = {"tensor": "weights", "from": plan.weights_memory, "to": mine[0].at.memory, "depth": 0}
-    row |= {"buffers": SLOTS if inside else 1, "tile_bytes": max(sizes)}
-    row |= {"transfers": len(sizes), "bytes": sum(sizes), "pieces": len(sizes)}
-    row |= {"cycles": sum(s.waited for s in mine)}
-    return [row | {"ahead": plan.steps[mine[0].first].name}] if mine[0].first < step else [row]
+def _fetched(
+    plan: Plan, step: int, mine: Sequence[tuple[int, Start]], inside: Sequence[int], cycles: float
+) -> dict[str, Any]:
+    """The copies of a step's constants that begin between steps, and those to the same place `inside` of it."""
+    first, copy = mine[0][0], mine[0][1].copy
+    ends = (
+        (plan.weights_memory, copy.stage)
+        if copy.into
+        else (copy.stage or plan.weights_memory, plan.target.levels[0].name)
+    )
+    sizes = [*(s.copy.bytes for _, s in mine), *inside]
+    row = _operand("weights", *ends, 0, SLOTS if inside else 1, sizes, len(sizes), cycles)
+    return row | {"ahead": plan.steps[first].name} if first < step or not copy.into else row
 
 
-def _early(plan: Plan, step: int) -> list[dict[str, Any]]:
-    """The copies of a step's constants that come under earlier steps."""
-    mine = [a for a in plan.ahead if a.step == step]
-    if not mine:
-        return []
-    ends = {"from": mine[0].stage or plan.weights_memory, "to": plan.target.levels[0].name}
-    sizes = [a.block.data.nbytes for a in mine]
-    row: dict[str, Any] = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, "tile_bytes": max(sizes)}
-    row |= {"transfers": len(mine), "bytes": sum(sizes), "pieces": len(mine)}
-    return [row | {"cycles": sum(a.waited for a in mine), "ahead": plan.steps[mine[0].first].name}]
+def _operand(
+    tensor: str, source: str, target: str, depth: int, buffers: int, sizes: Sequence[int], pieces: int, cycles: float
+) -> dict[str, Any]:
+    """Copies of a tensor, or of constants; `sizes`: bytes of each."""
+    row: dict[str, Any] = {"tensor": tensor, "from": source, "to": target, "depth": depth, "buffers": buffers}
+    row |= {"tile_bytes": max(sizes, default=0), "transfers": len(sizes), "bytes": sum(sizes), "pieces": pieces}
+    return row | {"cycles": cycles}
 
 
-def _run(plan: Plan, run: FedRun) -> dict[str, Any]:
+def _run(plan: Plan, name: str, run: StreamedRun) -> dict[str, Any]:
     """A run in the first level."""
     near, operands = plan.target.levels[0].name, list[dict[str, Any]]()
-    for stream in run.streams:
-        far = plan.places[stream.storage].memory
-        ends = {"from": far, "to": near} if stream.fed else {"from": near, "to": far}
-        largest = stream.total if stream.whole else stream.most
-        sums = {"tile_bytes": largest, "transfers": stream.copies, "bytes": stream.total, "pieces": stream.copies}
-        row = {"tensor": stream.storage, **ends, "depth": 1, "buffers": stream.slots, **sums}
-        operands.append(row | {"cycles": run.cost.each[stream.storage] * stream.copies})
+    for s in run.streams:
+        far = plan.places[s.storage].memory
+        ends = (far, near) if s.fed else (near, far)
+        sizes = [s.total] if s.whole else [s.most] * (s.copies - 1) + [s.total - s.most * (s.copies - 1)]
+        cycles = run.cycles.each[s.storage] * s.copies
+        operands.append(_operand(s.storage, *ends, 1, s.slots, sizes, s.copies, cycles))
     blocks = [b.data.nbytes for b in run.blocks if b.data.nbytes]
     if blocks and not run.prefetched:
-        sums = {"tile_bytes": max(blocks), "transfers": len(blocks), "bytes": sum(blocks), "pieces": len(blocks)}
-        ends = {"from": run.stage or plan.weights_memory, "to": near}
-        row = {"tensor": "weights", **ends, "depth": 0, "buffers": 1, **sums}
-        operands.append(row | {"cycles": run.cost.constants})
+        far = run.stage.memory if run.stage is not None else plan.weights_memory
+        operands.append(_operand("weights", far, near, 0, 1, blocks, len(blocks), run.cycles.constants))
     return {
-        "node": run.section.name,
+        "node": name,
         "nodes": [op.name for op in run.ops],
         "engine": "cpu",
         "why": "a run by rows, which the DMA feeds and drains",
         "loops": [],
         "operands": operands,
-        "calls": run.cost.calls,
+        "calls": run.cycles.calls,
         "near_bytes": run.near_bytes,
-        "compute_cycles": run.cost.compute,
-        "dma_cycles": run.cost.beside + run.cost.constants,
-        "cycles": run.cost.total,
+        "compute_cycles": run.cycles.compute,
+        "dma_cycles": run.cycles.beside + run.cycles.constants,
+        "cycles": run.cycles.total,
     }
 
 
-def _sums(copies: Iterable[Copy]) -> dict[str, Any]:
-    found = list(copies)
-    size, pieces = sum(c.total for c in found), sum(c.rows * c.planes for c in found)
-    most = max((c.total for c in found), default=0)
-    return {"tile_bytes": most, "transfers": len(found), "bytes": size, "pieces": pieces}
-
-
-def _layer(plan: Plan, moved: MovedLayer) -> dict[str, Any]:
-    extents = moved.layer.nest.extents
-    counts = moved.mapped.counts(moved.layer)
-    found = moved.cost
+def _layer(plan: Plan, moved: TiledOp) -> dict[str, Any]:
     return {
         "node": moved.op.name,
         "engine": moved.engine,
         "why": moved.why,
-        "loops": [
-            {"axis": a, "extent": extents[a], "tile": moved.mapped.tile[a], "count": counts[a]}
-            for a in moved.mapped.order
-        ],
-        "operands": _operands(plan, moved),
+        "loops": [asdict(loop) for loop in moved.loops],
+        "operands": [_tiles(plan, moved, i) for i, operand in enumerate(moved.operands) if not operand.held],
         "calls": len(moved.turns),
-        "near_bytes": sum(used(moved, r) for r in moved.regions) or moved.near_bytes,
-        "compute_cycles": found.compute,
-        "dma_cycles": found.dma,
-        "cycles": found.total,
+        "near_bytes": sum(moved.used(r) for r in moved.regions) or moved.near_bytes,
+        "compute_cycles": moved.cycles.compute,
+        "dma_cycles": moved.cycles.dma,
+        "cycles": moved.cycles.total,
     }
 
 
-def _operands(plan: Plan, moved: MovedLayer) -> list[dict[str, Any]]:
-    rows = []
-    for i, (operand, move, cost) in enumerate(
-        zip(moved.layer.operands, moved.mapped.moves, moved.cost.operands, strict=True)
-    ):
-        if operand.held:
-            continue
-        copies = [c for c in moved.copies if c.channel // 2 == i]
-        stage = next((c.stage for c in copies if c.stage), "")
-        far = stage or plan.weights_memory if operand.packed else plan.places[plan.rolling.storage[operand.name]].memory
-        near = operand.space
-        ends = {"from": near, "to": far} if operand.result else {"from": far, "to": near}
-        row: dict[str, Any] = {"tensor": operand.name, **ends, "depth": move.depth, "buffers": move.buffers}
-        rows.append(row | {**_sums(copies), "cycles": cost.cycles})
-    return rows
+def _tiles(plan: Plan, moved: TiledOp, number: int) -> dict[str, Any]:
+    """The copies of an operand."""
+    o, copies = moved.operands[number], [c for c in moved.copies if c.channel // 2 == number]
+    stage = next((c.stage for c in copies if c.stage), "")
+    far = stage or plan.weights_memory if o.packed else plan.places[plan.rolling.storage[o.name]].memory
+    ends = (o.space, far) if o.result else (far, o.space)
+    pieces = sum(c.rows * c.planes for c in copies)
+    return _operand(o.name, *ends, o.depth, o.buffers, [c.total for c in copies], pieces, o.cycles)

@@ -13,8 +13,7 @@ from textwrap import indent
 
 from ...base.templates import plus, remark, render
 from ..ops.base import C_TYPES
-from ..plan.moved.feeding import FedRun
-from ..plan.printed import Share, Stream
+from ..plan.printed import Share, Stream, StreamedRun
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from .addresses import address, kept_row, row_offset
@@ -185,7 +184,7 @@ class _Streamed:
     work: str  # of a core
 
 
-def streamed_step(plan: Plan, step: int, run: FedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
+def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]], weights: Weights) -> Step:
     """A run in the first level. `calls`: of its ops, in order, each with those of its parts."""
     made, brought = ([label(plan, name) for name in names] for names in (
         [op.outputs[0] for op in run.ops], [s.storage for s in run.fed]))  # fmt: skip
@@ -228,7 +227,7 @@ def streamed_step(plan: Plan, step: int, run: FedRun, calls: Sequence[Sequence[C
 
 def stream_tables(plan: Plan) -> str:
     """Types and functions that all runs in the first level share."""
-    runs = [run for run in plan.moved.values() if isinstance(run, FedRun)]
+    runs = [run for run in plan.moves.values() if isinstance(run, StreamedRun)]
     several, streams = any(run.together * run.shares > 1 for run in runs), any(run.streams for run in runs)
     return render("stream_tables.c.j2", name=plan.name, several=several, streams=streams)
 
@@ -248,7 +247,7 @@ def _parts(share: Share) -> str:
     return f"part < {share.past}" if share.first == 0 else f"part >= {share.first} && part < {share.past}"
 
 
-def _run_constants(plan: Plan, step: int, run: FedRun, weights: Weights) -> Iterator[str]:
+def _run_constants(plan: Plan, step: int, run: StreamedRun, weights: Weights) -> Iterator[str]:
     """The copies of constants with which a run begins."""
     far = run.stage_at or (0,) * len(run.blocks)
     for block, near, at in zip(run.blocks, run.block_at, far, strict=True):

@@ -8,9 +8,8 @@ from textwrap import indent
 
 from ...base.templates import remark, render
 from ..ops.base import C_TYPES, Kernel
-from ..plan.moved.copies import MovedLayer
-from ..plan.moved.staging import PARTS
-from ..plan.printed import Copy, CoreWork, Turn
+from ..plan.dma.prefetch import PARTS
+from ..plan.printed import Copy, CoreWork, TiledOp, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg, Call, Step
@@ -46,11 +45,9 @@ class _Turns:
     parts: tuple[tuple[int, tuple[int, ...]], ...]  # calls by kernel and what they add to that; equal ones once
 
 
-def tiled_step(
-    plan: Plan, step: int, moved: MovedLayer, kernels: Sequence[tuple[Kernel, str]], weights: Weights
-) -> Step:
+def tiled_step(plan: Plan, step: int, moved: TiledOp, kernels: Sequence[tuple[Kernel, str]], weights: Weights) -> Step:
     """`kernels`: the op's kernels as they are printed, and their C functions."""
-    loops = " > ".join(f"{a} {moved.layer.nest.extents[a]}/{moved.mapped.tile[a]}" for a in moved.mapped.order)
+    loops = " > ".join(f"{loop.axis} {loop.extent}/{loop.tile}" for loop in moved.loops)
     where = f" on {moved.engine}" if moved.regions else ""
     calls = f"{len(moved.turns)} calls" if len(moved.turns) > 1 else "1 call"
     text = f"{moved.op.kind} {comment(moved.op.name)}{where}: {loops or 'whole'}, {calls}"
@@ -89,16 +86,16 @@ def tile_tables(plan: Plan) -> str:
     )  # fmt: skip
 
 
-def _tiled(plan: Plan) -> list[MovedLayer]:
-    return [m for m in plan.moved.values() if isinstance(m, MovedLayer)]
+def _tiled(plan: Plan) -> list[TiledOp]:
+    return [m for m in plan.moves.values() if isinstance(m, TiledOp)]
 
 
-def _once(plan: Plan, moved: MovedLayer) -> bool:
+def _once(plan: Plan, moved: TiledOp) -> bool:
     """Whether there is one turn of one core, which needs no table."""
     return len(moved.turns) == 1 and (plan.target.cores == 1 or bool(moved.regions))
 
 
-def _in_blocks(moved: MovedLayer) -> bool:
+def _in_blocks(moved: TiledOp) -> bool:
     """Whether constants come to the second level block by block."""
     return any(turn.staged for turn in moved.turns)
 
@@ -125,7 +122,7 @@ def under_way(copies: Sequence[Copy], turns: Sequence[Turn]) -> int:
 
 
 def _copies(
-    plan: Plan, step: int, moved: MovedLayer, weights: Weights, places: Sequence[Named]
+    plan: Plan, step: int, moved: TiledOp, weights: Weights, places: Sequence[Named]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
@@ -157,7 +154,7 @@ def _copies(
     return tuple(forms), tuple(rows)
 
 
-def _near(plan: Plan, moved: MovedLayer, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
+def _near(plan: Plan, moved: TiledOp, copy: Copy, owners: Sequence[int], places: Sequence[Named]) -> str:
     """C for where a copy goes to or comes from in the first level."""
     macro, offset = near(plan, moved, copy.near)
     number = copy.channel // 2
@@ -165,7 +162,7 @@ def _near(plan: Plan, moved: MovedLayer, copy: Copy, owners: Sequence[int], plac
     return f"{macro}(uint8_t, {owner.at(offset)})"
 
 
-def _turns(plan: Plan, moved: MovedLayer, width: int) -> _Turns:
+def _turns(plan: Plan, moved: TiledOp, width: int) -> _Turns:
     """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
     made, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns, started = list[tuple[int, tuple[int, ...]]](), list[int](), 0
@@ -198,7 +195,7 @@ def _braced(words: Iterable[str]) -> str:
 
 def _call(
     plan: Plan,
-    moved: MovedLayer,
+    moved: TiledOp,
     number: int,
     kernel: Kernel,
     name: str,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from ..ir import Graph, Op
 from ..kernels.unstated import PER_BYTE_KEPT, PER_ROW_KEPT
 from ..ops.base import PIXELS, Form
-from .printed import newest_name
+from .printed import Moves, ReachedOp, Transfer, newest_name
 from .printed import scratch_name as scratch_name
 from .rolling import Rolled, RollingGraph
 
@@ -47,6 +47,9 @@ class Section:
     )  # of `inner`: the operand that each is over, place
     instructions: float = 0.0  # estimated
     cost: float = 0.0  # the same, more where they take longer (`Kernel.cost`)
+    moves: Moves | ReachedOp | None = None  # how it runs between memory levels
+    before: tuple[Transfer, ...] = ()
+    after: tuple[Transfer, ...] = ()
 
     def host(self, name: str) -> str | None:
         """The operand that a ring, a newest row or sums lie over."""

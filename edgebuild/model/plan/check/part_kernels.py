@@ -10,7 +10,7 @@ from ...ir import Graph, Op, Quant, Tensor
 from ...ir.axes import Window, input_range
 from ...kernels import kernel_of
 from ...ops.base import Form, Kernel, Ranges
-from .cached import BrokenPlan
+from .machine import BrokenPlan
 
 COLUMNS = 2  # the dimension of N x H x W x C
 

@@ -21,8 +21,8 @@ from ..hierarchy.files import Hardware
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Channel, Compute, Operand, TiledLayer
 from ..storage import view_starts
-from .copies import ALIGN
 from .cores import HANDOVER, MOST, busiest
+from .tiles import ALIGN
 
 MACS_PER_CYCLE = 1.0  # of a core where the target says nothing and no kernel is known
 

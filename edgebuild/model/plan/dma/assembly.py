@@ -1,31 +1,40 @@
-"""Places for what a path of `--map auto` needs, made into copies, calls and a plan that was replayed."""
+"""Constants that are fetched under earlier steps, as far as the first level has room and the DMA unit has time.
+
+Places for what a path of `--map auto` needs, made into copies, calls and a plan that was replayed.
+
+The plan of `--map auto`: the search over sections and tensors that stay, made into places, copies and calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from types import MappingProxyType
 
+from ....base import progress
+from ....base.errors import fail
+from ....base.request import ModelRequest
 from ....base.target import Memory as TargetMemory
 from ....base.target import Target
+from ...ir import Graph
 from ..check.replay import replay
+from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Channel
 from ..memory.check import check_layout
 from ..memory.layout import layout
 from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place, Schedule
-from ..printed import Ahead, Staged
+from ..printed import Copy, ReachedOp, Start
 from ..search import Plan, Planner, views_of
 from ..section import Section
 from ..storage import layout_problem, placed_buffers, view_starts
-from .ahead import Early
-from .caches import coherence
-from .copies import ALIGN, WEIGHTS, MovedLayer
-from .feeding import FedRun
 from .levels import channel_between, nearest, rooms
-from .residency import Residency, Step
-from .staging import (
+from .prefetch import (
+    Fetch,
     Staging,
     Wanted,
+    coherence,
     first_copies,
     joined,
     layer_by_way,
@@ -33,8 +42,51 @@ from .staging import (
     stage_of,
     stagings,
     wanted,
+    with_transfers,
 )
-from .tiles import moved_layer
+from .residency import Residency, Step
+from .streamed import PlannedRun
+from .tiles import ALIGN, MappedOp, moved_layer
+
+
+@dataclass(frozen=True)
+class Early:
+    """The constants of step `step` are fetched from before step `first` on. `hidden`: cycles that this saves."""
+
+    step: int
+    first: int
+    hidden: float
+
+
+def early(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[Early, ...]:
+    """Each step's constants as late as they need not be waited for; with too little time, as early as there is room.
+
+    `sizes`: bytes of tensors that are held, `room`: of the first level.
+    """
+    load = [step.need + sum(sizes[n] for n in step.held) for step in steps]
+    return _hidden([step.constants for step in steps], [step.slack for step in steps], load, room)
+
+
+def _hidden(
+    copies: Sequence[tuple[float, int]], slacks: Sequence[float], load: list[int], room: int
+) -> tuple[Early, ...]:
+    slack, found = [max(0.0, s) for s in slacks], list[Early]()
+    for at, (cycles, size) in enumerate(copies):
+        size = -(-size // ALIGN) * ALIGN
+        first, time = at, 0.0
+        while first and time < cycles and load[first - 1] + size <= room:
+            first -= 1
+            time += slack[first]
+        hidden = left = min(cycles, time)
+        if not hidden:
+            continue
+        for i in range(first, at):
+            load[i] += size
+            used = min(left, slack[i])
+            slack[i], left = slack[i] - used, left - used
+        found.append(Early(at, first, hidden))
+    return tuple(found)
+
 
 EFFORT = 1.0  # of laying out the first level: about 5 s of processor time
 AHEAD = 32  # channels of constants that come early, behind those of steps
@@ -137,38 +189,36 @@ class _Assembly:
         near = nearest(planner.target)[0].name
         made = [self._made(i) for i in range(len(self.found.steps))]
         sections = [self._section(step) for step in self.found.steps]
-        far, places, plan = self._far(sections)
+        far, places, stages = self._far(sections)
         problem = self._near(made)
         level = layout(problem, self.room, EFFORT)
         check_layout(problem, level)
         at = {name: place.offset for name, place in level.places.items()}
         places |= {n: Place(near, at[n]) for n in self._held()}
-        moved, ahead = self._placed(made, at, places)
-        moved, ahead, staged = self._staged(moved, ahead, plan, far.places)
+        moved, early_ = self._placed(made, at, places)
+        moved, early_, staged = self._staged(moved, early_, stages, far.places)
         for run in moved.values():
-            if isinstance(run, FedRun):
+            if isinstance(run, PlannedRun):
                 places |= {n: Place(near, offset) for n, offset in run.places.items()}
-        steps = tuple(self._final(section, moved) for section in sections)
+        steps = [self._final(i, section, moved.get(i)) for i, section in enumerate(sections)]
         heights = {**far.heights, near: level.height}
         order = [m.name for m in planner.target.memories if m.name in heights]
         joined = Layout(places, {n: heights[n] for n in order}, far.bound + level.bound, False, "levels")
-        caches = coherence(planner.target, cutter.rolling, steps, places, moved)
-        views = views_of(cutter.rolling)
-        replay(cutter.graph, steps, places, moved, level.height, ahead, caches, staged, planner.target, views=views)
+        timed = with_transfers(steps, coherence(planner.target, cutter.rolling, steps, places), staged, early_)
+        replay(cutter.graph, timed, places, planner.target, level.height, views=views_of(cutter.rolling))
         profile = self._profile(made)
         schedule = Schedule(tuple(range(len(steps))), profile, max(profile, default=0), max(profile, default=0), False,
                             "memory levels", ())  # fmt: skip
         return Plan(
-            planner.request.name, cutter.graph, cutter.rolling, cutter, planner.target, planner.request, steps, places,
-            placed_buffers(cutter, steps, places), schedule, joined,
-            planner.target.memory("weights").name, planner.untiled_bytes, moved=moved, ahead=ahead, caches=caches,
-            whole_cycles=self.search.whole, staged=staged,
+            planner.request.name, cutter.graph, cutter.rolling, cutter, planner.target, planner.request, timed, places,
+            placed_buffers(cutter, timed, places), schedule, joined,
+            planner.target.memory("weights").name, planner.untiled_bytes,
         )  # fmt: skip
 
-    def _made(self, at: int) -> MovedLayer | FedRun | None:
+    def _made(self, at: int) -> MappedOp | PlannedRun | None:
         """How a step runs, without its constants where these come early."""
         step = self.found.steps[at]
-        if isinstance(step.by, FedRun):
+        if isinstance(step.by, PlannedRun):
             return step.by
         if step.by.moved is None or all(e.step != at for e in self.found.early):
             return step.by.moved
@@ -179,14 +229,17 @@ class _Assembly:
 
     def _section(self, step: Step) -> Section:
         """The step as it takes room in the second level: none but for an op that runs there."""
-        if isinstance(step.by, FedRun):
+        if isinstance(step.by, PlannedRun):
             return replace(step.by.section, inner={}, spans={})
         whole = replace(self.planner.cutter.whole(step.start), overlaps=())
         return whole if step.by.moved is None else replace(whole, inner={}, spans={})
 
-    def _final(self, section: Section, moved: Mapping[str, MovedLayer | FedRun]) -> Section:
-        run = moved.get(section.ops[0].outputs[0])
-        return run.section if isinstance(run, FedRun) else section
+    def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
+        step = self.found.steps[at]
+        whole = tuple(self.search.whole[op.outputs[0]] for op in self.planner.cutter.order[step.start : step.stop])
+        if moved is None:
+            return replace(section, moves=ReachedOp("", whole))
+        return replace(moved.section if isinstance(moved, PlannedRun) else section, moves=replace(moved, whole=whole))
 
     def _held(self) -> dict[str, tuple[int, int]]:
         """First and last step of every tensor that stays in the first level."""
@@ -228,34 +281,29 @@ class _Assembly:
 
     def _staged(
         self,
-        moved: Mapping[str, MovedLayer | FedRun],
-        ahead: Sequence[Ahead],
+        moved: Mapping[int, MappedOp | PlannedRun],
+        early_: Sequence[Fetch],
         stages: Sequence[Staging],
         places: Mapping[str, Place],
-    ) -> tuple[dict[str, MovedLayer | FedRun], tuple[Ahead, ...], tuple[Staged, ...]]:
+    ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch], list[Fetch]]:
         """The steps with their constants fetched from the second level, and the copies that bring them there."""
-        result, copies, found = dict(moved), dict[int, list[Ahead]](), list[Staged]()
-        for a in ahead:
-            copies.setdefault(a.step, []).append(a)
+        result, starts, found = dict(moved), dict[tuple[int, int], tuple[str, int]](), list[Fetch]()
         for s in stages:
-            place, way = places[_stage(s.step)], self._way()
-            name = self.planner.cutter.order[self.found.steps[s.step].start].outputs[0]
-            step = result[name]
+            place, way, step = places[_stage(s.step)], self._way(), result[s.step]
             found += first_copies(s, step.blocks, place, way, len(found))
-            result[name] = run_by_way(step, place) if isinstance(step, FedRun) else layer_by_way(step, s, place, way)
-            starts = {id(b): place.offset + at for b, at in zip(step.blocks, joined(step.blocks)[1], strict=True)}
-            early = copies.get(s.step, [])
-            copies[s.step] = [replace(a, stage=place.memory, far=starts[id(a.block)]) for a in early]
-        order = {id(a.block): i for i, a in enumerate(ahead)}
-        every = sorted((a for mine in copies.values() for a in mine), key=lambda a: order[id(a.block)])
-        return result, tuple(every), tuple(found)
+            change = run_by_way(step, s, place) if isinstance(step, PlannedRun) else layer_by_way(step, s, place, way)
+            result[s.step] = change
+            for block, at in zip(step.blocks, joined(step.blocks)[1], strict=True):
+                starts[s.step, id(block)] = place.memory, place.offset + at
+        keys = ((f.start.step, id(f.start.block)) for f in early_)
+        return result, [_from_stage(f, *starts.get(key, ("", 0))) for f, key in zip(early_, keys, strict=True)], found
 
     def _way(self) -> Channel:
         way = stage_of(self.planner.target, *self.search.spaces)
         assert way is not None
         return way
 
-    def _near(self, made: Sequence[MovedLayer | FedRun | None]) -> MemoryProblem:
+    def _near(self, made: Sequence[MappedOp | PlannedRun | None]) -> MemoryProblem:
         buffers = [
             Buffer(n, self.search.sizes[n], first, last + 1, self.align) for n, (first, last) in self._held().items()
         ]
@@ -266,52 +314,50 @@ class _Assembly:
             buffers.append(Buffer(_constants(e.step), self._constant_bytes(e.step), e.first, e.step + 1, self.align))
         return MemoryProblem(tuple(buffers), (BufferMemory(nearest(self.planner.target)[0].name, self.room),))
 
-    def _work(self, at: int, moved: MovedLayer | FedRun) -> int:
-        early_ = any(e.step == at for e in self.found.early) and isinstance(moved, FedRun)
+    def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
+        early_ = any(e.step == at for e in self.found.early) and isinstance(moved, PlannedRun)
         return moved.near_bytes - (self._constant_bytes(at) if early_ else 0)
 
     def _constant_bytes(self, at: int) -> int:
         return -(-self.found.steps[at].constants[1] // self.align) * self.align
 
     def _placed(
-        self, made: Sequence[MovedLayer | FedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
-    ) -> tuple[dict[str, MovedLayer | FedRun], tuple[Ahead, ...]]:
+        self, made: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
+    ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
         """The steps with their bytes at their places, and the copies of constants that come early."""
-        moved, ahead = dict[str, MovedLayer | FedRun](), list[Ahead]()
+        moved, found = dict[int, MappedOp | PlannedRun](), list[Fetch]()
         first, hidden = ({e.step: e.first for e in self.found.early}, {e.step: e.hidden for e in self.found.early})
         for i, step in enumerate(made):
             if step is None:
                 continue
-            constants = at[_constants(i)] if i in first else None
-            base = at.get(_work(i), 0)
-            if isinstance(step, FedRun):
+            constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
+            if isinstance(step, PlannedRun):
                 step = step.placed(base, constants)
                 blocks = [*zip(step.blocks, step.block_at, strict=True)]
-                moved[step.ops[0].outputs[0]] = step
             else:
                 step = step.placed(base, self._operands(step, places, constants))
                 blocks = [(b, constants or 0) for b in step.blocks]
-                moved[step.op.outputs[0]] = step
+            moved[i], waited = step, self.found.steps[i].constants[0] - hidden.get(i, 0.0)
             for block, near in blocks if i in first else ():
                 if block.data.nbytes:
-                    channel = AHEAD + len(ahead) % AHEAD_CHANNELS
-                    early_ = all(a.step != i for a in ahead)
-                    waited = self.found.steps[i].constants[0] - hidden[i] if early_ else 0.0
-                    ahead.append(Ahead(first[i], i, channel, block, near, waited))
-        return moved, tuple(ahead)
+                    channel = AHEAD + len(found) % AHEAD_CHANNELS
+                    copy = Copy(channel, True, "", 0, 0, near, block.data.nbytes)
+                    found.append(Fetch(first[i], i, Start(copy, block, i, waited)))
+                    waited = 0.0
+        return moved, found
 
-    def _operands(self, step: MovedLayer, places: Mapping[str, Place], constants: int | None) -> dict[int, int]:
+    def _operands(self, step: MappedOp, places: Mapping[str, Place], constants: int | None) -> dict[int, int]:
         """Where operands that are held begin, by number."""
         found, cutter = {}, self.planner.cutter
         starts = view_starts(cutter.graph)
-        for i, operand in enumerate(step.layer.operands):
-            if operand.held and operand.name == WEIGHTS and operand.packed:
+        for i, operand in enumerate(step.operands):
+            if operand.held and operand.packed:
                 found[i] = constants or 0
             elif operand.held:
                 found[i] = places[cutter.rolling.storage[operand.name]].offset + starts.get(operand.name, 0)
         return found
 
-    def _profile(self, made: Sequence[MovedLayer | FedRun | None]) -> tuple[int, ...]:
+    def _profile(self, made: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""
         cutter, found, held = self.planner.cutter, list[int](), self._held()
         begins = accumulate((s.stop - s.start for s in self.found.steps), initial=0)
@@ -335,3 +381,100 @@ def _constants(at: int) -> str:
 
 def _stage(at: int) -> str:
     return f"stage of step {at}"
+
+
+def _from_stage(fetch: Fetch, memory: str, at: int) -> Fetch:
+    """The fetch with its constants out of the second level, if they come by way of that."""
+    copy = replace(fetch.start.copy, stage=memory, far=at)
+    return replace(fetch, start=replace(fetch.start, copy=copy))
+
+
+PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that a copied byte of activations is held to cost
+WAITS = (0.3, 1.0)  # the part that counts of waiting for constants, of which most come earlier
+SLOWER = 1.02  # of the fastest plan: what one that moves fewer bytes may take
+TRIES = 6  # layouts with less and less room
+
+
+def auto_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
+    """The plan that moves fewest bytes of those that take little longer than the fastest, and no longer than by layers.
+
+    Raises EdgebuildError where nothing fits.
+    """
+    planner = Planner(graph, target, request)
+    near, _ = nearest(target)
+    room = whole = rooms(target, None)[near.name]
+    memories = far_memories(planner)
+    homes = spilled(planner, memories)
+    for _ in range(TRIES):
+        search = search_of(planner, room, memories, homes)
+        search.check_tiles()
+        found = chosen(search)
+        for kept in (found, replace(found, early=())):
+            try:
+                return assembled(planner, search, kept)
+            except (DoesNotFit, NoMapping) as reason:
+                progress.say(f"no layout of {room} B: {reason}")
+            except Elsewhere as better:
+                homes = {**homes, **better.homes}
+                break
+        else:
+            room -= whole // 16
+    raise fail(f"no layout of {near.name} was found", file=graph.file, hints=["use --map layer"])
+
+
+def spilled(planner: Planner, memories: Sequence[BufferMemory]) -> dict[str, TargetMemory]:
+    """The storages that the second level has no room for if every op runs by itself, and where they lie instead."""
+    cutter = planner.cutter
+    if len(memories) < 2:
+        return {}
+    steps = tuple(replace(cutter.whole(at), overlaps=()) for at in range(len(cutter.order)))
+    problem, inside = layout_problem(cutter, steps, memories)
+    try:
+        found = layout(problem, effort=EFFORT)
+    except DoesNotFit:
+        return {}
+    return elsewhere(planner.target, memories[0].name, found, inside)
+
+
+def search_of(
+    planner: Planner,
+    room: int,
+    memories: Sequence[BufferMemory] = (),
+    homes: Mapping[str, TargetMemory] = MappingProxyType({}),
+) -> Residency:
+    """The search within `room` bytes of the first level; `homes`: of storages that the second has no room for."""
+    target, memories = planner.target, memories or far_memories(planner)
+    spaces = nearest(target)[0], target.memory_named(memories[0].name), target.memory("weights")
+    return Residency(planner.cutter, target, spaces, room, {m.name: m.capacity or 0 for m in memories}, homes)
+
+
+def candidates(search: Residency) -> Iterator[Found]:
+    """Paths by the price of a byte and of a wait; layer by layer the last."""
+    for waits in WAITS:
+        for price in PRICES:
+            steps = search.best(price, waits)
+            if steps is not None:
+                yield from _found(search, steps, early(steps, search.sizes, search.room))
+    steps = search.layerwise()
+    if search.possible(steps):
+        yield from _found(search, steps, ())
+        yield from _found(search, steps, early(steps, search.sizes, search.room))
+
+
+def _found(search: Residency, steps: tuple[Step, ...], early_: tuple[Early, ...]) -> Iterator[Found]:
+    """The path, unless constants find no room on their way."""
+    with suppress(DoesNotFit):
+        staged = sum(s.waited for s in stage_plan(search, steps, early_))
+        yield Found(steps, early_, staged)
+
+
+def chosen(search: Residency) -> Found:
+    """Fewest bytes of those that are hardly slower than the fastest, and not slower than layer by layer."""
+    every = list(candidates(search))
+    if not every:
+        sizes = " and ".join(f"{name} has {size} B" for name, size in search.far.items())
+        text = f"activations do not fit: {sizes} for them"
+        raise fail(text, file=search.cutter.graph.file, hints=["use a target with more RAM"])
+    layers = next((f.cycles for f in _found(search, search.layerwise(), ())), 0.0)
+    most = min(max(layers, min(f.cycles for f in every)), SLOWER * min(f.cycles for f in every))
+    return min((f for f in every if f.cycles <= most), key=lambda f: (f.bytes, f.cycles))

@@ -1,4 +1,16 @@
-"""Rolled runs in the first memory level: the DMA feeds rows of operands ahead of their use and drains rows of results.
+"""A run of ops by several rows at once: cores make neighbouring rows of a tensor at the same time.
+
+Rows are made when the first of them is wanted, always the next `together`; the last time those that are left. So rows
+r with equal r // together are made by one call of all cores.
+
+A row shared by cores: each makes some of its columns, from rows of operands that all of them see whole.
+
+A row of the result is contiguous, so part p of it begins p times the width of a part behind the row. Where column c
+needs column c of the operands, a part of the op is the op of fewer columns. Where it needs those under a window, a part
+is the op with other padding: none inside of the row, the op's own at its begin. At its end the padding is negative, for
+there the kernel counts columns from the row's begin.
+
+Rolled runs in the first memory level: the DMA feeds rows of operands ahead of their use and drains rows of results.
 
 All rows that a run keeps, its constants and its scratch lie in the first level while it runs. An operand from outside
 is a ring there with one row more than the run wants: the next row is under way while the last one is used. A result is
@@ -8,74 +20,228 @@ are read and written where they lie. Nothing is computed twice, and no tensor be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from ...ir import Op
+from ... import ops
+from ...ir.axes import Same, Window, separable
+from ...ir import Graph, Op
 from ...kernels import kernel_of
 from ...kernels.unstated import PER_ROW_CALL
 from ...ops.base import Constant, Form, Kernel
 from ..cuts import Cutter
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel
-from ..printed import RowMoves, Share, Stream
-from ..rolling import Rolled, calls, row_bytes, rows_of
+from ..printed import RunCycles, Share, Stream, StreamedRun
+from ..rolling import Rolled, RollingGraph, calls, row_bytes, rows_of, simulate
 from ..section import Section, rings_of
-from .batches import Batches, batched, row_by_row
 from .cores import HANDOVER
-from .shares import COLUMNS, shared_row
+from .tiles import part_of
+
+
+@dataclass(frozen=True)
+class Batches:
+    """`order`: numbers of ops, and behind them of fed storages, one for each call. `counts`: rows that each makes.
+
+    `rings`, `kept`, `results`: as of a `Trace`.
+    """
+
+    run: tuple[Op, ...]
+    order: tuple[int, ...]
+    counts: tuple[int, ...]
+    rings: dict[str, int]
+    kept: dict[str, int]
+    results: tuple[str, ...]
+
+    def calls(self, number: int) -> int:
+        return self.order.count(number)
+
+    def of(self, every: Sequence[str], fed: Sequence[str]) -> Batches:
+        """The same with some of the storages that were fed (`every`) there whole: nothing else changes by that."""
+        ops, new = len(self.run), {name: len(self.run) + i for i, name in enumerate(fed)}
+        number = {**{i: i for i in range(ops)}, **{ops + i: new[n] for i, n in enumerate(every) if n in new}}
+        order = tuple(number[n] for n in self.order if n in number)
+        taken = dict(zip(every, self.counts[ops:], strict=True))
+        counts = (*self.counts[:ops], *(taken[n] for n in fed))
+        rings = {n: rows for n, rows in self.rings.items() if n not in taken} | {n: self.rings[n] for n in fed}
+        return replace(self, order=order, counts=counts, rings=rings)
+
+
+def row_by_row(rolling: RollingGraph, run: Sequence[Op], fed: tuple[str, ...]) -> Batches:
+    """The run by one row at a time."""
+    trace = simulate(rolling, run, fed)
+    order = tuple(event.op for event in trace.events)
+    counted = Counter(order)
+    counts = tuple(counted[i] for i in range(len(run) + len(fed)))
+    return Batches(trace.run, order, counts, dict(trace.rings), dict(trace.kept), trace.results)
+
+
+def batched(rolling: RollingGraph, single: Batches, fed: tuple[str, ...], together: int) -> Batches:
+    """Execute a run by `together` rows at once, on demand of its results; reductions take up row after row.
+
+    `single`: the run row by row.
+    """
+    if together == 1:
+        return single
+    run, counts = single.run, single.counts
+    index = {op.outputs[0]: i for i, op in enumerate(run)} | {n: len(run) + i for i, n in enumerate(fed)}
+    made, rings, kept = [0] * len(index), dict.fromkeys(single.rings, 0), dict.fromkeys(single.kept, 1)
+    found: list[int] = []
+
+    def more(number: int, together: int) -> None:
+        made[number] = min(made[number] + together, counts[number])
+        found.append(number)
+
+    def pull(name: str, rows: int) -> None:
+        number = index[name]
+        while made[number] < rows:
+            if number >= len(run):
+                more(number, together)
+                continue
+            reduces = rolling.modes[name] == "reduce"
+            first = made[number]
+            past = first + 1 if reduces else min(first + together, counts[number])
+            reads = []
+            for _, root, ranges in rolling.needs[name]:
+                low, high = ranges[first][0] if not reduces else first, ranges[past - 1][1] if not reduces else past
+                if reduces and root not in rings:
+                    low, high = 0, rows_of(rolling.graph, root)
+                if root in index:
+                    pull(root, high)
+                reads.append((root, low))
+            for root, low in reads:
+                if root in index:
+                    wanted = rings if root in rings else kept
+                    wanted[root] = max(wanted[root], made[index[root]] - low)
+            more(number, past - first)
+
+    for name in sorted(single.results, key=lambda name: -index[name]):
+        pull(name, counts[index[name]])
+    return Batches(run, tuple(found), counts, rings, kept, single.results)
+
+
+COLUMNS = 2  # the dimension of N x H x W x C
+WINDOWS = ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
+
+
+def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...] | None:
+    """The kernels of at most `count` parts of a row, all with the same constants; None: one core makes the row."""
+    y = graph.result(op)
+    if len(y.shape) != 4 or min(count, y.shape[COLUMNS]) < 2 or (relation := _relation(op, graph)) is None:
+        return None
+    width = -(-y.shape[COLUMNS] // count)
+    make = _same if isinstance(relation, Same) else _under_windows
+    found = tuple(make(op, graph, form, width))
+    kernels = [share.kernel for share in found]
+    one = isinstance(relation, Same)
+    if any(k.placed != one or k.counted or _contents(k) != _contents(kernels[0]) for k in kernels):
+        return None
+    return found
+
+
+def _contents(kernel: Kernel) -> list[tuple[str, str, bytes]]:
+    return [(c.name, str(c.data.dtype), c.data.tobytes()) for c in kernel.constants]
+
+
+def _relation(op: Op, graph: Graph) -> Same | Window | None:
+    """How columns of the operands follow from those of the result; None: in no way that a part could use."""
+    nest, y = ops.nest(op, graph), graph.result(op)
+    axis, found = nest.out[COLUMNS], list[Same | Window]()
+    for dims, name in zip(nest.operands, op.inputs, strict=True):
+        t = graph.tensors[name]
+        along = [d for d in dims if d.axis == axis]
+        if t.constant:
+            if along:
+                return None
+            continue
+        if len(dims) != 4 or along != [dims[COLUMNS]] or not isinstance(along[0], Same | Window):
+            return None
+        if isinstance(along[0], Same) and t.shape[COLUMNS] != y.shape[COLUMNS]:
+            return None
+        found.append(along[0])
+    if not found or nest.out.count(axis) != 1 or not separable(nest, axis):
+        return None
+    windows = [relation for relation in found if isinstance(relation, Window)]
+    if windows and (len(found) > 1 or op.kind not in WINDOWS):
+        return None
+    if windows and graph.tensors[op.inputs[0]].constant:
+        return None
+    return found[0]
+
+
+def _same(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
+    """Equal parts, and what is left."""
+    every = graph.result(op).shape[COLUMNS]
+    whole, rest = divmod(every, width)
+    for first, past, columns in ((0, whole, width), (whole, whole + 1, rest)):
+        if columns:
+            tensors = dict(graph.tensors)
+            for name in (*op.inputs, *op.outputs):
+                t = tensors[name]
+                if not t.constant:
+                    ranges = tuple((0, columns if d == COLUMNS else n) for d, n in enumerate(graph.tensors[name].shape))
+                    tensors[name] = part_of(graph.tensors[name], ranges)
+            part = replace(op)
+            small = replace(graph, ops=(part,), tensors=tensors)
+            yield Share(kernel_of(part, small, form), first, past, width, width)
+
+
+def _under_windows(op: Op, graph: Graph, form: Form, width: int) -> Iterator[Share]:
+    """Parts whose windows lie inside of the row, and those of which some reach beyond."""
+    (nest, x, y), pad = (ops.nest(op, graph), graph.operands(op)[0], graph.result(op)), op.attrs["pad"]
+    relation = nest.operands[0][COLUMNS]
+    assert isinstance(relation, Window)
+    reach, every = (nest.extents[relation.tap] - 1) * relation.dilation, y.shape[COLUMNS]
+
+    def made(columns: int, left: int) -> Kernel:
+        right = (columns - 1) * relation.stride + reach + 1 - left - x.shape[COLUMNS]
+        part = replace(op, attrs={**op.attrs, "pad": (pad[0], left, pad[2], right)})
+        ranges = tuple((0, columns if d == COLUMNS else n) for d, n in enumerate(y.shape))
+        small = replace(graph, ops=(part,), tensors={**graph.tensors, y.name: part_of(y, ranges)})
+        return kernel_of(part, small, form)
+
+    inside: Share | None = None
+    for number in range(-(-every // width)):
+        first, past = number * width, min((number + 1) * width, every)
+        low = first * relation.stride - relation.pad
+        high = (past - 1) * relation.stride - relation.pad + reach
+        if low >= 0 and high < x.shape[COLUMNS] and past - first == width:
+            before = relation.pad
+            inside = inside or Share(made(width, 0), number, number, width, width * relation.stride, before)
+            inside = replace(inside, past=number + 1)
+            continue
+        if inside is not None:
+            yield inside
+            inside = None
+        yield Share(made(past - first, -low), number, number + 1, width)
+    if inside is not None:
+        yield inside
+
 
 ALIGN = 8  # bytes, of buffers in the first level
 SCRATCH_SHARE = 4  # the part of the first level that a kernel may work on
 STREAMS = 2  # the first channel of rows
 
 
-@dataclass(frozen=True)
-class RunCost:
-    """Modelled cycles of a run. `constants`: of their copies, which the run waits for at its start."""
-
-    compute: float
-    constants: float
-    beside: float  # copies of rows
-    ends: float  # of which run before the first call and after the last
-    calls: int
-    each: Mapping[str, float]  # of the largest copy of each stream
-
-    @property
-    def total(self) -> float:
-        return self.constants + max(self.compute + self.ends, self.beside + self.compute / max(1, self.calls))
-
-    @property
-    def slack(self) -> float:
-        """Cycles in which the core computes and no copy runs."""
-        return self.total - self.constants - self.beside
-
-
 @dataclass(frozen=True, kw_only=True)
-class FedRun(RowMoves):
-    """A rolled run in the first level, with what it costs. `constant_bytes` come first there."""
+class PlannedRun(StreamedRun):
+    """A rolled run in the first level, as a step of the schedule. `constant_bytes` come first there."""
 
     section: Section
-    seen: Rolled
     constant_bytes: int
-    cost: RunCost
 
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """Of the first part of a row: all have its constants."""
-        return tuple(parts[0].kernel for parts in self.parts)
-
-    def placed(self, base: int, constants: int | None) -> FedRun:
+    def placed(self, base: int, constants: int | None) -> PlannedRun:
         """The same with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
         first = base if constants is None else constants
         base = base if constants is None else base - self.constant_bytes
         return replace(
             self,
             prefetched=constants is not None,
-            cost=self.cost if constants is None else replace(self.cost, constants=0.0),
+            cycles=self.cycles if constants is None else replace(self.cycles, constants=0.0),
             streams=tuple(replace(s, near=s.near + base) for s in self.streams),
             block_at=tuple(at + first for at in self.block_at),
             constants=tuple(tuple(at + first for at in row) for row in self.constants),
@@ -102,7 +268,7 @@ class Feeder:
         roots = (r for op in self.cutter.order[start:stop] for r, _ in self.cutter.rolling.operands[op.outputs[0]])
         return tuple(dict.fromkeys(r for r in roots if r not in made))
 
-    def run(self, start: int, stop: int, held: frozenset[str], together: int = 1, shares: int = 1) -> FedRun | None:
+    def run(self, start: int, stop: int, held: frozenset[str], together: int = 1, shares: int = 1) -> PlannedRun | None:
         """The interval as a run of which the `held` tensors stay in the first level; None: it does not fit.
 
         Cores make `together` rows at once, each in `shares` parts where that can be. Its places count from 0.
@@ -154,12 +320,12 @@ class Feeder:
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
         cost = self._cost(compute, sum(calls_), blocks, streams)
         held = held & {*operands, *results}
-        return FedRun(
-            section=section, seen=seen, counts=trace.counts[: len(trace.run)], parts=parts, streams=streams, held=held,
+        return PlannedRun(
+            section=section, ops=trace.run, seen=seen, counts=trace.counts[: len(trace.run)], parts=parts,
+            streams=streams, held=held,
             blocks=blocks, block_at=tuple(block_at), constants=absolute, places={n: places[n] for n in inner},
             scratch=scratch, scratch_each=tuple(map(_aligned, sizes)), near_bytes=at, events=trace.order,
-            together=together, shares=shares, prefetched=False, stage="", stage_at=(), constant_bytes=constant_bytes,
-            cost=cost,
+            together=together, shares=shares, prefetched=False, constant_bytes=constant_bytes, cycles=cost,
         )  # fmt: skip
 
     def _batched(self, start: int, stop: int, together: int) -> Batches:
@@ -258,11 +424,11 @@ class Feeder:
     def _blocks(self) -> dict[object, tuple[Constant, tuple[int, ...]]]:
         return {}
 
-    def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCost:
+    def _cost(self, compute: float, count: int, blocks: tuple[Constant, ...], streams: tuple[Stream, ...]) -> RunCycles:
         constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)
         each = {s.storage: copy_cycles(self.way(s), 1, s.total if s.whole else s.most, 1) for s in streams}
         beside = sum(each[s.storage] * s.copies for s in streams)
-        return RunCost(compute, constants, beside, sum(each.values()), count, each)
+        return RunCycles(compute, constants, beside, sum(each.values()), count, each)
 
 
 def _multiple(rows: int, together: int) -> int:

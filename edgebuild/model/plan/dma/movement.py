@@ -16,18 +16,15 @@ from ..hierarchy.baselines import dory
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import Mapped, TiledLayer
 from ..memory.problem import DoesNotFit
-from ..printed import Coherence
+from ..printed import Moves, ReachedOp
 from ..search import Plan, Planner, form_of
-from .assembly import Found, assembled
-from .auto import search_of
-from .caches import coherence
-from .copies import MOST_COPIES, MOST_OPERANDS, MovedLayer
+from ..section import Section
+from .assembly import Found, assembled, search_of
+from .engines import best_offer, check_engines, engines_of, scratchpads, with_residents
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
-from .offload import best_offer, check_engines, engines_of, scratchpads, used
+from .prefetch import coherence, stage_of, with_transfers
 from .residency import Tiles
-from .resident import with_residents
-from .staging import stage_of
-from .tiles import cheapest_layer, moved_layer
+from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_layer, moved_layer
 
 
 def check_request(target: Target, request: ModelRequest) -> None:
@@ -72,7 +69,7 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
     """
     target = plan.target
     near, second = nearest(target)
-    form, moved, layers = form_of(target, plan.request), dict[str, MovedLayer](), list[TiledLayer]()
+    form, moved, layers = form_of(target, plan.request), dict[str, MappedOp](), list[TiledLayer]()
     whole, why, spaces = dict[str, float](), dict[str, str](), dict[str, tuple[Memory, Memory]]()
     for section in plan.steps:
         (op,) = section.ops
@@ -93,15 +90,10 @@ def with_moves(plan: Plan, choose: Callable[[TiledLayer], Mapped] | None = None)
             moved[y] = found
     if stage_of(target, near, second, store_of(target)) is not None:
         return _by_way(plan, moved, layers, whole)
-    moved, caches = _sound(plan, moved)
-    layout = replace(plan.layout, heights=_heights(plan, near.name, moved.values()))
-    decided = replace(plan, moved=moved, layout=layout, whole_cycles=whole, why=why, caches=caches)
-    if plan.request.map != "auto":
-        return decided
-    decided = with_residents(decided, spaces)
-    caches = coherence(target, plan.rolling, plan.steps, decided.places, decided.moved)
-    replay(plan.graph, plan.steps, decided.places, decided.moved, caches=caches, target=target)
-    return replace(decided, caches=caches)
+    decided = _sound(plan, moved, whole, why)
+    heights = _heights(plan, near.name, [m for m in decided.moves.values() if isinstance(m, MappedOp)])
+    decided = replace(decided, layout=replace(plan.layout, heights=heights))
+    return decided if plan.request.map != "auto" else _checked(with_residents(decided, spaces))
 
 
 def store_of(target: Target) -> Memory:
@@ -110,7 +102,7 @@ def store_of(target: Target) -> Memory:
 
 
 def _by_way(
-    plan: Plan, moved: Mapping[str, MovedLayer], layers: Sequence[TiledLayer], whole: Mapping[str, float]
+    plan: Plan, moved: Mapping[str, MappedOp], layers: Sequence[TiledLayer], whole: Mapping[str, float]
 ) -> Plan:
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
     planner = Planner(plan.graph, plan.target, plan.request)
@@ -127,14 +119,14 @@ def _by_way(
         raise fail(
             f"does not fit: {reason}, also for constants on their way", file=plan.graph.file, hints=hints
         ) from None
-    return replace(found, whole_cycles=whole)
+    return replace(found, steps=tuple(replace(s, moves=_whole(s, s.moves, whole)) for s in found.steps))
 
 
-def _heights(plan: Plan, near: str, moved: Iterable[MovedLayer]) -> dict[str, int]:
+def _heights(plan: Plan, near: str, moved: Iterable[MappedOp]) -> dict[str, int]:
     """Bytes of each memory: of the plan without moves, and of the largest op that has its tiles there."""
     heights = {**plan.layout.heights}
     for layer in moved:
-        taken = {r.memory: used(layer, r) for r in layer.regions} or {near: layer.near_bytes}
+        taken = {r.memory: layer.used(r) for r in layer.regions} or {near: layer.near_bytes}
         heights |= {name: max(heights.get(name, 0), size) for name, size in taken.items()}
     heights.setdefault(near, 0)
     return {m.name: heights[m.name] for m in plan.target.memories if m.name in heights}
@@ -147,7 +139,7 @@ def _by_core(
     layer: TiledLayer,
     spaces: tuple[Memory, Memory, Memory],
     choose: Callable[[TiledLayer], Mapped] | None,
-) -> MovedLayer | None:
+) -> MappedOp | None:
     """The op in tiles in the first level, or None. Raises EdgebuildError if that is the only way and does not fit."""
     near, _, store = spaces
     if near.name in scratchpads(plan.target):
@@ -172,14 +164,28 @@ def _by_core(
     return found if len(found.copies) <= MOST_COPIES else None
 
 
-def _sound(plan: Plan, moved: dict[str, MovedLayer]) -> tuple[dict[str, MovedLayer], Coherence]:
-    """Without those ops whose result grows over an operand that later tiles still want."""
-    caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
+def _sound(plan: Plan, moved: Mapping[str, MappedOp], whole: Mapping[str, float], why: Mapping[str, str]) -> Plan:
+    """The plan with these ops in tiles, without those whose result grows over an operand that later tiles want."""
+
+    def changed(moved: Mapping[str, MappedOp]) -> Plan:
+        named = ((s, s.ops[0].outputs[0]) for s in plan.steps)
+        steps = (replace(s, moves=_whole(s, moved.get(y) or ReachedOp(why.get(y, ""), ()), whole)) for s, y in named)
+        return _checked(replace(plan, steps=tuple(steps)))
+
     try:
-        replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
+        return changed(moved)
     except BrokenPlan:
         in_place = {o.result for s in plan.steps if (o := plan.cutter.best_overlap(s)) is not None}
-        moved = {name: m for name, m in moved.items() if name not in in_place}
-        caches = coherence(plan.target, plan.rolling, plan.steps, plan.places, moved)
-        replay(plan.graph, plan.steps, plan.places, moved, caches=caches, target=plan.target)
-    return moved, caches
+        return changed({name: m for name, m in moved.items() if name not in in_place})
+
+
+def _whole(section: Section, moves: Moves | ReachedOp | None, whole: Mapping[str, float]) -> Moves | ReachedOp:
+    assert moves is not None
+    return replace(moves, whole=tuple(whole[op.outputs[0]] for op in section.ops))
+
+
+def _checked(plan: Plan) -> Plan:
+    """The plan with caches cleaned and invalidated, replayed."""
+    steps = with_transfers(plan.steps, coherence(plan.target, plan.rolling, plan.steps, plan.places))
+    replay(plan.graph, steps, plan.places, plan.target)
+    return replace(plan, steps=steps)

@@ -20,12 +20,11 @@ from ...ops.base import Constant
 from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import TiledLayer, parts_of
-from .copies import ALIGN, MOST_COPIES, MOST_OPERANDS, MovedLayer
 from .cores import MOST
-from .feeding import FedRun, Feeder
 from .levels import channel_between, first_way, layer_of_op, no_tile, stated_cycles, way_to, whole_cycles
-from .staging import stage_of, wanted
-from .tiles import cheapest_layer, moved_layer
+from .prefetch import stage_of, wanted
+from .streamed import Feeder, PlannedRun
+from .tiles import ALIGN, MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_layer, moved_layer
 
 LONGEST = 24  # ops of a run
 STATES = 48  # that are kept at a position
@@ -38,7 +37,7 @@ class Tiles:
     """An op in tiles; without them (`moved` None) the core reaches its operands where they lie."""
 
     layer: TiledLayer
-    moved: MovedLayer | None
+    moved: MappedOp | None
 
     @property
     def need(self) -> int:
@@ -83,7 +82,7 @@ class Step:
     start: int
     stop: int
     held: frozenset[str]  # storages
-    by: Tiles | FedRun
+    by: Tiles | PlannedRun
     cycles: float
     moved: float
 
@@ -96,16 +95,16 @@ class Step:
         """Cycles that the step waits for constants at its start, and their bytes."""
         if isinstance(self.by, Tiles):
             return self.by.constants
-        return self.by.cost.constants, self.by.constant_bytes
+        return self.by.cycles.constants, self.by.constant_bytes
 
     @property
     def slack(self) -> float:
-        return self.by.slack if isinstance(self.by, Tiles) else self.by.cost.slack
+        return self.by.slack if isinstance(self.by, Tiles) else self.by.cycles.slack
 
     @property
     def blocks(self) -> tuple[Constant, ...]:
         """The constants as copies bring them."""
-        if isinstance(self.by, FedRun):
+        if isinstance(self.by, PlannedRun):
             return self.by.blocks
         return self.by.moved.blocks if self.by.moved is not None else ()
 
@@ -128,7 +127,7 @@ class Residency:
     far: Mapping[str, int]  # bytes for activations of each memory behind the first level
     homes: Mapping[str, Memory] = field(default_factory=dict)  # of storages that lie behind the second level
     tiles: dict[object, list[tuple[int, Tiles]]] = field(default_factory=dict)
-    runs: dict[object, FedRun | None] = field(default_factory=dict)
+    runs: dict[object, PlannedRun | None] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -235,7 +234,7 @@ class Residency:
                 room = self.room - sum(self.sizes[n] for n in now)
                 run = self.run(at, stop, now, room) if room > 0 and self.fits_far(at, stop, now) else None
                 if run is not None:
-                    yield Step(at, stop, now, run, run.cost.total, sum(s.total for s in run.streams))
+                    yield Step(at, stop, now, run, run.cycles.total, sum(s.total for s in run.streams))
 
     def reads(self, at: int) -> set[str]:
         storage = self.cutter.rolling.storage
@@ -275,18 +274,22 @@ class Residency:
                     found[low + start].append(stop)
         return found
 
-    def run(self, start: int, stop: int, held: frozenset[str], room: int) -> FedRun | None:
+    def run(self, start: int, stop: int, held: frozenset[str], room: int) -> PlannedRun | None:
         """The fastest that fits into the room: by several rows at once, or by rows that cores share."""
         touched = held & {*self.feeder.operands(start, stop), *self.results(start, stop)}
         best, together = None, min(self.target.cores, MOST)
         while together:
             found = self._run(start, stop, touched, together)
-            if found is not None and found.near_bytes <= room and (best is None or found.cost.total < best.cost.total):
+            if (
+                found is not None
+                and found.near_bytes <= room
+                and (best is None or found.cycles.total < best.cycles.total)
+            ):
                 best = found
             together //= 2
         return best
 
-    def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> FedRun | None:
+    def _run(self, start: int, stop: int, touched: frozenset[str], together: int) -> PlannedRun | None:
         key = (start, stop, touched, together)
         if key not in self.runs:
             shorter = self.runs.get((start, stop - 1, touched, together), "unknown")
@@ -306,7 +309,7 @@ class Residency:
         form, graph = self.cutter.form, self.cutter.graph
         layer = known[0][1].layer if known else None
         layer = layer or layer_of_op(op, graph, self.target, form, self.spaces, names, self.homes_of(op))
-        moved: MovedLayer | None = None
+        moved: MappedOp | None = None
         if len(layer.operands) <= MOST_OPERANDS:
             with suppress(NoMapping):
                 moved = cheapest_layer(op, graph, layer, form, room)
