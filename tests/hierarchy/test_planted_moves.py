@@ -80,7 +80,7 @@ def reduced() -> Plan:
     found, nothing = search_of(planner, 60 << 10), frozenset[str]()
     fed = found.run(0, 2, nothing, found.room)
     assert fed is not None
-    return assembled(planner, found, Found((Step(0, 2, nothing, fed, fed.cycles.total, 0.0),), ()))
+    return assembled(planner, found, Found((Step(0, 2, nothing, fed),), ()))
 
 
 def resident() -> Plan:
@@ -89,7 +89,7 @@ def resident() -> Plan:
     planner = Planner(test_run_mutations.convolutions(), load_target("host"), request)
     found = search_of(planner, 60 << 10)
     stays = frozenset(["t1"]), frozenset(["t1", "t2"]), frozenset(["t2"])
-    steps = [found.step(i, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
+    steps = [Step(i, i + 1, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
     made = assembled(planner, found, Found(tuple(steps), ()))
     assert {made.places[name].memory for name in ("t1", "t2")} == {"L1"}
     return made

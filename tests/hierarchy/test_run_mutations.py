@@ -40,10 +40,10 @@ def planned() -> Plan:
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="auto")
     planner = Planner(convolutions(), load_target("host"), request)
     search, nothing = search_of(planner, 60 << 10), frozenset[str]()
-    alone = search.step(0, nothing, search.tiled(0, nothing, search.room))
+    alone = Step(0, 1, nothing, search.tiled(0, nothing, search.room))
     fed = search.run(1, 3, nothing, search.room)
     assert fed is not None
-    steps = alone, Step(1, 3, nothing, fed, fed.cycles.total, 0.0)
+    steps = alone, Step(1, 3, nothing, fed)
     return assembled(planner, search, Found(steps, early(steps, search.sizes, search.room)))
 
 

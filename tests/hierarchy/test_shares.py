@@ -75,7 +75,7 @@ def in_one_run(graph: Graph, name: str, seed: int) -> Plan:
     search, nothing = search_of(planner, 60 << 10), frozenset[str]()
     fed = search.feeder.run(0, 2, nothing, 1, planner.target.cores)
     assert fed is not None and (planner.target.cores == 1 or fed.shares > 1)
-    return assembled(planner, search, Found((Step(0, 2, nothing, fed, fed.cycles.total, 0.0),), ()))
+    return assembled(planner, search, Found((Step(0, 2, nothing, fed),), ()))
 
 
 @pytest.mark.needs("gcc")

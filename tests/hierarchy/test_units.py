@@ -55,7 +55,7 @@ def planned(target: Target) -> Plan:
 
 def lower(moved: MappedOp) -> MappedOp:
     """All buffers of the first level 8 bytes further on: right for all that counts but for alignment to 16."""
-    return replace(moved.placed(8, {}), near_bytes=moved.near_bytes + 8)
+    return replace(moved.placed(8, None, {}), near_bytes=moved.near_bytes + 8)
 
 
 MUTATIONS: dict[str, tuple[Callable[[MappedOp], MappedOp], dict[str, int]]] = {

@@ -304,11 +304,6 @@ class RunCycles:
     def total(self) -> float:
         return self.constants + max(self.compute + self.ends, self.beside + self.compute / max(1, self.calls))
 
-    @property
-    def slack(self) -> float:
-        """Cycles in which the core computes and no copy runs."""
-        return self.total - self.constants - self.beside
-
 
 @dataclass(frozen=True)
 class StreamedRun:

@@ -90,7 +90,7 @@ class Operations:
             memory = copy.stage
         else:
             size = self.graph.tensors[copy.tensor].bytes if copy.tensor else block.data.nbytes if block else 0
-            if far.min() < 0 or far.max() >= size:
+            if not far.size or far.min() < 0 or far.max() >= size:
                 raise BrokenPlan(f"{name}: a copy leaves {copy.tensor or 'its constants'}")
         if copy.tensor:
             view = self.relations.views[copy.tensor]

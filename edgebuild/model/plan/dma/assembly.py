@@ -28,7 +28,7 @@ from ..memory.problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryPro
 from ..printed import Copy, ReachedOp, Start
 from ..search import Plan, Planner, views_of
 from ..section import Section
-from ..storage import layout_problem, placed_buffers, view_starts
+from ..storage import layout_problem, placed_buffers
 from .levels import channel_between, nearest, rooms
 from .prefetch import (
     Fetch,
@@ -44,9 +44,9 @@ from .prefetch import (
     wanted,
     with_transfers,
 )
-from .residency import Residency, Step
+from .residency import BareOp, Residency, Step
 from .streamed import PlannedRun
-from .tiles import ALIGN, MappedOp, moved_layer
+from .tiles import ALIGN, MappedOp
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def early(steps: Sequence[Step], sizes: Mapping[str, int], room: int) -> tuple[E
 
     `sizes`: bytes of tensors that are held, `room`: of the first level.
     """
-    load = [step.need + sum(sizes[n] for n in step.held) for step in steps]
-    return _hidden([step.constants for step in steps], [step.slack for step in steps], load, room)
+    load = [step.by.near_bytes + sum(sizes[n] for n in step.held) for step in steps]
+    return _hidden([step.by.first_constants for step in steps], [step.by.slack for step in steps], load, room)
 
 
 def _hidden(
@@ -109,7 +109,7 @@ class Found:
 
     @property
     def bytes(self) -> float:
-        return sum(s.moved for s in self.steps)
+        return sum(s.by.copied for s in self.steps)
 
 
 def far_memories(planner: Planner) -> tuple[BufferMemory, ...]:
@@ -160,7 +160,7 @@ def stage_plan(
     home, cutter = search.spaces[1].name, search.cutter
     first, wants, live = {e.step: e.first for e in early}, list[Wanted | None](), list[int]()
     for i, step in enumerate(steps):
-        wants.append(wanted(step.blocks, first.get(i, i), step.cycles))
+        wants.append(wanted(step.by.blocks, first.get(i, i), step.cycles))
         there = {n for n, (begin, last) in cutter.life.items() if begin < step.start <= last}
         there.update(search.results(step.start, step.stop))
         live.append(sum(cutter.sizes[n] for n in there - step.held if n not in search.homes))
@@ -217,22 +217,18 @@ class _Assembly:
 
     def _made(self, at: int) -> MappedOp | PlannedRun | None:
         """How a step runs, without its constants where these come early."""
-        step = self.found.steps[at]
-        if isinstance(step.by, PlannedRun):
-            return step.by
-        if step.by.moved is None or all(e.step != at for e in self.found.early):
-            return step.by.moved
-        moved = step.by.moved
-        operands = tuple(replace(o, held=o.held or o.packed) for o in moved.layer.operands)
-        layer = replace(moved.layer, operands=operands)
-        return moved_layer(moved.op, self.planner.graph, layer, moved.form, self.room, moved.mapped)
+        by = self.found.steps[at].by
+        if isinstance(by, BareOp):
+            return None
+        early_ = any(e.step == at for e in self.found.early)
+        return by.without_constants(self.planner.graph, self.room) if early_ else by
 
     def _section(self, step: Step) -> Section:
         """The step as it takes room in the second level: none but for an op that runs there."""
         if isinstance(step.by, PlannedRun):
             return replace(step.by.section, inner={}, spans={})
         whole = replace(self.planner.cutter.whole(step.start), overlaps=())
-        return whole if step.by.moved is None else replace(whole, inner={}, spans={})
+        return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
 
     def _final(self, at: int, section: Section, moved: MappedOp | PlannedRun | None) -> Section:
         step = self.found.steps[at]
@@ -315,47 +311,31 @@ class _Assembly:
         return MemoryProblem(tuple(buffers), (BufferMemory(nearest(self.planner.target)[0].name, self.room),))
 
     def _work(self, at: int, moved: MappedOp | PlannedRun) -> int:
-        early_ = any(e.step == at for e in self.found.early) and isinstance(moved, PlannedRun)
-        return moved.near_bytes - (self._constant_bytes(at) if early_ else 0)
+        return moved.work_bytes(self._constant_bytes(at) if any(e.step == at for e in self.found.early) else 0)
 
     def _constant_bytes(self, at: int) -> int:
-        return -(-self.found.steps[at].constants[1] // self.align) * self.align
+        return -(-self.found.steps[at].by.first_constants[1] // self.align) * self.align
 
     def _placed(
         self, made: Sequence[MappedOp | PlannedRun | None], at: Mapping[str, int], places: Mapping[str, Place]
     ) -> tuple[dict[int, MappedOp | PlannedRun], list[Fetch]]:
         """The steps with their bytes at their places, and the copies of constants that come early."""
-        moved, found = dict[int, MappedOp | PlannedRun](), list[Fetch]()
+        moved, found, views = dict[int, MappedOp | PlannedRun](), list[Fetch](), views_of(self.planner.cutter.rolling)
+        held = {name: places[root].offset + start for name, (root, start) in views.items() if root in places}
         first, hidden = ({e.step: e.first for e in self.found.early}, {e.step: e.hidden for e in self.found.early})
         for i, step in enumerate(made):
             if step is None:
                 continue
             constants, base = at[_constants(i)] if i in first else None, at.get(_work(i), 0)
-            if isinstance(step, PlannedRun):
-                step = step.placed(base, constants)
-                blocks = [*zip(step.blocks, step.block_at, strict=True)]
-            else:
-                step = step.placed(base, self._operands(step, places, constants))
-                blocks = [(b, constants or 0) for b in step.blocks]
-            moved[i], waited = step, self.found.steps[i].constants[0] - hidden.get(i, 0.0)
-            for block, near in blocks if i in first else ():
+            step = step.placed(base, constants, held)
+            moved[i], waited = step, self.found.steps[i].by.first_constants[0] - hidden.get(i, 0.0)
+            for block, near in step.blocks_at(constants) if i in first else ():
                 if block.data.nbytes:
                     channel = AHEAD + len(found) % AHEAD_CHANNELS
                     copy = Copy(channel, True, "", 0, 0, near, block.data.nbytes)
                     found.append(Fetch(first[i], i, Start(copy, block, i, waited)))
                     waited = 0.0
         return moved, found
-
-    def _operands(self, step: MappedOp, places: Mapping[str, Place], constants: int | None) -> dict[int, int]:
-        """Where operands that are held begin, by number."""
-        found, cutter = {}, self.planner.cutter
-        starts = view_starts(cutter.graph)
-        for i, operand in enumerate(step.operands):
-            if operand.held and operand.packed:
-                found[i] = constants or 0
-            elif operand.held:
-                found[i] = places[cutter.rolling.storage[operand.name]].offset + starts.get(operand.name, 0)
-        return found
 
     def _profile(self, made: Sequence[MappedOp | PlannedRun | None]) -> tuple[int, ...]:
         """Bytes live in both levels in every step."""

@@ -23,7 +23,7 @@ from .assembly import Found, assembled, search_of
 from .engines import best_offer, check_engines, engines_of, scratchpads, with_residents
 from .levels import channel_between, check_levels, layer_of_op, nearest, no_tile, rooms, whole_cycles
 from .prefetch import coherence, stage_of, with_transfers
-from .residency import Tiles
+from .residency import BareOp, Step
 from .tiles import MOST_COPIES, MOST_OPERANDS, MappedOp, cheapest_layer, moved_layer
 
 
@@ -107,13 +107,14 @@ def _by_way(
     """The same steps with constants that come by way of the second level; DORY's come under the layer before."""
     planner = Planner(plan.graph, plan.target, plan.request)
     search, nothing = search_of(planner, rooms(plan.target, None)[nearest(plan.target)[0].name]), frozenset[str]()
+    made = [moved.get(op.outputs[0]) for s in plan.steps for op in s.ops]
     tiles = {
-        s.ops[0].outputs[0]: Tiles(layer, moved.get(s.ops[0].outputs[0]))
-        for s, layer in zip(plan.steps, layers, strict=True)
+        s.ops[0].outputs[0]: found or BareOp.of(layer) for s, found, layer in zip(plan.steps, made, layers, strict=True)
     }
-    steps = (search.step(at, nothing, tiles[op.outputs[0]]) for at, op in enumerate(planner.cutter.order))
+    order = enumerate(planner.cutter.order)
+    steps = tuple(Step(at, at + 1, nothing, tiles[op.outputs[0]]) for at, op in order)
     try:
-        found = assembled(planner, search, Found(tuple(steps), ()), 1 if plan.request.map == "dory" else 0)
+        found = assembled(planner, search, Found(steps, ()), 1 if plan.request.map == "dory" else 0)
     except DoesNotFit as reason:
         hints = ["use --map auto, or a target with more of it"]
         raise fail(

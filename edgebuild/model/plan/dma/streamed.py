@@ -234,7 +234,33 @@ class PlannedRun(StreamedRun):
     section: Section
     constant_bytes: int
 
-    def placed(self, base: int, constants: int | None) -> PlannedRun:
+    @property
+    def copied(self) -> float:
+        """Bytes of activations that are copied."""
+        return sum(s.total for s in self.streams)
+
+    @property
+    def first_constants(self) -> tuple[float, int]:
+        """Cycles that the run waits for its constants before its first call, and their bytes."""
+        return self.cycles.constants, self.constant_bytes
+
+    @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.cycles.total - self.cycles.constants - self.cycles.beside
+
+    def work_bytes(self, early: int) -> int:
+        """Bytes of the first level, without those of constants that come before."""
+        return self.near_bytes - early
+
+    def without_constants(self, graph: Graph, room: int) -> PlannedRun:
+        return self
+
+    def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
+        """Constants that come early, and where to."""
+        return list(zip(self.blocks, self.block_at, strict=True))
+
+    def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> PlannedRun:
         """The same with its bytes from `base` on; its constants from `constants` on, if they are fetched early."""
         first = base if constants is None else constants
         base = base if constants is None else base - self.constant_bytes

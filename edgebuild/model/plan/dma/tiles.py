@@ -26,7 +26,7 @@ from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.baselines import dory
 from ..hierarchy.costs import MappingCost, cost
 from ..hierarchy.mapper import NoMapping, best, best_of
-from ..hierarchy.nest import Mapped, Range, TiledLayer
+from ..hierarchy.nest import Mapped, Range, TiledLayer, parts_of
 from ..printed import Copy, CoreWork, Cycles, Region, TiledOp, TileLoop, TileOperand, Turn
 from ..tiling.paths import needed
 from .cores import Parts, shared
@@ -48,11 +48,43 @@ class MappedOp(TiledOp):
     mapped: Mapped
     cost: MappingCost
 
-    def placed(self, base: int, held: Mapping[int, int]) -> MappedOp:
-        """The same with its buffers from `base` on, and operands that are held (by number) where they lie."""
-        return replace(
-            self.shifted([held.get(i, base) for i in range(len(self.operands))]), scratch=self.scratch + base
-        )
+    @property
+    def copied(self) -> float:
+        """Bytes of activations that are copied."""
+        return sum(m.bytes for m, o in zip(self.cost.operands, self.operands, strict=True) if not o.packed)
+
+    @property
+    def first_constants(self) -> tuple[float, int]:
+        """Cycles that the op waits for its constants before its first call, and their bytes."""
+        packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
+        if packed is None or len(self.blocks) != 1 or self.operands[packed].depth or self.operands[packed].held:
+            return 0.0, 0
+        size = self.blocks[0].data.nbytes
+        one = parts_of(self.layer.operands[packed].channel, size) <= 1
+        return (self.cost.operands[packed].cycles, size) if one else (0.0, 0)
+
+    @property
+    def slack(self) -> float:
+        """Cycles in which the core computes and no copy runs."""
+        return self.cycles.total - self.cycles.dma
+
+    def work_bytes(self, early: int) -> int:
+        """Bytes of the first level; `early`: those of constants that come before, which are not among them."""
+        return self.near_bytes
+
+    def without_constants(self, graph: Graph, room: int) -> MappedOp:
+        """The same with its constants there already. Raises NoMapping where it does not fit any more."""
+        operands = tuple(replace(o, held=o.held or o.packed) for o in self.layer.operands)
+        return moved_layer(self.op, graph, replace(self.layer, operands=operands), self.form, room, self.mapped)
+
+    def placed(self, base: int, constants: int | None, held: Mapping[str, int]) -> MappedOp:
+        """The same with its buffers from `base` on, constants that come early and held tensors where they lie."""
+        at = [(constants or 0 if o.packed else held[o.name]) if o.held else base for o in self.operands]
+        return replace(self.shifted(at), scratch=self.scratch + base)
+
+    def blocks_at(self, constants: int | None) -> list[tuple[Constant, int]]:
+        """Constants that come early, and where to."""
+        return [(block, constants or 0) for block in self.blocks]
 
     def shifted(self, by: Sequence[int]) -> MappedOp:
         """The same with the buffers of every operand so many bytes higher."""
