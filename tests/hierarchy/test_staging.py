@@ -21,11 +21,11 @@ from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.dma.assembly import auto_plan
 from edgebuild.model.plan.dma.movement import with_moves
-from edgebuild.model.plan.dma.prefetch import PARTS, SLOTS, Staging, Wanted, first_copies, stagings
+from edgebuild.model.plan.dma.prefetch import Staging, Wanted, first_copies, stagings
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.problem import DoesNotFit, Place
-from edgebuild.model.plan.printed import Start, Wait
+from edgebuild.model.plan.printed import PARTS, SLOTS, Start, Wait
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT

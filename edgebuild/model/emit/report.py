@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..ir import Graph, Tensor
-from ..plan.dma.prefetch import SLOTS
 from ..plan.events import newest_name
 from ..plan.flash_bytes import code
-from ..plan.printed import ReachedOp, Start, StreamedRun, TiledOp
+from ..plan.printed import SLOTS, ReachedOp, Start, StreamedRun, TiledOp
 from ..plan.rolling import rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import scratch_name

@@ -8,8 +8,7 @@ from textwrap import indent
 
 from ...base.templates import remark, render
 from ..ops.base import C_TYPES, Kernel
-from ..plan.dma.prefetch import PARTS
-from ..plan.printed import Copy, CoreWork, TiledOp, Turn
+from ..plan.printed import PARTS, Copy, CoreWork, TiledOp, Turn
 from ..plan.search import Plan
 from ..plan.storage import view_starts
 from .call_loops import Arg, Call, Step

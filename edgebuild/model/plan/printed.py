@@ -15,6 +15,9 @@ from ..ops.base import Constant, Form, Kernel
 from .memory.problem import Place
 
 CONSTANTS = 0  # the channel of the constants of a run by rows
+STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the store to the second level, taken in turn
+PARTS = STORE + STORE_CHANNELS  # the first of those for blocks that come while their step runs, one for each slot
+SLOTS = 2  # of such blocks
 
 
 def newest_name(tensor: str) -> str:

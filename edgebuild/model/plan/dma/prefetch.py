@@ -22,17 +22,28 @@ from ...ops.base import Constant
 from ..hierarchy.costs import copy_cycles
 from ..hierarchy.nest import Channel, parts_of
 from ..memory.problem import DoesNotFit, Place
-from ..printed import CLEAN, INVALIDATE, CacheOp, Copy, Moves, Region, Start, Transfer, Turn, Wait, scratch_name
+from ..printed import (
+    CLEAN,
+    INVALIDATE,
+    PARTS,
+    SLOTS,
+    STORE,
+    STORE_CHANNELS,
+    CacheOp,
+    Copy,
+    Moves,
+    Region,
+    Start,
+    Transfer,
+    Turn,
+    Wait,
+    scratch_name,
+)
 from ..rolling import RollingGraph
 from ..section import Section
 from .levels import channel_between
 from .streamed import PlannedRun
 from .tiles import ALIGN, MappedOp
-
-CHANNEL = 40  # EB_DMA_STORE of hal/include/eb_dma.h: the first of copies from the store to the second level
-CHANNELS = 8  # that they take in turn
-PARTS = CHANNEL + CHANNELS  # the first of those that come while their step runs, one for each slot
-SLOTS = 2  # of blocks that come while their step runs
 
 
 @dataclass(frozen=True)
@@ -178,7 +189,7 @@ def first_copies(
     found = list[Fetch]()
     for block, at in parts:
         for offset, size in way.cut(block.data.nbytes):
-            channel, waited = CHANNEL + (started + len(found)) % CHANNELS, 0.0 if found else staging.waited
+            channel, waited = STORE + (started + len(found)) % STORE_CHANNELS, 0.0 if found else staging.waited
             copy = Copy(channel, True, "", 0, offset, at + offset, size, stage=place.memory, into=True)
             found.append(Fetch(staging.first, staging.until, Start(copy, block, staging.step, waited)))
     return tuple(found)

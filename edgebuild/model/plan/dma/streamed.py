@@ -28,8 +28,8 @@ from functools import cached_property
 import numpy as np
 
 from ... import ops
-from ...ir.axes import Same, Window, separable
 from ...ir import Graph, Op
+from ...ir.axes import Same, Window, separable
 from ...kernels import kernel_of
 from ...kernels.unstated import PER_ROW_CALL
 from ...ops.base import Constant, Form, Kernel
